@@ -1,0 +1,241 @@
+"""A definition becomes ACTIVE: compile, refuse bad programs, pin a version, mint the token."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.errors import FieldError, Problem
+from app.machine import check, document
+from app.machine.program import Finding, Json
+from app.machine.reasons import Reason
+from app.process import Process
+from app.store import definitions, runs, templates
+from app.store.db import Handle, Row, new_id
+
+State = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
+Shape = Literal["graph", "steps"]
+
+TRANSITIONS: Mapping[str, Sequence[str]] = {
+    "DRAFT": ("DRAFT", "ACTIVE", "ARCHIVED"),
+    "ACTIVE": ("ACTIVE", "PAUSED", "ARCHIVED"),
+    "PAUSED": ("PAUSED", "ACTIVE", "ARCHIVED"),
+    "ARCHIVED": (),
+}
+LIVE = ("ACTIVE", "PAUSED")  # runs may exist, so what they walk is checked and versioned
+MAX_BYTES = 256 * 1024
+TOKEN_LENGTH = 30
+SHORT_SECRET = 16
+LAST4_FROM = 12  # the last four of a shorter secret would give too much of it away
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a member wants a definition to be. `signing_secret`: None keeps, "" removes."""
+
+    name: str
+    state: State
+    trigger: Mapping[str, Json]
+    body: Json
+    signing_secret: str | None = None
+
+
+async def create(
+    process: Process, db: Handle, workspace_id: str, shape: Shape, draft: Draft
+) -> tuple[Row, list[Finding]]:
+    """A new definition, activated at once when the draft says so; the findings are warnings."""
+    if draft.state not in ("DRAFT", "ACTIVE"):
+        raise _invalid([FieldError("/state", "A new definition is DRAFT or ACTIVE.")])
+    _check_draft(shape, draft)
+    row = await definitions.insert(
+        db,
+        workspace_id=workspace_id,
+        id=new_id("aut" if shape == "graph" else "wfl"),
+        shape=shape,
+        name=draft.name,
+        trigger_config=draft.trigger,
+        body=_written(draft.body),
+    )
+    return await change(process, db, workspace_id, row, draft)
+
+
+async def change(
+    process: Process, db: Handle, workspace_id: str, row: Row, draft: Draft
+) -> tuple[Row, list[Finding]]:
+    """The locked definition `row` becomes what the draft says, as a whole or not at all."""
+    if draft.state not in TRANSITIONS[row["state"]]:
+        raise _no_way(row["state"], draft.state)
+    compiled = _check_draft(row["shape"], draft)
+    warnings = []
+    version, body = row["version"], _written(draft.body)
+    if draft.state in LIVE:
+        found = [*compiled.findings, *_trigger_findings(draft)]
+        found += await _template_findings(db, workspace_id, compiled)
+        _refuse([finding for finding in found if finding.severity == "error"])
+        warnings = [finding for finding in found if finding.severity == "warning"]
+        if version == 0 or (body, draft.trigger) != (row["body"], row["trigger_config"]):
+            version += 1
+            await definitions.pin(
+                db,
+                workspace_id=workspace_id,
+                definition_id=row["id"],
+                version=version,
+                trigger_config=draft.trigger,
+                body=body,
+            )
+    if draft.signing_secret is not None:
+        await _keep_secret(process, db, workspace_id, row["id"], draft.signing_secret)
+    if draft.state == "ARCHIVED":
+        await runs.cancel_all(
+            db,
+            workspace_id=workspace_id,
+            definition_id=row["id"],
+            reason_code=Reason.DEFINITION_ARCHIVED,
+        )
+    changed = await definitions.update(
+        db,
+        workspace_id=workspace_id,
+        id=row["id"],
+        name=draft.name,
+        state=draft.state,
+        trigger_config=draft.trigger,
+        body=body,
+        version=version,
+        token=row["token"] or (_new_token() if _takes_webhooks(draft) else None),
+    )
+    return changed, warnings
+
+
+async def archive(db: Handle, workspace_id: str, row: Row) -> None:
+    """Its runs end and stay readable; the definition is shown no more."""
+    await runs.cancel_all(
+        db,
+        workspace_id=workspace_id,
+        definition_id=row["id"],
+        reason_code=Reason.DEFINITION_ARCHIVED,
+    )
+    await definitions.archive(db, workspace_id=workspace_id, id=row["id"])
+
+
+# --- what is checked ----------------------------------------------------------------------------
+
+
+def _check_draft(shape: Shape, draft: Draft) -> check.Compiled:
+    """Raises Problem `invalid` for what not even a draft may hold."""
+    member = "graph" if shape == "graph" else "steps"
+    if len(_written(draft.body).encode()) > MAX_BYTES:
+        raise _invalid([FieldError(f"/{member}", f"At most {MAX_BYTES // 1024} KiB of JSON.")])
+    compiled = check.compile(shape, draft.body)
+    refused = [finding for finding in compiled.findings if finding.draft]
+    if refused:
+        raise _invalid([FieldError(finding.pointer, finding.message) for finding in refused])
+    return compiled
+
+
+def _trigger_findings(draft: Draft) -> list[Finding]:
+    trigger = draft.trigger
+    if trigger["source"] != "inbound_webhook":
+        return []
+    found = []
+    if trigger.get("contactLookup") is None:
+        found.append(
+            Finding(
+                "lookup_missing",
+                "/trigger/contactLookup",
+                "Say what identifies the contact: email, phone or contact_id.",
+            )
+        )
+    if trigger.get("createContact") and trigger.get("contactLookup") == "contact_id":
+        found.append(
+            Finding(
+                "create_without_address",
+                "/trigger/createContact",
+                "A contact cannot be created from an id alone; an unknown id answers 404.",
+                severity="warning",
+            )
+        )
+    if draft.signing_secret and len(draft.signing_secret) < SHORT_SECRET:
+        found.append(
+            Finding(
+                "short_secret",
+                "/trigger/signingSecret",
+                f"A signing secret under {SHORT_SECRET} characters can be guessed.",
+                severity="warning",
+            )
+        )
+    return found
+
+
+async def _template_findings(
+    db: Handle, workspace_id: str, compiled: check.Compiled
+) -> list[Finding]:
+    named = compiled.templates
+    channels = await templates.channels_of(
+        db, workspace_id=workspace_id, ids=sorted({reference.id for reference in named})
+    )
+    found = []
+    for reference in named:
+        channel = channels.get(reference.id)
+        if channel is None:
+            message = "There is no such template in this workspace."
+            found.append(Finding("template_unknown", reference.pointer, message))
+        elif channel != reference.channel:
+            message = f"This template is for {channel}, the step sends by {reference.channel}."
+            found.append(Finding("template_channel", reference.pointer, message))
+    return found
+
+
+def _refuse(errors: Sequence[Finding]) -> None:
+    if errors:
+        raise Problem(
+            "not_activatable",
+            "The definition cannot run like this; mend what errors lists and activate it again.",
+            errors=[FieldError(finding.pointer, finding.message) for finding in errors],
+        )
+
+
+def _invalid(errors: Sequence[FieldError]) -> Problem:
+    return Problem(
+        "invalid", "The definition cannot be saved like this; see errors.", errors=errors
+    )
+
+
+def _no_way(now: str, wanted: str) -> Problem:
+    ways = " or ".join(TRANSITIONS[now])
+    detail = f"From {now} it may become {ways}, not {wanted}." if ways else "ARCHIVED is final."
+    return Problem("conflict", detail)
+
+
+# --- token and secret ---------------------------------------------------------------------------
+
+
+def _takes_webhooks(draft: Draft) -> bool:
+    return draft.state == "ACTIVE" and draft.trigger["source"] == "inbound_webhook"
+
+
+def _new_token() -> str:
+    """178 bits: whoever has the URL may post (specification §5)."""
+    alphabet = string.ascii_letters + string.digits
+    return "".join(secrets.choice(alphabet) for _ in range(TOKEN_LENGTH))
+
+
+async def _keep_secret(
+    process: Process, db: Handle, workspace_id: str, id: str, secret: str
+) -> None:
+    sealed = None
+    if secret:
+        sealed = process.vault.encrypt("signing secret", secret.encode(), workspace_id, id)
+    await definitions.set_secret(
+        db,
+        workspace_id=workspace_id,
+        id=id,
+        signing_secret=sealed,
+        last4=secret[-4:] if len(secret) >= LAST4_FROM else None,
+    )
+
+
+def _written(body: Json) -> str:
+    return document.dumps(body).decode()

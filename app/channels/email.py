@@ -1,0 +1,309 @@
+"""E-mail through SMTP (RFC 5321), which can say exactly one thing twice: nothing.
+
+A server takes responsibility for a message when it answers the final dot, and not before. So until
+that dot is handed to the socket a failure means "surely not accepted"; from then on only the
+server's answer tells, and without one the outcome is unknown. To know which side of the dot a
+failure is on, the body is flushed first and the dot is written by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, cast
+from urllib.parse import unquote, urlsplit
+
+from aiosmtplib import (
+    SMTP,
+    SMTPDataError,
+    SMTPException,
+    SMTPRecipientRefused,
+    SMTPResponseException,
+    SMTPSenderRefused,
+    SMTPServerDisconnected,
+)
+
+from app.channels.base import Capabilities, Message, Receipt, SendError
+from app.channels.mime import Mail, Sender, compose
+
+REPLY_SECONDS = 30.0
+BODY_SECONDS = 180.0  # RFC 5321 §4.5.3.2.5
+CHUNK_OCTETS = 65_536
+# RFC 5321 §4.5.3.2.6. Giving up earlier makes duplicates: the server may be busy delivering.
+END_OF_DATA_SECONDS = 600.0
+
+KEPT_SESSIONS = 4
+IDLE_SECONDS = 30.0
+
+Tls: TypeAlias = Literal["auto", "required", "off", "implicit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    host: str
+    port: int
+    tls: Tls
+    username: str | None
+    password: str = field(repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> Server:
+        """smtp://user:password@host:587[?starttls=auto|required|off] or smtps://…:465."""
+        parts = urlsplit(url)
+        implicit = parts.scheme == "smtps"
+        tls = "implicit" if implicit else parts.query.removeprefix("starttls=") or "auto"
+        return cls(
+            host=parts.hostname or "localhost",
+            port=parts.port or (465 if implicit else 587),
+            tls=cast(Tls, tls),
+            username=unquote(parts.username) if parts.username else None,
+            password=unquote(parts.password or ""),
+        )
+
+
+@dataclass(slots=True)
+class Progress:
+    """On which side of the final dot the dialogue about one message stands."""
+
+    handed_over: bool = False
+
+
+class EmailChannel:
+    """Sends through one server. Sessions are kept for reuse while they are warm."""
+
+    name = "email"
+    provider = "smtp"
+    capabilities = Capabilities(idempotency_key_ttl_seconds=None, lookup=False, callbacks=False)
+
+    def __init__(
+        self,
+        smtp_url: str,
+        mail_from: str,
+        *,
+        reply_seconds: float = REPLY_SECONDS,
+        end_of_data_seconds: float = END_OF_DATA_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
+        tls_context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Raises ValueError with a sentence when `mail_from` is not one address."""
+        self._server = Server.parse(smtp_url)
+        self._sender = Sender.parse(mail_from)
+        self._reply_seconds = reply_seconds
+        self._end_of_data_seconds = end_of_data_seconds
+        self._idle_seconds = idle_seconds
+        self._tls_context = tls_context or ssl.create_default_context()
+        self._kept: dict[SMTP, asyncio.TimerHandle] = {}
+        self._closed = False
+
+    async def send(self, message: Message) -> Receipt:
+        mail = compose(message, self._sender)
+        progress = Progress()
+        try:
+            reply = await self._deliver(mail, progress)
+        except SendError:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            raise _verdict(error, progress.handed_over) from error
+        return Receipt(reply or None)
+
+    async def close(self) -> None:
+        """Ends the kept sessions; a send under way ends by itself."""
+        self._closed = True
+        while (client := self._take()) is not None:
+            _take_leave(client)
+        await asyncio.sleep(0)  # the transports close in the loop's next round
+
+    async def _deliver(self, mail: Mail, progress: Progress) -> str:
+        octets = mail.encode()
+        client = await self._begin(mail, len(octets))
+        try:
+            await client.rcpt(str(mail.recipient), encoding=_encoding(mail))
+            reply = await self._transmit(client, octets, progress)
+        except SMTPResponseException:
+            _take_leave(client)  # the server has spoken, so both sides know where they stand
+            raise
+        except BaseException:
+            _abandon(client)
+            raise
+        self._keep(client)
+        return reply
+
+    async def _begin(self, mail: Mail, size: int) -> SMTP:
+        """A session in which the server has accepted MAIL.
+
+        A kept one may have gone stale, which shows at its first command. Nothing of this message
+        was said then, so a fresh one takes its place.
+        """
+        kept = self._take()
+        if kept is not None:
+            try:
+                return await _announce(kept, mail, size)
+            except SMTPException as error:
+                if not _is_stale(error):
+                    raise
+        return await _announce(await self._connect(), mail, size)
+
+    async def _connect(self) -> SMTP:
+        client = SMTP(
+            hostname=self._server.host,
+            port=self._server.port,
+            username=self._server.username,
+            password=self._server.password if self._server.username else None,
+            local_hostname=_own_name(),
+            timeout=self._reply_seconds,
+            use_tls=self._server.tls == "implicit",
+            start_tls={"auto": None, "required": True}.get(self._server.tls, False),
+            tls_context=self._tls_context,
+        )
+        await client.connect()
+        return client
+
+    async def _transmit(self, client: SMTP, octets: bytes, progress: Progress) -> str:
+        """DATA; the server's words on accepting the message."""
+        ready = await client.execute_command(b"DATA")
+        protocol = client.protocol
+        if ready.code != 354:
+            raise SMTPDataError(ready.code, ready.message)
+        if protocol is None:
+            raise SMTPServerDisconnected("Connection lost")
+        body = re.sub(rb"(?m)^\.", b"..", octets)  # RFC 5321 §4.5.2
+        async with asyncio.timeout(BODY_SECONDS):
+            for start in range(0, len(body), CHUNK_OCTETS):
+                protocol.write(body[start : start + CHUNK_OCTETS])
+                await _flushed(client)
+        protocol.write(b".\r\n")
+        progress.handed_over = True
+        reply = await protocol.read_response(timeout=self._end_of_data_seconds)
+        if not 200 <= reply.code < 300:
+            raise SMTPDataError(reply.code, reply.message)
+        return _words(reply.message)
+
+    # --- kept sessions ---------------------------------------------------------------------------
+
+    def _take(self) -> SMTP | None:
+        """The warmest; whether the server has closed it meanwhile shows at its first command."""
+        if not self._kept:
+            return None
+        client, expiry = self._kept.popitem()
+        expiry.cancel()
+        return client
+
+    def _keep(self, client: SMTP) -> None:
+        if self._closed or len(self._kept) >= KEPT_SESSIONS:
+            _take_leave(client)
+            return
+        loop = asyncio.get_running_loop()
+        self._kept[client] = loop.call_later(self._idle_seconds, self._expire, client)
+
+    def _expire(self, client: SMTP) -> None:
+        del self._kept[client]
+        _take_leave(client)
+
+
+# --- one session ---------------------------------------------------------------------------------
+
+
+async def _announce(client: SMTP, mail: Mail, size: int) -> SMTP:
+    """MAIL, with what the server wants to know in advance."""
+    try:
+        if client.is_ehlo_or_helo_needed:
+            await client.ehlo()
+        options = [f"SIZE={size}"] if client.supports_extension("size") else []
+        if mail.needs_smtputf8:
+            if not client.supports_extension("smtputf8"):
+                raise SendError(
+                    "rejected",
+                    "invalid_address",
+                    "An address has letters outside ASCII before its @, and the mail server does"
+                    " not support such addresses (SMTPUTF8).",
+                )
+            options += ["BODY=8BITMIME", "SMTPUTF8"]
+        await client.mail(str(mail.sender), options=options, encoding=_encoding(mail))
+    except (SMTPResponseException, SendError):
+        _take_leave(client)
+        raise
+    except BaseException:
+        _abandon(client)
+        raise
+    return client
+
+
+def _encoding(mail: Mail) -> str:
+    return "utf-8" if mail.needs_smtputf8 else "ascii"
+
+
+def _is_stale(error: SMTPException) -> bool:
+    """421: the server closes a session of its own accord (RFC 5321 §3.8)."""
+    if isinstance(error, SMTPResponseException):
+        return error.code == 421
+    return isinstance(error, ConnectionError | TimeoutError)
+
+
+async def _flushed(client: SMTP) -> None:
+    """Until the transport holds nothing back; SMTPServerDisconnected when the peer is gone.
+
+    Below TLS up to 64 KiB stay out of sight, which errs on the side of "unknown".
+    """
+    await asyncio.sleep(0)
+    while client.is_connected:
+        if not cast(asyncio.WriteTransport, client.transport).get_write_buffer_size():
+            return
+        await asyncio.sleep(0.005)
+    raise SMTPServerDisconnected("Connection lost")
+
+
+def _take_leave(client: SMTP) -> None:
+    """QUIT, without waiting for the answer."""
+    if client.is_connected and client.protocol is not None:
+        client.protocol.write(b"QUIT\r\n")
+    client.close()
+
+
+def _abandon(client: SMTP) -> None:
+    """At once: what is still in the buffer must not reach the server."""
+    if client.transport is not None:
+        cast(asyncio.WriteTransport, client.transport).abort()
+    client.close()
+
+
+def _own_name() -> str:
+    """RFC 5321 §4.1.3: a host without a full name gives an address. Never a DNS query."""
+    name = socket.gethostname()
+    return name if re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", name) else "[127.0.0.1]"
+
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+_ABOUT_THE_MESSAGE = (SMTPSenderRefused, SMTPRecipientRefused, SMTPDataError)
+_NOT_SIGNED_IN = {530, 534, 535, 538}  # RFC 4954 §6: our settings are at fault, not the message
+
+
+def _verdict(error: BaseException, handed_over: bool) -> SendError:
+    """What a failure says about the message."""
+    code = error.code if isinstance(error, SMTPResponseException) else 0
+    detail = _told(error, handed_over)
+    if 400 <= code < 500:
+        return SendError("not_accepted", "provider_throttled", detail)
+    if handed_over and not 500 <= code < 600:
+        return SendError("unknown", "outcome_unknown", detail)
+    if isinstance(error, _ABOUT_THE_MESSAGE) and 500 <= code < 600 and code not in _NOT_SIGNED_IN:
+        return SendError("rejected", "provider_rejected", detail)
+    return SendError("not_accepted", "provider_unreachable", detail)
+
+
+_SILENT = {asyncio.CancelledError: "The send was interrupted", TimeoutError: "Time ran out"}
+
+
+def _told(error: BaseException, handed_over: bool) -> str:
+    if isinstance(error, SMTPResponseException):
+        return f"The mail server answered {error.code} {_words(error.message)}"
+    what = _words(str(error)).rstrip(".") or _SILENT.get(type(error)) or type(error).__name__
+    return f"{what}, {'after' if handed_over else 'before'} the end of the message was sent."
+
+
+def _words(text: str) -> str:
+    """Somebody else's words on one line, and not too many of them."""
+    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", " ", text).split())[:500]

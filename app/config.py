@@ -1,0 +1,447 @@
+"""Settings: every environment variable once, with its cast, its default and what it is for."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from email.utils import parseaddr
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+Environment: TypeAlias = Literal["sandbox", "production"]
+Registration: TypeAlias = Literal["open", "closed"]
+
+SECRET_KEY_CHARACTERS = 32
+SECRET_KEY_FILE = Path("data/secret.key")
+
+# Set by platforms whose router reaches a process only when it listens on every interface.
+PLATFORMS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
+
+
+class ConfigError(Exception):
+    """The environment is not one to start in; one sentence a line, each naming its variable."""
+
+
+# --- casts: text → value; a ValueError ends the sentence "NAME must be …" ------------------------
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def cast(text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(text)
+
+    return cast
+
+
+def _one_of(*names: str) -> Callable[[str], str]:
+    def cast(text: str) -> str:
+        if text.lower() not in names:
+            raise ValueError(" or ".join(names))
+        return text.lower()
+
+    return cast
+
+
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True}
+_SWITCH |= {"0": False, "false": False, "no": False, "off": False}
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise ValueError("on or off")
+    return _SWITCH[text.lower()]
+
+
+def _split(text: str, sentence: str) -> SplitResult:
+    """urlsplit that reads the port too: the one part it only checks when asked."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(sentence) from None
+    if re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise ValueError(sentence)
+    return parts
+
+
+def _database_url(text: str) -> str:
+    """`postgres://`, as Heroku gives it, is an old name of `postgresql://`."""
+    sentence = "postgresql://user:password@host/name, or sqlite:///path/to/file.db"
+    parts = _split(text, sentence)
+    if parts.scheme in {"postgres", "postgresql"} and len(parts.path) > 1:
+        return "postgresql" + text[len(parts.scheme) :]
+    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+        return text
+    raise ValueError(sentence)
+
+
+def _redis_url(text: str) -> str:
+    sentence = "redis://host:6379/0, rediss://… for TLS, or unix:///path/to/socket"
+    parts = _split(text, sentence)
+    if parts.scheme == "unix" and len(parts.path) > 1:
+        return text
+    if parts.scheme in {"redis", "rediss"} and parts.hostname:
+        return text
+    raise ValueError(sentence)
+
+
+def _base_url(text: str) -> str:
+    sentence = "the public address, such as https://tidings.example.com, without query or fragment"
+    parts = _split(text, sentence)
+    extras = (parts.username, parts.password, parts.query, parts.fragment)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or any(extras):
+        raise ValueError(sentence)
+    return text.rstrip("/")
+
+
+def _smtp_url(text: str) -> str:
+    sentence = (
+        "smtp://user:password@host:587 (with ?starttls=required, auto or off), or smtps://…:465"
+    )
+    parts = _split(text, sentence)
+    options = {"", "starttls=required", "starttls=auto", "starttls=off"}
+    if parts.scheme not in {"smtp", "smtps"} or not parts.hostname or parts.query not in options:
+        raise ValueError(sentence)
+    return text
+
+
+def _mail_from(text: str) -> str:
+    _, address = parseaddr(text)
+    local, at, domain = address.rpartition("@")
+    if not (local and at and domain) or not text.isprintable():
+        raise ValueError("an address such as hello@example.com, or Name <hello@example.com>")
+    return text
+
+
+def _secret_keys(text: str) -> tuple[str, ...]:
+    keys = tuple(key.strip() for key in text.split(","))
+    if any(len(key) < SECRET_KEY_CHARACTERS for key in keys):
+        raise ValueError(
+            f"at least {SECRET_KEY_CHARACTERS} random characters, or several such keys with commas"
+            " between them, the newest first (openssl rand -base64 48 makes one)"
+        )
+    return keys
+
+
+def _host(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9.:_-]+", text):
+        raise ValueError("an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::")
+    return text
+
+
+# --- defaults that depend on the rest of the environment ------------------------------------------
+
+
+def _default_host(given: Mapping[str, str]) -> str:
+    reached_from_outside = _is_production(given) or any(mark in given for mark in PLATFORMS)
+    return "0.0.0.0" if reached_from_outside else "127.0.0.1"  # noqa: S104 - meant, see PLATFORMS
+
+
+def _default_base_url(given: Mapping[str, str]) -> str:
+    return f"http://127.0.0.1:{given.get('PORT', '8000')}"
+
+
+def _default_hops(given: Mapping[str, str]) -> str:
+    return "1" if "DYNO" in given else "0"  # Heroku's router appends exactly one address
+
+
+def _is_production(given: Mapping[str, str]) -> bool:
+    return given.get("ENVIRONMENT", "").lower() == "production"
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`default` is text as one would set it, None for nothing; `default_in_words` explains it."""
+
+    name: str
+    cast: Callable[[str], Any]
+    default: str | Callable[[Mapping[str, str]], str] | None
+    help: str
+    default_in_words: str = ""
+    secret: bool = False
+    required_in_production: bool = False
+
+    def text(self, given: Mapping[str, str]) -> str | None:
+        """As it was given, else the default."""
+        if self.name in given:
+            return given[self.name]
+        return self.default(given) if callable(self.default) else self.default
+
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable(
+        "ENVIRONMENT",
+        _one_of("sandbox", "production"),
+        "sandbox",
+        "sandbox captures every message for reading back; production delivers them.",
+    ),
+    Variable(
+        "DATABASE_URL",
+        _database_url,
+        "sqlite:///data/tidings.db",
+        "Where everything is kept: postgresql://… or sqlite:///….",
+        secret=True,
+    ),
+    Variable(
+        "ALLOW_SQLITE_IN_PRODUCTION",
+        _switch,
+        "off",
+        "Lets production run as one process on SQLite, or with the queue in process.",
+    ),
+    Variable(
+        "DATABASE_POOL_SIZE",
+        _whole(1, 500),
+        "10",
+        "Connections to PostgreSQL that one process may hold.",
+    ),
+    Variable(
+        "REDIS_URL",
+        _redis_url,
+        None,
+        "Wakes workers at once and counts rate limits for all processes: redis://… or rediss://….",
+        default_in_words="in process",
+        secret=True,
+    ),
+    Variable(
+        "REDIS_TLS_VERIFY",
+        _switch,
+        "on",
+        "Whether a rediss:// server must show a trusted certificate; Heroku's own needs off.",
+    ),
+    Variable(
+        "HOST",
+        _host,
+        _default_host,
+        "The address to listen on.",
+        default_in_words="127.0.0.1; 0.0.0.0 in production and on a platform",
+    ),
+    Variable("PORT", _whole(1, 65_535), "8000", "The port to listen on."),
+    Variable(
+        "WEB_CONCURRENCY",
+        _whole(1, 64),
+        "1",
+        "Web processes that share the port; PostgreSQL and Redis are needed for more than one.",
+    ),
+    Variable(
+        "BASE_URL",
+        _base_url,
+        _default_base_url,
+        "The public address, which webhook URLs and links begin with.",
+        default_in_words="http://127.0.0.1:PORT",
+        required_in_production=True,
+    ),
+    Variable(
+        "TRUSTED_HOPS",
+        _whole(0, 10),
+        _default_hops,
+        "Proxies in front that append to X-Forwarded-For: the client is that many from the right.",
+        default_in_words="0; 1 on Heroku",
+    ),
+    Variable(
+        "MAX_BODY_BYTES",
+        _whole(1_024, 67_108_864),
+        "1048576",
+        "The largest request body that is read; a larger one is answered 413.",
+    ),
+    Variable(
+        "SECRET_KEY",
+        _secret_keys,
+        None,
+        "Signs sessions and wraps the data key; several with commas between them rotate.",
+        default_in_words="made once and kept in data/secret.key",
+        secret=True,
+        required_in_production=True,
+    ),
+    Variable(
+        "REGISTRATION",
+        _one_of("open", "closed"),
+        "open",
+        "Whether anybody may register a workspace.",
+    ),
+    Variable(
+        "SMTP_URL",
+        _smtp_url,
+        None,
+        "The mail server: smtp://… (STARTTLS when offered, ?starttls=required insists) or smtps://….",
+        default_in_words="none; the sandbox needs none",
+        secret=True,
+        required_in_production=True,
+    ),
+    Variable(
+        "MAIL_FROM",
+        _mail_from,
+        "Tidings <hello@tidings.example>",
+        "The sender of mail whose workspace has none of its own.",
+        required_in_production=True,
+    ),
+    Variable(
+        "LEASE_SECONDS",
+        _whole(1, 300),
+        "15",
+        "How long a silent worker keeps what it claimed before another may take it.",
+    ),
+    Variable(
+        "LOG_LEVEL",
+        _one_of("debug", "info", "warning", "error"),
+        "info",
+        "The least that is logged.",
+    ),
+    Variable(
+        "CLOCK_OFFSET_MS",
+        _whole(-315_360_000_000, 315_360_000_000),
+        "0",
+        "Moves the clock for tests; refused in production.",
+    ),
+)
+
+
+def _field(variable: Variable) -> str:
+    return "secret_keys" if variable.name == "SECRET_KEY" else variable.name.lower()
+
+
+_SECRET = {_field(variable) for variable in VARIABLES if variable.secret}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    environment: Environment
+    database_url: str
+    allow_sqlite_in_production: bool
+    database_pool_size: int
+    redis_url: str | None  # None: the queue and the limits live in this process
+    redis_tls_verify: bool
+    host: str
+    port: int
+    web_concurrency: int
+    base_url: str
+    trusted_hops: int
+    max_body_bytes: int
+    secret_keys: tuple[str, ...]  # the first signs, every one verifies
+    registration: Registration
+    smtp_url: str | None
+    mail_from: str
+    lease_seconds: int
+    log_level: str
+    clock_offset_ms: int
+    notes: tuple[str, ...] = ()  # what was changed on the way in, one sentence each, to be logged
+
+    @classmethod
+    def from_environ(
+        cls, environ: Mapping[str, str], *, secret_key_file: Path = SECRET_KEY_FILE
+    ) -> Settings:
+        """Raises ConfigError with every fault at once. May make the secret key file."""
+        given = {name: text.strip() for name, text in environ.items() if text.strip()}
+        values, faults = _read(given)
+        faults = faults or _unsafe(values)
+        if faults:
+            raise ConfigError("\n".join(faults))
+        if values["secret_keys"] is None:
+            values["secret_keys"] = (_kept_secret_key(secret_key_file),)
+        return cls(**_lowered(values))
+
+    @property
+    def production(self) -> bool:
+        return self.environment == "production"
+
+    @property
+    def sqlite(self) -> bool:
+        return self.database_url.startswith("sqlite:")
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be printed: the keys, and the passwords in URLs as both are spelled."""
+        urls = [urlsplit(url) for url in (self.database_url, self.redis_url, self.smtp_url) if url]
+        words = {word for url in urls for word in _passwords(url)}
+        return (*self.secret_keys, *sorted(words))
+
+    def __repr__(self) -> str:
+        shown = (f"{field.name}={self._shown(field.name)}" for field in fields(self))
+        return f"Settings({', '.join(shown)})"
+
+    def _shown(self, name: str) -> str:
+        value = getattr(self, name)
+        return "***" if name in _SECRET and value is not None else repr(value)
+
+
+def _read(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Field → value, and a sentence for everything that is bad or missing."""
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for variable in VARIABLES:
+        if variable.required_in_production and _is_production(given) and variable.name not in given:
+            faults.append(f"{variable.name} must be set in production. {variable.help}")
+            continue
+        text = variable.text(given)
+        try:
+            values[_field(variable)] = None if text is None else variable.cast(text)
+        except ValueError as error:
+            if variable.name in given:  # else a default, spoiled by a variable that is told of
+                got = "" if variable.secret else f", not {text!r:.100}"
+                faults.append(f"{variable.name} must be {error}{got}.")
+    return values, faults
+
+
+def _unsafe(values: Mapping[str, Any]) -> list[str]:
+    """What production refuses."""
+    if values["environment"] != "production":
+        return []
+    faults = []
+    if values["clock_offset_ms"]:
+        faults.append("CLOCK_OFFSET_MS must be 0 in production: it is for tests.")
+    if values["allow_sqlite_in_production"]:
+        return faults
+    if values["database_url"].startswith("sqlite:"):
+        faults.append(
+            "DATABASE_URL must be postgresql://… in production. One process on one machine can live"
+            " on SQLite: set ALLOW_SQLITE_IN_PRODUCTION=1 if you mean it."
+        )
+    if values["redis_url"] is None:
+        faults.append(
+            "REDIS_URL must be redis://… or rediss://… in production. One process can do without:"
+            " set ALLOW_SQLITE_IN_PRODUCTION=1 if you mean it."
+        )
+    return faults
+
+
+def _lowered(values: Mapping[str, Any]) -> dict[str, Any]:
+    """SQLite and the queue in process are for one process."""
+    asked = values["web_concurrency"]
+    sqlite = values["database_url"].startswith("sqlite:")
+    if asked == 1 or (values["redis_url"] is not None and not sqlite):
+        return dict(values)
+    cause = "DATABASE_URL is SQLite" if sqlite else "REDIS_URL is not set"
+    note = f"WEB_CONCURRENCY was lowered from {asked} to 1 because {cause}."
+    return {**values, "web_concurrency": 1, "notes": (note,)}
+
+
+def _passwords(url: SplitResult) -> set[str]:
+    spelled = [url.password or ""]
+    spelled += [value for name, value in parse_qsl(url.query) if "pass" in name.lower()]
+    return {form for word in spelled if word for form in (word, unquote(word))}
+
+
+def _kept_secret_key(path: Path) -> str:
+    """The key of an installation that was given none: made once, by whichever process is first."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".secret.key.")  # mode 0600
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(secrets.token_urlsafe(48) + "\n")
+            os.link(draft, path)  # refuses to overwrite: the second of two processes loses
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+    key = path.read_text().strip()
+    if len(key) < SECRET_KEY_CHARACTERS:
+        raise ConfigError(f"SECRET_KEY must be set, because {path} holds no usable key.")
+    return key

@@ -1,0 +1,408 @@
+"""3. A message goes out: render → record the intent → call the channel → record the outcome.
+
+The intent is committed before the provider is called and the outcome after, each fenced by the
+message's lease. Whoever finds an intent without an outcome when its lease has run out cannot tell
+whether the provider has the message: it is UNKNOWN, and only a person or the definition's own
+`onUnknown` sends it again. What was surely not accepted is tried again under the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app import addresses, facts, tasks
+from app.channels.base import Message, Receipt, SendError
+from app.errors import Problem
+from app.machine import content as contents
+from app.machine import document
+from app.machine.program import Json
+from app.machine.reasons import Reason
+from app.process import Process
+from app.queue import Pair
+from app.store import contacts, jobs, messages, runs, templates
+from app.store.db import Handle, Row, new_id
+
+log = logging.getLogger(__name__)
+
+ENDED = ("SENT", "FAILED", "SUPPRESSED", "UNKNOWN")  # what a waiting run waits for
+CLAIMS = 5  # without an intent or an outcome; then the message is set aside
+RETRY_SECONDS = (5, 30, 120, 600, 1_800, 3_600)  # the last one repeats
+RETRY_FOR = timedelta(hours=24)
+ADDRESS = {"email": "email"}  # channel → the contact's field
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A message to be made. Without `to` it goes to the contact's own address.
+
+    `data` is the trigger root of a message that no run sends.
+    """
+
+    workspace_id: str
+    channel: str
+    contact_id: str | None
+    to: str | None
+    template_id: str | None
+    content: Mapping[str, Json] | None
+    category: str = "transactional"
+    data: Json = None
+    run_id: str | None = None
+    node_id: str | None = None
+    visit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    message_id: str
+    attempt_id: str
+
+
+async def create(process: Process, db: Handle, order: Order) -> Made:
+    """The message and its first attempt, QUEUED; workers are told once the transaction commits."""
+    made = Made(new_id("msg"), new_id("att"))
+    await messages.insert(
+        db,
+        workspace_id=order.workspace_id,
+        id=made.message_id,
+        run_id=order.run_id,
+        node_id=order.node_id,
+        visit=order.visit,
+        contact_id=order.contact_id,
+        template_id=order.template_id,
+        channel=order.channel,
+        category=order.category,
+        to_address=order.to,
+        source=document.dumps({"content": order.content, "data": order.data}).decode(),
+    )
+    origin = (order.run_id or made.message_id, order.node_id, order.visit)
+    await messages.insert_attempt(
+        db,
+        workspace_id=order.workspace_id,
+        id=made.attempt_id,
+        message_id=made.message_id,
+        number=1,
+        message_key=_key(*origin, order.channel, 1),
+    )
+    process.queue.deliver(db, order.workspace_id, made.message_id)
+    return made
+
+
+async def resend(process: Process, db: Handle, workspace_id: str, message_id: str) -> None:
+    """A new attempt, under a new key, of a message whose outcome is UNKNOWN; else nothing."""
+    row = await messages.requeue(db, workspace_id=workspace_id, id=message_id)
+    if row is None:
+        return
+    number = 1 + len(
+        await messages.attempts_of(db, workspace_id=workspace_id, message_id=message_id)
+    )
+    origin = (row["run_id"] or message_id, row["node_id"], row["visit"])
+    await messages.insert_attempt(
+        db,
+        workspace_id=workspace_id,
+        id=new_id("att"),
+        message_id=message_id,
+        number=number,
+        message_key=_key(*origin, row["channel"], number),
+    )
+    process.queue.deliver(db, workspace_id, message_id)
+
+
+def _key(origin: str, node_id: str | None, visit: int | None, channel: str, number: int) -> str:
+    """The same for every try of one attempt, whoever makes it, and for nothing else."""
+    parts = ("v1", origin, node_id or "", str(visit or 0), channel, str(number))
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:40]
+
+
+# --- claim, intent, call, outcome ---------------------------------------------------------------
+
+
+async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+    """Take what is due, the hinted messages first: {workspace_id, id, lease_token, claims}."""
+    async with process.database.write() as db:
+        return await jobs.claim(
+            db, "messages", hinted=hinted, limit=limit, lease_seconds=process.settings.lease_seconds
+        )
+
+
+async def deliver(process: Process, claimed: Row) -> None:
+    """Send the claimed message, or settle what its last sender left behind."""
+    deadline = time.monotonic() + process.settings.lease_seconds * 2 / 3
+    sending = await _intend(process, claimed)
+    if sending is None:
+        return
+    if time.monotonic() > deadline:
+        # Too late to call: when the process slept, another one may hold the message by now. The
+        # intent stands and nothing was sent; whoever claims it next can only say UNKNOWN.
+        return
+    async with _lease_kept(process, claimed):
+        result = await _call(process, sending.message)
+    await _conclude(process, sending, result)
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A committed intent."""
+
+    row: Row
+    message: Message
+    provider: str
+
+
+async def _intend(process: Process, claimed: Row) -> Sending | None:
+    """Commit the intent to call the provider; None when there is nothing to call it for."""
+    async with process.database.write() as db:
+        row = await messages.held(
+            db,
+            workspace_id=claimed["workspace_id"],
+            id=claimed["id"],
+            lease_token=claimed["lease_token"],
+        )
+        if row is None:
+            return None
+        if row["status"] == "SENDING":
+            lost = "The worker was lost between the call and the record of its outcome."
+            await _settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, lost))
+            return None
+        if claimed["claims"] > CLAIMS:
+            broke = "Preparing the message broke the worker several times."
+            await _settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
+            return None
+        prepared = await _prepare(process, db, row)
+        if isinstance(prepared, Ending):
+            await _settle(process, db, row, prepared)
+            return None
+        lease = timedelta(seconds=process.settings.lease_seconds)
+        await messages.intend(
+            db,
+            workspace_id=row["workspace_id"],
+            id=row["id"],
+            lease_token=row["lease_token"],
+            to_address=prepared.message.to,
+            template_version=prepared.template_version,
+            content=document.dumps(prepared.message.content).decode(),
+            wake_at=await db.now() + lease,
+        )
+        provider = process.channels[row["channel"]].provider
+        await _note(db, row, Ending("SENDING"), provider=provider, tries=row["tries"] + 1)
+        return Sending(row, prepared.message, provider)
+
+
+async def _call(process: Process, message: Message) -> Receipt | SendError:
+    try:
+        return await process.channels[message.channel].send(message)
+    except SendError as error:
+        return error
+
+
+async def _conclude(process: Process, sending: Sending, result: Receipt | SendError) -> None:
+    async with process.database.write() as db:
+        row = await messages.held(
+            db,
+            workspace_id=sending.row["workspace_id"],
+            id=sending.row["id"],
+            lease_token=sending.row["lease_token"],
+        )
+        if row is None:
+            log.warning("outcome came after the lease", extra={"message_id": sending.row["id"]})
+            return
+        await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
+
+
+@contextlib.asynccontextmanager
+async def _lease_kept(process: Process, claimed: Row) -> AsyncIterator[None]:
+    """Renew the lease while the provider takes its time; end of data alone may take ten minutes."""
+    seconds = process.settings.lease_seconds
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(seconds / 3)
+            try:
+                async with process.database.write() as db:
+                    await jobs.renew(
+                        db,
+                        "messages",
+                        workspace_id=claimed["workspace_id"],
+                        id=claimed["id"],
+                        lease_token=claimed["lease_token"],
+                        lease_seconds=seconds,
+                    )
+            except Problem:
+                # The database is away: the next beat may reach it; if none does, the message
+                # becomes UNKNOWN, which is then the truth.
+                log.warning("lease not renewed", extra={"message_id": claimed["id"]})
+
+    heartbeat = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        await tasks.end(heartbeat)
+
+
+# --- what will be said, and to whom -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    message: Message
+    template_version: int | None
+
+
+async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
+    """The rendered message, or the end it comes to without a call."""
+    if row["channel"] not in process.channels:
+        return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
+    source = document.parse(row["source"].encode())
+    run = await _run_of(db, row)
+    if run is not None and run["status"] == "CANCELLED":
+        return Ending("SUPPRESSED", run["reason_code"])
+    contact = await _contact_of(db, row)
+    if contact is None and row["contact_id"] is not None:
+        return Ending("SUPPRESSED", Reason.CONTACT_ERASED)
+    to = row["to_address"] or (contact and contact[ADDRESS[row["channel"]]])
+    if not to:
+        return Ending("FAILED", Reason.NO_ADDRESS, f"The contact has no {ADDRESS[row['channel']]}.")
+    said, version = await _content_of(db, row, source)
+    if said is None:
+        return Ending("FAILED", Reason.TEMPLATE_MISSING)
+    try:
+        message = Message(
+            message_key=row["message_key"],
+            attempt_id=row["attempt_id"],
+            message_id=row["id"],
+            workspace_id=row["workspace_id"],
+            run_id=row["run_id"],
+            contact_id=row["contact_id"],
+            channel=row["channel"],
+            to=addresses.email(to).address,
+            content=contents.render(
+                row["channel"], said, await _facts(db, row, run, contact, source["data"])
+            ),
+        )
+    except addresses.BadAddress as error:
+        return Ending("FAILED", Reason.INVALID_ADDRESS, str(error))
+    except contents.PartError as error:
+        return Ending("FAILED", Reason.TEMPLATE_ERROR, str(error))
+    return Prepared(message, version)
+
+
+async def _run_of(db: Handle, row: Row) -> Row | None:
+    if row["run_id"] is None:
+        return None
+    return await runs.by_id(db, workspace_id=row["workspace_id"], id=row["run_id"])
+
+
+async def _contact_of(db: Handle, row: Row) -> Row | None:
+    if row["contact_id"] is None:
+        return None
+    return await contacts.by_id(db, workspace_id=row["workspace_id"], id=row["contact_id"])
+
+
+async def _content_of(
+    db: Handle, row: Row, source: Json
+) -> tuple[Mapping[str, Json] | None, int | None]:
+    """What to render, and the version of the template it comes from."""
+    if row["template_id"] is None:
+        return source["content"], None
+    template = await templates.by_id(db, workspace_id=row["workspace_id"], id=row["template_id"])
+    return (template["content"], template["version"]) if template else (None, None)
+
+
+async def _facts(
+    db: Handle, row: Row, run: Row | None, contact: Row | None, data: Json
+) -> dict[str, Json]:
+    if run is None or contact is None:
+        return await facts.of_contact(db, row["workspace_id"], contact, data)
+    return await facts.of_run(db, run, contact)
+
+
+# --- how it ended -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a try came to: one of ENDED, or QUEUED again until `wake_at`."""
+
+    status: str
+    code: str | None = None
+    detail: str | None = None
+    wake_at: datetime | None = None
+    provider_message_id: str | None = None
+
+
+def _ending(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
+    match result:
+        case Receipt(provider_message_id):
+            return Ending("SENT", provider_message_id=provider_message_id)
+        case SendError(outcome="unknown"):
+            return Ending("UNKNOWN", result.code, result.detail)
+        case SendError(outcome="not_accepted") if now - row["created_at"] < RETRY_FOR:
+            wait = result.retry_after_seconds or _pause(row["tries"])
+            return Ending("QUEUED", result.code, result.detail, now + timedelta(seconds=wait))
+        case SendError():
+            return Ending("FAILED", result.code, result.detail)
+
+
+def _pause(tries: int) -> float:
+    """Seconds before the next try; spread, so that a provider's return is not a stampede."""
+    return RETRY_SECONDS[min(tries, len(RETRY_SECONDS)) - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+
+
+async def _settle(
+    process: Process, db: Handle, row: Row, ending: Ending, provider: str | None = None
+) -> None:
+    """Message, attempt and the run that waits for it, in one transaction."""
+    settled = await messages.settle(
+        db,
+        workspace_id=row["workspace_id"],
+        id=row["id"],
+        lease_token=row["lease_token"],
+        status=ending.status,
+        reason_code=ending.code,
+        reason_detail=ending.detail,
+        wake_at=ending.wake_at,
+    )
+    if not settled:
+        return
+    await _note(db, row, ending, provider=provider, tries=row["tries"])
+    log.info(
+        "message settled",
+        extra={"message_id": row["id"], "run_id": row["run_id"], "status": ending.status},
+    )
+    if row["run_id"] is not None and ending.status in ENDED:
+        await runs.wake(
+            db, workspace_id=row["workspace_id"], id=row["run_id"], message_id=row["id"]
+        )
+        process.queue.advance(db, row["workspace_id"], row["run_id"])
+
+
+async def _note(db: Handle, row: Row, ending: Ending, *, provider: str | None, tries: int) -> None:
+    """The attempt's own record, with one more entry in its history."""
+    now = await db.now()
+    event = {
+        "at": document.text(now),
+        "status": ending.status,
+        "code": ending.code,
+        "detail": ending.detail,
+    }
+    await messages.update_attempt(
+        db,
+        workspace_id=row["workspace_id"],
+        id=row["attempt_id"],
+        status=ending.status,
+        provider=provider or row["provider"],
+        reason_code=ending.code,
+        reason_detail=ending.detail,
+        provider_message_id=ending.provider_message_id,
+        tries=tries,
+        events=[*row["events"], event],
+        sent_at=now if ending.status == "SENT" else None,
+        finished_at=now if ending.status in ENDED else None,
+    )

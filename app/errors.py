@@ -1,0 +1,92 @@
+"""What can go wrong: every error code with its status and title, and what carries it.
+
+Problem                 an answer in the shape of RFC 9457; raised anywhere below the edge
+├── Unavailable         a dependency cannot be reached; nothing was changed, try again
+│   └── CommitUnknown   COMMIT was sent and its answer lost: the caller re-reads before it answers
+Duplicate               a unique constraint spoke; who knows the resource makes it a conflict
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+CODES: Mapping[str, tuple[int, str]] = {
+    "malformed_json": (400, "The body is not JSON"),
+    "malformed_request": (400, "The request is malformed"),
+    "unauthenticated": (401, "Authentication is required"),
+    "invalid_signature": (401, "The signature is missing or wrong"),
+    "payment_required": (402, "Payment is required"),
+    "forbidden": (403, "Your role does not allow this"),
+    "plan_required": (403, "Your plan does not include this"),
+    "quota_exceeded": (403, "A quota of your plan is used up"),
+    "workspace_suspended": (403, "The workspace is suspended"),
+    "not_found": (404, "Not found"),
+    "contact_not_found": (404, "No such contact"),
+    "method_not_allowed": (405, "Method not allowed"),
+    "not_acceptable": (406, "Not acceptable"),
+    "request_timeout": (408, "The request took too long to arrive"),
+    "conflict": (409, "Conflict"),
+    "last_owner": (409, "The last owner must stay"),
+    "invitation_used": (409, "The invitation was used"),
+    "idempotency_in_progress": (409, "The first request with this key is still running"),
+    "stale": (412, "The resource has changed"),
+    "body_too_large": (413, "The body is too large"),
+    "unsupported_media_type": (415, "Unsupported media type"),
+    "invalid": (422, "The request is invalid"),
+    "lookup_unresolved": (422, "The lookup path resolved to nothing usable"),
+    "not_activatable": (422, "The definition cannot be activated"),
+    "idempotency_mismatch": (422, "The key was used with another body"),
+    "rate_limited": (429, "Too many requests"),
+    "internal": (500, "Something went wrong on our side"),
+    "billing_not_configured": (503, "Billing is not configured"),
+    "unavailable": (503, "Temporarily unavailable"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong: where (RFC 6901 pointer, or `?name` for a query parameter), and what."""
+
+    pointer: str
+    message: str
+
+
+class Problem(Exception):
+    """An answer that says what to do. `extra` members stand beside the standard ones."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+        **extra: object,
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.status, self.title = CODES[code]
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+
+class Unavailable(Problem):
+    """The database, or what else a request cannot do without, did not answer in time."""
+
+    def __init__(self, detail: str, *, retry_after_seconds: int = 2) -> None:
+        super().__init__("unavailable", detail, headers={"Retry-After": str(retry_after_seconds)})
+
+
+class CommitUnknown(Unavailable):
+    """The connection was lost while COMMIT was on its way: the change may or may not exist."""
+
+
+class Duplicate(Exception):
+    """A unique constraint was violated: `constraint`, by PostgreSQL's name on both engines."""
+
+    def __init__(self, constraint: str) -> None:
+        super().__init__(f"unique constraint violated: {constraint}")
+        self.constraint = constraint

@@ -1,0 +1,122 @@
+"""From a body to a Program: compile either shape, and say everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal, TypeAlias
+
+from app.machine import graph, steps
+from app.machine.fields import Place, quote
+from app.machine.nodes import NODES
+from app.machine.program import Finding, Json, Outline, Part, Program
+
+Shape: TypeAlias = Literal["graph", "steps"]
+
+_SHAPES: Mapping[Shape, Callable[[Json, Place], Outline]] = {
+    "graph": graph.compile,
+    "steps": steps.compile,
+}
+
+MOST_FINDINGS = 500  # nobody reads more, and a hostile body could ask for tens of thousands
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A template that a definition names, the channel it must be for, and where it is named."""
+
+    id: str
+    channel: str
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The Program, or None when a finding is an error; the gravest findings come first.
+
+    `templates` are listed whether or not the rest is right, so that all is found in one go.
+    """
+
+    program: Program | None
+    findings: tuple[Finding, ...]
+    templates: tuple[Reference, ...]
+
+
+def compile(shape: Shape, body: Json) -> Compiled:
+    """Compile any JSON value whatsoever, a graph object or a list of steps if all is well."""
+    findings: list[Finding] = []
+    root = Place(f"/{shape}", findings)
+    outline = _SHAPES[shape](body, root)
+    if not any(finding.draft for finding in findings):
+        _check_paths(outline, findings)
+    program = None
+    if not findings:
+        entry = outline.entries[0] if outline.entries else None
+        program = Program(entry, {part.node.id: part.node for part in outline.parts})
+        if entry is None:
+            root.warn("does_nothing", "Nothing follows the trigger: a run ends where it begins.")
+    findings.sort(key=lambda finding: (not finding.draft, finding.severity))
+    return Compiled(program, tuple(findings[:MOST_FINDINGS]), _templates(outline))
+
+
+def _templates(outline: Outline) -> tuple[Reference, ...]:
+    return tuple(
+        Reference(
+            part.node.config["templateId"],
+            part.node.config["channel"],
+            f"{part.config_pointer}/templateId",
+        )
+        for part in outline.parts
+        if part.node.config.keys() >= {"templateId", "channel"}
+    )
+
+
+# --- where a run can go -------------------------------------------------------------------------
+
+
+def _check_paths(outline: Outline, findings: list[Finding]) -> None:
+    parts = {part.node.id: part for part in reversed(outline.parts)}
+    reached = _reached(outline.entries, parts)
+    for part in outline.parts:
+        if part.node.id not in reached:
+            message = f"No path leads to {quote(part.node.id)}."
+            Place(part.pointer, findings).hold("unreachable", message)
+    for cycle in _endless(parts):
+        message = f"{' → '.join(map(quote, cycle[:6]))} goes round without a wait; put one between."
+        Place(parts[cycle[0]].pointer, findings).hold("endless", message)
+
+
+def _reached(entries: tuple[str, ...], parts: Mapping[str, Part]) -> set[str]:
+    reached: set[str] = set()
+    waiting = list(entries)
+    while waiting:
+        name = waiting.pop()
+        if name in parts and name not in reached:
+            reached.add(name)
+            waiting += parts[name].node.exits.values()
+    return reached
+
+
+def _endless(parts: Mapping[str, Part]) -> list[list[str]]:
+    """Cycles that rest nowhere, no two with a node in common."""
+    onward = {
+        name: set(part.node.exits.values())
+        for name, part in parts.items()
+        if not NODES[part.node.kind].waits(part.node.config)
+    }
+    cycles: list[list[str]] = []
+    while cycle := _cycle(onward):
+        cycles.append(cycle)
+        for name in cycle:
+            onward.pop(name, None)
+    return cycles
+
+
+def _cycle(onward: Mapping[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(onward).prepare()
+    except CycleError as error:
+        # The sorter reads an edge as “comes after” and so names the cycle back to front.
+        return list(reversed(error.args[1]))
+    return []

@@ -1,0 +1,112 @@
+"""How two JSON values compare: as exact numbers, as times, or as they are.
+
+A number compares with a number, be it as text ("83.40"), exactly as the literals stand. A time is
+an RFC 3339 time in text, or a date, which is its midnight in UTC. Two texts are equal when they are
+the same, upper and lower case distinct, or the same moment; they have an order when both are
+numbers or both times. Everything else is unequal and has no order. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from app.machine.document import DIGITS, LiteralFloat, LiteralInt
+from app.machine.fields import parse_duration
+from app.machine.program import Json
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)([Zz]|[+-][0-9]{2}:[0-9]{2}))?"
+)
+
+
+def number(value: Json) -> Decimal | None:
+    """The exact number that a JSON number, or text that reads like one, stands for."""
+    if isinstance(value, str):
+        return _decimal(value)
+    if isinstance(value, LiteralInt | LiteralFloat):
+        return _decimal(value.literal)
+    if isinstance(value, float):
+        return _decimal(repr(value))
+    return Decimal(value) if is_number(value) else None
+
+
+def _decimal(literal: str) -> Decimal | None:
+    if len(literal) > DIGITS or not _NUMBER.fullmatch(literal):
+        return None
+    try:
+        return Decimal(literal)
+    except InvalidOperation:  # an exponent of nineteen digits
+        return None
+
+
+def is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def time(value: Json) -> datetime | None:
+    """The moment that an RFC 3339 time, or date, stands for."""
+    if isinstance(value, datetime):
+        return value
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    date, clock, offset = match.groups(default="")
+    try:
+        return datetime.fromisoformat(f"{date}T{clock or '00:00:00'}{offset.upper() or 'Z'}")
+    except ValueError:  # the thirtieth of February
+        return None
+
+
+def same(found: Json, expected: Json) -> bool:
+    return among(found, [expected])
+
+
+def among(found: Json, options: list[Json]) -> bool:
+    """Whether `found` is the same as one of them."""
+    exact, moment = number(found), time(found)
+    return any(_same(found, exact, moment, option) for option in options)
+
+
+def _same(found: Json, exact: Decimal | None, moment: datetime | None, expected: Json) -> bool:
+    if is_number(found) or is_number(expected):
+        return exact is not None and exact == number(expected)
+    return bool(found == expected) or (moment is not None and moment == time(expected))
+
+
+def order(found: Json, expected: Json) -> int | None:
+    """1 when `found` is the greater, -1 the less, 0 when they are equal; None without an order."""
+    by_number = _sign(number(found), number(expected))
+    return chronology(found, expected) if by_number is None else by_number
+
+
+def chronology(found: Json, expected: Json) -> int | None:
+    """The same for times alone."""
+    return _sign(time(found), time(expected))
+
+
+def _sign(left: Json, right: Json) -> int | None:
+    return None if left is None or right is None else (left > right) - (left < right)
+
+
+LOOKED_AT = 1_000  # items of a stranger's list: a definition may look at it thousands of times
+
+
+def contains(found: Json, expected: Json) -> bool:
+    """Part of a text, or an item of a list: text in a list of any length, else in its beginning."""
+    if isinstance(found, str):
+        return isinstance(expected, str) and expected in found
+    if not isinstance(found, list):
+        return False
+    listed = isinstance(expected, str) and expected in found
+    return listed or among(expected, found[:LOOKED_AT])
+
+
+def within_last(found: Json, expected: str, now: Json) -> bool:
+    moment, length = time(found), parse_duration(expected)
+    if moment is None or length is None or not isinstance(now, datetime):
+        return False
+    return timedelta(0) <= now - moment <= length

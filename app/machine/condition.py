@@ -1,0 +1,268 @@
+"""The comparisons a branch may make.
+
+A condition is `{"all": […]}`, `{"any": […]}`, `{"not": …}` or `{"path", "op", "value"}`. It never
+fails: a path that leads nowhere makes its comparison false, whatever the op (but `exists: false`).
+null is a value that `eq` and `ne` see and `exists` does not. compare.py says what is equal to what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from app.machine import compare, document, path, template
+from app.machine.fields import Field, Place, choice, duration, quote, read_object, refuse_unknown
+from app.machine.program import Facts, Json
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    path: path.Path
+    op: str
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    condition: Condition
+
+
+Condition: TypeAlias = Comparison | All | AnyOf | Not
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the condition holds, and the comparisons that decided it, in their order."""
+
+    holds: bool
+    operands: tuple[Mapping[str, Json], ...]
+
+
+def evaluate(condition: Condition, facts: Facts) -> Verdict:
+    operands: list[Mapping[str, Json]] = []
+    return Verdict(_holds(condition, facts, operands), tuple(operands))
+
+
+def _holds(condition: Condition, facts: Facts, operands: list[Mapping[str, Json]]) -> bool:
+    match condition:
+        case All(parts):
+            return all(_holds(part, facts, operands) for part in parts)
+        case AnyOf(parts):
+            return any(_holds(part, facts, operands) for part in parts)
+        case Not(part):
+            return not _holds(part, facts, operands)
+        case Comparison():
+            return _compare(condition, facts, operands)
+
+
+def _compare(comparison: Comparison, facts: Facts, operands: list[Mapping[str, Json]]) -> bool:
+    found = comparison.path.find(facts)
+    holds = OPS[comparison.op].holds(found, comparison.value, facts.get("now"))
+    seen = {} if found is path.MISSING else {"found": _shown(found)}
+    stated = {"path": str(comparison.path), "op": comparison.op, "value": _shown(comparison.value)}
+    operands.append({**stated, **seen, "holds": holds})
+    return holds
+
+
+LONGEST_OPERAND = 200
+LONGEST_LIST = 20
+
+
+def _shown(value: Json) -> Json:
+    """What a record keeps: all of a small value, the beginning of a large one."""
+    if not isinstance(value, list):
+        return _brief(value)
+    more = ["…"] if len(value) > LONGEST_LIST else []
+    return [_brief(item) for item in value[:LONGEST_LIST]] + more
+
+
+def _brief(value: Json) -> Json:
+    if isinstance(value, dict | list):
+        return "{…}" if isinstance(value, dict) else "[…]"
+    if value is None or isinstance(value, bool):
+        return value
+    text = document.text(value[: LONGEST_OPERAND + 1] if isinstance(value, str) else value)
+    if len(text) > LONGEST_OPERAND:
+        return text[: LONGEST_OPERAND - 1] + "…"
+    return value if isinstance(value, int | float) else text
+
+
+# --- the ops ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """How an op compares (what was found, `value`, now), and how its `value` is checked."""
+
+    holds: Callable[[Json, Json, Json], bool]
+    check: Callable[[Json, Place], object]
+    takes_null: bool = False
+
+
+def _op(
+    agree: Callable[[Json, Json], bool],
+    check: Callable[[Json, Place], object],
+    takes_null: bool = False,
+) -> Op:
+    def holds(found: Json, expected: Json, _now: Json) -> bool:
+        return found is not path.MISSING and agree(found, expected)
+
+    return Op(holds, check, takes_null)
+
+
+def _on_text(agree: Callable[[str, str], bool]) -> Callable[[Json, Json], bool]:
+    return lambda found, expected: isinstance(found, str) and agree(found, expected)
+
+
+def _exists(found: Json, wanted: bool, _now: Json) -> bool:
+    return (found is not path.MISSING and found is not None) is wanted
+
+
+def _scalar(value: Json, place: Place) -> None:
+    if isinstance(value, dict | list):
+        place.refuse("wrong_type", "This must be text, a number, true, false or null.")
+
+
+def _scalars(value: Json, place: Place) -> None:
+    if not isinstance(value, list):
+        place.refuse("wrong_type", "This must be a list of values to look in.")
+    elif not value:
+        place.hold("missing", "Give at least one value to look for.")
+    else:
+        for index, option in enumerate(value):
+            _scalar(option, place.at(index))
+
+
+def _text(value: Json, place: Place) -> None:
+    if not isinstance(value, str):
+        place.refuse("wrong_type", "This must be text.")
+
+
+def _flag(value: Json, place: Place) -> None:
+    if not isinstance(value, bool):
+        place.refuse("wrong_type", "This must be true or false.")
+
+
+def _orderable(value: Json, place: Place) -> None:
+    if not compare.is_number(value) and not isinstance(value, str):
+        place.refuse("wrong_type", "This must be a number or a time.")
+    elif compare.number(value) is None and compare.time(value) is None:
+        place.hold("bad_value", f"{quote(str(value))} is neither a number nor an RFC 3339 time.")
+
+
+def _moment(value: Json, place: Place) -> None:
+    if not isinstance(value, str):
+        place.refuse("wrong_type", "This must be a time in text.")
+    elif compare.time(value) is None:
+        place.hold("bad_time", f"{quote(value)} is not a time; write it like 2026-11-02T09:00:00Z.")
+
+
+OPS: Mapping[str, Op] = {
+    "eq": _op(compare.same, _scalar, takes_null=True),
+    "ne": _op(lambda found, expected: not compare.same(found, expected), _scalar, takes_null=True),
+    "gt": _op(lambda found, expected: compare.order(found, expected) == 1, _orderable),
+    "gte": _op(lambda found, expected: compare.order(found, expected) in {0, 1}, _orderable),
+    "lt": _op(lambda found, expected: compare.order(found, expected) == -1, _orderable),
+    "lte": _op(lambda found, expected: compare.order(found, expected) in {0, -1}, _orderable),
+    "in": _op(compare.among, _scalars),
+    "contains": _op(compare.contains, _scalar),
+    "starts_with": _op(_on_text(str.startswith), _text),
+    "ends_with": _op(_on_text(str.endswith), _text),
+    "exists": Op(_exists, _flag),
+    "before": _op(lambda found, expected: compare.chronology(found, expected) == -1, _moment),
+    "after": _op(lambda found, expected: compare.chronology(found, expected) == 1, _moment),
+    "within_last": Op(compare.within_last, duration),
+}
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+DEEPEST = 16
+
+
+def read(raw: Json, place: Place, depth: int = 1) -> Condition | None:
+    """The condition that JSON spells, or None when findings were left."""
+    if not isinstance(raw, dict):
+        place.refuse("wrong_type", "A condition must be an object.")
+        return None
+    if depth > DEEPEST:
+        place.refuse("too_deep", f"Conditions may stand at most {DEEPEST} deep in each other.")
+        return None
+    for name, read_parts in _COMBINATIONS.items():
+        if name in raw:
+            refuse_unknown(raw, {name}, place)
+            return read_parts(raw[name], place.at(name), depth + 1)
+    return _read_comparison(raw, place)
+
+
+def _read_parts(
+    combine: Callable[[tuple[Condition, ...]], Condition], raw: Json, place: Place, depth: int
+) -> Condition | None:
+    if not isinstance(raw, list):
+        place.refuse("wrong_type", "This must be a list of conditions.")
+        return None
+    if not raw:
+        place.hold("missing", "Give at least one condition here.")
+    parts = [read(part, place.at(index), depth) for index, part in enumerate(raw)]
+    return combine(tuple(part for part in parts if part is not None))
+
+
+def _read_not(raw: Json, place: Place, depth: int) -> Condition | None:
+    part = read(raw, place, depth)
+    return None if part is None else Not(part)
+
+
+_COMBINATIONS: Mapping[str, Callable[[Json, Place, int], Condition | None]] = {
+    "all": partial(_read_parts, All),
+    "any": partial(_read_parts, AnyOf),
+    "not": _read_not,
+}
+
+
+def _read_path(raw: Json, place: Place) -> path.Path | None:
+    if not isinstance(raw, str):
+        place.refuse("wrong_type", "A path must be text, such as contact.metadata.plan.")
+        return None
+    try:
+        found = path.parse(raw)
+    except path.BadPath as error:
+        place.refuse("bad_path", str(error))
+        return None
+    if found.segments[0] not in template.ROOTS:
+        roots = ", ".join(sorted(template.ROOTS))
+        place.refuse("bad_path", f"A path must start at one of {roots}.")
+        return None
+    return found
+
+
+_FIELDS = {
+    "path": Field(_read_path, "Say which value to look at, such as contact.metadata.plan."),
+    "op": Field(choice(*OPS), f"Say how to compare: one of {', '.join(OPS)}."),
+    "value": Field(lambda value, _: value),
+}
+
+
+def _read_comparison(raw: dict[str, Json], place: Place) -> Comparison | None:
+    members = read_object(raw, _FIELDS, place)
+    if "op" not in members:
+        return None
+    op, value = OPS[members["op"]], raw.get("value")
+    if members["op"] == "exists" and value is None:
+        value = True
+    if value is None and not (op.takes_null and "value" in raw):
+        place.at("value").hold("missing", "Say what to compare with.")
+    else:
+        op.check(value, place.at("value"))
+    return Comparison(members["path"], members["op"], value) if "path" in members else None

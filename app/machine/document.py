@@ -1,0 +1,174 @@
+"""JSON from strangers: one parser that keeps their literals, one writer that gives them back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import NoReturn
+
+import orjson
+
+from app.machine.program import Json
+
+NESTING = 128
+DIGITS = 4_300  # more than that, int() refuses: the conversion is quadratic (CVE-2020-10735)
+
+
+class MalformedJson(ValueError):
+    """The body is not JSON by RFC 8259; says what is wrong and where."""
+
+
+class LiteralInt(int):
+    """An integer that prints as it was written: `-0`, or more digits than 64 bits hold."""
+
+    literal: str
+
+    def __new__(cls, literal: str) -> LiteralInt:
+        number = super().__new__(cls, literal)
+        number.literal = literal
+        return number
+
+    def __repr__(self) -> str:
+        return self.literal
+
+
+class LiteralFloat(float):
+    """A number that prints as it was written: `1.10`, `1E2`, `1e400` (compares as infinity)."""
+
+    literal: str
+
+    def __new__(cls, literal: str) -> LiteralFloat:
+        number = super().__new__(cls, literal)
+        number.literal = literal
+        return number
+
+    def __repr__(self) -> str:
+        return self.literal
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def parse(body: bytes) -> Json:
+    """Parse strict UTF-8 JSON; of doubled keys the last wins. Raises MalformedJson."""
+    _refuse_deep(body)
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        message = f"The body is not UTF-8: byte 0x{body[error.start]:02x} at offset {error.start}."
+        raise MalformedJson(message) from None
+    if text.startswith("\ufeff"):
+        raise MalformedJson("The body starts with a byte order mark; send plain UTF-8 without one.")
+    try:
+        return _decoder.decode(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise MalformedJson(f"The body is not JSON: {error.msg} at {where}.") from None
+
+
+def _refuse_deep(body: bytes) -> None:
+    """Measure the nesting without recursion, at the speed of C: every bracket outside a string."""
+    if body.count(b"[") + body.count(b"{") <= NESTING:
+        return
+    unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    outside = b"".join(unescaped.split(b'"')[::2])
+    steps = memoryview(outside.translate(_STEPS, _NO_BRACKETS)).cast("b")
+    if max(accumulate(steps), default=0) > NESTING:
+        raise MalformedJson(f"The body is nested deeper than {NESTING} levels.")
+
+
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # +1 and -1 as signed bytes
+
+
+def _integer(literal: str) -> int | float:
+    if len(literal) < 19 and literal != "-0":
+        return int(literal)  # a plain int says the same and costs less
+    return LiteralInt(literal) if len(literal) <= DIGITS else LiteralFloat(literal)
+
+
+def _constant(name: str) -> NoReturn:
+    raise MalformedJson(
+        f"The body is not JSON: {name} is not a JSON number; send null or a string."
+    )
+
+
+_decoder = json.JSONDecoder(parse_float=LiteralFloat, parse_int=_integer, parse_constant=_constant)
+
+
+def merge(target: Json, patch: Json) -> Json:
+    """The target as changed by a JSON merge patch (RFC 7396); null removes a member."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge(merged.get(name), value)
+    return merged
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def dumps(value: Json) -> bytes:
+    """Compact JSON; literals as they came, times RFC 3339 in UTC, lone surrogates as U+FFFD."""
+    try:
+        return orjson.dumps(value, _written, _OPTIONS)
+    except TypeError:  # a lone surrogate or more than 64 bits, rare enough to look for only now
+        return orjson.dumps(_writable(value), _written, _OPTIONS)
+
+
+def text(value: Json) -> str:
+    """What `{{trigger.x}}` prints: text as it is, nothing for null, compact JSON for the rest."""
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub("\ufffd", value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, datetime):
+        return _time(value)
+    return dumps(value).decode()
+
+
+_OPTIONS = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_UNPRINTABLE = re.compile("[\0\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _written(value: object) -> Json:
+    """What orjson does not write by itself."""
+    if isinstance(value, LiteralInt | LiteralFloat):
+        return orjson.Fragment(value.literal)
+    if isinstance(value, datetime):
+        return _time(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _time(moment: datetime) -> str:
+    if moment.tzinfo is None:
+        raise TypeError("a time without a zone is not JSON")
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _writable(value: Json) -> Json:
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {_writable(key): _writable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(inner) for inner in value]
+    if type(value) is int and value.bit_length() > 63:
+        return orjson.Fragment(str(value))
+    return value

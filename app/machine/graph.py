@@ -1,0 +1,143 @@
+"""An automation's graph, in the shape that visual editors save, becomes an Outline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from app.machine.fields import Field, Place, line, quote, read_members, read_object
+from app.machine.kind import refuse_kind
+from app.machine.nodes import NODES
+from app.machine.program import Json, Node, Outline, Part
+
+MOST_NODES = 500
+MOST_EDGES = 1_000
+TRIGGER = "trigger"
+
+# Only these members and a node's `data` are ours; the editor keeps what it likes beside them.
+_NODE = {
+    "id": Field(line, "Every node needs an id."),
+    "type": Field(line, "Every node needs a type."),
+}
+_EDGE = {
+    "source": Field(line, "Every edge needs a source."),
+    "target": Field(line, "Every edge needs a target."),
+    "sourceHandle": Field(line),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A node that edges may name: its ports (None when its kind is unknown), and those wired."""
+
+    kind: str
+    ports: tuple[str, ...] | None
+    exits: dict[str, str] = field(default_factory=dict)
+
+
+def compile(body: Json, place: Place) -> Outline:
+    if not isinstance(body, dict):
+        place.refuse("wrong_type", "A graph must be an object with nodes and edges.")
+        return Outline()
+    nodes = _list(body, "nodes", MOST_NODES, place)
+    edges = _list(body, "edges", MOST_EDGES, place)
+    if nodes is None or edges is None:
+        return Outline()
+    known: dict[str, _Known] = {}
+    parts = [_node(raw, known, place.at("nodes", index)) for index, raw in enumerate(nodes)]
+    for index, raw in enumerate(edges):
+        _edge(raw, known, place.at("edges", index))
+    entries = _entries(nodes, known, place.at("nodes"))
+    return Outline(entries, tuple(part for part in parts if part))
+
+
+def _list(body: Mapping[str, Json], name: str, most: int, place: Place) -> list[Json] | None:
+    items, at = body.get(name), place.at(name)
+    if items is None:
+        return []
+    if not isinstance(items, list):
+        at.refuse("wrong_type", f"The {name} must be a list.")
+    elif len(items) > most:
+        at.refuse("too_many", f"A graph may have at most {most:,} {name}.")
+    else:
+        return items
+    return None
+
+
+def _node(raw: Json, known: dict[str, _Known], place: Place) -> Part | None:
+    if not isinstance(raw, dict):
+        place.refuse("wrong_type", "A node must be an object.")
+        return None
+    members = read_members(raw, _NODE, place)
+    name, kind = members.get("id"), members.get("type", "")
+    config, ports = _data(kind, raw, place)
+    if name is None:
+        return None
+    if name in known:
+        place.at("id").hold("doubled_id", f"Another node is called {quote(name)} too.")
+    node = _Known(kind, ports)
+    known.setdefault(name, node)
+    if kind not in NODES:
+        return None
+    return Part(Node(name, kind, config, node.exits), place.pointer, place.at("data").pointer)
+
+
+def _data(
+    kind: str, raw: Mapping[str, Json], place: Place
+) -> tuple[dict[str, Json], tuple[str, ...] | None]:
+    """A node's configuration, and the ports that it has."""
+    data = {} if raw.get("data") is None else raw["data"]
+    if kind == TRIGGER:
+        return read_object(data, {}, place.at("data")), ("next",)
+    if kind in NODES:
+        config = NODES[kind].read(data, place.at("data"))
+        return config, NODES[kind].all_ports(config)
+    if kind:
+        refuse_kind(kind, (TRIGGER, *NODES), place)
+    return {}, None
+
+
+def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> None:
+    if not isinstance(raw, dict):
+        place.refuse("wrong_type", "An edge must be an object.")
+        return
+    members = read_members(raw, _EDGE, place)
+    if _leads_nowhere(members, known, place):
+        return
+    source, port = known[members["source"]], members.get("sourceHandle", "next")
+    if source.ports is not None and port not in source.ports:
+        ports = f"its ports are {', '.join(source.ports)}" if source.ports else "it has none"
+        message = f"{quote(members['source'])} has no port {quote(port)}; {ports}."
+        place.at("sourceHandle").hold("unknown_port", message)
+    elif port in source.exits:
+        message = f"Another edge leaves {quote(members['source'])} by {quote(port)} already."
+        place.hold("doubled_edge", message)
+    else:
+        source.exits[port] = members["target"]
+
+
+def _leads_nowhere(members: Mapping[str, str], known: Mapping[str, _Known], place: Place) -> bool:
+    found = [end for end in ("source", "target") if members.get(end) in known]
+    for end, name in members.items():
+        if end != "sourceHandle" and end not in found:
+            place.at(end).hold("dangling_edge", f"There is no node {quote(name)}.")
+    if "target" in found and known[members["target"]].kind == TRIGGER:
+        place.at("target").hold("into_trigger", "No edge may lead back into the trigger.")
+        return True
+    return len(found) < 2
+
+
+def _entries(nodes: list[Json], known: Mapping[str, _Known], place: Place) -> tuple[str, ...]:
+    """Where the triggers lead. Without any trigger every node counts, since none is unreachable."""
+    triggers = [
+        index
+        for index, raw in enumerate(nodes)
+        if isinstance(raw, dict) and raw.get("type") == TRIGGER
+    ]
+    for index in triggers[1:]:
+        place.at(index).hold("several_triggers", "A graph has one trigger; this is another.")
+    if nodes and not triggers:
+        place.hold("no_trigger", "Add a trigger node: it marks where a run begins.")
+        return tuple(known)
+    exits = [node.exits for node in known.values() if node.kind == TRIGGER]
+    return tuple(wired["next"] for wired in exits if "next" in wired)

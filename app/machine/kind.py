@@ -1,0 +1,126 @@
+"""What a node kind is: a visit, its outcome, and the row that describes the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, TypeAlias
+
+from app.machine.fields import Field, Place, line, quote, read_object
+from app.machine.program import Effect, Event, Facts, Json, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A run standing at a node for the `number`-th time."""
+
+    node: Node
+    number: int
+    facts: Facts
+
+    @property
+    def config(self) -> Mapping[str, Json]:
+        return self.node.config
+
+    @property
+    def noted(self) -> Mapping[str, Json]:
+        """What this visit left for `{{steps.<id>…}}` when it began to wait."""
+        return self.facts["steps"].get(self.node.id) or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a visit.
+
+    WAITING stays; FAILED ends the run; COMPLETED leaves by `port`, or without one ends the run.
+    `output` is for the record; `noted`, when given, is what `{{steps.<id>…}}` reads from now on.
+    """
+
+    status: Literal["COMPLETED", "WAITING", "FAILED"]
+    port: str | None = None
+    effects: tuple[Effect, ...] = ()
+    code: str | None = None
+    detail: str | None = None
+    output: Mapping[str, Json] | None = None
+    noted: Mapping[str, Json] | None = None
+
+
+onward = partial(Outcome, "COMPLETED", port="next")
+
+
+def missing(paths: Sequence[str]) -> dict[str, Json]:
+    """For a record: the paths that a template printed and that led nowhere."""
+    return {"missing": list(paths)} if paths else {}
+
+
+Config: TypeAlias = dict[str, Json]
+Enter: TypeAlias = Callable[[Visit], Outcome]
+Resume: TypeAlias = Callable[[Visit, Event], Outcome | None]
+
+
+def _settled(config: Config, _place: Place) -> Config:
+    return config
+
+
+def _never(_config: Mapping[str, Json]) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row of NODES: how a kind runs, what its configuration may say, and where it leads.
+
+    `ports` are always there and, unwired, end the run; `arms` count only when wired; each item of
+    the list `fork` has a port of its own. In steps every port but `next` is written as a list.
+    `settle` judges members that depend on each other. `waits` tells whether a run rests here.
+    """
+
+    enter: Enter
+    resume: Resume | None = None
+    fields: Mapping[str, Field] = field(default_factory=dict)
+    settle: Callable[[Config, Place], Config] = _settled
+    ports: tuple[str, ...] = ("next",)
+    arms: tuple[str, ...] = ()
+    fork: str | None = None
+    waits: Callable[[Mapping[str, Json]], bool] = _never
+
+    def read(self, raw: Json, place: Place) -> Config:
+        """The configuration, checked and parsed; what is wrong goes to `place`."""
+        config = self.settle(read_object(raw, self.fields, place), place)
+        taken = {*self.ports, *self.arms}
+        for index, item in enumerate(self.forks(config)):
+            if item["port"] in taken:
+                at = place.at(self.fork or "", index, "port")
+                at.hold("doubled_port", f"Another port is called {quote(item['port'])} too.")
+            taken.add(item["port"])
+        return config
+
+    def forks(self, config: Mapping[str, Json]) -> list[Config]:
+        return list(config.get(self.fork, ())) if self.fork else []
+
+    def all_ports(self, config: Mapping[str, Json]) -> tuple[str, ...]:
+        return (*(item["port"] for item in self.forks(config)), *self.ports, *self.arms)
+
+
+def fork(stem: str, fields: Mapping[str, Field]) -> Callable[[Json, Place], list[Config] | None]:
+    """A list whose n-th item has the port `<stem>n` unless it names another."""
+
+    def read(raw: Json, place: Place) -> list[Config] | None:
+        if not isinstance(raw, list):
+            place.refuse("wrong_type", "This must be a list.")
+            return None
+        if not raw:
+            place.hold("missing", f"Give at least one {stem}.")
+        ported = {"port": Field(line), **fields}
+        return [
+            {"port": f"{stem}{index + 1}"} | read_object(item, ported, place.at(index))
+            for index, item in enumerate(raw)
+        ]
+
+    return read
+
+
+def refuse_kind(kind: str, known: Iterable[str], place: Place) -> None:
+    message = f"There is no kind {quote(kind)}; the kinds are {', '.join(known)}."
+    place.at("type").refuse("unknown_kind", message)

@@ -1,0 +1,130 @@
+"""send_message: make a message, and wait until it is known what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from app.machine import content
+from app.machine.fields import Field, Place, choice, line, liquid, read_object
+from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
+from app.machine.program import Delivered, Event, Json, Resend, Send
+from app.machine.reasons import Reason
+from app.machine.template import Rendered, RenderError
+
+MOST_ATTEMPTS = 3
+
+
+def send_message(visit: Visit) -> Outcome:
+    config, to = visit.config, None
+    noted: dict[str, Json] = {}
+    if "to" in config:
+        try:
+            rendered: Rendered = config["to"].render(visit.facts)
+        except RenderError as error:
+            return _unsent(visit, Reason.TEMPLATE_ERROR, error.message, noted)
+        noted |= missing(rendered.missing)
+        to = rendered.text.strip()
+        if not to:  # and not the contact's own: the author meant somebody else
+            return _unsent(visit, Reason.NO_ADDRESS, "The step's “to” came out empty.", noted)
+    send = Send(
+        visit.node.id,
+        visit.number,
+        config["channel"],
+        config.get("templateId"),
+        config.get("content"),
+        to,
+    )
+    return Outcome("WAITING", effects=(send,), output=noted or None, noted=noted)
+
+
+def delivered(visit: Visit, event: Event) -> Outcome | None:
+    if not isinstance(event, Delivered):
+        return None
+    noted = {
+        **missing(visit.noted.get("missing", ())),
+        "messageId": event.message_id,
+        "status": event.status,
+        "number": event.number,
+    }
+    if event.code:
+        noted["code"] = event.code
+    match event.status:
+        case "FAILED":
+            return _unsent(visit, event.code, event.detail, noted)
+        case "UNKNOWN":
+            return _uncertain(visit, event, noted)
+        case _:
+            return onward(code=event.code, detail=event.detail, output=noted, noted=noted)
+
+
+def _unsent(
+    visit: Visit, code: str | None, detail: str | None, noted: Mapping[str, Json]
+) -> Outcome:
+    """Surely not sent: by the `failed` exit when it is wired, else as `onFailure` says."""
+    note = partial(Outcome, code=code, detail=detail, output=noted, noted=noted)
+    if "failed" in visit.node.exits:
+        return note("COMPLETED", "failed")
+    if visit.config.get("onFailure") == "stop":
+        return note("FAILED")
+    return note("COMPLETED", "next")
+
+
+def _uncertain(visit: Visit, event: Delivered, noted: Mapping[str, Json]) -> Outcome:
+    """Perhaps sent: never again unless `onUnknown` says so, and then a bounded number of times."""
+    code = event.code or Reason.OUTCOME_UNKNOWN
+    note = partial(Outcome, code=code, detail=event.detail, output=noted, noted=noted)
+    policy = visit.config.get("onUnknown")
+    if policy == "resend" and event.number < MOST_ATTEMPTS:
+        return note("WAITING", effects=(Resend(event.message_id),))
+    return note("FAILED") if policy == "stop" else note("COMPLETED", "next")
+
+
+# --- its configuration --------------------------------------------------------------------------
+
+
+def _part(channel: str, name: str, part: content.Part) -> Field:
+    needed = f"A message by {channel} needs a {name}." if part.needed else None
+    return Field(partial(liquid, html=part.html), needed)
+
+
+_CONTENTS: Mapping[str, Mapping[str, Field]] = {
+    channel: {name: _part(channel, name, part) for name, part in parts.items()}
+    for channel, parts in content.PARTS.items()
+}
+
+# A draft whose channel is not chosen yet may say whatever some channel can.
+_ANY_CONTENT = {
+    name: Field(known.read) for fields in _CONTENTS.values() for name, known in fields.items()
+}
+
+
+def _settle(config: Config, place: Place) -> Config:
+    """Either a template or the content, and this as its channel has it."""
+    own = place.at("content")
+    if "content" in config:
+        fields = _CONTENTS.get(config.get("channel", ""), _ANY_CONTENT)
+        written = read_object(config["content"], fields, own)
+        config["content"] = {name: config["content"][name] for name in written}
+    if "templateId" not in config and "content" not in config:
+        message = "Say what to send: a templateId, or the content itself."
+        place.at("templateId").hold("missing", message)
+    elif "templateId" in config and "content" in config:
+        own.hold("both", "Give a templateId or the content, not both.")
+    return config
+
+
+SEND_MESSAGE = Kind(
+    send_message,
+    delivered,
+    fields={
+        "channel": Field(choice(*_CONTENTS), "Say on which channel to send."),
+        "templateId": Field(line),
+        "content": Field(lambda raw, _: raw),
+        "to": Field(liquid),
+        "onFailure": Field(choice("continue", "stop")),
+        "onUnknown": Field(choice("continue", "stop", "resend")),
+    },
+    settle=_settle,
+    arms=("failed",),
+)

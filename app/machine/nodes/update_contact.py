@@ -1,0 +1,59 @@
+"""update_contact: set or clear fields of the contact."""
+
+from __future__ import annotations
+
+from app.machine.fields import Field, Liquid, Place, line, liquid, quote
+from app.machine.kind import Kind, Outcome, Visit, missing, onward
+from app.machine.program import ChangeContact, Json
+from app.machine.reasons import Reason
+
+_SETTABLE = ("firstName", "lastName", "email", "phone", "timezone", "locale")
+
+
+def _changes(raw: Json, place: Place) -> dict[str, Json] | None:
+    if not isinstance(raw, dict):
+        place.refuse("wrong_type", "This must be an object.")
+        return None
+    if not raw:
+        place.hold("missing", "Set at least one field.")
+    return {name: _change(name, value, place.at(name)) for name, value in raw.items()}
+
+
+def _change(name: str, value: Json, place: Place) -> Json:
+    group, _, key = name.partition(".")
+    if name not in _SETTABLE and not (group == "metadata" and key):
+        known = f"{', '.join(_SETTABLE)} and metadata.<name>"
+        place.refuse("unknown_field", f"A step cannot set {quote(name)}; it can set {known}.")
+    if isinstance(value, dict | list):
+        place.refuse("wrong_type", "This must be text, a number, true, false or null.")
+    line(name, place)
+    return liquid(value, place) if isinstance(value, str) else value
+
+
+def update_contact(visit: Visit) -> Outcome:
+    """Text that prints nothing changes nothing: a missing path must not wipe a field. null may."""
+    changes: dict[str, Json] = {}
+    absent: list[str] = []
+    for name, value in visit.config["set"].items():
+        new = value
+        if isinstance(value, Liquid):
+            rendered = value.render(visit.facts)
+            absent += rendered.missing
+            new = rendered.text
+        if new != "":
+            _put(changes, name, new)
+    output = {"changes": changes, **missing(absent)}
+    if not changes:
+        return onward(code=Reason.NOTHING_TO_CHANGE, output=output)
+    return onward(effects=(ChangeContact(changes),), output=output)
+
+
+def _put(changes: dict[str, Json], name: str, value: Json) -> None:
+    group, _, key = name.partition(".")
+    if key:
+        changes.setdefault(group, {})[key] = value
+    else:
+        changes[name] = value
+
+
+UPDATE_CONTACT = Kind(update_contact, fields={"set": Field(_changes, "Say which fields to set.")})

@@ -1,0 +1,188 @@
+"""Dot-paths (`data.items[0]["any key"]`): parse once, look up many times."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import Final, TypeAlias
+
+from app.machine.program import Json
+
+SEGMENTS = 32
+CHARACTERS = 512
+NODES = 2_000  # looked at for a suggestion, so that a hostile body costs no more than a small one
+
+
+class BadPath(ValueError):
+    """The text is not a path; says why."""
+
+
+class Missing(Enum):
+    MISSING = "missing"
+
+
+MISSING: Final = Missing.MISSING  # what a path that leads nowhere finds; null is a value
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Keys (str) and indexes (int), in order."""
+
+    segments: tuple[str | int, ...]
+
+    def find(self, document: Json) -> Json | Missing:
+        """Follow the path through keys and indexes, never attributes."""
+        value = document
+        for segment in self.segments:
+            value = follow(value, segment)
+            if value is MISSING:
+                break
+        return value
+
+    def __str__(self) -> str:
+        """As it can be written here and in a template."""
+        return "".join(map(_written, self.segments)).removeprefix(".")
+
+
+def follow(value: Json, segment: object) -> Json | Missing:
+    """One step: a key of an object or an index of an array."""
+    if isinstance(segment, str):
+        if type(value) is dict or isinstance(value, Mapping):
+            return value.get(segment, MISSING)
+    elif (
+        isinstance(segment, int)
+        and not isinstance(segment, bool)  # which Python would take for 0 or 1
+        and isinstance(value, list)
+        and 0 <= segment < len(value)
+    ):
+        return value[segment]
+    return MISSING
+
+
+# A NUL or a lone surrogate cannot be stored as text; in quotes it is written as an escape.
+_BARE = r"[^.\[\]\s\0\ud800-\udfff]+"
+_STEP = re.compile(
+    rf"""(?P<dot>\.)?(?P<key>{_BARE})
+    | \[(?P<index>0|[1-9][0-9]*)\]
+    | \[(?P<quoted>"(?:[^"\\\0\ud800-\udfff]|\\.)*")\]""",
+    re.VERBOSE,
+)
+# What a template reads after a dot: Liquid goes on at a filter, an argument or a comparison.
+IN_LIQUID = r"""(?:[^.\[\]\s|,:=<>!()]|!(?!=)|:(?!["'\s]|$))+"""
+_plain = re.compile(rf"(?!.*(?:[!}}]|-$))(?={_BARE}$){IN_LIQUID}").fullmatch
+_UNREADABLE = re.compile(r"[}\ud800-\udfff]")  # a brace would end the tag that reads the path
+_strings = json.JSONDecoder(strict=False)
+
+
+@lru_cache(maxsize=4_096)
+def parse(text: str) -> Path:
+    """Read `a.b[0]["any key"]`, quotes holding a JSON string. Raises BadPath."""
+    if len(text) > CHARACTERS:
+        raise BadPath(f"The path is longer than {CHARACTERS} characters.")
+    segments: list[str | int] = []
+    position = 0
+    while position < len(text) or not segments:
+        match = _STEP.match(text, position)
+        if match is None or (match["key"] is not None and bool(match["dot"]) != bool(segments)):
+            raise BadPath(_reason(text, position))
+        segments.append(_segment(match))
+        position = match.end()
+    if len(segments) > SEGMENTS:
+        raise BadPath(f"The path has more than {SEGMENTS} segments.")
+    return Path(tuple(segments))
+
+
+def _segment(match: re.Match[str]) -> str | int:
+    if match["index"] is not None:
+        return int(match["index"])
+    return match["key"] if match["quoted"] is None else unquote(match["quoted"])
+
+
+def unquote(quoted: str) -> str:
+    """The key in `"any key"`, a JSON string. Raises BadPath."""
+    try:
+        return str(_strings.decode(quoted))
+    except ValueError:
+        raise BadPath(f"{quoted} is not a JSON string.") from None
+
+
+def _reason(text: str, position: int) -> str:
+    if not text:
+        return "The path is empty."
+    return (
+        f"The path cannot be read from character {position + 1}, {text[position:][:20]!r}: "
+        'write data.items[0].name, and ["any key"] for a key with a dot, a bracket or a space.'
+    )
+
+
+def _written(segment: str | int) -> str:
+    if isinstance(segment, int):
+        return f"[{segment}]"
+    if _plain(segment):
+        return f".{segment}"
+    quoted = json.dumps(segment, ensure_ascii=False)
+    return f"[{_UNREADABLE.sub(_escaped, quoted)}]"
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return f"\\u{ord(character[0]):04x}"
+
+
+# --- did you mean ---------------------------------------------------------------------------------
+
+Pairs: TypeAlias = tuple[set[tuple[str, str]], set[tuple[str, str]]]
+
+
+def near(document: Json, path: Path, limit: int = 3) -> list[str]:
+    """The paths of existing values that read most like this one, nearest first."""
+    wanted = _likeness(str(path))
+    there = (str(leaf) for leaf in _leaves(document) if leaf != path)
+    ranked = sorted(
+        (text for text in there if len(text) <= CHARACTERS),
+        key=lambda text: -_alike(wanted, _likeness(text)),
+    )
+    return ranked[:limit]
+
+
+def _leaves(document: Json) -> Iterator[Path]:
+    """Paths to values that say something, breadth first, over the first NODES nodes."""
+    waiting: deque[tuple[tuple[str | int, ...], Json]] = deque([((), document)])
+    left = NODES
+    while waiting:
+        segments, value = waiting.popleft()
+        children = list(islice(_children(value), left))
+        left -= len(children)
+        if len(segments) < SEGMENTS:
+            waiting.extend(((*segments, key), child) for key, child in children)
+        if segments and value not in (None, "") and not isinstance(value, dict | list):
+            yield Path(segments)
+
+
+def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
+    if isinstance(value, dict):
+        return ((key, child) for key, child in value.items() if len(key) <= CHARACTERS)
+    return enumerate(value) if isinstance(value, list) else ()
+
+
+def _likeness(text: str) -> Pairs:
+    """Pairs of neighbouring letters, of the path's end and of its last name.
+
+    difflib would take seconds for 2,000 long keys; this takes milliseconds.
+    """
+    whole = text[-64:].casefold()
+    name = re.split(r"[.\[\]]+", whole.rstrip("]"))[-1]
+    return set(pairwise(f"^{whole}$")), set(pairwise(f"^{name}$"))
+
+
+def _alike(one: Pairs, other: Pairs) -> float:
+    """From 0, nothing in common, to 2, the same (Dice's coefficient of path and of name)."""
+    return sum(
+        2 * len(mine & theirs) / (len(mine) + len(theirs))
+        for mine, theirs in zip(one, other, strict=True)
+    )

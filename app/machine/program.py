@@ -1,0 +1,206 @@
+"""The vocabulary of the machine: Program and Node, State, Event, Effect, Record, Finding.
+
+Theory of operation. A definition, graph or step array, compiles to a Program: nodes by id, each
+with a kind, a configuration and exits (port → node id). A run is a State. `step.step` enters the
+node at `state.at`, or resumes it with an event, and answers with the next state, the effects the
+world must carry out, and the record a person reads later. Everything here is data: the runner
+carries effects out in one transaction with the state; the simulation carries them out on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+Json: TypeAlias = Any  # a JSON value; the one place where Any is honest
+Facts: TypeAlias = Mapping[str, Json]  # roots: trigger, contact, workspace, run, steps, now
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One thing to do. `exits` maps a port to the id of the next node; a port without one ends."""
+
+    id: str
+    kind: str
+    config: Mapping[str, Json]
+    exits: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What both shapes compile to. `entry` is None when there is nothing to do."""
+
+    entry: str | None
+    nodes: Mapping[str, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A node on its way into a Program, and where in the body it and its configuration stand."""
+
+    node: Node
+    pointer: str
+    config_pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What both shapes are first read as. A run begins at an entry: one, if all is well."""
+
+    entries: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong, or doubtful, in a definition.
+
+    `pointer` is a JSON pointer (RFC 6901) into the definition's own body (`/steps/2/templateId`,
+    `/graph/nodes/0/data/duration`). `draft` findings refuse even a draft (types, unknown
+    fields, grammar, size); the others only stop an activation.
+    """
+
+    code: str
+    pointer: str
+    message: str
+    severity: Literal["error", "warning"] = "error"
+    draft: bool = False
+
+
+# --- what drives a step -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Enter the node at `state.at`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """The time that a WaitUntil asked for has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of the message a Send asked for: SENT, FAILED, SUPPRESSED or UNKNOWN."""
+
+    status: Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"]
+    message_id: str
+    number: int = 1  # of the attempt; a resend raises it
+    code: str | None = None
+    detail: str | None = None
+
+
+Event: TypeAlias = Go | Woken | Delivered
+
+
+# --- what a step asks of the world --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Make a message. `to`, when given, overrides the contact's address. Answered by Delivered."""
+
+    node_id: str
+    visit: int
+    channel: str
+    template_id: str | None
+    content: Mapping[str, Json] | None
+    to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Try the UNKNOWN message again under a new attempt number. Answered by Delivered."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeContact:
+    """A merge patch over the contact's writable fields; metadata by name inside `metadata`."""
+
+    changes: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class AddTag:
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTag:
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitUntil:
+    """Wake the run at this moment (aware UTC). Answered by Woken."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run ends here."""
+
+    status: Literal["COMPLETED", "FAILED"]
+    code: str | None = None
+    detail: str | None = None
+
+
+Effect: TypeAlias = Send | Resend | ChangeContact | AddTag | RemoveTag | WaitUntil | Finish
+
+
+# --- what a step leaves behind ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One visit of a node, as a person reads it. A waiting visit is recorded again when it ends."""
+
+    node_id: str
+    kind: str
+    visit: int
+    status: Literal["COMPLETED", "WAITING", "FAILED"]
+    code: str | None = None  # a Reason
+    detail: str | None = None
+    port: str | None = None  # the exit taken; None while waiting
+    output: Mapping[str, Json] | None = None  # operands of a branch, what was changed, message id
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a run stands. Small JSON, so that a run survives anything.
+
+    `at` is the node about to be entered, or being waited in when `waiting`; None once completed. A
+    run that failed stands before the node it failed at, so that a retry enters that one again.
+    `visits` counts per node; `since_wait` counts visits since the last wait (limit 1,000);
+    `outputs` is what `{{steps.<id>…}}` reads.
+    """
+
+    at: str | None
+    waiting: bool = False
+    visits: Mapping[str, int] = field(default_factory=dict)
+    since_wait: int = 0
+    outputs: Mapping[str, Json] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        return {member.name: getattr(self, member.name) for member in fields(self)}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Json]) -> State:
+        """A member that only newer code, running beside this one, knows is passed over."""
+        known = {member.name for member in fields(cls)}
+        return cls(**{name: value for name, value in body.items() if name in known})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The result of one step: at most one record, and effects in the order they must happen."""
+
+    state: State
+    effects: tuple[Effect, ...]
+    record: Record | None

@@ -1,0 +1,78 @@
+"""Why a step did not do the obvious thing: the stable codes, and one sentence for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Codes are kept for ever: runs, messages and people's own programs remember them."""
+
+    # A message was not sent because it must not be.
+    SUPPRESSED_UNSUBSCRIBED = "suppressed_unsubscribed"
+    SUPPRESSED_BOUNCED = "suppressed_bounced"
+    SUPPRESSED_COMPLAINED = "suppressed_complained"
+    SUPPRESSED_STOPPED = "suppressed_stopped"
+    SUPPRESSED_MANUAL = "suppressed_manual"
+    SUPPRESSED_ERASED = "suppressed_erased"
+    SUPPRESSED_QUOTA = "suppressed_quota"
+
+    # A message could not be made or sent.
+    NO_ADDRESS = "no_address"
+    INVALID_ADDRESS = "invalid_address"
+    TEMPLATE_ERROR = "template_error"
+    TEMPLATE_MISSING = "template_missing"
+    CHANNEL_NOT_CONFIGURED = "channel_not_configured"
+    PROVIDER_REJECTED = "provider_rejected"
+    PROVIDER_THROTTLED = "provider_throttled"
+    PROVIDER_UNREACHABLE = "provider_unreachable"
+
+    # Nobody can say whether a message went out.
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    WORKER_LOST = "worker_lost"
+
+    # A step took the other way, or found nothing to do.
+    CONDITION_FALSE = "condition_false"
+    TAG_EMPTY = "tag_empty"
+    NOTHING_TO_CHANGE = "nothing_to_change"
+    CHANGE_REFUSED = "change_refused"
+
+    # The run itself ended.
+    CONTACT_ERASED = "contact_erased"
+    DEFINITION_ARCHIVED = "definition_archived"
+    CANCELLED = "cancelled"
+    VISIT_LIMIT = "visit_limit"
+    STEP_MISSING = "step_missing"
+    POISONED = "poisoned"
+
+
+SENTENCES: Mapping[Reason, str] = {
+    Reason.SUPPRESSED_UNSUBSCRIBED: "The contact has unsubscribed from this channel.",
+    Reason.SUPPRESSED_BOUNCED: "An earlier message to this address bounced for good.",
+    Reason.SUPPRESSED_COMPLAINED: "The recipient reported an earlier message as spam.",
+    Reason.SUPPRESSED_STOPPED: "The recipient answered STOP to an earlier message.",
+    Reason.SUPPRESSED_MANUAL: "A member put this address on the workspace's suppression list.",
+    Reason.SUPPRESSED_ERASED: "The person behind this address had their data erased.",
+    Reason.SUPPRESSED_QUOTA: "The workspace has used up its messages for this month.",
+    Reason.NO_ADDRESS: "There is no address to send to on this channel.",
+    Reason.INVALID_ADDRESS: "The address to send to is not valid on this channel.",
+    Reason.TEMPLATE_ERROR: "A template could not be rendered with the values of this run.",
+    Reason.TEMPLATE_MISSING: "The template that this step names no longer exists.",
+    Reason.CHANNEL_NOT_CONFIGURED: "No provider is configured for this channel.",
+    Reason.PROVIDER_REJECTED: "The provider refused the message for good.",
+    Reason.PROVIDER_THROTTLED: "The provider kept asking us to slow down until we gave up.",
+    Reason.PROVIDER_UNREACHABLE: "The provider could not be reached until we gave up.",
+    Reason.OUTCOME_UNKNOWN: "The provider may or may not have accepted the message.",
+    Reason.WORKER_LOST: "A worker was lost while it handed the message to the provider.",
+    Reason.CONDITION_FALSE: "No case held, so the run took the else exit.",
+    Reason.TAG_EMPTY: "The tag came out empty, so no tag was changed.",
+    Reason.NOTHING_TO_CHANGE: "Every value came out empty, so the contact was left as it is.",
+    Reason.CHANGE_REFUSED: "A new value is not one the contact may have, so nothing was changed.",
+    Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
+    Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
+    Reason.CANCELLED: "A member cancelled the run.",
+    Reason.VISIT_LIMIT: "The run went through more steps than a run may.",
+    Reason.STEP_MISSING: "The step that the run stood at is not in its definition.",
+    Reason.POISONED: "The run broke the worker several times and was set aside.",
+}

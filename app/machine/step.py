@@ -1,0 +1,100 @@
+"""step(program, state, event, facts) → Step: the whole interpreter, pure and total.
+
+It enters the node that the run stands at, or goes on in the one that it waits in, and answers with
+the next state, the effects and the record. An event that nothing waits for changes nothing. Nothing
+here raises on anybody's data: a node that cannot go on ends its run as FAILED, with a Reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from app.machine.kind import Outcome, Visit
+from app.machine.nodes import NODES
+from app.machine.program import (
+    Event,
+    Facts,
+    Finish,
+    Go,
+    Node,
+    Program,
+    Record,
+    State,
+    Step,
+)
+from app.machine.reasons import SENTENCES, Reason
+from app.machine.template import RenderError
+
+MOST_VISITS = 10_000
+MOST_BETWEEN_WAITS = 1_000
+
+_SAID: Mapping[str, str] = {reason.value: sentence for reason, sentence in SENTENCES.items()}
+
+
+def start(program: Program) -> State:
+    return State(at=program.entry)
+
+
+def step(program: Program, state: State, event: Event, facts: Facts) -> Step:
+    if state.at is None:
+        return Step(state, (Finish("COMPLETED"),), None)
+    node = program.nodes.get(state.at)
+    if node is None or node.kind not in NODES:
+        lost = Finish("FAILED", Reason.STEP_MISSING, SENTENCES[Reason.STEP_MISSING])
+        return Step(replace(state, waiting=False), (lost,), None)
+    facts = {**facts, "steps": state.outputs}
+    if state.waiting:
+        return _resume(node, state, event, facts)
+    return _enter(node, state, facts) if isinstance(event, Go) else Step(state, (), None)
+
+
+def _enter(node: Node, state: State, facts: Facts) -> Step:
+    visit = Visit(node, state.visits.get(node.id, 0) + 1, facts)
+    state = replace(
+        state,
+        visits={**state.visits, node.id: visit.number},
+        since_wait=state.since_wait + 1,
+    )
+    if state.since_wait > MOST_BETWEEN_WAITS or sum(state.visits.values()) > MOST_VISITS:
+        return _settle(state, visit, Outcome("FAILED", code=Reason.VISIT_LIMIT))
+    try:
+        outcome = NODES[node.kind].enter(visit)
+    except RenderError as error:
+        outcome = Outcome("FAILED", code=Reason.TEMPLATE_ERROR, detail=error.message)
+    return _settle(state, visit, outcome)
+
+
+def _resume(node: Node, state: State, event: Event, facts: Facts) -> Step:
+    kind, visit = NODES[node.kind], Visit(node, state.visits.get(node.id, 1), facts)
+    outcome = kind.resume(visit, event) if kind.resume else None
+    if outcome is None:
+        return Step(state, (), None)
+    rested = kind.waits(node.config)
+    return _settle(replace(state, since_wait=0 if rested else state.since_wait), visit, outcome)
+
+
+def _settle(state: State, visit: Visit, outcome: Outcome) -> Step:
+    """The step that an outcome amounts to."""
+    node = visit.node
+    detail = outcome.detail or _SAID.get(outcome.code or "")
+    record = Record(
+        node.id,
+        node.kind,
+        visit.number,
+        outcome.status,
+        outcome.code,
+        detail,
+        outcome.port,
+        outcome.output,
+    )
+    if outcome.noted is not None:
+        state = replace(state, outputs={**state.outputs, node.id: outcome.noted})
+    if outcome.status == "WAITING":
+        return Step(replace(state, waiting=True), outcome.effects, record)
+    if outcome.status == "FAILED":
+        failed = Finish("FAILED", outcome.code, detail)
+        return Step(replace(state, waiting=False), (*outcome.effects, failed), record)
+    at = node.exits.get(outcome.port) if outcome.port else None
+    ended = () if at else (Finish("COMPLETED", detail=None if outcome.port else detail),)
+    return Step(replace(state, at=at, waiting=False), (*outcome.effects, *ended), record)

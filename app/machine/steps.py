@@ -1,0 +1,136 @@
+"""A workflow's legacy step array becomes an Outline: the arms of a step join at the step after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from app.machine.fields import Field, Place, line, quote, read_members
+from app.machine.kind import Kind, refuse_kind
+from app.machine.nodes import NODES
+from app.machine.program import Json, Node, Outline, Part
+
+MOST_STEPS = 500
+DEEPEST = 16
+
+_STEP = {"id": Field(line), "type": Field(line, "Every step needs a type.")}
+
+
+def compile(body: Json, place: Place) -> Outline:
+    walk = _Walk(place)
+    entry = walk.sequence(body, _Spot("steps", place), None)
+    return Outline((entry,) if entry else (), tuple(walk.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """Where the walk is: as the JSON path that names a step, as a pointer, and how deep."""
+
+    path: str
+    place: Place
+    depth: int = 0
+
+    def item(self, index: int) -> _Spot:
+        return _Spot(f"{self.path}[{index}]", self.place.at(index), self.depth)
+
+    def arm(self, *keys: str | int) -> _Spot:
+        tail = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+        return _Spot(self.path + tail, self.place.at(*keys), self.depth + 1)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One pass over the array. `met` counts all steps; `parts` are those that could be read."""
+
+    root: Place
+    met: int = 0
+    names: set[str] = field(default_factory=set)
+    parts: list[Part] = field(default_factory=list)
+
+    def sequence(self, raw: Json, spot: _Spot, after: str | None) -> str | None:
+        """Lay out a list of steps that goes on at `after`; answers with where to enter it."""
+        if not isinstance(raw, list):
+            spot.place.refuse("wrong_type", "This must be a list of steps.")
+        elif spot.depth > DEEPEST:
+            spot.place.refuse("too_deep", f"Arms may stand at most {DEEPEST} deep in each other.")
+        elif self._has_room(len(raw)):
+            names = [_name(step, spot.item(index)) for index, step in enumerate(raw)]
+            for index, (step, follow) in enumerate(zip(raw, [*names[1:], after], strict=False)):
+                self._step(step, names[index], spot.item(index), follow)
+            return names[0] if names else after
+        return after
+
+    def _has_room(self, more: int) -> bool:
+        had_room = self.met <= MOST_STEPS
+        self.met += more
+        if self.met > MOST_STEPS and had_room:
+            self.root.refuse("too_many", f"A workflow may have at most {MOST_STEPS} steps in all.")
+        return self.met <= MOST_STEPS
+
+    def _step(self, raw: Json, name: str, spot: _Spot, follow: str | None) -> None:
+        if not isinstance(raw, dict):
+            spot.place.refuse("wrong_type", "A step must be an object.")
+            return
+        members = read_members(raw, _STEP, spot.place)
+        kind = NODES.get(members.get("type", ""))
+        if kind is not None:
+            self._part(raw, name, kind, spot, follow)
+        elif "type" in members:
+            refuse_kind(members["type"], NODES, spot.place)
+
+    def _part(
+        self, raw: Mapping[str, Json], name: str, kind: Kind, spot: _Spot, follow: str | None
+    ) -> None:
+        if name in self.names:
+            spot.place.at("id").hold("doubled_id", f"Another step is called {quote(name)} too.")
+        self.names.add(name)
+        config = kind.read(_config(raw, kind), spot.place)
+        exits: dict[str, str] = {}
+        node = Node(name, raw["type"], config, exits)
+        self.parts.append(Part(node, spot.place.pointer, spot.place.pointer))
+        targets: dict[str, str | None] = dict.fromkeys(_joining(kind, config), follow)
+        for port, arm, at in _arms(raw, config, kind, spot):
+            targets[port] = self.sequence(arm, at, follow)
+        exits |= {port: target for port, target in targets.items() if target}
+
+
+def _name(raw: Json, spot: _Spot) -> str:
+    name = raw.get("id") if isinstance(raw, dict) else None
+    return name if isinstance(name, str) and name else spot.path
+
+
+def _written(kind: Kind) -> list[str]:
+    """The ports that a step writes as members of its own."""
+    return [port for port in (*kind.ports, *kind.arms) if port != "next"]
+
+
+def _joining(kind: Kind, config: Mapping[str, Json]) -> list[str]:
+    """The ports that go on at the step after when nothing is written for them."""
+    return [*kind.ports, *(item["port"] for item in kind.forks(config))]
+
+
+def _config(raw: Mapping[str, Json], kind: Kind) -> dict[str, Json]:
+    """What is left of a step without its name, its kind and its arms."""
+    config = {key: raw[key] for key in raw.keys() - {"id", "type", *_written(kind)}}
+    if kind.fork and isinstance(config.get(kind.fork), list):
+        config[kind.fork] = [_without_steps(item) for item in config[kind.fork]]
+    return config
+
+
+def _without_steps(item: Json) -> Json:
+    if not isinstance(item, dict):
+        return item
+    return {key: value for key, value in item.items() if key != "steps"}
+
+
+def _arms(
+    raw: Mapping[str, Json], config: Mapping[str, Json], kind: Kind, spot: _Spot
+) -> Iterator[tuple[str, Json, _Spot]]:
+    """Every arm with something in it: its port, its steps, and where they stand."""
+    for port in _written(kind):
+        if raw.get(port) not in (None, []):
+            yield port, raw[port], spot.arm(port)
+    for index, item in enumerate(kind.forks(config)):
+        source = raw[kind.fork or ""][index]
+        if isinstance(source, dict) and source.get("steps") is not None:
+            yield item["port"], source["steps"], spot.arm(kind.fork or "", index, "steps")

@@ -1,0 +1,14 @@
+"""The countries and time zones there are, from the time zone database that is installed anyway."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+TIMEZONES = frozenset((files("tzdata") / "zones").read_text("utf-8").split())
+
+# ISO 3166-1 alpha-2.
+COUNTRIES = frozenset(
+    line[:2]
+    for line in (files("tzdata") / "zoneinfo" / "iso3166.tab").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+)

@@ -1,0 +1,122 @@
+"""Hints to the workers: the names of the jobs, and how to say that there is work.
+
+A hint is never data: the row is the truth, and the worker's own loop finds every row whose hint was
+lost. So a hint is sent after the commit, in the background, and dropped when Redis does not answer.
+While one trip to Redis is under way, further hints fold into the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import orjson
+from arq.connections import ArqRedis
+from fakeredis import FakeServer
+from fakeredis.aioredis import FakeConnection
+from redis.asyncio import ConnectionPool
+from redis.exceptions import RedisError
+
+from app.config import Settings
+from app.store.db import Handle
+
+log = logging.getLogger(__name__)
+
+NAME = "tidings:hints"
+ADVANCE = "advance"  # runs are due: workers/runs.py
+DELIVER = "deliver"  # messages are due: workers/deliveries.py
+
+IDS_PER_HINT = 100
+TRIP_SECONDS = 1.0  # nobody waits for it
+PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
+TTL_SECONDS = 60  # an older hint tells nothing that the loop has not found
+
+Pair: TypeAlias = tuple[str, str]  # (workspace_id, id)
+Connect: TypeAlias = Callable[[], ArqRedis]
+
+
+def connector(settings: Settings) -> Connect:
+    """How this process makes Redis clients: to REDIS_URL, or to one server inside the process.
+
+    Nothing is connected yet, so a Redis that is down stops no boot.
+    """
+    if settings.redis_url is None:
+        inside = FakeServer()
+        kind: Any = FakeConnection  # a class in all but its type
+        return lambda: _client(ConnectionPool(connection_class=kind, server=inside))
+    options: dict[str, Any] = {
+        "socket_connect_timeout": 2,
+        "socket_timeout": 2,
+        "health_check_interval": 60,
+    }
+    if settings.redis_url.startswith("rediss:") and not settings.redis_tls_verify:
+        options["ssl_cert_reqs"] = "none"
+    url = settings.redis_url
+    return lambda: _client(ConnectionPool.from_url(url, **options))
+
+
+def _client(pool: ConnectionPool) -> ArqRedis:
+    """Jobs as JSON: arq's default is pickle, which runs whatever somebody writes into Redis."""
+    return ArqRedis(
+        pool, job_serializer=orjson.dumps, job_deserializer=orjson.loads, default_queue_name=NAME
+    )
+
+
+class Queue:
+    """Must be used from one event loop; `close` sends what is still waiting."""
+
+    def __init__(self, connect: Connect) -> None:
+        self.connect = connect
+        self.redis = connect()
+        self._waiting: dict[str, dict[Pair, None]] = {}
+        self._sender: asyncio.Task[None] | None = None
+        self._silent_until = 0.0
+
+    def advance(self, db: Handle, workspace_id: str, run_id: str) -> None:
+        """Once this transaction has committed: the run is due."""
+        db.after_commit(lambda: self.hint(ADVANCE, [(workspace_id, run_id)]))
+
+    def deliver(self, db: Handle, workspace_id: str, message_id: str) -> None:
+        """Once this transaction has committed: the message is due."""
+        db.after_commit(lambda: self.hint(DELIVER, [(workspace_id, message_id)]))
+
+    def hint(self, job: str, pairs: Iterable[Pair] = ()) -> None:
+        """There is work for `job`, these rows among it. Returns at once and never raises."""
+        self._waiting.setdefault(job, {}).update(dict.fromkeys(pairs))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send_all())
+
+    @property
+    def answering(self) -> bool:
+        """False while Redis is given a rest after a failure."""
+        return time.monotonic() >= self._silent_until
+
+    async def close(self) -> None:
+        if self._sender is not None:
+            await asyncio.wait([self._sender], timeout=TRIP_SECONDS)
+        await self.redis.aclose(close_connection_pool=True)
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, {}
+                if self.answering:
+                    await self._send(waiting)
+        finally:
+            self._sender = None
+
+    async def _send(self, waiting: Mapping[str, Mapping[Pair, None]]) -> None:
+        try:
+            async with asyncio.timeout(TRIP_SECONDS):
+                for job, pairs in waiting.items():
+                    ids = list(pairs)
+                    for first in range(0, max(len(ids), 1), IDS_PER_HINT):
+                        chunk = ids[first : first + IDS_PER_HINT]
+                        await self.redis.enqueue_job(job, chunk, _expires=TTL_SECONDS)
+        except (RedisError, OSError, TimeoutError) as error:
+            # The rows are due and stay so; the loop of any worker finds them.
+            self._silent_until = time.monotonic() + PAUSE_SECONDS
+            log.warning("hint dropped, redis does not answer", extra={"error": repr(error)})

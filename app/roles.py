@@ -1,0 +1,55 @@
+"""The four roles, and what each may: one table, pinned by a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ROLES = ("viewer", "editor", "admin", "owner")  # each may what those before it may
+
+_VIEWER = frozenset(
+    {
+        "automations:read",
+        "billing:read",
+        "contacts:read",
+        "event_endpoints:read",
+        "memberships:read",  # without addresses: those need memberships:write
+        "messages:read",
+        "runs:read",
+        "settings:read",
+        "suppressions:read",
+        "templates:read",
+        "workflows:read",
+    }
+)
+_EDITOR = _VIEWER | {
+    "automations:write",
+    "contacts:write",
+    "messages:write",
+    "runs:write",
+    "templates:write",
+    "workflows:write",
+}
+_ADMIN = _EDITOR | {
+    "api_keys:read",
+    "api_keys:write",
+    "audit_logs:read",
+    "event_endpoints:write",
+    "memberships:write",
+    "settings:write",
+    "suppressions:write",
+}
+_OWNER = _ADMIN | {
+    "billing:write",
+    "workspaces:write",
+}
+PERMISSIONS: Mapping[str, frozenset[str]] = {
+    "viewer": _VIEWER,
+    "editor": _EDITOR,
+    "admin": _ADMIN,
+    "owner": _OWNER,
+}
+
+
+def grantable(own: str, role: str) -> bool:
+    """Nobody grants more than they hold."""
+    return ROLES.index(role) <= ROLES.index(own)

@@ -1,0 +1,117 @@
+"""The sandbox's inbox: what was captured instead of being sent, as a list and as a page."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.responses import HTMLResponse, Response
+
+from app.errors import Problem
+from app.store import sandbox
+from app.store.db import Row
+from app.web import paging
+from app.web.body import Count
+from app.web.paging import Paging
+from app.web.routing import PUBLIC, Call, get
+
+LONGEST_WAIT_SECONDS = 30
+LOOK_AGAIN_SECONDS = 0.05
+
+PAGE = (files("app.routes") / "sandbox.html").read_text("utf-8")
+
+
+class Filters(Paging):
+    to: str | None = None
+    channel: str | None = None
+    contact_id: str | None = None
+    run_id: str | None = None
+    wait: Annotated[Count, Field(le=LONGEST_WAIT_SECONDS)] = 0  # seconds
+
+    def filters(self) -> dict[str, Any]:
+        return {name: value for name, value in super().filters().items() if name != "wait"}
+
+
+async def index(call: Call) -> Response:
+    """At once when there is something to show, else after `wait` seconds at the latest."""
+    _only_in_the_sandbox(call)
+    query = call.query(Filters)
+    before = paging.position(call, query)
+    deadline = time.monotonic() + query.wait
+    while True:
+        # A connection for each look: nobody who waits holds one.
+        async with call.process.database.read() as db:
+            rows = await sandbox.page(
+                db,
+                workspace_id=call.member.workspace_id,
+                filters=query.filters(),
+                before=before,
+                limit=query.limit + 1,
+            )
+        if rows or time.monotonic() >= deadline:
+            return paging.page(call, query, rows, captured)
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+async def page(call: Call) -> Response:
+    """Reads the list above with the key that it asks for."""
+    _only_in_the_sandbox(call)
+    return HTMLResponse(
+        PAGE, headers={"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+    )
+
+
+def captured(row: Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "messageId": row["message_id"],
+        "deliveryAttemptId": row["attempt_id"],
+        "runId": row["run_id"],
+        "contactId": row["contact_id"],
+        "channel": row["channel"],
+        "to": row["to_address"],
+        "from": row["from_address"],
+        "subject": row["subject"],
+        "text": row["text"],
+        "html": row["html"],
+        "headers": row["headers"],
+        "capturedAt": row["captured_at"],
+    }
+
+
+def _only_in_the_sandbox(call: Call) -> None:
+    if call.process.settings.production:
+        raise Problem("not_found", "There is nothing at this path.")
+
+
+def _digest(element: str) -> str:
+    """Of the page's one <script>, so that the browser runs this text and no other."""
+    [text] = re.findall(rf"<{element}>(.*?)</{element}>", PAGE, re.DOTALL)
+    return b64encode(sha256(text.encode()).digest()).decode()
+
+
+# The preview inherits this policy: the mail's own styles show, its scripts never run, and no
+# picture is fetched from anywhere.
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        f"script-src 'sha256-{_digest('script')}'",
+        "style-src 'unsafe-inline'",
+        "img-src data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+
+routes = [
+    get("/sandbox", page, can=PUBLIC, tx=None),
+    get("/sandbox/messages", index, can="messages:read", tx=None),
+]

@@ -1,0 +1,109 @@
+"""Long-lived bearers for programs; only their SHA-256 is kept."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.store.db import Handle, Row
+
+COLUMNS = "id, name, role, last4, made_by, created_at, expires_at, last_used_at"
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    name: str,
+    role: str,
+    hash: bytes,
+    last4: str,
+    made_by: str,
+    expires_at: datetime | None,
+) -> Row:
+    [row] = await db.fetch_all(
+        f"""
+        INSERT INTO api_keys (workspace_id, id, name, role, hash, last4, made_by, created_at,
+                              expires_at)
+        VALUES (:workspace_id, :id, :name, :role, :hash, :last4, :made_by, :now, :expires_at)
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        name=name,
+        role=role,
+        hash=hash,
+        last4=last4,
+        made_by=made_by,
+        expires_at=expires_at,
+    )
+    return row
+
+
+async def bearer(db: Handle, *, hash: bytes) -> Row | None:
+    """Who is calling with this key; None when it is unknown or over, or its maker has left."""
+    return await db.fetch_one(
+        """
+        SELECT k.id AS via_id, k.workspace_id, k.made_by AS user_id, k.name, k.role,
+               k.last_used_at, m.role AS maker_role, w.suspended
+        FROM api_keys k
+        JOIN memberships m ON m.workspace_id = k.workspace_id AND m.user_id = k.made_by
+        JOIN workspaces w ON w.id = k.workspace_id
+        WHERE k.hash = :hash AND k.revoked_at IS NULL
+          AND (k.expires_at IS NULL OR k.expires_at > :now)
+        """,
+        hash=hash,
+    )
+
+
+async def touch(db: Handle, *, workspace_id: str, id: str) -> None:
+    await db.execute(
+        """
+        UPDATE api_keys SET last_used_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    before: str | None,
+    created_after: datetime | None,
+    created_before: datetime | None,
+    limit: int,
+) -> list[Row]:
+    """Newest first, without the revoked ones."""
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM api_keys
+        WHERE workspace_id = :workspace_id AND revoked_at IS NULL
+          AND (CAST(:before AS TEXT) IS NULL OR id < :before)
+          AND (CAST(:created_after AS TIMESTAMPTZ) IS NULL OR created_at > :created_after)
+          AND (CAST(:created_before AS TIMESTAMPTZ) IS NULL OR created_at < :created_before)
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        before=before,
+        created_after=created_after,
+        created_before=created_before,
+        limit=limit,
+    )
+
+
+async def revoke(db: Handle, *, workspace_id: str, id: str) -> bool:
+    """False when there is no such key, or it was revoked before."""
+    revoked = await db.fetch_value(
+        """
+        UPDATE api_keys SET revoked_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id AND revoked_at IS NULL
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+    return revoked is not None

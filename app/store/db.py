@@ -1,0 +1,184 @@
+"""Both engines made safe behind one handle: PostgreSQL and SQLite, one SQL, one behaviour.
+
+    async with database.write() as db:                      # one transaction
+        row = await db.fetch_one("SELECT … WHERE id = :id FOR UPDATE", id=id)
+        db.after_commit(hint)
+
+What store modules may rely on, whichever engine is below:
+
+- A handle is one connection, whoever uses it: statements of several tasks take turns. After a
+  statement has failed the handle refuses all others, and a transaction ends in a rollback, even
+  if the error was swallowed; `async with db.savepoint():` around a statement confines its failure.
+- `:now` is the database's clock, the same all through a transaction. Times are aware; JSONB takes
+  and gives dicts and lists, equal to what was put in. Every :name needs a value and no other.
+- `= ANY(:list)`, `<> ALL(:list)`, `FOR UPDATE [OF x] [SKIP LOCKED]` and `CAST(x AS type)` work on
+  both. A computed column that is no text or number says what it is, or SQLite gives text and 0 or
+  1: `CAST(max(created_at) AS TIMESTAMPTZ) AS last_at`, likewise BOOLEAN and JSONB.
+- Where the engines differ silently, write it out: NULLS FIRST or LAST when ordering by a column
+  that may be null, ESCAPE after a LIKE that has one, CAST(sum(x) AS BIGINT), BIGINT for what may
+  outgrow 32 bits; fold the case of what is not ASCII in Python.
+- errors.Unavailable: nothing was changed, trying again may help (serialization failures and
+  deadlocks too). errors.CommitUnknown: read before trying again. errors.Duplicate: a unique
+  constraint, by the name PostgreSQL gives it.
+
+`databases` opens the pools and defines connections and transactions, whose backends we extend. Its
+Connection and Transaction are left out: they tie connections to tasks, and lose one when a COMMIT
+fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import databases
+from databases.core import DatabaseURL
+
+from app.store.engine import Deadlines, Engine, Link, Row, to_the_end
+from app.store.handle import Handle
+from app.store.ids import new_id
+from app.store.migrations import CREATE_TABLE, Section, pending, sections
+
+__all__ = [
+    "Database",
+    "Deadlines",
+    "Engine",
+    "Handle",
+    "Row",
+    "explain",
+    "migrate",
+    "new_id",
+    "outstanding",
+]
+
+DEADLINES = Deadlines()
+ENGINES: Mapping[str, Engine] = {
+    "postgres": "postgresql",
+    "postgresql": "postgresql",
+    "sqlite": "sqlite",
+}
+
+
+class _Databases(databases.Database):
+    """`databases` with our backends."""
+
+    SUPPORTED_BACKENDS = {  # noqa: RUF012  the name and kind are the library's
+        "postgres": "app.store.postgres:PostgresBackend",
+        "postgresql": "app.store.postgres:PostgresBackend",
+        "sqlite": "app.store.sqlite:SQLiteBackend",
+    }
+
+
+class Database:
+    """The database of one process, of either engine."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        clock_offset_ms: int = 0,
+        deadlines: Deadlines = DEADLINES,
+    ) -> None:
+        scheme = DatabaseURL(url).scheme
+        if scheme not in ENGINES:
+            raise ValueError(
+                "The database URL must begin with postgres://, postgresql:// or sqlite:///."
+            )
+        self.engine: Engine = ENGINES[scheme]
+        self._databases = _Databases(
+            url, pool_size=pool_size, clock_offset_ms=clock_offset_ms, deadlines=deadlines
+        )
+
+    async def connect(self) -> None:
+        """Opens SQLite's file, creating it; PostgreSQL is connected to when it is first used."""
+        await self._databases.connect()
+
+    async def disconnect(self) -> None:
+        await self._databases.disconnect()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Handle]:
+        """One transaction: committed at the end of the block, rolled back when an error leaves it.
+
+        A cancellation during COMMIT waits for its outcome, so that the outcome is known. Never
+        open one inside another: SQLite has one writer, and the second would wait for the first.
+        """
+        handle = self._handle(writing=True)
+        await handle.begin()
+        try:
+            yield handle
+        except BaseException:
+            await to_the_end(handle.abandon())
+            raise
+        await to_the_end(handle.commit())
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Handle]:
+        """A connection for reading, without a transaction: each statement sees the present."""
+        handle = self._handle(writing=False)
+        await handle.acquire()
+        try:
+            yield handle
+        finally:
+            await to_the_end(handle.release())
+
+    async def durability(self) -> list[str]:
+        """What is set so that a crash can lose a committed transaction; a sentence for each."""
+        async with self.read() as db:
+            return await db.use(lambda link: link.durability())
+
+    def _handle(self, *, writing: bool) -> Handle:
+        link = self._databases._backend.connection()
+        return Handle(cast(Link, link), writing=writing)  # both our backends give Links
+
+
+async def migrate(database: Database, schema: str) -> list[str]:
+    """Applies the sections that are not applied yet, each in its own transaction; returns them.
+
+    Several processes may do it at once: each section is applied by the one that comes first.
+    """
+    found = sections(schema)
+    applied: list[str] = []
+    while number := await _apply_next(database, found):
+        applied.append(number)
+    return applied
+
+
+async def outstanding(db: Handle, schema: str) -> list[str]:
+    """The sections that `migrate` would apply."""
+    return [section.number for section in await _left(db, sections(schema))]
+
+
+async def _apply_next(database: Database, found: Sequence[Section]) -> str | None:
+    async with database.write() as db:
+        await db.use(lambda link: link.begin_section())
+        left = await _left(db, found)
+        if not left:
+            return None
+        section = left[0]
+        await db.execute(CREATE_TABLE)
+        await db.use(lambda link: link.run_script(section.sql))
+        await db.execute(
+            """
+            INSERT INTO schema_migrations (section, name, checksum, applied_at)
+            VALUES (:section, :name, :checksum, :now)
+            """,
+            section=section.number,
+            name=section.name,
+            checksum=section.checksum,
+        )
+        return section.number
+
+
+async def _left(db: Handle, found: Sequence[Section]) -> list[Section]:
+    if not await db.use(lambda link: link.has_table("schema_migrations")):
+        return list(found)
+    rows = await db.fetch_all("SELECT section, checksum FROM schema_migrations")
+    return pending(found, {row["section"]: row["checksum"] for row in rows})
+
+
+async def explain(db: Handle, sql: str, /, **values: Any) -> str:
+    """How the engine would run it; sequential scans ruled out where an index serves at all."""
+    return await db.use(lambda link: link.plan(sql, values))

@@ -1,0 +1,81 @@
+"""What both engines have in common: rows, deadlines, the link that a handle drives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+from databases.interfaces import TransactionBackend
+
+Row: TypeAlias = dict[str, Any]
+Engine: TypeAlias = Literal["postgresql", "sqlite"]
+Stage: TypeAlias = Literal["acquire", "statement", "commit"]
+Result = TypeVar("Result")
+
+OUT_OF_REACH = "The database did not answer in time. Nothing was changed; send it again."
+OUTCOME_UNKNOWN = "The database did not confirm the change. Read before you send it again."
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """No wait on the database is longer than these, in milliseconds."""
+
+    connect_ms: int = 3_000
+    acquire_ms: int = 2_000  # a free connection of the pool
+    writer_ms: int = 5_000  # SQLite's one writer, in this process and among processes
+    statement_ms: int = 5_000
+    lock_ms: int = 2_000  # a row or table that another transaction holds
+    idle_in_transaction_ms: int = 15_000  # a client that went silent holds no locks longer
+    rollback_ms: int = 2_000  # after it the connection is thrown away instead
+    migration_ms: int = 600_000  # one section, index builds included
+
+
+class Link(Protocol):
+    """One connection of an engine, as `databases` defines it, and what our handle needs beyond."""
+
+    writing: bool  # set before it acquires
+
+    async def acquire(self) -> None: ...
+
+    async def release(self, *, settled: bool = True) -> None:
+        """Gives the connection back, or throws it away when it is not settled; never raises."""
+
+    def transaction(self) -> TransactionBackend: ...
+
+    async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]: ...
+
+    async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None: ...
+
+    async def clock(self) -> datetime:
+        """The moment that :now means: the transaction's, or outside of one the present."""
+
+    async def plan(self, sql: str, values: Mapping[str, Any]) -> str: ...
+
+    async def has_table(self, name: str) -> bool: ...
+
+    async def begin_section(self) -> None:
+        """Waits until no other process migrates, and gives the section its own deadlines."""
+
+    async def run_script(self, script: str) -> None: ...
+
+    async def durability(self) -> list[str]: ...
+
+    async def understood(self, error: Exception, stage: Stage) -> Exception:
+        """The error in the words of app.errors, or the error itself when the mistake is ours."""
+
+
+async def to_the_end(work: Coroutine[Any, Any, Result]) -> Result:
+    """Awaits the work whole even when cancelled meanwhile; the cancellation is raised after it."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()

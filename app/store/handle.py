@@ -1,0 +1,192 @@
+"""A handle on one connection: statements in turn, savepoints, what follows a commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from databases.interfaces import TransactionBackend
+
+from app.errors import Unavailable
+from app.store.engine import Link, Row, Stage, to_the_end
+from app.store.sql import writes
+
+logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class Handle:
+    """One connection; within a transaction when it came from `write`."""
+
+    def __init__(self, link: Link, *, writing: bool) -> None:
+        link.writing = writing
+        self._link = link
+        self._writing = writing
+        self._transaction = link.transaction()
+        self._turn = asyncio.Lock()
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._savepoints: list[asyncio.Task[Any] | None] = []
+        self._callbacks: list[Callable[[], object]] = []
+
+    async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
+        self._refuse_writes(sql)
+        return await self.use(lambda link: link.run(sql, values))
+
+    async def fetch_one(self, sql: str, /, **values: Any) -> Row | None:
+        """The first row."""
+        rows = await self.fetch_all(sql, **values)
+        return rows[0] if rows else None
+
+    async def returning(self, sql: str, /, **values: Any) -> Row:
+        """The one row that must be there."""
+        [row] = await self.fetch_all(sql, **values)
+        return row
+
+    async def fetch_value(self, sql: str, /, **values: Any) -> Any:
+        """The first column of the first row."""
+        row = await self.fetch_one(sql, **values)
+        return next(iter(row.values())) if row else None
+
+    async def execute(self, sql: str, /, **values: Any) -> None:
+        await self.fetch_all(sql, **values)
+
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """One statement for many rows, in one trip; it returns none."""
+        self._refuse_writes(sql)
+        await self.use(lambda link: link.run_many(sql, rows))
+
+    async def now(self) -> datetime:
+        """What :now means: the transaction's moment, in a reading handle the present one."""
+        return await self.use(lambda link: link.clock())
+
+    def after_commit(self, callback: Callable[[], object]) -> None:
+        """Called once COMMIT has succeeded, in order; never when that part was undone."""
+        if not self._writing:
+            raise RuntimeError("A reading handle commits nothing.")
+        self._callbacks.append(callback)
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """What fails inside is undone alone, and the transaction goes on.
+
+        Not so after a lost connection, a deadline or a cancelled statement: those end all of it.
+        """
+        if not self._writing:
+            raise RuntimeError("A reading handle has no transaction to go back in.")
+        callbacks = len(self._callbacks)
+        point = self._link.transaction()
+        await self.use(lambda _: point.start(is_root=False, extra_options={}))
+        self._savepoints.append(asyncio.current_task())
+        try:
+            yield
+            await self.use(lambda _: point.commit())
+        except BaseException:
+            await to_the_end(self._return_to(point, callbacks))
+            raise
+        finally:
+            self._savepoints.pop()
+
+    async def _return_to(self, point: TransactionBackend, callbacks: int) -> None:
+        del self._callbacks[callbacks:]
+        if isinstance(self._failure, Unavailable | asyncio.CancelledError):
+            return
+        async with self._turn:
+            try:
+                await point.rollback()
+                self._failure = None
+            except Exception as error:  # noqa: BLE001  the one that led here must not be masked
+                self._failure = error
+
+    async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
+        """What the link does, in its turn; for what has no method here."""
+        async with self._turn:
+            self._refuse_misuse()
+            try:
+                return await self._in_our_words(work(self._link), "statement")
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    async def _in_our_words(self, work: Awaitable[Result], stage: Stage) -> Result:
+        try:
+            return await work
+        except Exception as error:
+            meant = await self._link.understood(error, stage)
+            if meant is error:
+                raise
+            raise meant from error
+
+    def _refuse_misuse(self) -> None:
+        if self._ended:
+            raise RuntimeError("The block that this handle belongs to has ended.")
+        self._refuse_after_failure()
+        if self._savepoints and asyncio.current_task() is not self._savepoints[-1]:
+            raise RuntimeError("Another task is inside a savepoint of this handle.")
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            raise RuntimeError(
+                "A statement failed on this handle before; let its error out of the block, or put "
+                "`async with db.savepoint():` around the statement that may fail."
+            ) from self._failure
+
+    def _refuse_writes(self, sql: str) -> None:
+        if not self._writing and writes(sql):
+            raise RuntimeError("A reading handle neither changes nor locks rows; use write().")
+
+    # --- what Database does with it -----------------------------------------------------------
+
+    async def acquire(self) -> None:
+        await self._in_our_words(self._link.acquire(), "acquire")
+
+    async def begin(self) -> None:
+        await self.acquire()
+        try:
+            begun = self._transaction.start(is_root=True, extra_options={})
+            await self._in_our_words(begun, "statement")
+        except BaseException:
+            await to_the_end(self._roll_back())
+            raise
+
+    async def commit(self) -> None:
+        await self._end()
+        try:
+            self._refuse_after_failure()
+            await self._in_our_words(self._transaction.commit(), "commit")
+        except BaseException:
+            await self._roll_back()
+            raise
+        await self._link.release()
+        for callback in self._callbacks:
+            try:
+                callback()
+            except Exception:
+                # Committed is committed: the caller must not hear that it failed.
+                logger.exception("what was to follow a commit failed")
+
+    async def abandon(self) -> None:
+        await self._end()
+        await self._roll_back()
+
+    async def release(self) -> None:
+        await self._end()
+        await self._link.release()
+
+    async def _end(self) -> None:
+        """After the statement that another task may still be running."""
+        async with self._turn:
+            self._ended = True
+
+    async def _roll_back(self) -> None:
+        try:
+            await self._transaction.rollback()
+            settled = True
+        except Exception as error:  # noqa: BLE001  the one that led here must not be masked
+            logger.info("a rollback failed: %r", error)
+            settled = False
+        await self._link.release(settled=settled)

@@ -1,0 +1,62 @@
+"""What the sandbox captured instead of sending it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from app.store import keyset
+from app.store.db import Handle, Row, new_id
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+async def insert(db: Handle, captured: DataclassInstance) -> bool:
+    """`captured` is a channels.inbox.Captured, field for column. False when its key was there."""
+    inserted = await db.fetch_value(
+        """
+        INSERT INTO captured_messages (workspace_id, id, message_key, message_id, attempt_id,
+                                       run_id, contact_id, channel, to_address, from_address,
+                                       subject, text, html, headers, captured_at)
+        VALUES (:workspace_id, :id, :message_key, :message_id, :attempt_id,
+                :run_id, :contact_id, :channel, :to_address, :from_address,
+                :subject, :text, :html, :headers, :now)
+        ON CONFLICT (message_key) DO NOTHING
+        RETURNING id
+        """,
+        id=new_id("cap"),
+        **asdict(captured),
+    )
+    return inserted is not None
+
+
+async def page(
+    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """Newest first. Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    return await db.fetch_all(
+        f"""
+        SELECT id, message_id, attempt_id, run_id, contact_id, channel, to_address, from_address,
+               subject, text, html, headers, captured_at
+        FROM captured_messages
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "to": "lower(to_address) = lower(:to)",
+    "channel": "channel = :channel",
+    "contact_id": "contact_id = :contact_id",
+    "run_id": "run_id = :run_id",
+    "created_after": "captured_at > :created_after",
+    "created_before": "captured_at < :created_before",
+}

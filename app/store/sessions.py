@@ -1,0 +1,79 @@
+"""Sign-ins, each acting in one workspace until it ends."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.store.db import Handle, Row
+
+
+async def insert(
+    db: Handle,
+    *,
+    id: str,
+    user_id: str,
+    workspace_id: str,
+    refresh_hash: bytes,
+    expires_at: datetime,
+) -> None:
+    await db.execute(
+        """
+        INSERT INTO sessions (id, user_id, workspace_id, refresh_hash, created_at, expires_at)
+        VALUES (:id, :user_id, :workspace_id, :refresh_hash, :now, :expires_at)
+        """,
+        id=id,
+        user_id=user_id,
+        workspace_id=workspace_id,
+        refresh_hash=refresh_hash,
+        expires_at=expires_at,
+    )
+
+
+async def bearer(
+    db: Handle,
+    *,
+    id: str,
+    user_id: str,
+    workspace_id: str,
+    issued_at: datetime,
+    expires_at: datetime,
+) -> Row | None:
+    """Who is calling with an access token of these claims; None when it has lost its force."""
+    return await db.fetch_one(
+        """
+        SELECT s.id AS via_id, s.workspace_id, s.user_id, u.name, u.super_admin, m.role,
+               w.suspended
+        FROM sessions s
+        JOIN users u ON u.id = s.user_id
+        JOIN memberships m ON m.workspace_id = s.workspace_id AND m.user_id = s.user_id
+        JOIN workspaces w ON w.id = s.workspace_id
+        WHERE s.id = :id AND s.user_id = :user_id AND s.workspace_id = :workspace_id
+          AND s.ended_at IS NULL AND s.expires_at > :now
+          AND :issued_at <= :now AND :expires_at > :now
+        """,
+        id=id,
+        user_id=user_id,
+        workspace_id=workspace_id,
+        issued_at=issued_at,
+        expires_at=expires_at,
+    )
+
+
+async def rotate(db: Handle, *, id: str, spent_hash: bytes, refresh_hash: bytes) -> Row | None:
+    """A new refresh token for the newest; None when that was spent, or the session is over."""
+    return await db.fetch_one(
+        """
+        UPDATE sessions SET refresh_hash = :refresh_hash
+        WHERE id = :id AND refresh_hash = :spent_hash AND ended_at IS NULL AND expires_at > :now
+        RETURNING id, user_id, workspace_id
+        """,
+        id=id,
+        spent_hash=spent_hash,
+        refresh_hash=refresh_hash,
+    )
+
+
+async def end(db: Handle, *, id: str) -> None:
+    await db.execute(
+        "UPDATE sessions SET ended_at = :now WHERE id = :id AND ended_at IS NULL", id=id
+    )

@@ -1,0 +1,176 @@
+"""SQL with :named values, read once for both engines, and what a value may be."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import orjson
+
+QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
+COMMENT = r"--[^\n]*|/\*.*?\*/"
+
+_NAMED = re.compile(rf"(?P<kept>{QUOTED}|{COMMENT})|(?P<cast>::)|:(?P<name>[a-z_]\w*)", re.I | re.S)
+_LIST = re.compile(r"\b(?:ANY|ALL)\s*\(\s*:(\w+)\s*\)", re.I)
+_KEPT = re.compile(rf"{QUOTED}|{COMMENT}", re.S)
+_LAYOUT = re.compile(rf"(?P<quoted>{QUOTED})|(?:\s|{COMMENT})+", re.S)
+_CURRENT = re.compile(r"\bCURRENT_(?:TIMESTAMP|TIME|DATE)\b", re.I)
+_WRITES = re.compile(
+    r"\b(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|CREATE|ALTER|DROP)\b|\bFOR\s+(?:KEY\s+)?SHARE\b",
+    re.I,
+)
+_NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Document(bytes):
+    """A JSON object or array, written; the only thing that a JSONB column takes."""
+
+
+Bindable: TypeAlias = bool | int | float | str | bytes | datetime | list[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What an engine is sent, and the names that it wants values for, in order of appearance."""
+
+    text: str
+    order: tuple[str, ...]
+    names: frozenset[str]
+    lists: frozenset[str]  # those that stand in = ANY(:name) or <> ALL(:name)
+
+
+def parsed(sql: str, *, text: str, now: str, mark: Callable[[int, str], str]) -> Statement:
+    """`text` is `sql` in the engine's dialect; `mark(position, name)` how it names a value."""
+    refuse_current_time(sql)
+    order: list[str] = []
+
+    def replaced(match: re.Match[str]) -> str:
+        name = match["name"]
+        if match["cast"]:
+            raise ValueError("Write CAST(x AS type): SQLite does not know x::type.")
+        if name is None:
+            return match[0]
+        if name == "now":
+            return now
+        if name not in order:
+            order.append(name)
+        return mark(order.index(name) + 1, name)
+
+    return Statement(
+        text=_NAMED.sub(replaced, text),
+        order=tuple(order),
+        names=frozenset(order),
+        lists=frozenset(_LIST.findall(_KEPT.sub(" ", sql))),
+    )
+
+
+def refuse_current_time(sql: str) -> None:
+    """SQLite's is text without a zone that compares wrongly with ours, and no offset shifts it."""
+    if _CURRENT.search(_KEPT.sub(" ", sql)):
+        raise ValueError("Bind :now instead of CURRENT_TIMESTAMP: it is the same on both engines.")
+
+
+@lru_cache(4096)
+def writes(sql: str) -> bool:
+    """Whether it changes or locks rows: a lock outside of a transaction holds nothing."""
+    return _WRITES.search(_KEPT.sub(" ", sql)) is not None
+
+
+def essence(sql: str) -> str:
+    """The text without comments and layout: better words about a table do not change the table."""
+    return _LAYOUT.sub(lambda match: match["quoted"] or " ", sql).strip()
+
+
+def bound(statement: Statement, values: Mapping[str, Any]) -> dict[str, Bindable]:
+    """The values by name, checked alike for both engines."""
+    if values.keys() != statement.names:
+        raise ValueError(_mismatch(statement.names, frozenset(values)))
+    return {
+        name: _list(name, value) if name in statement.lists else _bindable(name, value)
+        for name, value in values.items()
+    }
+
+
+def _mismatch(wanted: frozenset[str], given: frozenset[str]) -> str:
+    if "now" in given:
+        return "The database binds :now itself; do not give it."
+    parts = [
+        f"{what} {', '.join(f':{name}' for name in sorted(which))}"
+        for what, which in (("missing", wanted - given), ("not in the SQL", given - wanted))
+        if which
+    ]
+    return f"The values do not fit the SQL: {'; '.join(parts)}."
+
+
+def _list(name: str, value: Any) -> Bindable:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f":{name} is compared with ANY or ALL and must be a list")
+    return [_bindable(name, item) for item in value]
+
+
+def _bindable(name: str, value: Any) -> Bindable:
+    for kind in type(value).__mro__:
+        if rule := _RULES.get(kind):
+            try:
+                return rule(value)
+            except ValueError as error:
+                raise ValueError(f":{name} {error}") from None
+    raise ValueError(f":{name} is of type {type(value).__name__}, which no column of ours holds")
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _integer(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("does not fit 64 bits")
+    return value
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"is {value}, which SQLite would store as NULL")
+    return value
+
+
+def _text(value: str) -> str:
+    if "\x00" in value:
+        raise ValueError("contains U+0000, which PostgreSQL cannot store")
+    return value
+
+
+def _aware(value: datetime) -> datetime:
+    if value.utcoffset() is None:
+        raise ValueError("is a time without a zone")
+    return value
+
+
+def _document(value: dict[str, Any] | list[Any]) -> Document:
+    try:
+        written = orjson.dumps(value)
+    except TypeError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    if orjson.loads(written) != value:
+        raise ValueError("would not read back from JSON as it is (a tuple, a time, NaN, …)")
+    if _NUL_ESCAPE.search(written):
+        raise ValueError("contains U+0000, which PostgreSQL cannot store")
+    return Document(written)
+
+
+_RULES: Mapping[type, Callable[[Any], Bindable]] = {
+    type(None): _as_it_is,
+    bool: _as_it_is,
+    bytes: _as_it_is,
+    int: _integer,
+    float: _finite,
+    str: _text,
+    datetime: _aware,
+    dict: _document,
+    list: _document,
+}

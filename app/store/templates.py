@@ -1,0 +1,130 @@
+"""What messages say: one row a template, its newest content and the number of its version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.store import keyset
+from app.store.db import Handle, Row
+
+COLUMNS = "id, name, channel, category, content, version, revision, created_at, updated_at"
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    name: str,
+    channel: str,
+    category: str,
+    content: Mapping[str, Any],
+) -> Row:
+    return await db.returning(
+        f"""
+        INSERT INTO templates (workspace_id, id, name, channel, category, content, version,
+                               revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, :name, :channel, :category, :content, 1, 1, :now, :now)
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        name=name,
+        channel=channel,
+        category=category,
+        content=content,
+    )
+
+
+async def update(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    name: str,
+    category: str,
+    content: Mapping[str, Any],
+    version: int,
+) -> Row:
+    return await db.returning(
+        f"""
+        UPDATE templates
+        SET name = :name, category = :category, content = :content, version = :version,
+            revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        name=name,
+        category=category,
+        content=content,
+        version=version,
+    )
+
+
+async def delete(db: Handle, *, workspace_id: str, id: str) -> bool:
+    gone = await db.fetch_value(
+        "DELETE FROM templates WHERE workspace_id = :workspace_id AND id = :id RETURNING id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+    return gone is not None
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"SELECT {COLUMNS} FROM templates WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM templates
+        WHERE workspace_id = :workspace_id AND id = :id
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def channels_of(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, str]:
+    """id → channel of those that exist."""
+    rows = await db.fetch_all(
+        """
+        SELECT id, channel FROM templates
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return {row["id"]: row["channel"] for row in rows}
+
+
+async def page(
+    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM templates
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+}

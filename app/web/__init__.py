@@ -1,0 +1,1 @@
+"""HTTP itself: the edge, routing, bodies, replies. Knows no resource."""

@@ -1,0 +1,42 @@
+"""The Authorization header → Member, and whether that member may."""
+
+from __future__ import annotations
+
+import re
+
+import structlog
+from starlette.datastructures import Headers
+
+from app import identity
+from app.errors import Problem
+from app.identity import Member
+from app.process import Process
+
+PUBLIC = "PUBLIC"  # anybody may call: the intake, sign-in, health
+MEMBER = "MEMBER"  # whoever is signed in, whatever the role
+ADMIN = "admin"  # a super-admin's session
+
+BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,4096}=*)", re.IGNORECASE)  # RFC 6750 §2.1
+
+
+async def authenticate(process: Process, headers: Headers) -> Member:
+    """Raises Problem `unauthenticated`, or `workspace_suspended`."""
+    values = headers.getlist("authorization")
+    match = BEARER.fullmatch(values[0]) if len(values) == 1 else None
+    if match is None:
+        raise identity.unauthenticated(
+            "Send exactly one header `Authorization: Bearer` with an access token or an API key."
+        )
+    member = await identity.authenticate(process, match[1])
+    structlog.contextvars.bind_contextvars(workspace=member.workspace_id)
+    return member
+
+
+def permit(member: Member, can: str) -> None:
+    """Raises Problem `forbidden`."""
+    if can == MEMBER or can in member.permissions:
+        return
+    if can != ADMIN:
+        raise Problem("forbidden", f"This needs {can}, which the role {member.role} does not have.")
+    if not (member.super_admin and member.via == "session"):
+        raise Problem("forbidden", "This is for super-admins, signed in as themselves.")

@@ -1,0 +1,308 @@
+"""JSON bodies and query strings → checked pydantic values; every error at once, in sentences."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeAlias, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+from starlette.datastructures import Headers
+
+from app.errors import FieldError, Problem
+from app.machine import document
+from app.machine.program import Json
+
+Model = TypeVar("Model", bound=BaseModel)
+
+JSON = frozenset({"application/json"})
+MERGE_PATCH = JSON | {"application/merge-patch+json"}  # RFC 7396 §4
+BREAKING = frozenset({"Cc", "Cs", "Zl", "Zp"})  # Unicode: controls, half pairs, line separators
+PARAMETERS = 100  # of one query string
+ERRORS = 100  # that are listed: an answer must not outgrow its question
+
+
+class Shape(BaseModel):
+    """A JSON object as clients see it: camelCase names, exact types, no unknown fields."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_alias=True,
+        validate_by_name=False,
+        hide_input_in_errors=True,
+    )
+
+
+class Query(BaseModel):
+    """Query parameters: camelCase names, values read from text, no unknown names."""
+
+    model_config = ConfigDict(**{**Shape.model_config, "strict": False})
+
+
+# --- values that text carries -----------------------------------------------------------------
+
+
+def _moment(value: Any) -> datetime:
+    """RFC 3339, always with its offset; a `+` that a query made a space is forgiven."""
+    if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
+        raise ValueError(_MOMENT)
+    try:
+        return datetime.fromisoformat(value.upper().replace(" ", "+")).astimezone(UTC)
+    except (ValueError, OverflowError):  # 9999-12-31T23:59:59-23:59 is no time in UTC
+        raise ValueError(_MOMENT) from None
+
+
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+\- ]\d\d:\d\d)", re.ASCII
+)
+_MOMENT = "Must be a time with its offset, such as 2026-01-31T09:30:00Z (RFC 3339)."
+
+
+def _count(value: Any) -> int:
+    """Plain digits: int() alone would take `1_0`, ` 1` and Arabic ones."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,9}", value):
+        raise ValueError("Must be a whole number, in plain digits.")
+    return int(value)
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or any(unicodedata.category(one) in BREAKING for one in text):
+        raise ValueError("Must be one line of text, without control characters.")
+    return text.strip()
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+Count = Annotated[int, BeforeValidator(_count)]
+
+
+# --- the two ways in --------------------------------------------------------------------------
+
+
+def read(model: type[Model], headers: Headers, body: bytes) -> Model:
+    return _checked(model, _object(headers, body, JSON), "body", _pointer)
+
+
+def patch(model: type[Model], stored: Mapping[str, Json], headers: Headers, body: bytes) -> Model:
+    """What `stored`, the writable part of a resource, is after the merge patch (RFC 7396)."""
+    changes = _object(headers, body, MERGE_PATCH)
+    known = {field.alias for field in model.model_fields.values()}
+    unknown = {name: None for name in changes if name not in known}  # even to clear: say so
+    return _checked(model, {**merged(stored, changes), **unknown}, "body", _pointer)
+
+
+def query(model: type[Model], query_string: bytes) -> Model:
+    return _checked(model, _parameters(query_string), "query", _parameter)
+
+
+def merged(target: Json, changes: Json) -> Json:
+    """RFC 7396 §2: null removes, objects merge, everything else replaces."""
+    if not isinstance(changes, Mapping):
+        return changes
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for name, change in changes.items():
+        if change is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), change)
+    return result
+
+
+def require_media_type(headers: Headers, allowed: frozenset[str] = JSON) -> None:
+    """One Content-Type that is allowed, UTF-8 if it says so, and no Content-Encoding; else 415."""
+    values = headers.getlist("content-type")
+    media_type, *parameters = values[0].split(";") if len(values) == 1 else ("",)
+    charsets = {
+        value.strip().strip('"').lower()
+        for name, _, value in (parameter.partition("=") for parameter in parameters)
+        if name.strip().lower() == "charset"
+    }
+    if media_type.strip().lower() not in allowed or charsets - {"utf-8", "utf8"}:
+        raise Problem(
+            "unsupported_media_type",
+            f"Send one Content-Type header, {' or '.join(sorted(allowed))}, and UTF-8.",
+        )
+    if "content-encoding" in headers:
+        raise Problem(
+            "unsupported_media_type", "Send the body as it is, without any Content-Encoding."
+        )
+
+
+def _object(headers: Headers, body: bytes, allowed: frozenset[str]) -> dict[str, Json]:
+    if not body:
+        raise Problem("malformed_json", "The body is empty; send a JSON object.")
+    require_media_type(headers, allowed)
+    try:
+        value = document.parse(body)
+    except document.MalformedJson as error:
+        raise Problem("malformed_json", str(error)) from None
+    if not isinstance(value, dict):
+        raise _invalid("body", [FieldError("", "Must be an object.")])
+    if _ESCAPES.search(body):
+        _refuse_unstorable("body", value, _pointer)
+    return value
+
+
+def _parameters(query_string: bytes) -> dict[str, Json]:
+    """Name → value; `metadata[city]=Rome` is {"metadata": {"city": "Rome"}}."""
+    try:
+        pairs = parse_qsl(query_string.decode(), keep_blank_values=True, max_num_fields=PARAMETERS)
+    except ValueError:
+        raise Problem(
+            "malformed_request", f"Send a query of at most {PARAMETERS} parameters, in UTF-8."
+        ) from None
+    values: dict[str, Json] = {}
+    errors = []
+    for name, value in pairs:
+        outer, inner = _split(name)
+        place = values if inner is None else values.setdefault(outer, {})
+        key = outer if inner is None else inner
+        if not isinstance(place, dict) or key in place:
+            errors.append(FieldError(f"?{name}", "Must be given once."))
+        else:
+            place[key] = value
+    if errors:
+        raise _invalid("query", errors)
+    _refuse_unstorable("query", values, _parameter)
+    return values
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    match = re.fullmatch(r"([^\[\]]+)\[([^\[\]]+)\]", name)
+    return (match[1], match[2]) if match else (name, None)
+
+
+# --- what is wrong, in words ------------------------------------------------------------------
+
+Tokens: TypeAlias = Sequence[int | str]
+Pointer: TypeAlias = Callable[[Tokens], str]
+
+
+def _checked(model: type[Model], value: Json, what: str, pointer: Pointer) -> Model:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)[:ERRORS]
+        errors = [FieldError(pointer(_place(one, value)), _sentence(what, one)) for one in found]
+        raise _invalid(what, errors) from None
+
+
+def _invalid(what: str, errors: Sequence[FieldError]) -> Problem:
+    first = errors[0]
+    where = first.pointer or f"the {what}"
+    detail = f"Correct the {what}: {where}: {first.message}"
+    if len(errors) > 1:
+        detail = f"Correct the {what} in {len(errors)} places; errors names them."
+    return Problem("invalid", detail, errors=errors)
+
+
+def _sentence(what: str, error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    if error["type"] in ("value_error", "assertion_error"):
+        return str(context["error"])
+    if context.get("min_length") == 1:
+        return "Must not be empty."
+    template = SENTENCES.get((what, error["type"])) or SENTENCES.get(("", error["type"]))
+    return template.format(**context) if template else f"{error['msg']}."
+
+
+SENTENCES: Mapping[tuple[str, str], str] = {
+    ("body", "missing"): "This field is required.",
+    ("query", "missing"): "This parameter is required.",
+    ("body", "extra_forbidden"): "This field is unknown or read-only.",
+    ("query", "extra_forbidden"): "This parameter is unknown.",
+    ("", "string_type"): "Must be a string.",
+    ("", "string_too_short"): "Must have at least {min_length} characters.",
+    ("", "string_too_long"): "Must have at most {max_length} characters.",
+    ("", "string_pattern_mismatch"): "Must match {pattern}.",
+    ("", "bool_type"): "Must be true or false.",
+    ("", "bool_parsing"): "Must be true or false.",
+    ("", "int_type"): "Must be a whole number.",
+    ("", "int_from_float"): "Must be a whole number.",
+    ("", "int_parsing"): "Must be a whole number.",
+    ("", "float_type"): "Must be a number.",
+    ("", "float_parsing"): "Must be a number.",
+    ("", "finite_number"): "Must be a number that fits a double.",
+    ("", "greater_than"): "Must be greater than {gt}.",
+    ("", "greater_than_equal"): "Must be {ge} or more.",
+    ("", "less_than"): "Must be less than {lt}.",
+    ("", "less_than_equal"): "Must be {le} or less.",
+    ("", "list_type"): "Must be an array.",
+    ("", "too_short"): "Must have at least {min_length} items.",
+    ("", "too_long"): "Must have at most {max_length} items.",
+    ("", "dict_type"): "Must be an object.",
+    ("", "mapping_type"): "Must be an object.",
+    ("", "model_type"): "Must be an object.",
+    ("", "none_required"): "Must be null.",
+    ("", "literal_error"): "Must be {expected}.",
+    ("", "enum"): "Must be {expected}.",
+    ("", "union_tag_not_found"): "Must say which kind it is in {discriminator}.",
+    ("", "union_tag_invalid"): "Must have one of {expected_tags} in {discriminator}.",
+    ("", "timezone_aware"): "Must be a time with its offset.",
+}
+
+
+def _place(error: ErrorDetails, value: Json) -> Tokens:
+    """Where it is in the document. What pydantic adds, such as the tag of a union, is not there."""
+    location = error["loc"]
+    missing = location[-1:] if error["type"] == "missing" else ()
+    tokens = []
+    for token in location[: len(location) - len(missing)]:
+        inside = isinstance(value, Mapping) and token in value
+        if inside or (isinstance(value, list) and isinstance(token, int)):
+            value = value[token]
+            tokens.append(token)
+    return (*tokens, *missing)
+
+
+def _pointer(tokens: Tokens) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
+
+
+def _parameter(tokens: Tokens) -> str:
+    """As it stands in the URL: `?limit`, `?metadata[city]`."""
+    name, *inner = tokens or [""]
+    return f"?{name}" + "".join(f"[{token}]" for token in inner)
+
+
+# --- text that cannot be kept -----------------------------------------------------------------
+
+# How a NUL or half of a surrogate pair gets into JSON; PostgreSQL's text holds neither.
+_ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def _refuse_unstorable(what: str, value: Json, pointer: Pointer) -> None:
+    message = "Must not contain a NUL character or half of a surrogate pair."
+    places = [place for place, text in _texts(value) if _UNSTORABLE.search(text)]
+    if places:
+        raise _invalid(what, [FieldError(pointer(place), message) for place in places[:ERRORS]])
+
+
+def _texts(value: Json, place: tuple[int | str, ...] = ()) -> Iterator[tuple[Tokens, str]]:
+    """Every string in a document, keys included, with the place where it stands."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield place, key
+            yield from _texts(inner, (*place, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*place, index))

@@ -1,0 +1,255 @@
+"""The outermost layer: who calls, under which id, how much body, how long; what they are answered.
+
+Everything below may raise a Problem and be sure that it is answered, once, and logged in one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.config import Settings
+from app.errors import Problem, Unavailable
+from app.web import reply
+
+log = structlog.get_logger(__name__)
+
+BODY_SECONDS = 10.0  # from the first look at a body to its last byte
+DRAIN_SECONDS = 5.0
+DRAIN_BYTES = 64 * 1024 * 1024
+CLIENT_CLOSED = 499  # logged for a client that went away; nginx made the number known
+
+LONGEST_ADDRESS = 100  # IPv6 in full, with brackets, zone and port
+KEPT_REQUEST_ID = re.compile(rb"[A-Za-z0-9-]{20,200}")
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# What follows in such a path is a credential, and so is whatever looks like one elsewhere.
+WEBHOOK = re.compile(r"(/webhooks/in/).*|(?<=/)[A-Za-z0-9]{30}(?![A-Za-z0-9])", re.DOTALL)
+
+
+class Edge:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, *, body_seconds: float = BODY_SECONDS
+    ) -> None:
+        self.app = app
+        self.trusted_hops = settings.trusted_hops
+        self.max_body_bytes = settings.max_body_bytes
+        self.body_seconds = body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await _Exchange(self, scope, receive, send).run()
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # before it is accepted: the server answers 403
+        else:
+            await self.app(scope, receive, send)
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, edge: Edge, scope: Scope, receive: Receive, send: Send) -> None:
+        self._edge = edge
+        self._receive = receive
+        self._send = send
+        self._started_at = time.perf_counter()
+        self._headers = _grouped(scope["headers"])
+        self._request_id = request_id(self._headers[b"x-request-id"])
+        self._client = client_address(
+            scope.get("client"), self._headers[b"x-forwarded-for"], edge.trusted_hops
+        )
+        self._scope: Scope = {
+            **scope,
+            "client": (self._client, 0),
+            "state": {**scope.get("state", {}), "request_id": self._request_id},
+        }
+        self._declared = int((self._headers[b"content-length"] or [b"0"])[0])  # checked by h11
+        self._received = 0
+        self._deadline: float | None = None
+        self._body_is_over = not (self._declared or self._headers[b"transfer-encoding"])
+        self._status: int | None = None
+        self._answered_at: float | None = None
+
+    async def run(self) -> None:
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=self._request_id)
+        try:
+            refuse_ambiguous(self._scope, self._headers)
+            await self._edge.app(self._scope, self.receive, self.send)
+        except Problem as problem:
+            await self._answer(problem)
+        except asyncio.CancelledError:
+            await self._answer(Unavailable("The process is being replaced; try again."))
+            raise
+        except ClientDisconnect:
+            self._status = self._status or CLIENT_CLOSED
+        except Exception:
+            log.exception("request failed")
+            await self._answer(
+                Problem("internal", "The fault is ours and has been logged; quote the requestId.")
+            )
+        finally:
+            self._log()
+
+    # --- the request's body ---------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        """The server's receive under a cap and a deadline, judged only when somebody reads."""
+        if self._body_is_over:
+            return await self._receive()
+        if self._declared > self._edge.max_body_bytes:
+            raise self._too_large()  # and a client that waits for 100 Continue has sent nothing
+        loop = asyncio.get_running_loop()
+        self._deadline = self._deadline or loop.time() + self._edge.body_seconds
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._next()
+        except TimeoutError:
+            self._body_is_over = True  # for us: nothing more is waited for
+            raise Problem(
+                "request_timeout",
+                f"Send the whole body within {self._edge.body_seconds:g} seconds.",
+                headers={"Connection": "close"},
+            ) from None
+        if self._received > self._edge.max_body_bytes:
+            raise self._too_large()
+        return message
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self._received += len(message.get("body", b""))
+        self._body_is_over = not message.get("more_body", False)  # or the client is gone
+        return message
+
+    def _too_large(self) -> Problem:
+        return Problem("body_too_large", f"Send at most {self._edge.max_body_bytes} bytes.")
+
+    async def _drain(self) -> None:
+        """Read what nobody wanted. To close with bytes unread resets the connection, and a client
+        that is still sending would see that instead of its answer."""
+        if self._headers[b"expect"] and not self._received:
+            return  # it was never told to continue
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self._body_is_over and self._received < DRAIN_BYTES:
+                    await self._next()
+
+    # --- the answer -----------------------------------------------------------------------------
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            message = {**message, "headers": self._complete(message.get("headers", ()))}
+        elif not message.get("more_body", False):
+            self._answered_at = time.perf_counter()
+            if not self._body_is_over:
+                await self._send({**message, "more_body": True})
+                await self._drain()
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
+        await self._send(message)
+
+    def _complete(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        complete = [
+            *headers,
+            (b"x-request-id", self._request_id.encode()),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        if all(name != b"cache-control" for name, _ in headers):
+            complete.append((b"cache-control", b"no-store"))
+        return complete
+
+    async def _answer(self, problem: Problem) -> None:
+        if self._status is not None:  # too late: the server cuts the connection, as it should
+            log.error("answer cut short", code=problem.code)
+            return
+        response = reply.problem(problem, self._request_id)
+        await response(self._scope, self.receive, self.send)
+
+    def _log(self) -> None:
+        write = log.warning if (self._status or 0) >= 500 else log.info
+        seconds = (self._answered_at or time.perf_counter()) - self._started_at
+        write(
+            "request",
+            method=self._scope["method"],
+            path=WEBHOOK.sub(r"\1…", self._scope["path"]),
+            status=self._status,
+            duration_ms=round(seconds * 1000, 2),
+            client=self._client,
+        )
+
+
+# --- the head -----------------------------------------------------------------------------------
+
+Headers = Mapping[bytes, Sequence[bytes]]
+
+
+def _grouped(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+    grouped: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    for name, value in headers:
+        grouped[name].append(value)
+    return grouped
+
+
+def refuse_ambiguous(scope: Scope, headers: Headers) -> None:
+    """What two readers could understand in two ways, which is how requests are smuggled."""
+    if CONTROL.search(scope["path"]):
+        raise Problem("not_found", "There is nothing at this path.")
+    cause = None
+    if headers[b"content-length"] and headers[b"transfer-encoding"]:
+        cause = "Send Content-Length or Transfer-Encoding, not both."  # RFC 9112 §6.3
+    elif len(headers[b"host"]) > 1:
+        cause = "Send one Host header."  # RFC 9112 §3.2
+    elif not scope["http_version"].startswith("1."):
+        cause = "Speak HTTP/1.1."
+    if cause:
+        raise Problem("malformed_request", cause, headers={"Connection": "close"})
+
+
+def client_address(
+    client: tuple[str, int] | None, forwarded: Sequence[bytes], trusted_hops: int
+) -> str:
+    """Behind proxies, the address that many from the right of the first X-Forwarded-For line: each
+    of them appended one, and what stands further left, or in other lines, anybody may have sent."""
+    entries = forwarded[0].decode("latin-1").split(",") if forwarded else []
+    if 0 < trusted_hops <= len(entries):
+        entry = entries[-trusted_hops]
+        address = _address(entry) if len(entry) < LONGEST_ADDRESS else None
+        if address:
+            return address
+    return (_address(client[0]) or client[0]) if client else "unknown"
+
+
+_WITH_PORT = re.compile(r"\[(?P<v6>[^\]]*)\](?::\d{1,5})?|(?P<v4>[\d.]+):\d{1,5}", re.ASCII)
+
+
+@lru_cache(1_024)  # most requests come from few peers
+def _address(text: str) -> str | None:
+    """One spelling for one peer: no port, no zone, no IPv4 in IPv6's clothes."""
+    text = text.strip()
+    if match := _WITH_PORT.fullmatch(text):
+        text = match["v6"] or match["v4"]
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def request_id(given: Sequence[bytes]) -> str:
+    """The caller's own, when it is fit for logs; else a new UUIDv7 (RFC 9562 §5.7)."""
+    if len(given) == 1 and KEPT_REQUEST_ID.fullmatch(given[0]):
+        return given[0].decode()
+    random = secrets.token_hex(10)
+    variant = "89ab"[int(random[0], 16) % 4]
+    at = f"{time.time_ns() // 1_000_000:012x}"
+    return f"{at[:8]}-{at[8:]}-7{random[1:4]}-{variant}{random[4:7]}-{random[7:19]}"

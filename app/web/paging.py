@@ -1,0 +1,68 @@
+"""Lists: a limit, and signed keyset cursors bound to workspace, path and filters; newest first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.responses import Response
+
+from app.errors import FieldError, Problem
+from app.store.db import Row
+from app.web import reply
+from app.web.body import Count, Moment, Query
+from app.web.routing import Call
+
+CURSOR = "cursor"  # the purpose that the vault signs for
+LARGEST_PAGE = 200
+BINDING_BYTES = 16
+
+
+class Paging(Query):
+    """What every list takes; a resource adds its own filters in a subclass."""
+
+    limit: Annotated[Count, Field(ge=1, le=LARGEST_PAGE)] = 50
+    cursor: str | None = None
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+
+    def filters(self) -> dict[str, Any]:
+        """What was asked for by name: all but where the page begins and how long it is."""
+        return self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
+
+
+def position(call: Call, query: Paging) -> str | None:
+    """The id of the last row on the page before: list rows with `id < position`, by id descending,
+    for ids are ordered by time. None from the start. Raises Problem `invalid`."""
+    if query.cursor is None:
+        return None
+    payload = call.process.vault.unsign(CURSOR, query.cursor)
+    if payload is None or payload[:BINDING_BYTES] != _binding(call, query):
+        message = "Must be the nextCursor of a page of this list, sent with the same filters."
+        raise Problem(
+            "invalid",
+            "The cursor belongs to another list; start without one.",
+            errors=[FieldError("?cursor", message)],
+        )
+    return payload[BINDING_BYTES:].decode()
+
+
+def page(
+    call: Call, query: Paging, rows: Sequence[Row], resource: Callable[[Row], Any]
+) -> Response:
+    """Answer `rows`, read with LIMIT `query.limit + 1`: one too many tells of a next page."""
+    shown, next_cursor = rows[: query.limit], None
+    if len(rows) > query.limit:
+        payload = _binding(call, query) + shown[-1]["id"].encode()
+        next_cursor = call.process.vault.sign(CURSOR, payload)
+    return reply.page([resource(row) for row in shown], next_cursor)
+
+
+def _binding(call: Call, query: Paging) -> bytes:
+    """Names the list: whose it is, its path, and how it is filtered."""
+    filters = sorted((name, str(value)) for name, value in query.filters().items())
+    name = [call.member.workspace_id, call.request.scope["path"], filters]
+    return sha256(json.dumps(name).encode()).digest()[:BINDING_BYTES]

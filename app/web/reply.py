@@ -1,0 +1,64 @@
+"""Answers: a resource, a page of them, nothing, or a problem (RFC 9457), all by one JSON writer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from app.errors import Problem
+from app.machine import document
+
+
+class JsonResponse(Response):
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return document.dumps(content)
+
+
+class ProblemResponse(JsonResponse):
+    media_type = "application/problem+json"
+
+
+def ok(resource: Any, *, revision: int | None = None) -> Response:
+    return JsonResponse(resource, 200, _tagged(revision))
+
+
+def created(location: str, resource: Any, *, revision: int | None = None) -> Response:
+    return JsonResponse(resource, 201, {"Location": location, **_tagged(revision)})
+
+
+def accepted(resource: Any) -> Response:
+    """The work is written down and will be done."""
+    return JsonResponse(resource, 202)
+
+
+def no_content() -> Response:
+    return Response(status_code=204)
+
+
+def page(items: Sequence[Any], next_cursor: str | None) -> Response:
+    return JsonResponse({"data": items, "nextCursor": next_cursor})
+
+
+def problem(problem: Problem, request_id: str) -> Response:
+    body: dict[str, Any] = {
+        "type": f"/problems/{problem.code}",
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "code": problem.code,
+        "requestId": request_id,
+    }
+    if problem.errors:
+        body["errors"] = [
+            {"pointer": error.pointer, "message": error.message} for error in problem.errors
+        ]
+    return ProblemResponse({**body, **problem.extra}, problem.status, problem.headers)
+
+
+def _tagged(revision: int | None) -> Mapping[str, str]:
+    """The entity tag (RFC 9110 §8.8.3): the row's revision."""
+    return {} if revision is None else {"ETag": f'"{revision}"'}

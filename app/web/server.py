@@ -1,0 +1,286 @@
+"""hypercorn, started from code: time-outs, a graceful end, and WEB_CONCURRENCY processes.
+
+serve    one application on one loop, until told to stop
+run      one coroutine under uvloop, told to stop by SIGTERM or SIGINT, gone ten seconds later
+launch   the same in as many processes as asked for, sharing one socket; a dead one is replaced
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Any, NoReturn, TypeAlias, cast
+
+import h11
+import hypercorn.asyncio
+import hypercorn.protocol
+import structlog
+import uvloop
+from hypercorn.config import Config
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.typing import AppWrapper, ASGIFramework, ASGIReceiveCallable, ASGIReceiveEvent
+from starlette.types import ASGIApp
+
+from app.config import ConfigError, Settings
+
+log = structlog.get_logger(__name__)
+
+GRACEFUL_SECONDS = 8  # for the requests in flight
+CLOSING_SECONDS = 0.75  # for the application's own shutdown, after that
+EXIT_SECONDS = 9.25  # after the first signal the kernel ends us, whatever we are doing
+HEAD_SECONDS = 5  # for a request's head, and for an idle connection
+STUCK_MS = 30_000  # for a client that stopped reading its answer
+BACKLOG = 2_048
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+SAME_SIGNAL_SECONDS = 1.0
+SETTLED_SECONDS = 10.0  # a process that lived so long did start
+LONGEST_PAUSE = 5.0
+HOPELESS = 6  # deaths in a row without one that settled
+
+Main: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
+WebMain: TypeAlias = Callable[[socket.socket, asyncio.Event], Awaitable[None]]
+
+
+# --- one application ------------------------------------------------------------------------------
+
+
+async def serve(
+    app: ASGIApp, settings: Settings, stop: asyncio.Event, *, listener: socket.socket | None = None
+) -> None:
+    """Serve until `stop` is set, then close the socket, finish what is in flight and return."""
+    # There is no setting for it, and no other way in; the version is pinned to 0.18.
+    hypercorn.protocol.H11Protocol = Http1  # type: ignore[attr-defined, assignment]
+    config = _config(listener or listen(settings.host, settings.port))
+    await hypercorn.asyncio.serve(
+        cast(ASGIFramework, app), config, shutdown_trigger=stop.wait, mode="asgi"
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises ConfigError when somebody else listens there, or nobody can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server(
+            (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::"
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"HOST and PORT must be an address that is free: {host} port {port}: {error.strerror}."
+        ) from None
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted sockets inherit it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MS)
+    return listener
+
+
+def _config(listener: socket.socket) -> Config:
+    config = Config()
+    config.bind = [f"fd://{listener.detach()}"]  # hypercorn's from here: it closes it to stop
+    config.backlog = BACKLOG
+    config.keep_alive_timeout = HEAD_SECONDS
+    config.keep_alive_max_requests = 1_000_000
+    # No read_timeout: it would tell a streaming handler that its client left. A head is bounded by
+    # the line above, a body by the edge's deadline, and what nobody reads by the answer.
+    config.graceful_timeout = GRACEFUL_SECONDS
+    config.shutdown_timeout = CLOSING_SECONDS
+    config.include_server_header = False
+    config.errorlog = logging.getLogger("hypercorn.error")
+    return config
+
+
+class Http1(H11Protocol):
+    """hypercorn's HTTP/1.1 without a way to HTTP/2 in the clear, and with 100 Continue sent when
+    somebody asks for the body: until then it can still be refused unread (RFC 9110 §10.1.1)."""
+
+    def __init__(self, app: AppWrapper, *rest: Any) -> None:
+        async def asking(
+            scope: Any, receive: ASGIReceiveCallable, send: Any, sync_spawn: Any, call_soon: Any
+        ) -> None:
+            async def receive_asked() -> ASGIReceiveEvent:
+                await self._send_continue()
+                return await receive()
+
+            await app(scope, receive_asked, send, sync_spawn, call_soon)
+
+        super().__init__(asking, *rest)
+
+    async def _send_continue(self) -> None:
+        if self.connection.they_are_waiting_for_100_continue:
+            await super()._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
+
+    async def _send_h11_event(self, event: Any) -> None:
+        if isinstance(event, h11.InformationalResponse):
+            return  # hypercorn's own 100 Continue, before anybody asked
+        await super()._send_h11_event(event)
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """Where hypercorn would turn to HTTP/2; a server may ignore Upgrade (RFC 9110 §7.8)."""
+
+
+# --- one process ----------------------------------------------------------------------------------
+
+
+def run(main: Main, *, lifeline: int | None = None) -> int:
+    """The exit code, which is 0: a failure is raised. `main` gets an event that is set by the first
+    SIGTERM or SIGINT; a later one ends the process at once."""
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_until_signalled(main, lifeline))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return 0
+
+
+async def _until_signalled(main: Main, lifeline: int | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    first_at: float | None = None
+
+    def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
+        # No add_signal_handler: a loop that is stuck would never call it.
+        nonlocal first_at
+        if first_at is None:
+            first_at = time.monotonic()
+            signal.setitimer(signal.ITIMER_REAL, EXIT_SECONDS)
+            loop.call_soon_threadsafe(stop.set)
+        elif time.monotonic() - first_at > SAME_SIGNAL_SECONDS:
+            # Sooner it is the same request: a platform may signal every process, and the launcher
+            # passes its own on.
+            os._exit(1)
+
+    signal.signal(signal.SIGTERM, ask_to_stop)
+    signal.signal(signal.SIGINT, ask_to_stop)
+    if lifeline is not None:
+        loop.add_reader(lifeline, lambda: ask_to_stop(signal.SIGTERM, None))
+    await main(stop)
+
+
+# --- as many processes as asked for ---------------------------------------------------------------
+
+
+def launch(settings: Settings, main: WebMain) -> int:
+    """Run `main` in WEB_CONCURRENCY processes with one listening socket; the exit code."""
+    listener = listen(settings.host, settings.port)
+    if settings.web_concurrency > 1:
+        return _Family(settings.web_concurrency, listener, main).run()
+    return run(partial(main, listener))
+
+
+class _Family:
+    """The parent: it serves nothing, and so can be trusted to be there."""
+
+    def __init__(self, size: int, listener: socket.socket, main: WebMain) -> None:
+        self._size = size
+        self._listener = listener
+        self._main = main
+        self._born_at: dict[int, float] = {}  # by process id
+        self._early_deaths = 0  # in a row
+        self._next_birth_at = 0.0
+        self._stopping_since: float | None = None
+        self._exit_code = 0
+        # The read end of a pipe whose write end only the parent holds: its death is heard at once.
+        self._lifeline, self._life = os.pipe()
+        self._ear, self._mouth = os.pipe()  # a signal's number is written to it when it arrives
+
+    def run(self) -> int:
+        os.set_blocking(self._ear, False)
+        os.set_blocking(self._mouth, False)
+        signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, lambda _signal, _frame: None)  # the pipe tells
+        while self._stopping_since is None or self._born_at:
+            self._bear()
+            select.select([self._ear], [], [], 0.5)
+            self._hear()
+            self._bury()
+            self._hurry()
+        return self._exit_code
+
+    def _bear(self) -> None:
+        while (
+            self._stopping_since is None
+            and len(self._born_at) < self._size
+            and time.monotonic() >= self._next_birth_at
+        ):
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child hears for itself
+            process_id = os.fork()
+            if process_id == 0:
+                self._live()
+            self._born_at[process_id] = time.monotonic()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def _live(self) -> NoReturn:
+        """The child's whole life."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            for end in (self._life, self._ear, self._mouth):
+                os.close(end)
+            code = run(partial(self._main, self._listener), lifeline=self._lifeline)
+        except ConfigError as error:
+            log.error("web process cannot start", cause=str(error))
+        except BaseException:
+            log.exception("web process failed")
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # never back into the parent's frames
+
+    def _hear(self) -> None:
+        try:
+            heard = os.read(self._ear, 4_096)
+        except BlockingIOError:
+            return
+        if signal.SIGTERM in heard or signal.SIGINT in heard:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Pass the signal on; the children know a first from a second."""
+        if self._stopping_since is None:
+            self._stopping_since = time.monotonic()
+            self._listener.close()
+        self._tell(signal.SIGTERM)
+
+    def _tell(self, number: int) -> None:
+        for process_id in self._born_at:
+            with suppress(ProcessLookupError):
+                os.kill(process_id, number)
+
+    def _bury(self) -> None:
+        for process_id in list(self._born_at):
+            found, status = os.waitpid(process_id, os.WNOHANG)
+            if found:
+                lived = time.monotonic() - self._born_at.pop(process_id)
+                self._mourn(process_id, os.waitstatus_to_exitcode(status), lived)
+
+    def _mourn(self, process_id: int, code: int, lived: float) -> None:
+        if self._stopping_since is not None:
+            self._exit_code = self._exit_code or int(code != 0)
+            return
+        self._early_deaths = 0 if lived >= SETTLED_SECONDS else self._early_deaths + 1
+        if self._early_deaths >= HOPELESS:
+            log.critical("web processes die as soon as they start: giving up", exit_code=code)
+            self._exit_code = 1
+            self._stop()
+            return
+        pause = min(0.1 * 2**self._early_deaths, LONGEST_PAUSE) if self._early_deaths > 1 else 0.0
+        self._next_birth_at = time.monotonic() + pause
+        log.error("web process died", pid=process_id, exit_code=code, replaced_in_seconds=pause)
+
+    def _hurry(self) -> None:
+        """A child that its own timer could not end."""
+        if self._stopping_since and time.monotonic() - self._stopping_since > EXIT_SECONDS:
+            self._tell(signal.SIGKILL)

@@ -1,0 +1,269 @@
+"""Rate limits over moving windows: counted in Redis for all processes, in this one without it."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import math
+import time
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha1
+from typing import Any
+
+from limits.aio.storage.redis.bridge import RedisBridge
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, RedisError
+
+from app.errors import Problem
+
+log = logging.getLogger(__name__)
+
+TRIP_SECONDS = 0.05  # nothing in a request's path waits for Redis longer
+PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
+CONNECT_SECONDS = 2.0
+SILENCE = (RedisError, OSError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """At most `amount` hits of one key in any `seconds`."""
+
+    name: str
+    amount: int
+    seconds: int
+
+
+INTAKE = Rule("intake", 120, 60)  # specification §8
+AUTH = Rule("auth", 10, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    text: bytes
+
+    @property
+    def sha(self) -> str:
+        return sha1(self.text, usedforsecurity=False).hexdigest()  # how Redis names it
+
+
+TAKE = Script(RedisBridge.SCRIPT_ACQUIRE_MOVING_WINDOW)
+LOOK = Script(RedisBridge.SCRIPT_MOVING_WINDOW)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`headers` say when to come back (draft-ietf-httpapi-ratelimit-headers); none when allowed."""
+
+    allowed: bool
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Throttle:
+    """Every allowed hit is counted here too. That bounds what passes while Redis is silent, and a
+    key that this process alone has used up is refused without a trip."""
+
+    def __init__(self, redis: Redis | None, *, trip_seconds: float = TRIP_SECONDS) -> None:
+        """Without Redis this process counts alone, which is exact while it is the only one."""
+        self._here = _Here()
+        self._everywhere = None if redis is None else _Everywhere(redis, trip_seconds)
+
+    async def close(self) -> None:
+        """Closes the Redis client too."""
+        if self._everywhere is not None:
+            await self._everywhere.close()
+
+    async def check(self, rule: Rule, key: str) -> None:
+        """Count one hit; raises Problem `rate_limited` when it is one too many."""
+        verdict = await self.hit(rule, key)
+        if not verdict.allowed:
+            raise Problem(
+                "rate_limited",
+                f"At most {rule.amount} requests are taken in {rule.seconds} seconds;"
+                f" try again in {verdict.headers['Retry-After']} s.",
+                headers=verdict.headers,
+            )
+
+    async def hit(self, rule: Rule, key: str) -> Verdict:
+        """Count one hit of `key`; an address counts like any text, an IPv6 one by its /64."""
+        key = _bucket(key)
+        wait = self._here.wait(rule, key)
+        if not wait and self._everywhere is not None:
+            wait = await self._everywhere.take(rule, key)
+        # Asked again, for while Redis answered others may have taken what was left.
+        wait = wait or self._here.take(rule, key)
+        return _refused(rule, wait) if wait else Verdict(allowed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    rule: Rule
+    key: str
+    answer: asyncio.Future[float]  # the seconds to wait; 0 when the hit was counted
+
+    @property
+    def name(self) -> str:
+        return f"tidings:limits:{self.rule.name}:{self.key}"
+
+
+class _Everywhere:
+    """Moving windows in Redis, for all processes.
+
+    The scripts are limits' own. The trips are not: with one for every hit, a burst meets a burst
+    of new connections and none answers in time. Here one trip is under way at a time, over one
+    connection, and what arrives meanwhile shares the next.
+    """
+
+    def __init__(self, redis: Redis, trip_seconds: float) -> None:
+        self._redis = redis
+        self._trip_seconds = trip_seconds
+        self._waiting: list[_Question] = []
+        self._trips: asyncio.Task[None] | None = None
+        self._silent = False
+
+    async def take(self, rule: Rule, key: str) -> float:
+        """Count a hit unless it has to wait, so many seconds. A silent Redis holds nobody up."""
+        if self._silent:
+            return 0
+        question = _Question(rule, key, asyncio.get_running_loop().create_future())
+        self._waiting.append(question)
+        if self._trips is None or self._trips.done():
+            self._trips = asyncio.create_task(self._travel())
+        try:
+            async with asyncio.timeout(self._trip_seconds):
+                return await question.answer
+        except TimeoutError as error:
+            self._fall_silent(error)
+            return 0
+
+    async def close(self) -> None:
+        if self._trips is not None:
+            self._trips.cancel()
+            await asyncio.wait([self._trips])
+        await self._redis.aclose(close_connection_pool=True)
+
+    async def _travel(self) -> None:
+        """One trip after another while anybody waits; while Redis is silent, until it is not.
+
+        A trip may take longer than anybody waits for it: the first one connects.
+        """
+        while self._waiting or self._silent:
+            batch, self._waiting = self._waiting, []
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await self._trip(batch)
+            except SILENCE as error:
+                self._fall_silent(error)
+                _release(batch)
+            if self._silent:
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _trip(self, batch: Sequence[_Question]) -> None:
+        if not batch:
+            await self._redis.ping()
+            self._silent = False
+            return
+        now = time.time()
+        taken = await self._evaluate(
+            TAKE, [(one.name, now, one.rule.amount, one.rule.seconds, 1) for one in batch]
+        )
+        refused = [one for one, took in zip(batch, taken, strict=True) if not took]
+        _release(one for one, took in zip(batch, taken, strict=True) if took)
+        windows = await self._evaluate(
+            LOOK, [(one.name, now - one.rule.seconds, one.rule.amount) for one in refused]
+        )
+        for one, window in zip(refused, windows, strict=True):
+            oldest = float(window[0]) if window else now
+            _tell(one, max(oldest + one.rule.seconds - now, 1.0))
+
+    async def _evaluate(self, script: Script, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """One trip for all of them; a second one when Redis has forgotten the script."""
+        results = await self._pipeline(script, calls) if calls else []
+        if any(isinstance(result, NoScriptError) for result in results):
+            await self._redis.script_load(script.text)
+            results = await self._pipeline(script, calls)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return results
+
+    async def _pipeline(self, script: Script, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for call in calls:
+            pipeline.evalsha(script.sha, 1, *call)
+        return await pipeline.execute(raise_on_error=False)
+
+    def _fall_silent(self, error: BaseException) -> None:
+        if not self._silent:
+            self._silent = True
+            log.warning("redis is silent, counting here", extra={"error": repr(error)})
+        _release(self._waiting)
+        self._waiting = []
+
+
+def _release(questions: Iterable[_Question]) -> None:
+    """As far as Redis is concerned, they may."""
+    for question in questions:
+        _tell(question, 0)
+
+
+def _tell(question: _Question, wait: float) -> None:
+    if not question.answer.done():  # done: nobody waits any more
+        question.answer.set_result(wait)
+
+
+class _Here:
+    """Moving windows in memory; limits' own hop into a thread for every key they know."""
+
+    def __init__(self) -> None:
+        self._hits: defaultdict[Rule, OrderedDict[str, deque[float]]] = defaultdict(OrderedDict)
+
+    def wait(self, rule: Rule, key: str) -> float:
+        """Seconds until `key` may hit again; 0 when it may now."""
+        hits = self._hits[rule].get(key)
+        if hits is None or len(hits) < rule.amount:
+            return 0
+        return max(hits[0] + rule.seconds - time.monotonic(), 0)
+
+    def take(self, rule: Rule, key: str) -> float:
+        """Count a hit unless it has to wait."""
+        wait = self.wait(rule, key)
+        if not wait:
+            windows = self._hits[rule]
+            windows.setdefault(key, deque(maxlen=rule.amount)).append(time.monotonic())
+            windows.move_to_end(key)
+            _forget(windows, time.monotonic() - rule.seconds)
+        return wait
+
+
+def _forget(windows: OrderedDict[str, deque[float]], before: float) -> None:
+    """Drop the keys that have been quiet since; the quietest stands first."""
+    while windows:
+        quietest = next(iter(windows))
+        if windows[quietest][-1] >= before:
+            return
+        del windows[quietest]
+
+
+def _bucket(key: str) -> str:
+    """One bucket for a /64, which is what one subscriber is given (RFC 6177)."""
+    if ":" not in key:
+        return key
+    try:
+        return str(ipaddress.IPv6Network((key, 64), strict=False))
+    except ValueError:
+        return key  # not an address
+
+
+def _refused(rule: Rule, wait: float) -> Verdict:
+    seconds = math.ceil(wait)
+    return Verdict(
+        allowed=False,
+        headers={
+            "Retry-After": str(seconds),
+            "RateLimit-Policy": f'"{rule.name}";q={rule.amount};w={rule.seconds}',
+            "RateLimit": f'"{rule.name}";r=0;t={seconds}',
+        },
+    )

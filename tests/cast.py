@@ -1,0 +1,160 @@
+"""The cast: Acme with Olivia (owner), Adam (admin), Ed (editor), Vic (viewer); Rival's Mallory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import httpx2
+
+from app import activation, addresses, delivery, identity, runner
+from app.main import web
+from app.process import Process
+from app.store import memberships, users, workspaces
+from app.store.db import new_id
+
+PASSWORD = "correct horse battery"
+
+
+@cache
+def password_hash() -> str:
+    return identity.HASHER.hash(PASSWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A member with an API key of their own role."""
+
+    client: httpx2.AsyncClient
+    workspace_id: str
+    user_id: str
+    email: str
+    key: str
+
+    async def get(self, url: str, **options: Any) -> httpx2.Response:
+        return await self.call("GET", url, **options)
+
+    async def post(self, url: str, json: Any = None, **options: Any) -> httpx2.Response:
+        return await self.call("POST", url, json=json, **options)
+
+    async def patch(self, url: str, json: Any = None, **options: Any) -> httpx2.Response:
+        return await self.call("PATCH", url, json=json, **options)
+
+    async def delete(self, url: str, **options: Any) -> httpx2.Response:
+        return await self.call("DELETE", url, **options)
+
+    async def call(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **options: Any
+    ) -> httpx2.Response:
+        bearer = {"Authorization": f"Bearer {self.key}"}
+        return await self.client.request(
+            method, url, headers={**bearer, **(headers or {})}, **options
+        )
+
+    async def made(self, url: str, json: Any) -> dict[str, Any]:
+        """What a POST that must succeed has made."""
+        response = await self.post(url, json)
+        assert response.status_code in (200, 201, 202), response.text
+        made: dict[str, Any] = response.json()
+        return made
+
+    async def read(self, url: str) -> dict[str, Any]:
+        """What a GET that must succeed answers."""
+        response = await self.get(url)
+        assert response.status_code == 200, response.text
+        read: dict[str, Any] = response.json()
+        return read
+
+
+@dataclass(slots=True)
+class Cast:
+    client: httpx2.AsyncClient
+    people: dict[str, Person] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Person:
+        return self.people[name]
+
+
+def client(process: Process) -> httpx2.AsyncClient:
+    """Straight into the application, without a socket."""
+    transport = httpx2.ASGITransport(app=web(process), client=("127.0.0.1", 40_000))
+    return httpx2.AsyncClient(transport=transport, base_url=process.settings.base_url)
+
+
+async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:
+    cast = Cast(through)
+    acme = await workspace(process, "Acme")
+    for name, role in (
+        ("olivia", "owner"),
+        ("adam", "admin"),
+        ("ed", "editor"),
+        ("vic", "viewer"),
+    ):
+        cast.people[name] = await person(process, through, acme, name, role)
+    rival = await workspace(process, "Rival")
+    cast.people["mallory"] = await person(process, through, rival, "mallory", "owner")
+    return cast
+
+
+async def workspace(process: Process, name: str) -> str:
+    async with process.database.write() as db:
+        row = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
+    return str(row["id"])
+
+
+async def person(
+    process: Process, through: httpx2.AsyncClient, workspace_id: str, name: str, role: str
+) -> Person:
+    email = addresses.email(f"{name}@tidings.example")
+    async with process.database.write() as db:
+        user = await users.insert(
+            db,
+            id=new_id("usr"),
+            email=email.address,
+            email_key=email.key,
+            name=name.title(),
+            password_hash=password_hash(),
+        )
+        await memberships.insert(
+            db, workspace_id=workspace_id, id=new_id("mem"), user_id=user["id"], role=role
+        )
+        _, key = await identity.create_api_key(
+            process, db, workspace_id=workspace_id, made_by=user["id"], name=name, role=role
+        )
+    return Person(through, workspace_id, user["id"], email.address, key)
+
+
+async def settle(process: Process, *, rounds: int = 50) -> None:
+    """Do by hand what the workers do, until nothing is due."""
+    for _ in range(rounds):
+        moved = await runner.claim(process, [], 50)
+        for row in moved:
+            await runner.move(process, row)
+        sent = await delivery.claim(process, [], 50)
+        for row in sent:
+            await delivery.deliver(process, row)
+        if not moved and not sent:
+            return
+    raise AssertionError(f"work is still due after {rounds} rounds")
+
+
+WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
+HELLO = {"subject": "Hello {{contact.firstName}}", "html": "<p>You said {{trigger.word}}</p>"}
+SEND_HELLO = {"id": "hello", "type": "send_message", "channel": "email", "content": HELLO}
+
+
+async def hook(
+    process: Process,
+    workspace_id: str,
+    steps: Any = (SEND_HELLO,),
+    *,
+    trigger: Mapping[str, Any] = WEBHOOK,
+    secret: str | None = None,
+) -> str:
+    """The token of a new ACTIVE workflow."""
+    draft = activation.Draft("Hook", "ACTIVE", dict(trigger), list(steps), secret)
+    async with process.database.write() as db:
+        row, _ = await activation.create(process, db, workspace_id, "steps", draft)
+    return str(row["token"])

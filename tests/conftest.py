@@ -1,0 +1,122 @@
+"""The servers and databases that tests share, and the fixtures that hand them out."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.config import Settings
+from app.main import opened
+from app.process import Process
+from app.store.db import Database
+from tests import cast as cast_module
+from tests import servers
+from tests.cast import Cast
+
+SCHEMA = Path(__file__).parents[1] / "schema.sql"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[servers.PostgresServer | servers.GivenServer]:
+    server = servers.postgres_server()
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[servers.RedisServer | servers.GivenServer]:
+    server = servers.redis_server()
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_server: servers.RedisServer | servers.GivenServer) -> str:
+    return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: servers.PostgresServer | servers.GivenServer) -> str:
+    """A migrated database that tests share one after the other; `database` leaves it empty."""
+    return asyncio.run(servers.new_database(postgres_server.url, SCHEMA.read_text()))
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    return asyncio.run(servers.new_file(path, SCHEMA.read_text()))
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    copy = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "tidings.db")
+    return f"sqlite:///{copy}"
+
+
+@pytest.fixture
+async def connect(database_url: str) -> AsyncIterator[Callable[..., Awaitable[Database]]]:
+    """Connects to the test's database with options of its own; closed, and emptied, at the end."""
+    connected: list[Database] = []
+
+    async def connect(url: str = database_url, **options: Any) -> Database:
+        database = Database(url, **options)
+        await database.connect()
+        connected.append(database)
+        return database
+
+    yield connect
+    for database in connected:
+        await database.disconnect()
+    if not database_url.startswith("sqlite"):
+        await servers.empty(database_url)
+
+
+@pytest.fixture
+async def database(connect: Callable[..., Awaitable[Database]]) -> Database:
+    """Connected, migrated and empty; once on each engine."""
+    return await connect()
+
+
+@pytest.fixture
+async def process(
+    database: Database, request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Process]:
+    """A sandbox process on each engine: PostgreSQL with real Redis, SQLite with the one inside."""
+    environ = {
+        "DATABASE_URL": request.getfixturevalue("database_url"),
+        "SECRET_KEY": "a secret key that only the tests have",
+        "LOG_LEVEL": "error",
+    }
+    if database.engine == "postgresql":
+        environ["REDIS_URL"] = request.getfixturevalue("redis_url")
+    settings = Settings.from_environ(environ, secret_key_file=tmp_path / "secret.key")
+    async with opened(settings) as process:
+        yield process
+
+
+@pytest.fixture
+async def client(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    async with cast_module.client(process) as client:
+        yield client
+
+
+@pytest.fixture
+async def cast(process: Process, client: httpx2.AsyncClient) -> Cast:
+    return await cast_module.assemble(process, client)
+
+
+@pytest.fixture
+async def acme(process: Process) -> str:
+    """A workspace without members, where only an id is needed."""
+    return await cast_module.workspace(process, "Acme")

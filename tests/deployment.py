@@ -1,0 +1,141 @@
+"""Tidings as it is deployed: web and worker processes of their own, started and killed for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import httpx2
+
+from tests.receivers import Received, read_ledger
+from tests.servers import free_port
+
+ROOT = Path(__file__).parents[1]
+PATIENCE_SECONDS = 20.0
+
+
+class Part:
+    """One process: `python -m app <command>`, its output kept in a file."""
+
+    def __init__(self, command: str, environ: Mapping[str, str], directory: Path) -> None:
+        self.output = directory / f"{command}-{time.monotonic_ns()}.log"
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "app", command],
+                cwd=directory,
+                env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), **environ},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """-9: no handler runs, nothing is finished."""
+        self.process.kill()
+        self.process.wait(PATIENCE_SECONDS)
+
+    def stop(self) -> int:
+        """As a platform does; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_SECONDS)
+
+    @property
+    def text(self) -> str:
+        return self.output.read_text()
+
+
+class Deployment:
+    """Web and worker on real PostgreSQL, Redis and SMTP, in production."""
+
+    def __init__(
+        self, directory: Path, *, database_url: str, redis_url: str, smtp_url: str, **more: str
+    ) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.environ = {
+            "ENVIRONMENT": "production",
+            "DATABASE_URL": database_url,
+            "REDIS_URL": redis_url,
+            "SMTP_URL": smtp_url,
+            "MAIL_FROM": "Acme <hello@acme.test>",
+            "BASE_URL": self.url,
+            "HOST": "127.0.0.1",
+            "PORT": str(self.port),
+            "SECRET_KEY": "a production key that only this test has",
+            **more,
+        }
+        self.parts: list[Part] = []
+
+    def start(self, command: str, **more: str) -> Part:
+        part = Part(command, {**self.environ, **more}, self.directory)
+        self.parts.append(part)
+        return part
+
+    def web(self) -> Part:
+        """Returns once it is ready."""
+        part = self.start("web")
+        until(lambda: answers(self.url + "/readyz"), "the web process is ready", part)
+        return part
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for part in self.parts:
+            if part.process.poll() is None:
+                part.kill()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx2.get(url, timeout=1).status_code == 200
+    except httpx2.HTTPError:
+        return False
+
+
+def until(
+    happens: object, what: str, part: Part | None = None, seconds: float = PATIENCE_SECONDS
+) -> float:
+    """Wait for it; the seconds it took. A process that died meanwhile will not do it."""
+    assert callable(happens)
+    began = time.monotonic()
+    while not happens():
+        told = part.text[-3000:] if part else ""
+        assert part is None or part.process.poll() is None, f"it died before {what}:\n{told}"
+        assert time.monotonic() - began < seconds, f"not after {seconds} s: {what}\n{told}"
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+class MailServer:
+    """tests/receivers.py as a process of its own: it lives through whatever befalls ours."""
+
+    def __init__(self, directory: Path, script: str = "") -> None:
+        self.ledger = directory / "ledger.jsonl"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.receivers", str(self.ledger), "--script", script],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+
+    @property
+    def received(self) -> list[Received]:
+        return read_ledger(self.ledger)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,175 @@
+"""The small kinds: wait, branch, tags, exit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.machine.fields import Place
+from app.machine.kind import Visit
+from app.machine.nodes import NODES
+from app.machine.program import AddTag, Delivered, Node, RemoveTag, WaitUntil, Woken
+from app.machine.reasons import Reason
+
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
+FACTS = {
+    "trigger": {"plan": "pro", "total": "83.40", "blank": "  "},
+    "contact": {"tags": ["vip"]},
+    "steps": {},
+    "now": NOON,
+}
+
+
+def visit(kind, exits=(), **data):
+    findings = []
+    config = NODES[kind].read(data, Place("", findings))
+    assert findings == []
+    return Visit(Node("n", kind, config, dict(exits)), 1, FACTS)
+
+
+def enter(kind, **data):
+    return NODES[kind].enter(visit(kind, **data))
+
+
+def findings(kind, data):
+    found = []
+    NODES[kind].read(data, Place("", found))
+    return [(finding.code, finding.pointer, finding.draft) for finding in found]
+
+
+def test_a_wait_asks_to_be_woken():
+    outcome = enter("wait", duration="P1DT2H")
+    assert outcome.status == "WAITING"
+    assert outcome.effects == (WaitUntil(NOON + timedelta(hours=26)),)
+
+
+def test_a_wait_goes_on_when_it_is_woken_and_by_nothing_else():
+    waiting = visit("wait", duration="PT1H")
+    assert NODES["wait"].resume(waiting, Woken()).port == "next"
+    assert NODES["wait"].resume(waiting, Delivered("SENT", "msg_1")) is None
+
+
+def test_a_wait_of_no_time_passes_at_once():
+    outcome = enter("wait", duration="PT0S")
+    assert (outcome.status, outcome.port, outcome.effects) == ("COMPLETED", "next", ())
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({}, ("missing", "/duration", False)),
+        ({"duration": ""}, ("missing", "/duration", False)),
+        ({"duration": "P1M"}, ("bad_duration", "/duration", False)),
+        ({"duration": "P367D"}, ("bad_duration", "/duration", False)),
+        ({"duration": 3600}, ("wrong_type", "/duration", True)),
+        ({"duration": "P1D", "until": "x"}, ("unknown_field", "/until", True)),
+    ],
+)
+def test_what_a_wait_may_say(data, expected):
+    assert findings("wait", data) == [expected]
+
+
+def case(path, op, value, **port):
+    return {"when": {"path": path, "op": op, "value": value}, **port}
+
+
+def test_a_branch_takes_the_first_case_that_holds():
+    outcome = enter(
+        "branch",
+        cases=[
+            case("trigger.plan", "eq", "free"),
+            case("trigger.total", "gt", 50, port="large"),
+            case("trigger.plan", "eq", "pro"),
+        ],
+    )
+    assert (outcome.port, outcome.code) == ("large", None)
+    assert outcome.output == {
+        "cases": [
+            {
+                "port": "case1",
+                "holds": False,
+                "operands": [
+                    {
+                        "path": "trigger.plan",
+                        "op": "eq",
+                        "value": "free",
+                        "found": "pro",
+                        "holds": False,
+                    }
+                ],
+            },
+            {
+                "port": "large",
+                "holds": True,
+                "operands": [
+                    {
+                        "path": "trigger.total",
+                        "op": "gt",
+                        "value": 50,
+                        "found": "83.40",
+                        "holds": True,
+                    }
+                ],
+            },
+        ]
+    }
+
+
+def test_a_branch_where_no_case_holds_says_why_it_went_on():
+    outcome = enter("branch", cases=[case("trigger.nope", "eq", 1)])
+    assert (outcome.port, outcome.code) == ("else", Reason.CONDITION_FALSE)
+    assert outcome.output["cases"][0]["operands"][0]["holds"] is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "effect"), [("add_tag", AddTag("pro-83.40")), ("remove_tag", RemoveTag("pro-83.40"))]
+)
+def test_a_tag_is_rendered_and_trimmed(kind, effect):
+    outcome = enter(kind, tag=" {{trigger.plan}}-{{trigger.total}} ")
+    assert (outcome.port, outcome.effects, outcome.code) == ("next", (effect,), None)
+    assert outcome.output == {"tag": "pro-83.40"}
+
+
+@pytest.mark.parametrize("kind", ["add_tag", "remove_tag"])
+@pytest.mark.parametrize(
+    ("tag", "output"),
+    [
+        ("{{trigger.nope}}", {"tag": "", "missing": ["trigger.nope"]}),
+        ("{{trigger.blank}}", {"tag": ""}),
+    ],
+)
+def test_an_empty_tag_changes_nothing_and_goes_on(kind, tag, output):
+    outcome = enter(kind, tag=tag)
+    assert (outcome.status, outcome.port) == ("COMPLETED", "next")
+    assert (outcome.effects, outcome.code) == ((), Reason.TAG_EMPTY)
+    assert outcome.output == output
+
+
+def test_an_exit_leaves_by_no_port_and_says_why():
+    outcome = enter("exit", reason="Not for us.")
+    assert (outcome.status, outcome.port) == ("COMPLETED", None)
+    assert outcome.detail == "Not for us."
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_every_kind_refuses_a_field_that_it_does_not_have(kind):
+    assert ("unknown_field", "/typo", True) in findings(kind, {"typo": 1})
+
+
+@pytest.mark.parametrize("kind", NODES)
+@pytest.mark.parametrize("data", [None, [], "x", 5])
+def test_every_kind_is_configured_by_an_object(kind, data):
+    assert ("wrong_type", "", True) in findings(kind, data)
+
+
+@pytest.mark.parametrize("kind", set(NODES) - {"exit"})
+def test_every_kind_but_exit_says_what_it_needs(kind):
+    found = findings(kind, {})
+    assert {code for code, _, _ in found} == {"missing"}
+    assert not any(draft for _, _, draft in found)
+
+
+def test_only_a_wait_rests():
+    resting = {kind for kind, row in NODES.items() if row.waits({"duration": timedelta(1)})}
+    assert resting == {"wait"}

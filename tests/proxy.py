@@ -1,0 +1,116 @@
+"""A TCP proxy that goes wrong when told to: cuts around a pattern, or swallows everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+
+
+class Proxy:
+    """Stands on 127.0.0.1 before `host:port`. The faults count from the moment they are set."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._upstream = (host, port)
+        self._pattern = b""
+        self._fault: Literal["none", "cut_before", "cut_after", "swallow"] = "none"
+        self._server: asyncio.Server | None = None
+        self._links: set[asyncio.Task[None]] = set()
+        self.port = 0
+        self.hits = 0
+
+    def cut_before(self, pattern: bytes) -> None:
+        """What contains the pattern never arrives; both sides lose the connection."""
+        self._fault, self._pattern = "cut_before", pattern
+
+    def cut_after(self, pattern: bytes) -> None:
+        """It arrives, is answered, and the answer is lost with the connection."""
+        self._fault, self._pattern = "cut_after", pattern
+
+    def swallow(self) -> None:
+        """Nothing arrives any more in either direction, and nobody is told."""
+        self._fault = "swallow"
+
+    def heal(self) -> None:
+        self._fault = "none"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """New connections are refused, old ones lost."""
+        if self._server is not None:
+            self._server.close()
+            for link in self._links:
+                link.cancel()
+            await asyncio.gather(*self._links, return_exceptions=True)
+            await self._server.wait_closed()
+            self._server = None
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._links.add(task)
+        try:
+            await self._link(reader, writer)
+        except OSError:
+            pass  # a side that went away is what proxies see all day
+        finally:
+            self._links.discard(task)
+            writer.transport.abort()
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(*self._upstream)
+        try:
+            answered = asyncio.Event()  # from when on an answer is not passed on
+            pumps = [
+                asyncio.ensure_future(self._requests(reader, up_writer, answered)),
+                asyncio.ensure_future(self._answers(up_reader, writer, answered)),
+            ]
+            try:
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for pump in pumps:
+                    pump.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
+        finally:
+            up_writer.transport.abort()
+
+    async def _requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, muted: asyncio.Event
+    ) -> None:
+        tail = b""
+        while data := await reader.read(65536):
+            if self._fault == "swallow":
+                continue
+            hit = self._fault.startswith("cut") and self._pattern in tail + data
+            tail = (tail + data)[-len(self._pattern) :]
+            if hit:
+                self.hits += 1
+                if self._fault == "cut_before":
+                    return
+                muted.set()
+            writer.write(data)
+            await writer.drain()
+
+    async def _answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, muted: asyncio.Event
+    ) -> None:
+        while data := await reader.read(65536):
+            if muted.is_set():
+                return
+            if self._fault != "swallow":
+                writer.write(data)
+                await writer.drain()
+
+
+@asynccontextmanager
+async def proxy_before(host: str, port: int) -> AsyncIterator[Proxy]:
+    proxy = Proxy(host, port)
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.stop()

@@ -1,0 +1,353 @@
+"""A real SMTP server that writes down what it accepts, and misbehaves on request.
+
+The ledger is the oracle of what a receiver has: one JSON line per accepted message, on disk before
+the sender hears of it. `python -m tests.receivers LEDGER` runs it as a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import ssl
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.parser import BytesParser
+from email.policy import default
+from pathlib import Path
+from typing import Any, Self
+
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+from app.channels.base import Message
+
+ACCEPT = "accept"
+REFUSE_SENDER = "refuse_sender"  # 550 to MAIL
+REFUSE_RECIPIENT = "refuse_recipient"  # 550 to RCPT
+THROTTLE = "throttle"  # 451 to RCPT
+REJECT_DATA = "reject_data"  # 554 to the final dot
+THROTTLE_DATA = "throttle_data"  # 451 to the final dot
+CLOSE_BEFORE_DOT = "close_before_dot"  # gone after the first octets of the message
+ACCEPT_THEN_CLOSE = "accept_then_close"  # in the ledger, but the reply is never sent
+STALL = "stall"  # has the message and never answers; not in the ledger
+GOODBYE = "goodbye"  # 421 to MAIL, as a server says that is about to close
+HANG_UP = "hang_up"  # gone at MAIL, without a word
+
+BEHAVIOURS = (
+    ACCEPT, REFUSE_SENDER, REFUSE_RECIPIENT, THROTTLE, REJECT_DATA, THROTTLE_DATA,
+    CLOSE_BEFORE_DOT, ACCEPT_THEN_CLOSE, STALL, GOODBYE, HANG_UP,
+)  # fmt: skip
+
+AT_MAIL = {REFUSE_SENDER: "550 5.7.1 Not from you", GOODBYE: "421 4.3.2 Closing, come back"}
+AT_RCPT = {REFUSE_RECIPIENT: "550 5.1.1 Nobody here by that name", THROTTLE: "451 4.7.1 Slow down"}
+AT_END = {REJECT_DATA: "554 5.7.1 Not in my house", THROTTLE_DATA: "451 4.3.0 Try again later"}
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One accepted message, read back from the ledger."""
+
+    at: float
+    mail_from: str
+    recipients: tuple[str, ...]
+    encrypted: bool
+    raw: bytes
+
+    @property
+    def mail(self) -> EmailMessage:
+        mail = BytesParser(policy=default).parsebytes(self.raw)
+        assert isinstance(mail, EmailMessage)
+        return mail
+
+    @property
+    def message_key(self) -> str:
+        """The local part of the Message-ID."""
+        return str(self.mail["Message-ID"]).strip("<>").rpartition("@")[0]
+
+
+def read_ledger(path: Path) -> list[Received]:
+    """In the order of acceptance. A last line that was cut off was never acknowledged."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [_received(json.loads(line)) for line in lines]
+
+
+def _received(line: dict[str, Any]) -> Received:
+    return Received(
+        at=line["at"],
+        mail_from=line["from"],
+        recipients=tuple(line["to"]),
+        encrypted=line["encrypted"],
+        raw=line["raw"].encode("utf-8", "surrogateescape"),
+    )
+
+
+def letter(
+    *,
+    key: str = "0123abcd",
+    to: str = "ada@acme.test",
+    headers: Mapping[str, str] | None = None,
+    **content: str | None,
+) -> Message:
+    """A message to send to one of these."""
+    return Message(
+        message_key=key,
+        attempt_id="att_1",
+        message_id="msg_1",
+        workspace_id="ws_1",
+        run_id="run_1",
+        contact_id="con_1",
+        channel="email",
+        to=to,
+        content={"subject": "Hello", "html": "<p>Welcome</p>", **content},
+        headers=headers or {},
+    )
+
+
+class Receiver:
+    """`script` says how the next transactions go, one entry each; after that all are accepted."""
+
+    def __init__(
+        self,
+        ledger: Path,
+        *,
+        port: int = 0,
+        script: Iterable[str] = (),
+        smtputf8: bool = True,
+        tls_context: ssl.SSLContext | None = None,
+        implicit_tls: bool = False,
+        login: tuple[str, str] | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.port = port  # kept when it is stopped and started again
+        self.script = deque(script)
+        self.smtputf8 = smtputf8
+        self.login = login
+        self.sessions = 0  # so far
+        self.stalled = asyncio.Event()
+        self._starttls = None if implicit_tls else tls_context
+        self._implicit_tls = tls_context if implicit_tls else None
+        self._arrived = asyncio.Event()
+        self._open: set[Server] = set()
+        self._nobody = asyncio.Event()
+        self._listener: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        self._listener = await asyncio.get_running_loop().create_server(
+            lambda: Server(self, tls_context=self._starttls),
+            "127.0.0.1",
+            self.port,
+            ssl=self._implicit_tls,
+        )
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Every session is cut: what is under way is lost."""
+        if self._listener is not None:
+            self._listener.close()
+            await self.disconnect()
+            await self._listener.wait_closed()
+
+    async def disconnect(self) -> None:
+        """Cuts the sessions, as a server does that is tired of idle ones."""
+        for session in self._open:
+            session.cut()
+        await self.left_alone()
+
+    async def left_alone(self, seconds: float = 10) -> None:
+        """Until no session is open."""
+        async with asyncio.timeout(seconds):
+            while self._open:
+                self._nobody.clear()
+                await self._nobody.wait()
+
+    @property
+    def url(self) -> str:
+        return f"smtp://127.0.0.1:{self.port}"
+
+    @property
+    def received(self) -> list[Received]:
+        return read_ledger(self.ledger)
+
+    async def wait_for(self, count: int, seconds: float = 10) -> list[Received]:
+        """The ledger, once it has `count` messages."""
+        async with asyncio.timeout(seconds):
+            while len(self.received) < count:
+                self._arrived.clear()
+                await self._arrived.wait()
+        return self.received
+
+    def write_down(self, envelope: Envelope, *, encrypted: bool) -> None:
+        raw = envelope.original_content or b""
+        line = {
+            "at": time.time(),
+            "from": envelope.mail_from,
+            "to": envelope.rcpt_tos,
+            "encrypted": encrypted,
+            "raw": raw.decode("utf-8", "surrogateescape"),
+        }
+        with self.ledger.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._arrived.set()
+
+    def opened(self, session: Server) -> None:
+        self.sessions += 1
+        self._open.add(session)
+
+    def ended(self, session: Server) -> None:
+        self._open.discard(session)
+        if not self._open:
+            self._nobody.set()
+
+
+class Handler:
+    """aiosmtpd's hooks: one transaction at a time, each with its behaviour."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.behaviour = ACCEPT
+
+    async def handle_MAIL(  # noqa: N802 - the hook's name is aiosmtpd's
+        self, server: Server, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        script = self.receiver.script
+        self.behaviour = script.popleft() if script else ACCEPT
+        if self.receiver.login and not session.authenticated:
+            return "530 5.7.0 Authentication required"
+        if self.behaviour == HANG_UP:
+            await server.vanish()
+        if self.behaviour in AT_MAIL:
+            return AT_MAIL[self.behaviour]
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        return "250 2.1.0 Ok"
+
+    async def handle_RCPT(  # noqa: N802 - likewise
+        self, _: SMTP, __: Session, envelope: Envelope, address: str, ___: list[str]
+    ) -> str:
+        if self.behaviour in AT_RCPT:
+            return AT_RCPT[self.behaviour]
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 Ok"
+
+    async def handle_DATA(  # noqa: N802 - likewise
+        self, server: Server, _: Session, envelope: Envelope
+    ) -> str:
+        if self.behaviour in AT_END:
+            return AT_END[self.behaviour]
+        if self.behaviour == STALL:
+            self.receiver.stalled.set()
+            await asyncio.Event().wait()  # until the sender, or the test, cuts the session
+        self.receiver.write_down(envelope, encrypted=server.is_encrypted())
+        if self.behaviour == ACCEPT_THEN_CLOSE:
+            await server.vanish()
+        return f"250 2.0.0 Ok: queued as {len(self.receiver.received)}"
+
+
+class Server(SMTP):
+    """One session."""
+
+    def __init__(self, receiver: Receiver, *, tls_context: ssl.SSLContext | None) -> None:
+        self.receiver = receiver
+        self.handler = Handler(receiver)
+        super().__init__(
+            self.handler,
+            hostname="receiver.test",  # else a DNS query for each session
+            enable_SMTPUTF8=receiver.smtputf8,
+            tls_context=tls_context,
+            auth_require_tls=False,
+            authenticator=self.check_login if receiver.login else None,
+            loop=asyncio.get_running_loop(),
+        )
+
+    def is_encrypted(self) -> bool:
+        assert self.transport is not None
+        return self.transport.get_extra_info("sslcontext") is not None
+
+    def cut(self) -> None:
+        self.wire.abort()
+        if self.task is not None:
+            self.task.cancel()  # a TLS handshake that failed would leave it waiting
+
+    async def vanish(self) -> None:
+        """Never returns: losing its connection ends the session."""
+        self.cut()
+        await asyncio.Event().wait()
+
+    def check_login(
+        self, _: SMTP, __: Session, ___: Envelope, ____: str, login: LoginPassword
+    ) -> AuthResult:
+        given = (login.login.decode(), login.password.decode())
+        return AuthResult(success=given == self.receiver.login, handled=False)
+
+    async def _handle_client(self) -> None:
+        self.wire, self.task = self._writer.transport, asyncio.current_task()
+        self.receiver.opened(self)
+        # A client that goes away in the middle is what these tests are about.
+        with contextlib.suppress(ConnectionError):
+            try:
+                await super()._handle_client()
+            finally:
+                self.receiver.ended(self)
+
+    async def smtp_DATA(self, arg: str) -> None:  # noqa: N802 - the command's name
+        if self.handler.behaviour == CLOSE_BEFORE_DOT:
+            await self.push("354 End data with <CR><LF>.<CR><LF>")
+            await self._reader.read(1)
+            await asyncio.sleep(0.2)  # by then the sender has sent all that it can
+            await self.vanish()
+        await super().smtp_DATA(arg)
+
+
+# --- as a process --------------------------------------------------------------------------------
+
+
+def expand(script: str) -> list[str]:
+    """`throttle*3,accept` → three throttled transactions, then an accepted one."""
+    names: list[str] = []
+    for entry in filter(None, script.split(",")):
+        name, _, times = entry.partition("*")
+        if name not in BEHAVIOURS or not re.fullmatch(r"[0-9]*", times):
+            raise argparse.ArgumentTypeError(f"{entry}: one of {', '.join(BEHAVIOURS)}")
+        names += [name] * int(times or 1)
+    return names
+
+
+async def serve(receiver: Receiver) -> None:
+    """Until SIGTERM. The first line of output is the URL, for whoever started this."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with receiver:
+        sys.stdout.write(receiver.url + "\n")
+        sys.stdout.flush()
+        await stopping.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="An SMTP server with a ledger.")
+    parser.add_argument("ledger", type=Path)
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--script", type=expand, default=[], help="such as throttle*3,accept")
+    asked = parser.parse_args()
+    asyncio.run(serve(Receiver(asked.ledger, port=asked.port, script=asked.script)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""GET /sandbox/messages and the page over it, through the whole application."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+
+import pytest
+
+from app.process import Process
+from tests import cast as company
+from tests.receivers import letter
+
+
+async def captured(process: Process, workspace_id: str, key: str = "k", **content) -> None:
+    """Sent through the sandbox's own channel, as the delivery does."""
+    message = replace(letter(key=key, **content), workspace_id=workspace_id)
+    await process.channels["email"].send(message)
+
+
+async def test_a_captured_message_reads_as_the_contract_says(process, cast):
+    await captured(process, cast.vic.workspace_id, subject="Grüße", html="<p>Hi</p>")
+    body = await cast.vic.read("/sandbox/messages")
+    [message] = body["data"]
+    assert body["nextCursor"] is None
+    assert re.fullmatch(r"cap_[0-9a-z]{26}", message.pop("id"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", message.pop("capturedAt"))
+    headers = message.pop("headers")
+    assert message == {
+        "messageId": "msg_1",
+        "deliveryAttemptId": "att_1",
+        "runId": "run_1",
+        "contactId": "con_1",
+        "channel": "email",
+        "to": "ada@acme.test",
+        "from": headers["From"],
+        "subject": "Grüße",
+        "text": "Hi",
+        "html": "<p>Hi</p>",
+    }
+    assert headers["Message-ID"].startswith("<k@")
+
+
+async def test_another_workspace_sees_nothing_of_it(process, cast):
+    await captured(process, cast.vic.workspace_id)
+    assert await cast.mallory.read("/sandbox/messages") == {"data": [], "nextCursor": None}
+
+
+async def test_without_a_key_there_is_nothing_to_see(client):
+    response = await client.get("/sandbox/messages")
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_pages_follow_each_other_by_their_cursor(process, cast):
+    for number in range(5):
+        await captured(process, cast.vic.workspace_id, f"k{number}", subject=str(number))
+    subjects: list[str] = []
+    cursor = ""
+    while cursor is not None:
+        page = await cast.vic.read(
+            f"/sandbox/messages?limit=2&wait=0{cursor and f'&cursor={cursor}'}"
+        )
+        subjects += [message["subject"] for message in page["data"]]
+        cursor = page["nextCursor"]
+    assert subjects == ["4", "3", "2", "1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("to=ada@acme.test", 1),
+        ("to=ADA@acme.test", 1),
+        ("to=bob@acme.test", 0),
+        ("channel=email", 1),
+        ("channel=sms", 0),
+        ("runId=run_1", 1),
+        ("runId=run_2", 0),
+        ("contactId=con_1", 1),
+        ("contactId=con_2", 0),
+        ("to=ada@acme.test&runId=run_1&contactId=con_1&channel=email", 1),
+    ],
+)
+async def test_the_list_can_be_narrowed(process, cast, query, found):
+    await captured(process, cast.vic.workspace_id)
+    assert len((await cast.vic.read(f"/sandbox/messages?{query}"))["data"]) == found
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ("wait=31", "?wait"),
+        ("wait=-1", "?wait"),
+        ("wait=soon", "?wait"),
+        ("limit=0", "?limit"),
+        ("limit=201", "?limit"),
+        ("cursor=made-up", "?cursor"),
+        ("recipient=ada", "?recipient"),
+    ],
+)
+async def test_a_query_that_makes_no_sense_is_refused_by_name(cast, query, pointer):
+    response = await cast.vic.get(f"/sandbox/messages?{query}")
+    assert response.status_code == 422
+    assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+async def test_waiting_ends_as_soon_as_a_message_is_there(process, cast):
+    asked = asyncio.create_task(cast.vic.get("/sandbox/messages?to=ada@acme.test&wait=20"))
+    await captured(process, cast.vic.workspace_id, "other", to="bob@acme.test")
+    await captured(process, cast.vic.workspace_id, "mine")
+    began = time.monotonic()
+    response = await asked
+    assert [message["to"] for message in response.json()["data"]] == ["ada@acme.test"]
+    assert time.monotonic() - began < 5
+
+
+async def test_waiting_for_nothing_ends_in_an_empty_list(cast):
+    began = time.monotonic()
+    assert (await cast.vic.read("/sandbox/messages?wait=1"))["data"] == []
+    assert 1 <= time.monotonic() - began < 5
+
+
+async def test_those_who_wait_hold_no_connection(process, cast):
+    """More wait than there are connections, and everybody else is still served."""
+    many = process.settings.database_pool_size + 5
+    waiting = [
+        asyncio.create_task(cast.vic.get("/sandbox/messages?to=ada@acme.test&wait=20"))
+        for _ in range(many)
+    ]
+    await asyncio.wait_for(cast.ed.read("/sandbox/messages"), 5)
+    await captured(process, cast.vic.workspace_id)
+    responses = await asyncio.wait_for(asyncio.gather(*waiting), 15)
+    assert [len(response.json()["data"]) for response in responses] == [1] * many
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+async def test_the_page_is_there_for_everybody_and_holds_no_data(client):
+    response = await client.get("/sandbox")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert "API key" in response.text
+
+
+class Elements(HTMLParser):
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(markup)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def __getitem__(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.found if tag == name]
+
+
+async def test_the_page_runs_its_own_script_and_nothing_else(client):
+    response = await client.get("/sandbox")
+    [script] = re.findall(r"<script>(.*?)</script>", response.text, re.DOTALL)
+    policy = response.headers["content-security-policy"].split("; ")
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert {"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policy)
+    assert not re.search(r"\son\w+=", response.text.split("<script>")[0])
+    assert response.headers["referrer-policy"] == "no-referrer"
+
+
+async def test_the_page_fetches_nothing_from_elsewhere(client):
+    page = (await client.get("/sandbox")).text
+    assert "://" not in page
+    assert [link["href"] for link in Elements(page)["link"]] == ["data:,"]
+
+
+async def test_a_preview_may_neither_run_scripts_nor_act_as_us(client):
+    [frame] = Elements((await client.get("/sandbox")).text)["iframe"]
+    permissions = (frame["sandbox"] or "").split()
+    assert not {"allow-scripts", "allow-same-origin", "allow-forms"} & set(permissions)
+    assert frame["title"]
+
+
+async def test_the_page_can_be_used_without_seeing_it(client):
+    page = Elements((await client.get("/sandbox")).text)
+    labelled = {label["for"] for label in page["label"]}
+    assert {field["id"] for field in page["input"]} == labelled
+    assert [html["lang"] for html in page["html"]] == ["en"]
+    assert {"alert", "status"} <= {attributes.get("role") for _, attributes in page.found}
+    assert len(page["h1"]) == len(page["title"]) == len(page["main"]) == 1
+
+
+# --- production -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/sandbox", "/sandbox/messages"])
+async def test_production_has_no_inbox(process, acme, path):
+    production = replace(process, settings=replace(process.settings, environment="production"))
+    async with company.client(production) as client:
+        olivia = await company.person(production, client, acme, "olivia", "owner")
+        response = await olivia.get(path)
+    assert response.status_code == 404
+    assert response.json()["code"] == "not_found"

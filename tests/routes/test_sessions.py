@@ -1,0 +1,319 @@
+"""Signing up, in, on and out over HTTP."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from app import roles
+from app.main import web
+from app.process import Process
+from tests.cast import Cast
+
+REGISTRATION = {
+    "email": "Olivia@ACME.example",
+    "password": "correct horse battery",
+    "name": "Olivia Owner",
+    "workspaceName": "Acme",
+}
+
+
+@pytest.fixture
+async def visitor(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    """From an address of its own, for the limits count by address, in a Redis that tests share."""
+    address = str(ipaddress.IPv4Address(0x0A000000 + secrets.randbelow(2**24)))
+    transport = httpx2.ASGITransport(app=web(process), client=(address, 40_000))
+    async with httpx2.AsyncClient(
+        transport=transport, base_url=process.settings.base_url
+    ) as client:
+        yield client
+
+
+async def registered(visitor: httpx2.AsyncClient, **changed: Any) -> dict[str, Any]:
+    response = await visitor.post("/auth/register", json={**REGISTRATION, **changed})
+    assert response.status_code == 201, response.text
+    made: dict[str, Any] = response.json()
+    return made
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def pointers(response: httpx2.Response) -> list[str]:
+    assert refused(response) == (422, "invalid"), response.text
+    return [error["pointer"] for error in response.json()["errors"]]
+
+
+# --- register -----------------------------------------------------------------------------------
+
+
+async def test_registering_answers_the_user_the_workspace_and_tokens(visitor: httpx2.AsyncClient):
+    response = await visitor.post("/auth/register", json=REGISTRATION)
+    assert response.status_code == 201
+    assert response.headers["Location"] == "/auth/me"
+    body = response.json()
+    assert body.keys() == {"user", "workspace", "accessToken", "refreshToken", "expiresIn"}
+    assert body["expiresIn"] == 900
+    user, workspace = body["user"], body["workspace"]
+    assert user.pop("id").startswith("usr_")
+    assert user.pop("createdAt").endswith("Z")
+    assert user == {"email": "Olivia@acme.example", "name": "Olivia Owner", "superAdmin": False}
+    assert workspace.pop("id").startswith("ws_")
+    assert workspace.pop("createdAt") == workspace.pop("updatedAt")
+    assert workspace == {"name": "Acme", "timezone": "UTC", "country": None}
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({"email": "olivia"}, ["/email"]),
+        ({"email": 5}, ["/email"]),
+        ({"email": None}, ["/email"]),
+        ({"email": "a@b.test\r\nBcc: c@d.test"}, ["/email"]),
+        ({"email": "a@b.test\0"}, ["/email"]),
+        ({"email": "a" * 300 + "@b.test"}, ["/email"]),
+        ({"password": "short"}, ["/password"]),
+        ({"password": "x" * 1001}, ["/password"]),
+        ({"password": ["a", "b"]}, ["/password"]),
+        ({"name": ""}, ["/name"]),
+        ({"name": " "}, ["/name"]),
+        ({"name": "x" * 201}, ["/name"]),
+        ({"name": "Olivia\r\nBcc: a@b.test"}, ["/name"]),
+        ({"name": "Olivia\0"}, ["/name"]),
+        ({"workspaceName": "Acme\u2028"}, ["/workspaceName"]),
+        ({"role": "owner", "superAdmin": True}, ["/role", "/superAdmin"]),
+        ({"workspace_name": "Acme"}, ["/workspace_name"]),
+        ({"email": "olivia", "password": "x", "name": ""}, ["/email", "/password", "/name"]),
+    ],
+)
+async def test_what_cannot_be_registered_is_named(
+    visitor: httpx2.AsyncClient, changed: dict[str, Any], wrong: list[str]
+):
+    response = await visitor.post("/auth/register", json={**REGISTRATION, **changed})
+    assert pointers(response) == wrong
+    assert "correct horse" not in response.text
+
+
+async def test_half_a_surrogate_pair_is_no_password(visitor: httpx2.AsyncClient):
+    response = await visitor.post(
+        "/auth/register",
+        content=json.dumps({**REGISTRATION, "password": "half a pair \ud800"}),
+        headers={"Content-Type": "application/json"},
+    )
+    assert pointers(response) == ["/password"]
+
+
+async def test_an_address_that_has_an_account_conflicts_and_tells_no_more(
+    visitor: httpx2.AsyncClient,
+):
+    made = await registered(visitor)
+    response = await visitor.post(
+        "/auth/register", json={**REGISTRATION, "email": "OLIVIA@acme.example", "name": "Mallory"}
+    )
+    assert refused(response) == (409, "conflict")
+    for known in (made["user"]["id"], made["workspace"]["id"], "Olivia", "Acme"):
+        assert known not in response.text
+
+
+# --- token --------------------------------------------------------------------------------------
+
+
+async def test_signing_in_answers_tokens_and_the_workspace(visitor: httpx2.AsyncClient):
+    made = await registered(visitor)
+    response = await visitor.post(
+        "/auth/token",
+        json={"email": "olivia@acme.EXAMPLE", "password": REGISTRATION["password"]},
+    )
+    assert response.status_code == 200
+    body = response.json()
+    assert body.keys() == {"workspace", "accessToken", "refreshToken", "expiresIn"}
+    assert body["workspace"] == made["workspace"]
+    me = await visitor.get("/auth/me", headers=bearer(body["accessToken"]))
+    assert me.json()["user"] == made["user"]
+
+
+async def test_an_unknown_address_and_a_wrong_password_get_the_same_answer(
+    visitor: httpx2.AsyncClient,
+):
+    await registered(visitor)
+    answers = []
+    for email, password in (
+        ("olivia@acme.example", "wrong password"),
+        ("nobody@acme.example", REGISTRATION["password"]),
+    ):
+        response = await visitor.post("/auth/token", json={"email": email, "password": password})
+        body = response.json()
+        del body["requestId"]
+        answers.append((response.status_code, response.headers["WWW-Authenticate"], body))
+    assert answers[0] == answers[1]
+    assert answers[0][:2] == (401, "Bearer")
+
+
+@pytest.mark.parametrize("workspace_id", ["ws_" + "0" * 26, "../..", "' OR 1=1 --"])
+async def test_signing_in_to_a_workspace_of_others_finds_nothing(
+    visitor: httpx2.AsyncClient, workspace_id: str
+):
+    await registered(visitor)
+    response = await visitor.post(
+        "/auth/token",
+        json={
+            "email": "olivia@acme.example",
+            "password": REGISTRATION["password"],
+            "workspaceId": workspace_id,
+        },
+    )
+    assert refused(response) == (404, "not_found")
+    assert workspace_id not in response.text
+
+
+# --- refresh and logout -------------------------------------------------------------------------
+
+
+async def test_a_refresh_token_works_once_and_its_second_use_ends_the_session(
+    visitor: httpx2.AsyncClient,
+):
+    made = await registered(visitor)
+    spent = {"refreshToken": made["refreshToken"]}
+    renewed = await visitor.post("/auth/refresh", json=spent)
+    assert renewed.status_code == 200
+    assert renewed.json().keys() == {"workspace", "accessToken", "refreshToken", "expiresIn"}
+    assert refused(await visitor.post("/auth/refresh", json=spent)) == (401, "unauthenticated")
+    newest = {"refreshToken": renewed.json()["refreshToken"]}
+    assert refused(await visitor.post("/auth/refresh", json=newest)) == (401, "unauthenticated")
+    me = await visitor.get("/auth/me", headers=bearer(renewed.json()["accessToken"]))
+    assert refused(me) == (401, "unauthenticated")
+
+
+@pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 200, "td_test_" + "0" * 36])
+async def test_what_is_no_refresh_token_is_unauthenticated(visitor: httpx2.AsyncClient, token: str):
+    response = await visitor.post("/auth/refresh", json={"refreshToken": token})
+    assert refused(response) == (401, "unauthenticated")
+
+
+async def test_logging_out_ends_the_session_at_once(visitor: httpx2.AsyncClient):
+    made = await registered(visitor)
+    headers = bearer(made["accessToken"])
+    response = await visitor.post("/auth/logout", headers=headers)
+    assert (response.status_code, response.content) == (204, b"")
+    for again in (
+        await visitor.get("/auth/me", headers=headers),
+        await visitor.post("/auth/logout", headers=headers),
+        await visitor.post("/auth/refresh", json={"refreshToken": made["refreshToken"]}),
+    ):
+        assert refused(again) == (401, "unauthenticated")
+
+
+async def test_a_key_has_no_session_to_log_out_of(cast: Cast):
+    response = await cast.vic.post("/auth/logout")
+    assert refused(response) == (403, "forbidden")
+    assert (await cast.vic.get("/auth/me")).status_code == 200
+
+
+# --- me -----------------------------------------------------------------------------------------
+
+
+async def test_a_person_sees_themselves_their_role_and_what_it_allows(visitor: httpx2.AsyncClient):
+    made = await registered(visitor)
+    response = await visitor.get("/auth/me", headers=bearer(made["accessToken"]))
+    assert response.json() == {
+        "user": made["user"],
+        "apiKey": None,
+        "workspace": made["workspace"],
+        "role": "owner",
+        "permissions": sorted(roles.PERMISSIONS["owner"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("olivia", "owner"), ("adam", "admin"), ("ed", "editor"), ("vic", "viewer")]
+)
+async def test_a_key_sees_itself_and_not_its_maker_s_address(cast: Cast, name: str, role: str):
+    person = cast.people[name]
+    me = await person.read("/auth/me")
+    assert me["user"] is None
+    assert me["apiKey"]["name"] == name
+    assert me["workspace"]["id"] == person.workspace_id
+    assert (me["role"], me["permissions"]) == (role, sorted(roles.PERMISSIONS[role]))
+    assert person.email not in str(me)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer "},
+        {"Authorization": "Basic b2xpdmlhOnBhc3N3b3Jk"},
+        {"Authorization": "Bearer a.b.c"},
+        {"Authorization": "Bearer td_test_" + "0" * 36},
+        {"Authorization": "Bearer " + "x" * 8_000},
+        {"Authorization": "Token {token}"},
+        {"Authorization": "Bearer {token},"},
+        {"Authorization": "Bearer Bearer {token}"},
+        {"X-Api-Key": "{token}"},
+    ],
+)
+async def test_whoever_shows_no_good_bearer_is_unauthenticated(
+    visitor: httpx2.AsyncClient, headers: dict[str, str]
+):
+    made = await registered(visitor)
+    given = {name: value.format(token=made["accessToken"]) for name, value in headers.items()}
+    response = await visitor.get("/auth/me", headers=given)
+    assert refused(response) == (401, "unauthenticated")
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_a_bearer_in_the_query_string_is_none(cast: Cast):
+    for name in ("access_token", "apiKey", "key"):
+        response = await cast.client.get("/auth/me", params={name: cast.olivia.key})
+        assert refused(response) == (401, "unauthenticated")
+        assert cast.olivia.key not in response.text
+
+
+async def test_two_authorization_headers_are_none(cast: Cast):
+    both = [("Authorization", f"Bearer {cast.olivia.key}")] * 2
+    assert refused(await cast.client.get("/auth/me", headers=both)) == (401, "unauthenticated")
+
+
+async def test_the_scheme_is_read_in_any_case(cast: Cast):
+    for scheme in ("bearer", "BEARER", "Bearer"):
+        headers = {"Authorization": f"{scheme} {cast.olivia.key}"}
+        assert (await cast.client.get("/auth/me", headers=headers)).status_code == 200
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/auth/register", "/auth/token", "/auth/refresh"])
+async def test_an_address_has_ten_tries_a_minute(visitor: httpx2.AsyncClient, path: str):
+    for _ in range(10):
+        assert (await visitor.post(path, json={})).status_code == 422
+    response = await visitor.post(path, json={})
+    assert refused(response) == (429, "rate_limited")
+    assert 0 < int(response.headers["Retry-After"]) <= 60
+
+
+async def test_an_account_has_ten_tries_a_minute_from_all_addresses_together(process: Process):
+    app = web(process)
+    statuses = []
+    email = f"{secrets.token_hex(8)}@acme.example"
+    for number in range(11):
+        transport = httpx2.ASGITransport(app=app, client=(f"192.0.2.{number}", 40_000))
+        async with httpx2.AsyncClient(
+            transport=transport, base_url=process.settings.base_url
+        ) as client:
+            body = {"email": email.swapcase(), "password": "wrong password"}
+            statuses.append((await client.post("/auth/token", json=body)).status_code)
+    assert statuses == [401] * 10 + [429]

@@ -1,0 +1,249 @@
+"""The workspace's own settings, and its API keys."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+import httpx2
+import pytest
+
+from app import roles
+from app.process import Process
+from tests.cast import Cast
+
+KEYS = "/settings/api-keys"
+WORKSPACE = "/settings/workspace"
+NEW_KEY = {"name": "CRM", "role": "editor"}
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def pointers(response: httpx2.Response) -> list[str]:
+    assert refused(response) == (422, "invalid"), response.text
+    return [error["pointer"] for error in response.json()["errors"]]
+
+
+# --- the workspace ------------------------------------------------------------------------------
+
+
+async def test_every_member_reads_the_workspace_s_settings(cast: Cast):
+    for name in ("olivia", "adam", "ed", "vic"):
+        response = await cast.people[name].get(WORKSPACE)
+        assert response.headers["ETag"] == '"1"'
+        workspace = response.json()
+        assert workspace["id"] == cast.olivia.workspace_id
+        assert workspace.keys() == {"id", "name", "timezone", "country", "createdAt", "updatedAt"}
+        assert (workspace["name"], workspace["timezone"]) == ("Acme", "UTC")
+        assert workspace["country"] is None
+
+
+async def test_a_change_is_answered_whole_with_the_next_revision(cast: Cast):
+    before = await cast.adam.read(WORKSPACE)
+    response = await cast.adam.patch(WORKSPACE, {"timezone": "Europe/Berlin", "country": "DE"})
+    assert response.status_code == 200
+    assert response.headers["ETag"] == '"2"'
+    after = response.json()
+    assert after == {
+        **before,
+        "timezone": "Europe/Berlin",
+        "country": "DE",
+        "updatedAt": after["updatedAt"],
+    }
+    assert await cast.vic.read(WORKSPACE) == after
+    assert (await cast.mallory.read(WORKSPACE))["country"] is None
+
+
+async def test_null_clears_the_country(cast: Cast):
+    await cast.adam.patch(WORKSPACE, {"country": "DE"})
+    assert (await cast.adam.patch(WORKSPACE, {"country": None})).json()["country"] is None
+
+
+async def test_a_name_is_kept_without_the_spaces_around_it(cast: Cast):
+    renamed = await cast.adam.patch(WORKSPACE, {"name": "  Acme & Söhne  "})
+    assert renamed.json()["name"] == "Acme & Söhne"
+
+
+@pytest.mark.parametrize(
+    ("patch", "wrong"),
+    [
+        ({"name": None}, ["/name"]),
+        ({"name": ""}, ["/name"]),
+        ({"name": 5}, ["/name"]),
+        ({"name": "Acme\nLtd"}, ["/name"]),
+        ({"name": "Acme\0"}, ["/name"]),
+        ({"name": "x" * 201}, ["/name"]),
+        ({"timezone": None}, ["/timezone"]),
+        ({"timezone": "Europe/Atlantis"}, ["/timezone"]),
+        ({"timezone": "../../etc/passwd"}, ["/timezone"]),
+        ({"timezone": "localtime"}, ["/timezone"]),
+        ({"timezone": "europe/berlin"}, ["/timezone"]),
+        ({"country": "de"}, ["/country"]),
+        ({"country": "DEU"}, ["/country"]),
+        ({"country": "XX"}, ["/country"]),
+        ({"country": ""}, ["/country"]),
+        ({"country": ["DE"]}, ["/country"]),
+        ({"id": "ws_1"}, ["/id"]),
+        ({"suspended": False}, ["/suspended"]),
+        ({"country": "DE", "timezone": "Mars", "name": " "}, ["/name", "/timezone"]),
+    ],
+)
+async def test_a_wrong_change_is_named_and_nothing_of_it_applied(
+    cast: Cast, patch: dict[str, Any], wrong: list[str]
+):
+    before = await cast.adam.read(WORKSPACE)
+    assert pointers(await cast.adam.patch(WORKSPACE, patch)) == wrong
+    assert await cast.adam.read(WORKSPACE) == before
+
+
+async def test_a_stale_change_is_refused(cast: Cast):
+    fresh = {"If-Match": '"1"'}
+    first = await cast.adam.patch(WORKSPACE, {"country": "DE"}, headers=fresh)
+    assert first.status_code == 200
+    second = await cast.adam.patch(WORKSPACE, {"country": "FR"}, headers=fresh)
+    assert refused(second) == (412, "stale")
+    assert (await cast.adam.read(WORKSPACE))["country"] == "DE"
+    whatever = await cast.adam.patch(WORKSPACE, {"country": "FR"}, headers={"If-Match": "*"})
+    assert whatever.json()["country"] == "FR"
+
+
+@pytest.mark.parametrize("name", ["ed", "vic"])
+async def test_an_editor_does_not_change_the_workspace(cast: Cast, name: str):
+    response = await cast.people[name].patch(WORKSPACE, {"name": "Mine"})
+    assert refused(response) == (403, "forbidden")
+
+
+# --- API keys -----------------------------------------------------------------------------------
+
+
+async def test_a_new_key_is_shown_once_and_works(cast: Cast):
+    response = await cast.adam.post(KEYS, NEW_KEY)
+    assert response.status_code == 201
+    made = response.json()
+    assert response.headers["Location"] == f"{KEYS}/{made['id']}"
+    key = made.pop("key")
+    assert re.fullmatch(r"td_test_[0-9A-Za-z]{36}", key)
+    assert made.pop("createdAt").endswith("Z")
+    assert made.pop("id").startswith("key_")
+    assert made == {
+        "name": "CRM",
+        "role": "editor",
+        "last4": key[-4:],
+        "madeBy": cast.adam.user_id,
+        "expiresAt": None,
+        "lastUsedAt": None,
+    }
+    headers = {"Authorization": f"Bearer {key}"}
+    me = (await cast.client.get("/auth/me", headers=headers)).json()
+    assert (me["role"], me["workspace"]["id"]) == ("editor", cast.adam.workspace_id)
+    listed = await cast.adam.get(KEYS)
+    assert key not in listed.text
+    assert key[-4:] in listed.text
+    assert listed.json()["data"][0]["lastUsedAt"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({"name": ""}, ["/name"]),
+        ({"name": "CRM\0"}, ["/name"]),
+        ({"role": "god"}, ["/role"]),
+        ({"role": None}, ["/role"]),
+        ({"role": ["owner"]}, ["/role"]),
+        ({"expiresAt": "tomorrow"}, ["/expiresAt"]),
+        ({"expiresAt": "2020-01-01T00:00:00Z"}, ["/expiresAt"]),
+        ({"expiresAt": "2999-01-01T00:00:00"}, ["/expiresAt"]),
+        ({"expiresAt": "0001-01-01T00:00:00+23:59"}, ["/expiresAt"]),
+        ({"expiresAt": "9999-12-31T23:59:59-23:59"}, ["/expiresAt"]),
+        ({"expiresAt": 99999999999}, ["/expiresAt"]),
+        ({"key": "td_test_mine", "hash": "00"}, ["/key", "/hash"]),
+    ],
+)
+async def test_a_key_that_cannot_be_is_named(cast: Cast, changed: dict[str, Any], wrong: list[str]):
+    assert pointers(await cast.adam.post(KEYS, {**NEW_KEY, **changed})) == wrong
+
+
+@pytest.mark.parametrize("expires_at", ["2999-12-31T23:59:59Z", "2999-01-01T00:00:00.5+14:00"])
+async def test_a_key_may_expire_at_any_time_to_come(cast: Cast, expires_at: str):
+    made = await cast.adam.made(KEYS, {**NEW_KEY, "expiresAt": expires_at})
+    assert datetime.fromisoformat(made["expiresAt"]) == datetime.fromisoformat(expires_at)
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "status"),
+    [
+        ("adam", "viewer", 201),
+        ("adam", "admin", 201),
+        ("adam", "owner", 403),
+        ("olivia", "owner", 201),
+        ("ed", "viewer", 403),
+        ("vic", "viewer", 403),
+    ],
+)
+async def test_nobody_gives_a_key_more_than_they_hold(
+    cast: Cast, name: str, role: str, status: int
+):
+    response = await cast.people[name].post(KEYS, {**NEW_KEY, "role": role})
+    assert response.status_code == status
+
+
+@pytest.mark.parametrize("name", ["ed", "vic"])
+async def test_keys_are_not_for_an_editor_to_see(cast: Cast, name: str):
+    assert refused(await cast.people[name].get(KEYS)) == (403, "forbidden")
+
+
+async def test_keys_are_listed_page_by_page_newest_first(cast: Cast):
+    for number in range(3):
+        await cast.adam.made(KEYS, {**NEW_KEY, "name": f"key {number}"})
+    names, cursor = [], ""
+    while True:
+        page = await cast.adam.read(f"{KEYS}?limit=2{cursor}")
+        names += [key["name"] for key in page["data"]]
+        if page["nextCursor"] is None:
+            break
+        cursor = f"&cursor={page['nextCursor']}"
+    assert names == ["key 2", "key 1", "key 0", "vic", "ed", "adam", "olivia"]
+
+
+async def test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more(cast: Cast):
+    made = await cast.adam.made(KEYS, NEW_KEY)
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    assert (await cast.client.get("/auth/me", headers=headers)).status_code == 200
+    removed = await cast.adam.delete(f"{KEYS}/{made['id']}")
+    assert (removed.status_code, removed.content) == (204, b"")
+    after = await cast.client.get("/auth/me", headers=headers)
+    assert refused(after) == (401, "unauthenticated")
+    assert made["id"] not in (await cast.adam.get(KEYS)).text
+    assert refused(await cast.adam.delete(f"{KEYS}/{made['id']}")) == (404, "not_found")
+
+
+async def test_a_key_of_another_workspace_is_not_found(cast: Cast):
+    made = await cast.adam.made(KEYS, NEW_KEY)
+    foreign = await cast.mallory.delete(f"{KEYS}/{made['id']}")
+    unknown = await cast.mallory.delete(f"{KEYS}/key_{'0' * 26}")
+    bodies = [response.json() for response in (foreign, unknown)]
+    for body in bodies:
+        assert (body["status"], body.pop("code")) == (404, "not_found")
+        body.pop("requestId")
+    assert bodies[0] == bodies[1]
+    assert made["id"] not in (await cast.mallory.get(KEYS)).text
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    assert (await cast.client.get("/auth/me", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("id", ["%00", "..%2f", "%F0%9F%98%80", "x" * 3_000, "';--"])
+async def test_an_id_that_is_none_is_not_found(cast: Cast, id: str):
+    assert refused(await cast.adam.delete(f"{KEYS}/{id}")) == (404, "not_found")
+
+
+async def test_a_lowered_role_counts_on_the_next_request(cast: Cast, process: Process):
+    assert (await cast.adam.get(KEYS)).status_code == 200
+    async with process.database.write() as db:
+        await db.execute(
+            "UPDATE memberships SET role = 'viewer' WHERE user_id = :id", id=cast.adam.user_id
+        )
+    assert refused(await cast.adam.get(KEYS)) == (403, "forbidden")
+    assert (await cast.adam.read("/auth/me"))["permissions"] == sorted(roles.PERMISSIONS["viewer"])

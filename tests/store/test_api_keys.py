@@ -1,0 +1,78 @@
+"""Keys are listed newest first, and a revoked one is gone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.store import api_keys, memberships, users, workspaces
+from app.store.db import Database, Handle, explain
+
+NO_FILTERS: dict[str, Any] = {"created_after": None, "created_before": None, "before": None}
+
+
+@pytest.fixture
+async def keys(database: Database) -> None:
+    """key_1 … key_3 of ws_1 and key_4 of ws_2."""
+    async with database.write() as db:
+        await users.insert(
+            db, id="usr_1", email="o@a.test", email_key="o@a.test", name="O", password_hash="-"
+        )
+        for id in ("ws_1", "ws_2"):
+            await workspaces.insert(db, id=id, name=id, timezone="UTC")
+            await memberships.insert(
+                db, workspace_id=id, id=f"mem_{id}", user_id="usr_1", role="owner"
+            )
+        for number, workspace_id in enumerate(("ws_1", "ws_1", "ws_1", "ws_2"), start=1):
+            await api_keys.insert(
+                db,
+                workspace_id=workspace_id,
+                id=f"key_{number}",
+                name="CRM",
+                role="editor",
+                hash=bytes([number]) * 32,
+                last4="abcd",
+                made_by="usr_1",
+                expires_at=None,
+            )
+
+
+async def ids(db: Handle, **given: Any) -> list[str]:
+    rows = await api_keys.page(db, workspace_id="ws_1", **{**NO_FILTERS, "limit": 9, **given})
+    return [row["id"] for row in rows]
+
+
+async def test_the_list_is_the_workspace_s_own_newest_first(database: Database, keys: None):
+    async with database.read() as db:
+        assert await ids(db) == ["key_3", "key_2", "key_1"]
+        assert await ids(db, limit=2) == ["key_3", "key_2"]
+        assert await ids(db, before="key_2") == ["key_1"]
+
+
+async def test_the_list_is_filtered_by_the_time_of_making(database: Database, keys: None):
+    async with database.read() as db:
+        now = await db.now()
+        hour = timedelta(hours=1)
+        assert await ids(db, created_after=now - hour, created_before=now + hour) == await ids(db)
+        assert await ids(db, created_after=now + hour) == []
+        assert await ids(db, created_before=now - hour) == []
+
+
+async def test_a_key_is_revoked_once_and_by_its_own_workspace(database: Database, keys: None):
+    async with database.write() as db:
+        assert not await api_keys.revoke(db, workspace_id="ws_2", id="key_1")
+        assert await api_keys.bearer(db, hash=b"\1" * 32)
+        assert await api_keys.revoke(db, workspace_id="ws_1", id="key_1")
+        assert not await api_keys.revoke(db, workspace_id="ws_1", id="key_1")
+        assert await api_keys.bearer(db, hash=b"\1" * 32) is None
+        assert await ids(db) == ["key_3", "key_2"]
+
+
+async def test_a_key_is_found_by_an_index(database: Database, keys: None):
+    async with database.read() as db:
+        plan = await explain(db, "SELECT id FROM api_keys WHERE hash = :hash", hash=b"\1" * 32)
+    assert "api_keys" in plan
+    assert "Seq Scan" not in plan
+    assert "SCAN api_keys" not in plan

@@ -1,0 +1,45 @@
+"""Which workspace a user signs in to."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.store import memberships, users, workspaces
+from app.store.db import Database
+
+
+@pytest.fixture
+async def member(database: Database) -> str:
+    """Of ws_late first and of ws_early second."""
+    async with database.write() as db:
+        await users.insert(
+            db, id="usr_1", email="o@a.test", email_key="o@a.test", name="O", password_hash="-"
+        )
+        for id in ("ws_early", "ws_late", "ws_other"):
+            await workspaces.insert(db, id=id, name=id, timezone="UTC")
+        for id, workspace_id in (("mem_1", "ws_late"), ("mem_2", "ws_early")):
+            await memberships.insert(
+                db, workspace_id=workspace_id, id=id, user_id="usr_1", role="viewer"
+            )
+    return "usr_1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (None, "ws_late"),
+        ("ws_late", "ws_late"),
+        ("ws_early", "ws_early"),
+        ("ws_other", None),
+        ("ws_nowhere", None),
+    ],
+)
+async def test_the_workspace_asked_for_or_the_oldest_membership_s(
+    database: Database, member: str, asked: str | None, found: str | None
+):
+    async with database.read() as db:
+        workspace = await memberships.workspace(db, user_id=member, workspace_id=asked)
+        stranger = await memberships.workspace(db, user_id="usr_2", workspace_id=asked)
+        expected = found and await workspaces.by_id(db, id=found)
+    assert workspace == expected
+    assert stranger is None

@@ -1,0 +1,269 @@
+"""The environment, read: every variable, its default, and what is refused."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from app.config import VARIABLES, ConfigError, Settings
+
+KEY = "0123456789abcdef0123456789abcdef"
+PRODUCTION = {
+    "ENVIRONMENT": "production",
+    "DATABASE_URL": "postgres://u:dbpassword@db/tidings",
+    "REDIS_URL": "rediss://:redispassword@redis:6380",
+    "BASE_URL": "https://tidings.example.com/",
+    "SECRET_KEY": KEY,
+    "SMTP_URL": "smtp://u:smtp%20password@mail:587?starttls=required",
+    "MAIL_FROM": "Acme <hello@acme.example>",
+}
+
+
+def settings(**environ: str) -> Settings:
+    return Settings.from_environ({"SECRET_KEY": KEY, **environ})
+
+
+def production(**changes: str) -> Settings:
+    return Settings.from_environ({**PRODUCTION, **changes})
+
+
+def test_nothing_needs_to_be_set(tmp_path):
+    found = Settings.from_environ({}, secret_key_file=tmp_path / "data" / "secret.key")
+    assert found == Settings(
+        environment="sandbox",
+        database_url="sqlite:///data/tidings.db",
+        allow_sqlite_in_production=False,
+        database_pool_size=10,
+        redis_url=None,
+        redis_tls_verify=True,
+        host="127.0.0.1",
+        port=8000,
+        web_concurrency=1,
+        base_url="http://127.0.0.1:8000",
+        trusted_hops=0,
+        max_body_bytes=1_048_576,
+        secret_keys=found.secret_keys,
+        registration="open",
+        smtp_url=None,
+        mail_from="Tidings <hello@tidings.example>",
+        lease_seconds=15,
+        log_level="info",
+        clock_offset_ms=0,
+    )
+    assert found.sqlite
+    assert not found.production
+
+
+def test_production_is_what_is_set():
+    found = production()
+    assert found.production
+    assert found.database_url == "postgresql://u:dbpassword@db/tidings"
+    assert found.base_url == "https://tidings.example.com"
+    assert found.host == "0.0.0.0"
+
+
+def test_every_variable_is_a_field_and_every_field_a_variable():
+    names = {"SECRET_KEY": "secret_keys"}
+    told = [names.get(variable.name, variable.name.lower()) for variable in VARIABLES]
+    assert sorted(told) == sorted({field.name for field in fields(Settings)} - {"notes"})
+    assert all(variable.help.endswith(".") for variable in VARIABLES)
+
+
+def test_what_a_platform_sets_is_understood():
+    heroku = settings(DYNO="web.1", PORT="4711")
+    assert (heroku.host, heroku.port, heroku.trusted_hops) == ("0.0.0.0", 4711, 1)
+    assert heroku.base_url == "http://127.0.0.1:4711"
+    assert settings(PORT="4711").host == "127.0.0.1"  # somebody's own machine
+    assert settings(RENDER="true").host == "0.0.0.0"
+    assert settings(DYNO="web.1", HOST="::", TRUSTED_HOPS="2").trusted_hops == 2
+
+
+def test_blank_is_unset():
+    assert settings(REDIS_URL=" ", PORT="").redis_url is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("DATABASE_URL", "postgresql://postgres@/postgres?host=/tmp/pg", None),
+        ("DATABASE_URL", "sqlite:////var/lib/tidings.db", None),
+        ("REDIS_URL", "redis://localhost", None),
+        ("REDIS_URL", "unix:///tmp/redis.sock?db=1", None),
+        ("REDIS_TLS_VERIFY", "off", False),
+        ("REDIS_TLS_VERIFY", "No", False),
+        ("ALLOW_SQLITE_IN_PRODUCTION", "1", True),
+        ("LOG_LEVEL", "WARNING", "warning"),
+        ("CLOCK_OFFSET_MS", "-86400000", -86_400_000),
+        ("SMTP_URL", "smtps://mail.example.com", None),
+        ("SMTP_URL", "smtp://127.0.0.1:2525?starttls=off", None),
+        ("HOST", "::1", None),
+        ("REGISTRATION", "closed", None),
+        ("MAIL_FROM", "hello@example.com", None),
+    ],
+)
+def test_a_good_value_is_taken(name, text, value):
+    found = getattr(settings(**{name: text}), name.lower())
+    assert found == (text if value is None else value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ENVIRONMENT", "prod"),
+        ("DATABASE_URL", "mysql://db/tidings"),
+        ("DATABASE_URL", "postgresql://db"),
+        ("DATABASE_URL", "postgresql+asyncpg://db/tidings"),
+        ("DATABASE_URL", "sqlite://"),
+        ("DATABASE_URL", "sqlite://tidings.db"),
+        ("DATABASE_URL", "postgresql://db:port/tidings"),
+        ("DATABASE_URL", "postgresql://[/tidings"),
+        ("DATABASE_URL", "postgresql://db/tid ings"),
+        ("DATABASE_POOL_SIZE", "0"),
+        ("REDIS_URL", "localhost:6379"),
+        ("REDIS_URL", "http://localhost"),
+        ("REDIS_URL", "redis://"),
+        ("REDIS_TLS_VERIFY", "maybe"),
+        ("HOST", "http://0.0.0.0"),
+        ("PORT", "0"),
+        ("PORT", "65536"),
+        ("PORT", "8_000"),
+        ("PORT", "٨٠٠٠"),
+        ("PORT", "8000.0"),
+        ("WEB_CONCURRENCY", "-1"),
+        ("BASE_URL", "tidings.example.com"),
+        ("BASE_URL", "ftp://tidings.example.com"),
+        ("BASE_URL", "https://u:p@tidings.example.com"),
+        ("BASE_URL", "https://tidings.example.com/?a=b"),
+        ("BASE_URL", "https://tidings.example.com/#a"),
+        ("BASE_URL", "https://tidings.example.com/\nX"),
+        ("TRUSTED_HOPS", "all"),
+        ("MAX_BODY_BYTES", "1MB"),
+        ("MAX_BODY_BYTES", "100"),
+        ("SECRET_KEY", "too short"),
+        ("SECRET_KEY", KEY + ",too short"),
+        ("SECRET_KEY", KEY + ","),
+        ("REGISTRATION", "invite_only"),
+        ("SMTP_URL", "mail.example.com:587"),
+        ("SMTP_URL", "smtp://"),
+        ("SMTP_URL", "smtp://mail?starttls=perhaps"),
+        ("SMTP_URL", "smtp://mail?tls=1"),
+        ("MAIL_FROM", "nobody"),
+        ("MAIL_FROM", "a@b\nBcc: c@d"),
+        ("LEASE_SECONDS", "0"),
+        ("LOG_LEVEL", "loud"),
+        ("CLOCK_OFFSET_MS", "1e3"),
+    ],
+)
+def test_a_bad_value_is_a_sentence_that_names_its_variable(name, text):
+    with pytest.raises(ConfigError) as refused:
+        settings(**{name: text})
+    (sentence,) = str(refused.value).splitlines()
+    assert sentence.startswith(f"{name} must be ")
+    assert sentence.endswith(".")
+
+
+def test_all_faults_are_told_at_once():
+    with pytest.raises(ConfigError) as refused:
+        Settings.from_environ({"ENVIRONMENT": "production", "PORT": "x"})
+    told = [sentence.split()[0] for sentence in str(refused.value).splitlines()]
+    assert told == ["PORT", "BASE_URL", "SECRET_KEY", "SMTP_URL", "MAIL_FROM"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"CLOCK_OFFSET_MS": "1"}, "CLOCK_OFFSET_MS"),
+        ({"DATABASE_URL": "sqlite:///data/tidings.db"}, "DATABASE_URL"),
+        ({"REDIS_URL": ""}, "REDIS_URL"),
+        ({"SECRET_KEY": ""}, "SECRET_KEY"),
+        ({"SMTP_URL": ""}, "SMTP_URL"),
+    ],
+)
+def test_production_refuses_what_is_unsafe(changes, named):
+    with pytest.raises(ConfigError) as refused:
+        production(**changes)
+    (sentence,) = str(refused.value).splitlines()
+    assert sentence.startswith(named)
+
+
+def test_production_may_be_one_process_when_that_is_meant():
+    found = production(DATABASE_URL="", REDIS_URL="", ALLOW_SQLITE_IN_PRODUCTION="1")
+    assert found.sqlite
+    assert found.redis_url is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "processes", "cause"),
+    [
+        ({}, 1, "DATABASE_URL is SQLite"),
+        ({"REDIS_URL": "redis://redis"}, 1, "DATABASE_URL is SQLite"),
+        ({"DATABASE_URL": "postgresql://db/tidings"}, 1, "REDIS_URL is not set"),
+        ({"DATABASE_URL": "postgresql://db/tidings", "REDIS_URL": "redis://redis"}, 4, None),
+    ],
+)
+def test_what_is_for_one_process_gets_one(environ, processes, cause):
+    found = settings(**environ, WEB_CONCURRENCY="4")
+    assert found.web_concurrency == processes
+    expected = (f"WEB_CONCURRENCY was lowered from 4 to 1 because {cause}.",) if cause else ()
+    assert found.notes == expected
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+def test_the_first_of_several_secret_keys_is_the_newest():
+    assert settings(SECRET_KEY=f"{'n' * 32} , {'o' * 32}").secret_keys == ("n" * 32, "o" * 32)
+
+
+def test_no_secret_is_printed():
+    found = production()
+    secrets = [KEY, "dbpassword", "redispassword", "smtp%20password", "smtp password"]
+    assert set(secrets) == set(found.secrets())
+    for printed in (repr(found), str(found), f"{found}"):
+        assert not any(secret in printed for secret in secrets)
+    assert "port=8000" in repr(found)
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL", "SECRET_KEY", "SMTP_URL"])
+def test_no_secret_is_quoted_when_it_is_refused(name):
+    with pytest.raises(ConfigError) as refused:
+        settings(**{name: "x://user:canary@host"})
+    assert "canary" not in str(refused.value)
+
+
+def test_a_secret_key_is_made_once_and_kept_to_oneself(tmp_path):
+    file = tmp_path / "data" / "secret.key"
+    first = Settings.from_environ({}, secret_key_file=file)
+    again = Settings.from_environ({}, secret_key_file=file)
+    assert first.secret_keys == again.secret_keys
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["secret.key"]
+
+
+def test_processes_that_start_together_agree_on_the_secret_key(tmp_path):
+    file = tmp_path / "secret.key"
+    found: list[str] = []
+    together = threading.Barrier(8)
+
+    def start() -> None:
+        together.wait()
+        found.extend(Settings.from_environ({}, secret_key_file=file).secret_keys)
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def test_a_spoiled_secret_key_file_is_not_built_on(tmp_path: Path):
+    file = tmp_path / "secret.key"
+    file.write_text("short\n")
+    with pytest.raises(ConfigError, match=r"SECRET_KEY must be set, because .*secret\.key"):
+        Settings.from_environ({}, secret_key_file=file)

@@ -1,0 +1,289 @@
+"""A message goes out: the intent before the call, the outcome after, and never twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+import orjson
+import pytest
+
+from app import delivery, intake
+from app.channels.base import Capabilities, Message, Receipt, SendError
+from app.machine.reasons import Reason
+from app.process import Process
+from app.store import messages, runs
+from app.store.db import Row
+from tests.cast import HELLO, SEND_HELLO, hook, settle
+from tests.test_runner import later
+
+EVENT = orjson.dumps({"email": "ada@example.com", "word": "tea"})
+
+
+NO_PROMISES = Capabilities(None, lookup=False, callbacks=False)
+
+
+@dataclass(slots=True)
+class Provider:
+    """A provider that says what it is told to, and keeps what it was given."""
+
+    answer: Callable[[Message], Awaitable[Receipt]]
+    given: list[Message] = field(default_factory=list)
+    name: str = "email"
+    provider: str = "scripted"
+    capabilities: Capabilities = NO_PROMISES
+
+    async def send(self, message: Message) -> Receipt:
+        self.given.append(message)
+        return await self.answer(message)
+
+    async def close(self) -> None:
+        pass
+
+
+def with_provider(
+    process: Process, answer: Callable[[Message], Awaitable[Receipt]]
+) -> tuple[Process, Provider]:
+    provider = Provider(answer)
+    return replace(process, channels={"email": provider}), provider
+
+
+async def accepts(message: Message) -> Receipt:
+    return Receipt(f"<{message.message_key}@provider>")
+
+
+def refuses(error: SendError) -> Callable[[Message], Awaitable[Receipt]]:
+    async def refuse(_message: Message) -> Receipt:
+        raise error
+
+    return refuse
+
+
+async def start(process: Process, acme: str, step: object = SEND_HELLO) -> str:
+    token = await hook(process, acme, [step])
+    accepted = await intake.receive(process, token=token, signatures=[], body=EVENT)
+    return accepted.run_id
+
+
+async def attempts(process: Process, acme: str) -> list[Row]:
+    """Oldest first."""
+    async with process.database.read() as db:
+        rows = await messages.attempts_page(
+            db, workspace_id=acme, filters={}, before=None, limit=50
+        )
+    return rows[::-1]
+
+
+async def run_status(process: Process, acme: str, run_id: str) -> str:
+    async with process.database.read() as db:
+        row = await runs.by_id(db, workspace_id=acme, id=run_id)
+    assert row is not None
+    return str(row["status"])
+
+
+async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: str):
+    process, provider = with_provider(process, accepts)
+    run_id = await start(process, acme)
+    await settle(process)
+    [message] = provider.given
+    assert message.to == "ada@example.com"
+    assert message.content["html"] == "<p>You said tea</p>"
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["number"], attempt["tries"]) == ("SENT", 1, 1)
+    assert attempt["provider_message_id"] == f"<{message.message_key}@provider>"
+    assert [event["status"] for event in attempt["events"]] == ["SENDING", "SENT"]
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_the_intent_is_committed_before_the_provider_is_called(process: Process, acme: str):
+    seen: list[str] = []
+
+    async def look(message: Message) -> Receipt:
+        [attempt] = await attempts(process, acme)
+        seen.append(attempt["status"])
+        return await accepts(message)
+
+    process, _ = with_provider(process, look)
+    await start(process, acme)
+    await settle(process)
+    assert seen == ["SENDING"]
+
+
+async def test_what_was_surely_not_accepted_is_tried_again_under_the_same_key(
+    process: Process, acme: str
+):
+    answers = [
+        SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused."),
+        SendError("not_accepted", Reason.PROVIDER_THROTTLED, "Slow down.", retry_after_seconds=90),
+    ]
+
+    async def recover(message: Message) -> Receipt:
+        if answers:
+            raise answers.pop(0)
+        return await accepts(message)
+
+    process, provider = with_provider(process, recover)
+    run_id = await start(process, acme)
+    await settle(process)
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == ("QUEUED", "provider_unreachable")
+    assert await run_status(process, acme, run_id) == "WAITING"
+    await later(process, "messages", 7)
+    await settle(process)
+    await later(process, "messages", 80)
+    await settle(process)
+    assert len(provider.given) == 2  # Retry-After is longer than that
+    await later(process, "messages", 11)
+    await settle(process)
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["number"], attempt["tries"]) == ("SENT", 1, 3)
+    assert len({message.message_key for message in provider.given}) == 1
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_a_provider_that_stays_away_for_a_day_is_given_up(process: Process, acme: str):
+    away = SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused.")
+    process, _ = with_provider(process, refuses(away))
+    run_id = await start(process, acme)
+    await settle(process)
+    async with process.database.write() as db:
+        [row] = await db.fetch_all("SELECT id, created_at FROM messages")
+        await db.execute(
+            "UPDATE messages SET created_at = :then WHERE id = :id",
+            id=row["id"],
+            then=row["created_at"] - delivery.RETRY_FOR,
+        )
+    await later(process, "messages", 60)
+    await settle(process)
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == ("FAILED", "provider_unreachable")
+    assert await run_status(process, acme, run_id) == "COMPLETED"  # onFailure: continue
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"), [({}, "COMPLETED"), ({"onFailure": "stop"}, "FAILED")]
+)
+async def test_a_refusal_for_good_is_never_tried_again(
+    process: Process, acme: str, policy: dict[str, str], status: str
+):
+    no = SendError("rejected", Reason.PROVIDER_REJECTED, "550 no such user")
+    process, provider = with_provider(process, refuses(no))
+    run_id = await start(process, acme, {**SEND_HELLO, **policy})
+    await settle(process)
+    await later(process, "messages", 100_000)
+    await settle(process)
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_detail"]) == ("FAILED", "550 no such user")
+    assert await run_status(process, acme, run_id) == status
+
+
+async def test_an_uncertain_outcome_is_unknown_and_not_sent_again(process: Process, acme: str):
+    lost = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
+    process, provider = with_provider(process, refuses(lost))
+    run_id = await start(process, acme)
+    await settle(process)
+    await later(process, "messages", 100_000)
+    await settle(process)
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "UNKNOWN"
+    assert await run_status(process, acme, run_id) == "COMPLETED"  # onUnknown: continue
+
+
+async def test_on_unknown_resend_makes_new_attempts_under_new_keys_and_then_stops(
+    process: Process, acme: str
+):
+    lost = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
+    process, provider = with_provider(process, refuses(lost))
+    run_id = await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
+    await settle(process)
+    made = await attempts(process, acme)
+    assert [attempt["number"] for attempt in made] == [1, 2, 3]
+    assert len({message.message_key for message in provider.given}) == 3
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_a_send_whose_worker_died_is_unknown(process: Process, acme: str):
+    """The intent is there and its outcome is not: nobody can tell, so nobody sends again."""
+
+    async def die(_message: Message) -> Receipt:
+        raise asyncio.CancelledError
+
+    dying, provider = with_provider(process, die)
+    run_id = await start(process, acme)
+    with pytest.raises(asyncio.CancelledError):
+        await settle(dying)
+    await later(process, "messages", 60)
+    after, _ = with_provider(process, accepts)
+    await settle(after)
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_a_sender_that_lost_its_lease_writes_nothing(process: Process, acme: str):
+    async def oversleep(message: Message) -> Receipt:
+        await later(process, "messages", 60)
+        [other] = await delivery.claim(process, [], 10)
+        await delivery.deliver(process, other)
+        return await accepts(message)
+
+    slow, _ = with_provider(process, oversleep)
+    await start(process, acme)
+    await settle(slow)
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+
+
+async def test_a_slow_provider_does_not_cost_the_lease(process: Process, acme: str):
+    quick = replace(process, settings=replace(process.settings, lease_seconds=1))
+    gate = asyncio.Event()
+
+    async def wait(message: Message) -> Receipt:
+        await gate.wait()
+        return await accepts(message)
+
+    quick, _ = with_provider(quick, wait)
+    await start(quick, acme)
+    sending = asyncio.create_task(settle(quick))
+    await asyncio.sleep(2.5)  # two leases and a half
+    assert await delivery.claim(quick, [], 10) == []
+    gate.set()
+    await sending
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "SENT"
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        ({**SEND_HELLO, "to": "{{trigger.nobody}}"}, Reason.NO_ADDRESS),
+        (
+            {**SEND_HELLO, "content": {**HELLO, "html": "{{ 1 | divided_by: 0 }}"}},
+            Reason.TEMPLATE_ERROR,
+        ),
+    ],
+)
+async def test_a_message_that_cannot_be_made_says_why_and_calls_nobody(
+    process: Process, acme: str, step: dict[str, object], code: Reason
+):
+    process, provider = with_provider(process, accepts)
+    run_id = await start(process, acme, step)
+    await settle(process)
+    assert provider.given == []
+    async with process.database.read() as db:
+        [row] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+    assert row["reason_code"] == code
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_an_address_that_is_none_fails_the_message(process: Process, acme: str):
+    process, provider = with_provider(process, accepts)
+    await start(process, acme, {**SEND_HELLO, "to": "{{trigger.word}}"})
+    await settle(process)
+    assert provider.given == []
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == ("FAILED", Reason.INVALID_ADDRESS)

@@ -1,0 +1,87 @@
+"""A web process like the real one, with endpoints that the tests of its life need.
+
+python -m tests.web.program launch|run <port> <processes>; says "started" and "serving" aloud.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from app import logs
+from app.config import ConfigError
+from app.web import server
+from app.web.edge import Edge
+from app.web.routing import router
+from tests.web import wire
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+async def process_id(_request: Request) -> Response:
+    return PlainTextResponse(str(os.getpid()))
+
+
+async def slow(request: Request) -> Response:
+    say("started")
+    await asyncio.sleep(float(request.query_params["seconds"]))
+    return PlainTextResponse("done")
+
+
+async def stuck(_request: Request) -> Response:
+    say("started")
+    time.sleep(60)  # noqa: ASYNC251 - the loop itself is what gets stuck
+    return PlainTextResponse("never")
+
+
+async def echo(request: Request) -> Response:
+    return PlainTextResponse(str(len(await request.body())))
+
+
+@asynccontextmanager
+async def lifespan(_app: object) -> AsyncIterator[None]:
+    if "BROKEN" in os.environ:
+        raise RuntimeError("cannot start")
+    say("serving")
+    yield
+    say("closed")
+
+
+ROUTES = [
+    Route("/pid", process_id),
+    Route("/slow", slow),
+    Route("/stuck", stuck),
+    Route("/echo", echo, methods=["POST"]),
+]
+
+
+async def main(settings: wire.Settings, listener: socket.socket, stop: asyncio.Event) -> None:
+    await server.serve(Edge(router(ROUTES, lifespan), settings), settings, stop, listener=listener)
+
+
+if __name__ == "__main__":
+    port, processes = sys.argv[1:]
+    settings = wire.settings(
+        DATABASE_URL="postgresql://db/tidings",
+        REDIS_URL="redis://db",
+        PORT=port,
+        WEB_CONCURRENCY=processes,
+    )
+    logs.configure(settings)
+    try:
+        sys.exit(server.launch(settings, partial(main, settings)))
+    except ConfigError as error:
+        sys.exit(str(error))

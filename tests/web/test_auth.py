@@ -1,0 +1,78 @@
+"""The Authorization header, before throw-away endpoints and with real keys and sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from starlette.responses import Response
+
+from app.process import Process
+from app.web import reply
+from app.web.edge import Edge
+from app.web.routing import MEMBER, Call, get, mount, router
+from app.web.throttle import Throttle
+from tests.web.conftest import Records
+
+
+async def who(call: Call) -> Response:
+    return reply.ok({"name": call.member.name})
+
+
+@pytest.fixture
+async def api(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    routes = mount([get("/who", who, can=MEMBER)], process, Throttle(None))
+    transport = httpx2.ASGITransport(app=Edge(router(routes), process.settings))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://tidings.test") as client:
+        yield client
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer   "])
+async def test_a_key_opens_in_any_case_of_the_scheme(scheme, api, cast):
+    response = await api.get("/who", headers={"Authorization": f"{scheme} {cast.vic.key}"})
+    assert response.json() == {"name": "vic"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [""],
+        ["Bearer"],
+        ["Bearer "],
+        ["Basic {key}"],
+        ["{key}"],
+        ["Bearer{key}"],
+        ["Bearer {key} {key}"],
+        ["Bearer {key}, Bearer {key}"],
+        ["Bearer {key}", "Bearer {key}"],
+        ["Bearer {key}\t"],
+        ["Bearer {key}é"],
+        ["Bearer " + "x" * 5_000],
+        ["Bearer x.y.z"],
+    ],
+)
+async def test_anything_but_one_bearer_is_unauthenticated(values, api, cast):
+    given = [("Authorization", value.format(key=cast.vic.key).encode()) for value in values]
+    response = await api.get("/who", headers=given)
+    assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
+    assert response.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_a_suspended_workspace_is_locked_out(api, cast, process):
+    async with process.database.write() as db:
+        await db.execute(
+            "UPDATE workspaces SET suspended = TRUE WHERE id = :id", id=cast.vic.workspace_id
+        )
+    response = await api.get("/who", headers={"Authorization": f"Bearer {cast.vic.key}"})
+    assert (response.status_code, response.json()["code"]) == (403, "workspace_suspended")
+
+
+async def test_the_workspace_is_in_the_log_and_the_key_is_not(api, cast, records: Records):
+    await api.get("/who", headers={"Authorization": f"Bearer {cast.vic.key}"})
+    await api.get("/who", headers={"Authorization": "Bearer nonsense"})
+    known, unknown = records()
+    assert known["workspace"] == cast.vic.workspace_id
+    assert "workspace" not in unknown  # what one request bound does not outlive it
+    assert cast.vic.key not in str([known, unknown])

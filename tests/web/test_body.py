@@ -1,0 +1,370 @@
+"""Bodies and queries: what is taken, and what is said about the rest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import orjson
+import pytest
+from pydantic import Field
+from starlette.datastructures import Headers
+
+from app.errors import Problem
+from app.machine import document
+from app.web import body
+from app.web.body import Count, Moment, Name, Query, Shape
+
+JSON = Headers({"content-type": "application/json"})
+
+
+class Email(Shape):
+    kind: Literal["email"]
+    to_address: str
+
+
+class Wait(Shape):
+    kind: Literal["wait"]
+    hours: int = Field(ge=1, le=10)
+
+
+class Thing(Shape):
+    name: Annotated[str, Field(min_length=1, max_length=5)]
+    first_step: Annotated[Email | Wait, Field(discriminator="kind")] | None = None
+    steps: list[Email] = Field(default_factory=list, max_length=2)
+    ratio: float = 1.0
+    done: bool = False
+    labels: dict[str, str] = Field(default_factory=dict)
+    free: Any = None
+    at: Moment | None = None
+    title: Name | None = None
+
+
+class Search(Query):
+    first_name: str | None = None
+    limit: Annotated[Count, Field(ge=1, le=9)] = 5
+    since: Moment | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    state: Literal["ACTIVE", "PAUSED"] | None = None
+
+
+def read(value: object) -> Thing:
+    return body.read(Thing, JSON, orjson.dumps(value))
+
+
+def refused(value: object) -> list[tuple[str, str]]:
+    with pytest.raises(Problem) as caught:
+        read(value)
+    assert caught.value.code == "invalid"
+    return [(error.pointer, error.message) for error in caught.value.errors]
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+def test_a_body_becomes_its_model():
+    thing = read({"name": "a", "firstStep": {"kind": "wait", "hours": 2}, "ratio": 2, "done": True})
+    assert thing == Thing.model_validate(
+        {"name": "a", "firstStep": Wait(kind="wait", hours=2), "ratio": 2.0, "done": True}
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "errors"),
+    [
+        ({}, [("/name", "This field is required.")]),
+        ({"name": "a", "id": "x"}, [("/id", "This field is unknown or read-only.")]),
+        (
+            {"name": "a", "first_step": None},
+            [("/first_step", "This field is unknown or read-only.")],
+        ),
+        ({"name": 1}, [("/name", "Must be a string.")]),
+        ({"name": None}, [("/name", "Must be a string.")]),
+        ({"name": ""}, [("/name", "Must not be empty.")]),
+        ({"name": "abcdef"}, [("/name", "Must have at most 5 characters.")]),
+        ({"name": "a", "done": "true"}, [("/done", "Must be true or false.")]),
+        ({"name": "a", "done": 1}, [("/done", "Must be true or false.")]),
+        ({"name": "a", "ratio": "1"}, [("/ratio", "Must be a number.")]),
+        ({"name": "a", "labels": []}, [("/labels", "Must be an object.")]),
+        ({"name": "a", "labels": {"a/b~c": 1}}, [("/labels/a~1b~0c", "Must be a string.")]),
+        ({"name": "a", "steps": {}}, [("/steps", "Must be an array.")]),
+        ({"name": "a", "steps": [1]}, [("/steps/0", "Must be an object.")]),
+        (
+            {"name": "a", "steps": [{"kind": "email"}]},
+            [("/steps/0/toAddress", "This field is required.")],
+        ),
+        (
+            {"name": "a", "steps": [{"kind": "email", "toAddress": "x"}] * 3},
+            [("/steps", "Must have at most 2 items.")],
+        ),
+        (
+            {"name": "a", "firstStep": {"kind": "wait", "hours": 11}},
+            [("/firstStep/hours", "Must be 10 or less.")],
+        ),
+        (
+            {"name": "a", "firstStep": {"kind": "wait", "hours": 0}},
+            [("/firstStep/hours", "Must be 1 or more.")],
+        ),
+        (
+            {"name": "a", "firstStep": {"kind": "wait", "hours": 1.5}},
+            [("/firstStep/hours", "Must be a whole number.")],
+        ),
+        (
+            {"name": "a", "firstStep": {"kind": "wait"}},
+            [("/firstStep/hours", "This field is required.")],
+        ),
+        (
+            {"name": "a", "firstStep": {"kind": "walk"}},
+            [("/firstStep", "Must have one of 'email', 'wait' in 'kind'.")],
+        ),
+        ({"name": "a", "firstStep": {}}, [("/firstStep", "Must say which kind it is in 'kind'.")]),
+        (
+            {"name": "a", "steps": [{"kind": "sms", "toAddress": "x"}]},
+            [("/steps/0/kind", "Must be 'email'.")],
+        ),
+        ({"name": "a", "at": 5}, [("/at", body._MOMENT)]),
+        (
+            {"name": "a", "title": "two\nlines"},
+            [("/title", "Must be one line of text, without control characters.")],
+        ),
+        (
+            {"name": "a", "free": {"deep": ["\0"]}},
+            [("/free/deep/0", "Must not contain a NUL character or half of a surrogate pair.")],
+        ),
+        (
+            {"name": "a", "free": {"\0": 1}},
+            [("/free", "Must not contain a NUL character or half of a surrogate pair.")],
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_where_it_is(value, errors):
+    assert refused(value) == errors
+
+
+def test_everything_wrong_is_said_at_once():
+    value = {"name": 1, "steps": [{"kind": "email"}, {"toAddress": "x"}], "colour": "red"}
+    assert {pointer for pointer, _ in refused(value)} == {
+        "/name",
+        "/steps/0/toAddress",
+        "/steps/1/kind",
+        "/colour",
+    }
+
+
+def test_the_detail_says_what_to_do():
+    with pytest.raises(Problem) as caught:
+        read({})
+    assert caught.value.detail == "Correct the body: /name: This field is required."
+    with pytest.raises(Problem) as caught:
+        read({"colour": "red"})
+    assert caught.value.detail == "Correct the body in 2 places; errors names them."
+
+
+def test_an_answer_does_not_outgrow_its_question():
+    assert len(refused({str(number): 1 for number in range(1_000)})) == body.ERRORS
+
+
+@pytest.mark.parametrize("literal", ["1.10", "-0", "1E2", "123456789012345678901"])
+def test_free_values_keep_their_literals(literal):
+    thing = body.read(Thing, JSON, f'{{"name":"a","free":[{literal}]}}'.encode())
+    assert document.dumps(thing.free) == f"[{literal}]".encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"", "malformed_json"),
+        (b"{", "malformed_json"),
+        (b'{"name":NaN}', "malformed_json"),
+        (b"\xff", "malformed_json"),
+        (b"[" * 129 + b"]" * 129, "malformed_json"),
+        (b"[]", "invalid"),
+        (b"null", "invalid"),
+        (b'"x"', "invalid"),
+        (rb'{"name":"\ud800"}', "invalid"),
+        (rb'{"\udfff":1}', "invalid"),
+    ],
+)
+def test_what_is_no_json_object_is_refused(raw, code):
+    with pytest.raises(Problem) as caught:
+        body.read(Thing, JSON, raw)
+    assert caught.value.code == code
+    if raw in (b"[]", b"null", b'"x"'):
+        assert [error.pointer for error in caught.value.errors] == [""]
+
+
+def test_an_empty_body_is_said_to_be_empty():
+    for headers in (JSON, Headers({})):
+        with pytest.raises(Problem, match=r"The body is empty; send a JSON object\."):
+            body.read(Thing, headers, b"")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "application/json",
+        "APPLICATION/JSON",
+        "application/json ",
+        "application/json; charset=utf-8",
+        'application/json;charset="UTF-8"',
+        "application/json;x=y",
+    ],
+)
+def test_json_is_json_however_it_is_spelled(value):
+    body.require_media_type(Headers({"content-type": value}))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [("content-type", "")],
+        [("content-type", "text/json")],
+        [("content-type", "text/plain")],
+        [("content-type", "application/jsonx")],
+        [("content-type", "xapplication/json")],
+        [("content-type", "application/problem+json")],
+        [("content-type", "application/merge-patch+json")],
+        [("content-type", "application/json, text/plain")],
+        [("content-type", "application/json; charset=utf-16")],
+        [("content-type", "application/json; Charset=latin-1")],
+        [("content-type", "application/json"), ("content-type", "application/json")],
+        [("content-type", "application/json"), ("content-encoding", "gzip")],
+        [("content-type", "application/json"), ("content-encoding", "identity")],
+    ],
+)
+def test_anything_else_is_unsupported(lines):
+    raw = [(name.encode(), value.encode()) for name, value in lines]
+    with pytest.raises(Problem) as caught:
+        body.read(Thing, Headers(raw=raw), b'{"name":"a"}')
+    assert caught.value.code == "unsupported_media_type"
+
+
+# --- merge patches --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "result"),
+    [  # RFC 7396, appendix A
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"a": "foo"}, None, None),
+        ({"a": "foo"}, "bar", "bar"),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_a_merge_patch_does_what_the_rfc_says(target, changes, result):
+    before = orjson.dumps(target)
+    assert body.merged(target, changes) == result
+    assert orjson.dumps(target) == before
+
+
+STORED = {"name": "a", "labels": {"x": "1", "y": "2"}, "done": True}
+
+
+def patch(changes: object, headers: Headers = JSON) -> Thing:
+    return body.patch(Thing, STORED, headers, orjson.dumps(changes))
+
+
+def test_a_patch_changes_what_it_names():
+    thing = patch({"labels": {"x": None, "z": "3"}})
+    assert (thing.name, thing.labels, thing.done) == ("a", {"y": "2", "z": "3"}, True)
+
+
+def test_null_clears_what_may_be_empty_and_nothing_else():
+    assert patch({"done": None}).done is False
+    with pytest.raises(Problem) as caught:
+        patch({"name": None})
+    assert [error.pointer for error in caught.value.errors] == ["/name"]
+
+
+def test_an_unknown_field_is_refused_even_to_clear_it():
+    with pytest.raises(Problem) as caught:
+        patch({"id": None, "createdAt": "now", "done": False})
+    assert [error.pointer for error in caught.value.errors] == ["/createdAt", "/id"]
+
+
+def test_a_patch_may_come_under_its_own_media_type():
+    assert patch({}, Headers({"content-type": "application/merge-patch+json"})).name == "a"
+
+
+# --- queries --------------------------------------------------------------------------------------
+
+
+def test_a_query_becomes_its_model():
+    search = body.query(
+        Search,
+        b"firstName=Zo%C3%AB&limit=9&since=2026-01-31T10:00:00%2B01:00&metadata[city]=New+York",
+    )
+    assert search.first_name == "Zoë"
+    assert search.limit == 9
+    assert search.since == datetime(2026, 1, 31, 9, tzinfo=UTC)
+    assert search.metadata == {"city": "New York"}
+
+
+@pytest.mark.parametrize("query_string", [b"", b"&", b"&&"])
+def test_nothing_asked_is_everything_by_default(query_string):
+    assert body.query(Search, query_string) == Search()
+
+
+@pytest.mark.parametrize(
+    ("query_string", "errors"),
+    [
+        (b"colour=red", [("?colour", "This parameter is unknown.")]),
+        (b"first_name=x", [("?first_name", "This parameter is unknown.")]),
+        (b"colour[x]=red", [("?colour", "This parameter is unknown.")]),
+        (b"limit=10", [("?limit", "Must be 9 or less.")]),
+        (b"limit=ten", [("?limit", "Must be a whole number, in plain digits.")]),
+        (b"limit=1_0", [("?limit", "Must be a whole number, in plain digits.")]),
+        (b"limit=1&limit=2", [("?limit", "Must be given once.")]),
+        (b"metadata[a]=1&metadata[a]=2", [("?metadata[a]", "Must be given once.")]),
+        (b"metadata=1&metadata[a]=2", [("?metadata[a]", "Must be given once.")]),
+        (b"metadata=1", [("?metadata", "Must be an object.")]),
+        (b"since=yesterday", [("?since", body._MOMENT)]),
+        (b"since=2026-01-31T10:00:00", [("?since", body._MOMENT)]),
+        (b"since=2026-02-31T10:00:00Z", [("?since", body._MOMENT)]),
+        (b"since=1700000000", [("?since", body._MOMENT)]),
+        (b"state=DRAFT", [("?state", "Must be 'ACTIVE' or 'PAUSED'.")]),
+        (
+            b"firstName=%00",
+            [("?firstName", "Must not contain a NUL character or half of a surrogate pair.")],
+        ),
+        (b"a=1&b=2", [("?a", "This parameter is unknown."), ("?b", "This parameter is unknown.")]),
+    ],
+)
+def test_what_is_wrong_in_a_query_is_said_by_name(query_string, errors):
+    with pytest.raises(Problem) as caught:
+        body.query(Search, query_string)
+    assert caught.value.code == "invalid"
+    assert [(error.pointer, error.message) for error in caught.value.errors] == errors
+
+
+@pytest.mark.parametrize("query_string", [b"a=1&" * 200, b"\xff=1"])
+def test_a_query_that_cannot_be_taken_apart_is_malformed(query_string):
+    with pytest.raises(Problem) as caught:
+        body.query(Search, query_string)
+    assert caught.value.code == "malformed_request"
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31T10:00:00Z", datetime(2026, 1, 31, 10, tzinfo=UTC)),
+        ("2026-01-31t10:00:00.5z", datetime(2026, 1, 31, 10, 0, 0, 500_000, UTC)),
+        ("2026-01-31T10:00:00.123456-02:30", datetime(2026, 1, 31, 12, 30, 0, 123_456, UTC)),
+        ("2026-01-31T10:00:00+01:00", datetime(2026, 1, 31, 9, tzinfo=UTC)),
+        ("2026-01-31T10:00:00 01:00", datetime(2026, 1, 31, 9, tzinfo=UTC)),
+    ],
+)
+def test_times_are_rfc_3339(text, moment):
+    assert read({"name": "a", "at": text}).at == moment

@@ -1,0 +1,425 @@
+"""The edge in front of throw-away endpoints, on a real server and spoken to in bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from app.errors import Problem, Unavailable
+from app.web.edge import Edge, client_address, request_id
+from app.web.routing import router
+from tests.web import wire
+from tests.web.wire import Connection, Served, head
+
+CAP = 1_024
+BODY_SECONDS = 0.3
+
+
+async def ignore(_request: Request) -> Response:
+    return PlainTextResponse("ignored")
+
+
+async def count(request: Request) -> Response:
+    return PlainTextResponse(str(len(await request.body())))
+
+
+async def address(request: Request) -> Response:
+    return PlainTextResponse(request.client.host if request.client else "")
+
+
+async def cached(_request: Request) -> Response:
+    return PlainTextResponse("cached", headers={"Cache-Control": "max-age=60"})
+
+
+async def refuse(_request: Request) -> Response:
+    raise Problem("conflict", "Use that one.", headers={"X-Extra": "yes"}, existingId="con_1")
+
+
+async def unavailable(_request: Request) -> Response:
+    raise Unavailable("The database does not answer; try again.")
+
+
+async def break_down(_request: Request) -> Response:
+    local = "".join(["can", "ary"])
+    raise RuntimeError("the roof is on fire" if local else "")
+
+
+async def break_off(_request: Request) -> Response:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"first"
+        raise RuntimeError("no second")
+
+    return StreamingResponse(chunks())
+
+
+ENDPOINTS = [ignore, count, address, cached, refuse, unavailable, break_down, break_off]
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    routes = [Route(f"/{one.__name__}", one, methods=["GET", "POST"]) for one in ENDPOINTS]
+    settings = wire.settings(MAX_BODY_BYTES=CAP, TRUSTED_HOPS=1)
+    async with wire.serving(Edge(router(routes), settings, body_seconds=BODY_SECONDS)) as served:
+        yield served
+
+
+@pytest.fixture
+async def connection(served: Served) -> AsyncIterator[Connection]:
+    async with served.connection() as connection:
+        yield connection
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/ignore", "/refuse", "/break_down", "/nowhere", "/ignore/"])
+async def test_every_answer_has_an_id_and_is_neither_stored_nor_sniffed(path, served):
+    async with served.client() as client:
+        headers = (await client.get(path)).headers
+    assert UUID(headers["x-request-id"]).version == 7
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert "server" not in headers
+
+
+async def test_a_handler_may_let_its_answer_be_stored(served):
+    async with served.client() as client:
+        assert (await client.get("/cached")).headers["cache-control"] == "max-age=60"
+
+
+async def test_a_problem_is_answered_with_its_own_members_and_headers(served):
+    async with served.client() as client:
+        response = await client.get("/refuse", headers={"X-Request-Id": "a" * 20})
+    assert response.status_code == 409
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["x-extra"] == "yes"
+    assert response.json() == {
+        "type": "/problems/conflict",
+        "title": "Conflict",
+        "status": 409,
+        "detail": "Use that one.",
+        "code": "conflict",
+        "requestId": "a" * 20,
+        "existingId": "con_1",
+    }
+
+
+async def test_what_is_unavailable_says_when_to_come_back(served, records):
+    async with served.client() as client:
+        response = await client.get("/unavailable")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "2")
+    assert [(line["event"], line["level"]) for line in records()] == [("request", "warning")]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/ignore/", "/Ignore", "//ignore", "/ignore%00"])
+async def test_an_unknown_path_is_a_problem_and_never_a_redirect(path, served):
+    async with served.client() as client:
+        response = await client.get(path)
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")
+
+
+async def test_an_error_nobody_caught_is_answered_and_logged_once_without_locals(served, records):
+    async with served.client() as client:
+        response = await client.get("/break_down")
+    body = response.json()
+    assert (response.status_code, body["code"]) == (500, "internal")
+    assert "fire" not in response.text
+    error, request = records()
+    assert error["level"] == "error"
+    assert error["request_id"] == request["request_id"] == body["requestId"]
+    assert "RuntimeError: the roof is on fire" in error["exception"]
+    assert "canary" not in error["exception"]
+
+
+async def test_an_answer_that_breaks_off_is_cut_not_completed(connection, records):
+    await connection.send(head("GET", "/break_off"))
+    received = await connection.reader.read()
+    assert b"first" in received
+    assert not received.endswith(b"0\r\n\r\n")  # the last chunk, which would say that all is well
+    assert [line["level"] for line in records()] == ["error", "error", "info"]
+
+
+# --- the request's id -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["a" * 20, "Z9-" * 10, "0" * 200])
+async def test_a_caller_may_choose_the_id(given, served):
+    async with served.client() as client:
+        response = await client.get("/ignore", headers={"X-Request-Id": given})
+    assert response.headers["x-request-id"] == given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        [b""],
+        [b"a" * 19],
+        [b"a" * 201],
+        [b"a" * 19 + b"\n"],
+        [b"a" * 20 + b"\xff"],
+        [b"a_" * 20],
+        [b"a" * 20, b"b" * 20],
+    ],
+)
+def test_an_unfit_id_is_replaced_by_a_new_one(given):
+    assert UUID(request_id(given)).version == 7
+
+
+def test_new_ids_are_ordered_by_time():
+    ids = [request_id([])[:13] for _ in range(100)]
+    assert ids == sorted(ids)
+
+
+# --- the client's address -------------------------------------------------------------------------
+
+PEER = ("10.0.0.1", 1234)
+
+
+@pytest.mark.parametrize(
+    ("hops", "forwarded", "expected"),
+    [
+        (0, [b"1.2.3.4"], "10.0.0.1"),
+        (1, [], "10.0.0.1"),
+        (1, [b"1.2.3.4"], "1.2.3.4"),
+        (1, [b"6.6.6.6, 1.2.3.4"], "1.2.3.4"),
+        (2, [b"6.6.6.6,1.2.3.4 , 5.6.7.8"], "1.2.3.4"),
+        (3, [b"1.2.3.4, 5.6.7.8"], "10.0.0.1"),
+        (1, [b"1.2.3.4", b"6.6.6.6"], "1.2.3.4"),  # the second line is the sender's own
+        (1, [b"1.2.3.4:5678"], "1.2.3.4"),
+        (1, [b"[2001:db8::1]:443"], "2001:db8::1"),
+        (1, [b"[2001:DB8:0::1]"], "2001:db8::1"),
+        (1, [b"fe80::1%eth0"], "fe80::1"),
+        (1, [b"::ffff:1.2.3.4"], "1.2.3.4"),
+        (1, [b"unknown"], "10.0.0.1"),
+        (1, [b""], "10.0.0.1"),
+        (1, [b"1.2.3.4,"], "10.0.0.1"),
+        (1, [b"0x7f.1"], "10.0.0.1"),
+        (1, [b"1.2.3.4 5.6.7.8"], "10.0.0.1"),
+        (1, [b"\xff" * 10_000], "10.0.0.1"),
+    ],
+)
+def test_the_client_is_as_many_hops_away_as_are_trusted(hops, forwarded, expected):
+    assert client_address(PEER, forwarded, hops) == expected
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"), [(("::ffff:9.8.7.6", 1), "9.8.7.6"), (None, "unknown"), (("", 0), "")]
+)
+def test_the_socket_is_believed_when_nothing_else_is(peer, expected):
+    assert client_address(peer, [], 0) == expected
+
+
+async def test_handlers_see_the_true_address(served):
+    async with served.client() as client:
+        response = await client.get("/address", headers={"X-Forwarded-For": "6.6.6.6, 1.2.3.4"})
+    assert response.text == "1.2.3.4"
+
+
+# --- the body -------------------------------------------------------------------------------------
+
+
+def chunked(body: bytes, size: int) -> bytes:
+    chunks = [body[start : start + size] for start in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*chunks, b""])
+
+
+@pytest.mark.parametrize(("size", "status"), [(0, 200), (1, 200), (CAP, 200), (CAP + 1, 413)])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+async def test_the_cap_holds_however_a_body_is_framed(size, status, framing, connection):
+    body = b"x" * size
+    if framing == "length":
+        await connection.send(head("POST", "/count", f"Content-Length: {size}") + body)
+    else:
+        await connection.send(
+            head("POST", "/count", "Transfer-Encoding: chunked") + chunked(body, 7)
+        )
+    answer = await connection.answer()
+    assert answer.status == status
+    assert (answer.body == str(size).encode()) is (status == 200)
+
+
+async def test_a_body_that_nobody_reads_is_not_judged(connection):
+    await connection.send(head("POST", "/ignore", f"Content-Length: {CAP * 2}") + b"x" * CAP * 2)
+    assert (await connection.answer()).status == 200
+
+
+async def test_an_absurd_length_is_refused_at_once(connection):
+    await connection.send(
+        head("POST", "/count", "Content-Length: 99999999999", "Expect: 100-continue")
+    )
+    assert (await connection.answer()).status == 413
+    assert await connection.is_closed()
+
+
+async def test_a_client_that_asks_may_continue_once_its_body_is_wanted(connection):
+    await connection.send(head("POST", "/count", "Content-Length: 5", "Expect: 100-continue"))
+    assert (await connection.answer()).status == 100
+    await connection.send(b"hello")
+    answer = await connection.answer()
+    assert (answer.status, answer.body) == (200, b"5")
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "status"), [("/count", CAP + 1, 413), ("/nowhere", 5, 404)]
+)
+async def test_a_client_that_asks_is_refused_before_it_sends(path, length, status, connection):
+    await connection.send(head("POST", path, f"Content-Length: {length}", "Expect: 100-continue"))
+    assert (await connection.answer()).status == status  # the first answer, and no 100 before it
+
+
+@pytest.mark.parametrize("path", ["/count", "/nowhere"])
+async def test_a_client_that_sends_all_before_it_listens_still_hears_the_answer(path, connection):
+    # More than every buffer on the way holds: without a reader the sender would block, and a
+    # server that closed on it would reset the connection.
+    await connection.send(head("POST", path, "Content-Length: 20000000") + b"x" * 20_000_000)
+    assert (await connection.answer()).status == (404 if path == "/nowhere" else 413)
+
+
+async def test_a_refused_body_does_not_cost_the_connection(connection):
+    for _ in range(3):
+        await connection.send(head("POST", "/nowhere", "Content-Length: 5") + b"hello")
+        assert (await connection.answer()).status == 404
+
+
+async def test_a_body_must_arrive_in_time(connection):
+    await connection.send(head("POST", "/count", "Content-Length: 5") + b"he")
+    answer = await connection.answer()
+    assert answer.status == 408
+    assert b"request_timeout" in answer.body
+    assert await connection.is_closed()
+
+
+async def test_dripping_does_not_buy_a_body_time(connection):
+    await connection.send(head("POST", "/count", f"Content-Length: {CAP}"))
+    answer = asyncio.create_task(connection.answer())
+    while not answer.done():
+        await connection.send(b"x")
+        await asyncio.wait([answer], timeout=BODY_SECONDS / 10)
+    assert answer.result().status == 408
+
+
+async def test_a_client_that_leaves_is_no_error_of_ours(served, records):
+    read = []
+
+    async def never_finished(request: Request) -> Response:
+        read.append(await request.body())
+        return PlainTextResponse("")
+
+    edge = Edge(router([Route("/", never_finished, methods=["POST"])]), wire.settings())
+    async with wire.serving(edge) as here:
+        async with here.connection() as connection:
+            await connection.send(head("POST", "/", "Content-Length: 5") + b"he")
+        async with here.client() as client:  # the server has seen the first by then
+            await client.post("/", content=b"whole")
+    by_status = {line["status"]: line["level"] for line in records() if line["event"] == "request"}
+    assert by_status == {499: "info", 200: "info"}
+    assert read == [b"whole"]
+
+
+# --- what can be read in two ways -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        head("POST", "/count", "Content-Length: 5", "Transfer-Encoding: chunked") + b"0\r\n\r\n",
+        head("GET", "/ignore", "Host: evil.test"),
+        head("POST", "/count", "Content-Length: 5", "Content-Length: 6") + b"hello",
+        head("POST", "/count", "Transfer-Encoding: chunked") + b"zz\r\n",
+        head("GET", "/ignore", "X-Nul: a\0b"),
+        b"GET /ignore HTTP/1.1\r\n\r\n",
+        b"GET /ignore\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+async def test_an_ambiguous_request_is_refused_and_its_connection_closed(request_bytes, connection):
+    await connection.send(request_bytes)
+    assert (await connection.answer()).status == 400
+    assert await connection.is_closed()
+
+
+async def test_a_head_of_70_kilobytes_is_refused(connection):
+    await connection.send(head("GET", "/ignore", "X-Long: " + "x" * 70_000))
+    assert (await connection.answer()).status in (400, 431)
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "tidings/9"])
+async def test_an_upgrade_is_ignored(protocol, connection):
+    await connection.send(
+        head("GET", "/ignore", "Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}")
+    )
+    assert (await connection.answer()).body == b"ignored"
+
+
+async def test_a_websocket_is_refused(connection):
+    await connection.send(
+        head(
+            "GET",
+            "/ignore",
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        )
+    )
+    assert (await connection.answer()).status == 403
+
+
+async def test_pipelined_requests_are_answered_in_order(connection):
+    bodies = [b"x" * size for size in range(1, 21)]
+    await connection.send(
+        b"".join(head("POST", "/count", f"Content-Length: {len(body)}") + body for body in bodies)
+    )
+    answers = [int((await connection.answer()).body) for _ in bodies]
+    assert answers == list(range(1, 21))
+
+
+async def test_http_1_0_needs_no_host(connection):
+    await connection.send(b"GET /ignore HTTP/1.0\r\n\r\n")
+    assert (await connection.answer()).status == 200
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+async def test_every_request_is_one_line(served, records):
+    async with served.client() as client:
+        response = await client.get(
+            "/ignore?api_key=td_live_canary", headers={"X-Forwarded-For": "1.2.3.4"}
+        )
+    (line,) = records()
+    assert line.pop("duration_ms") > 0
+    assert line.pop("time")
+    assert line == {
+        "level": "info",
+        "event": "request",
+        "method": "GET",
+        "path": "/ignore",
+        "status": 200,
+        "client": "1.2.3.4",
+        "request_id": response.headers["x-request-id"],
+        "logger": "app.web.edge",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "logged"),
+    [
+        ("/v1/webhooks/in/" + "aB3" * 10, "/v1/webhooks/in/…"),
+        ("/v1/webhooks/in/short", "/v1/webhooks/in/…"),
+        ("/v1/webhooks/in/" + "aB3" * 10 + "/more", "/v1/webhooks/in/…"),
+        ("/webhook/" + "aB3" * 10, "/webhook/…"),
+        ("/contacts/con_01jd0000000000000000000000", "/contacts/con_01jd0000000000000000000000"),
+    ],
+)
+async def test_a_token_in_a_path_is_not_logged(path, logged, served, records):
+    async with served.client() as client:
+        await client.post(path)
+    assert [line["path"] for line in records()] == [logged]

@@ -1,0 +1,125 @@
+"""Lists, page by page, through throw-away endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from starlette.responses import Response
+
+from app.process import Process
+from app.store.db import new_id
+from app.web import paging
+from app.web.edge import Edge
+from app.web.paging import Paging
+from app.web.routing import MEMBER, Call, get, mount, router
+from app.web.throttle import Throttle
+from tests.cast import Cast, Person
+
+ROWS = [{"id": new_id("con")} for _ in range(7)][::-1]  # newest first, as a store lists them
+
+
+class Filters(Paging):
+    tag: str | None = None
+
+
+async def index(call: Call) -> Response:
+    query = call.query(Filters)
+    before = paging.position(call, query)
+    rows = [row for row in ROWS if before is None or row["id"] < before]
+    return paging.page(call, query, rows[: query.limit + 1], lambda row: row["id"])
+
+
+async def filters(call: Call) -> Response:
+    return paging.page(call, Paging(), [{"id": "only"}], lambda _: call.query(Filters).filters())
+
+
+@pytest.fixture
+async def api(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    endpoints = [get(path, index, can=MEMBER) for path in ("/contacts", "/runs/{id}/steps")]
+    endpoints.append(get("/filters", filters, can=MEMBER))
+    routes = mount(endpoints, process, Throttle(None))
+    transport = httpx2.ASGITransport(app=Edge(router(routes), process.settings))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://tidings.test") as client:
+        yield client
+
+
+async def listed(
+    api: httpx2.AsyncClient, person: Person, path: str, **query: str
+) -> httpx2.Response:
+    bearer = {"Authorization": f"Bearer {person.key}"}
+    return await api.get(path, headers=bearer, params=query)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 8, 200])
+async def test_the_pages_together_are_the_list(limit, api, cast):
+    seen: list[str] = []
+    query = {"limit": str(limit)}
+    while True:
+        page = (await listed(api, cast.vic, "/contacts", **query)).json()
+        assert len(page["data"]) <= limit
+        seen += page["data"]
+        if page["nextCursor"] is None:
+            break
+        query["cursor"] = page["nextCursor"]
+    assert seen == [row["id"] for row in ROWS]
+
+
+async def test_a_page_may_change_its_size_on_the_way(api, cast):
+    first = (await listed(api, cast.vic, "/contacts", limit="2")).json()
+    rest = (await listed(api, cast.vic, "/contacts", cursor=first["nextCursor"])).json()
+    assert first["data"] + rest["data"] == [row["id"] for row in ROWS]
+
+
+async def test_a_cursor_is_good_for_its_own_list_only(api, cast: Cast):
+    own = {"limit": "2", "tag": "vip", "createdAfter": "2026-01-01T00:00:00Z"}
+    page = (await listed(api, cast.vic, "/contacts", **own)).json()
+    cursor = page["nextCursor"]
+    others = [
+        (cast.mallory, "/contacts", own),
+        (cast.vic, "/runs/run_1/steps", own),
+        (cast.vic, "/contacts", {**own, "tag": "vips"}),
+        (cast.vic, "/contacts", {**own, "createdAfter": "2026-01-01T00:00:01Z"}),
+        (cast.vic, "/contacts", {"limit": "2"}),
+    ]
+    for person, path, query in others:
+        response = await listed(api, person, path, **{**query, "cursor": cursor})
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["pointer"] == "?cursor"
+    for person in (cast.vic, cast.olivia):  # a colleague sees the same list
+        response = await listed(api, person, "/contacts", **{**own, "cursor": cursor})
+        assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda cursor: cursor[:-1],
+        lambda cursor: cursor + "A",
+        lambda cursor: cursor[:20] + ("A" if cursor[20] != "A" else "B") + cursor[21:],
+        lambda cursor: cursor[::-1],
+        lambda _: "",
+        lambda _: "é\u0130",
+        lambda _: "A" * 3_000,
+        lambda _: "con_01jd0000000000000000000000",
+    ],
+)
+async def test_a_spoiled_cursor_is_refused(spoil, api, cast):
+    cursor = (await listed(api, cast.vic, "/contacts", limit="2")).json()["nextCursor"]
+    response = await listed(api, cast.vic, "/contacts", cursor=spoil(cursor))
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == "?cursor"
+
+
+@pytest.mark.parametrize("limit", ["0", "201", "-1", "1_0", "٣", "1e1", " 1", "+1", "1.0", "", "x"])
+async def test_a_limit_is_1_to_200_in_plain_digits(limit, api, cast):
+    response = await listed(api, cast.vic, "/contacts", limit=limit)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == "?limit"
+
+
+async def test_filters_are_what_was_asked_for_by_name(api, cast):
+    query = {"limit": "3", "tag": "vip"}
+    page = (await listed(api, cast.vic, "/filters", **query)).json()
+    assert page["data"] == [{"tag": "vip"}]

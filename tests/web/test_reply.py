@@ -1,0 +1,87 @@
+"""What answers look like."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import orjson
+import pytest
+from starlette.responses import Response
+
+from app.errors import CODES, FieldError, Problem, Unavailable
+from app.machine import document
+from app.web import reply
+
+
+@pytest.mark.parametrize(
+    ("response", "status", "headers", "body"),
+    [
+        (reply.ok({"a": 1}), 200, {}, b'{"a":1}'),
+        (reply.ok({"a": 1}, revision=3), 200, {"etag": '"3"'}, b'{"a":1}'),
+        (
+            reply.created("/contacts/con_1", {"a": 1}, revision=1),
+            201,
+            {"location": "/contacts/con_1", "etag": '"1"'},
+            b'{"a":1}',
+        ),
+        (reply.accepted({"runId": "run_1"}), 202, {}, b'{"runId":"run_1"}'),
+        (reply.page([1, 2], "next"), 200, {}, b'{"data":[1,2],"nextCursor":"next"}'),
+        (reply.page([], None), 200, {}, b'{"data":[],"nextCursor":null}'),
+    ],
+)
+def test_an_answer_is_json(response: Response, status, headers, body):
+    assert (response.status_code, response.body) == (status, body)
+    assert dict(response.headers) == {
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        **headers,
+    }
+
+
+def test_nothing_is_nothing():
+    response = reply.no_content()
+    assert (response.status_code, response.body) == (204, b"")
+
+
+def test_times_are_utc_with_milliseconds():
+    moment = datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=5)))
+    assert reply.ok({"at": moment}).body == b'{"at":"2026-01-31T07:00:00.000Z"}'
+    assert reply.ok({"at": moment.astimezone(UTC)}).body == b'{"at":"2026-01-31T07:00:00.000Z"}'
+
+
+@pytest.mark.parametrize("literal", [b"1.10", b"-0", b"1E400", b"123456789012345678901"])
+def test_numbers_go_out_as_they_came(literal):
+    stored = document.parse(b'{"n":' + literal + b"}")
+    assert reply.ok(stored).body == b'{"n":' + literal + b"}"
+
+
+def test_a_problem_has_all_members_of_its_code():
+    for code, (status, title) in CODES.items():
+        response = reply.problem(Problem(code, "Do this."), "req-1")
+        assert response.status_code == status
+        assert response.headers["content-type"] == "application/problem+json"
+        assert orjson.loads(response.body) == {
+            "type": f"/problems/{code}",
+            "title": title,
+            "status": status,
+            "detail": "Do this.",
+            "code": code,
+            "requestId": "req-1",
+        }
+
+
+def test_a_problem_lists_its_errors_and_its_own_members():
+    problem = Problem(
+        "invalid", "Two.", errors=[FieldError("/a", "One."), FieldError("?b", "Two.")], hint="x"
+    )
+    body = orjson.loads(reply.problem(problem, "req-1").body)
+    assert body["errors"] == [
+        {"pointer": "/a", "message": "One."},
+        {"pointer": "?b", "message": "Two."},
+    ]
+    assert body["hint"] == "x"
+
+
+def test_unavailable_says_when_to_come_back():
+    response = reply.problem(Unavailable("Wait.", retry_after_seconds=7), "req-1")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "7")

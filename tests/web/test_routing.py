@@ -1,0 +1,344 @@
+"""The one wrapper around every handler, over throw-away endpoints and a real database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import httpx2
+import pytest
+from starlette.responses import PlainTextResponse, Response
+
+from app import addresses, identity
+from app.errors import Problem
+from app.process import Process
+from app.store import users, workspaces
+from app.store.db import new_id
+from app.web import reply
+from app.web.body import Query, Shape
+from app.web.edge import Edge
+from app.web.routing import (
+    ADMIN,
+    MEMBER,
+    PUBLIC,
+    Call,
+    Endpoint,
+    delete,
+    get,
+    mount,
+    patch,
+    post,
+    put,
+    router,
+)
+from app.web.throttle import Throttle
+from tests.cast import PASSWORD, Cast, Person
+
+
+class Naming(Shape):
+    name: str
+
+
+class Colours(Query):
+    colour: str | None = None
+
+
+async def who(call: Call) -> Response:
+    return reply.ok({"role": call.member.role, "client": call.client, "id": call.path("id")})
+
+
+async def rename(call: Call) -> Response:
+    await workspaces.update(
+        call.db,
+        id=call.member.workspace_id,
+        name=call.read(Naming).name,
+        timezone="UTC",
+        country=None,
+    )
+    if call.path("id") == "refused":
+        raise Problem("conflict", "Not this one.")
+    return reply.no_content()
+
+
+async def register_twice(call: Call) -> Response:
+    for _ in range(2):
+        await users.insert(
+            call.db,
+            id=new_id("usr"),
+            email="twin@tidings.example",
+            email_key="twin@tidings.example",
+            name="Twin",
+            password_hash="none",
+        )
+    return reply.no_content()
+
+
+async def paint(call: Call) -> Response:
+    return reply.ok({"colour": call.query(Colours).colour})
+
+
+async def late(call: Call) -> Response:
+    """Judges the head first."""
+    if call.request.headers.get("x-refuse"):
+        raise Problem("not_found", "Judged by the head.")
+    before = missing(call, "body")
+    await call.receive_body()
+    return reply.ok({"before": before, "after": len(call.body), "db": missing(call, "db")})
+
+
+async def nobody(call: Call) -> Response:
+    return reply.ok({"member": missing(call, "member"), "body": len(call.body)})
+
+
+async def match(call: Call) -> Response:
+    call.match(7)
+    return reply.no_content()
+
+
+def missing(call: Call, name: str) -> str | None:
+    """What the programmer is told who asks for what the route has not got."""
+    try:
+        getattr(call, name)
+    except LookupError as error:
+        return str(error)
+    return None
+
+
+ENDPOINTS = [
+    get("/contacts/{id}", who, can="contacts:read"),
+    patch("/contacts/{id}", rename, can="contacts:write"),
+    get("/anybody/{id}", who, can=MEMBER),
+    get("/admin/{id}", who, can=ADMIN),
+    post("/twins", register_twice, can="contacts:write"),
+    get("/paint", paint, can=MEMBER),
+    post("/late", late, can=PUBLIC, tx=None),
+    post("/nobody", nobody, can=PUBLIC),
+    delete("/match", match, can=MEMBER),
+]
+
+
+def application(process: Process, endpoints: Sequence[Endpoint] = ENDPOINTS) -> httpx2.AsyncClient:
+    app = Edge(router(mount(endpoints, process, Throttle(None))), process.settings)
+    transport = httpx2.ASGITransport(app=app, client=("9.8.7.6", 1))
+    return httpx2.AsyncClient(transport=transport, base_url="http://tidings.test")
+
+
+@pytest.fixture
+async def api(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    async with application(process) as client:
+        yield client
+
+
+def bearer(person: Person) -> dict[str, str]:
+    return {"Authorization": f"Bearer {person.key}"}
+
+
+async def sign_in(process: Process, person: Person) -> dict[str, str]:
+    email = addresses.email(person.email)
+    signed_in = await identity.sign_in(
+        process, email=email, password=PASSWORD, workspace_id=person.workspace_id
+    )
+    return {"Authorization": f"Bearer {signed_in.access_token}"}
+
+
+async def name_of(process: Process, person: Person) -> str:
+    async with process.database.read() as db:
+        row = await workspaces.by_id(db, id=person.workspace_id)
+    return str(row and row["name"])
+
+
+# --- who may --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "person", "status"),
+    [
+        ("/contacts/1", "GET", "vic", 200),
+        ("/contacts/1", "PATCH", "vic", 403),
+        ("/contacts/1", "PATCH", "ed", 204),
+        ("/anybody/1", "GET", "vic", 200),
+        ("/admin/1", "GET", "olivia", 403),
+    ],
+)
+async def test_the_permission_beside_the_path_is_needed(path, method, person, status, api, cast):
+    response = await api.request(
+        method, path, headers=bearer(getattr(cast, person)), json={"name": "New"}
+    )
+    assert response.status_code == status
+    if status == 403:
+        assert response.json()["code"] == "forbidden"
+
+
+async def test_a_super_admin_must_be_signed_in_as_such(api, cast: Cast, process: Process):
+    token = await sign_in(process, cast.olivia)
+    assert (await api.get("/admin/1", headers=token)).status_code == 403
+    async with process.database.write() as db:
+        await users.grant_super_admin(db, email_key=cast.olivia.email)
+    assert (await api.get("/admin/1", headers=token)).status_code == 200
+    assert (await api.get("/admin/1", headers=bearer(cast.olivia))).status_code == 403
+
+
+async def test_a_refusal_names_what_is_missing(api, cast):
+    response = await api.patch("/contacts/1", headers=bearer(cast.vic), json={"name": "New"})
+    assert (
+        response.json()["detail"]
+        == "This needs contacts:write, which the role viewer does not have."
+    )
+
+
+async def test_who_calls_is_settled_before_the_body_is_read(api, cast, process):
+    too_large = b"x" * (process.settings.max_body_bytes + 1)
+    assert (await api.patch("/contacts/1", content=too_large)).status_code == 401
+    by_viewer = await api.patch("/contacts/1", content=too_large, headers=bearer(cast.vic))
+    assert by_viewer.status_code == 403
+    by_editor = await api.patch("/contacts/1", content=too_large, headers=bearer(cast.ed))
+    assert by_editor.status_code == 413
+
+
+# --- what the handler gets ------------------------------------------------------------------------
+
+
+async def test_a_handler_sees_its_caller_and_its_path(api, cast):
+    response = await api.get("/contacts/con_1", headers=bearer(cast.vic))
+    assert response.json() == {"role": "viewer", "client": "9.8.7.6", "id": "con_1"}
+
+
+async def test_a_public_route_has_a_body_but_no_member(api):
+    response = await api.post("/nobody", content=b"hello")
+    assert response.json() == {"member": "a PUBLIC route knows no member", "body": 5}
+
+
+async def test_a_route_without_transaction_reads_the_body_when_it_wants(api):
+    response = await api.post("/late", content=b"hello")
+    assert response.json() == {
+        "before": "a tx=None route has to await receive_body() first",
+        "after": 5,
+        "db": "a tx=None route opens its own transactions",
+    }
+
+
+async def test_a_body_that_is_not_wanted_is_not_judged(api, process):
+    too_large = b"x" * (process.settings.max_body_bytes + 1)
+    refused = await api.post("/late", content=too_large, headers={"X-Refuse": "yes"})
+    assert refused.status_code == 404
+    assert (await api.post("/late", content=too_large)).status_code == 413
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+async def test_a_write_is_committed_before_it_is_answered(api, cast, process):
+    response = await api.patch("/contacts/1", headers=bearer(cast.ed), json={"name": "New"})
+    assert response.status_code == 204
+    assert await name_of(process, cast.ed) == "New"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/contacts/refused", 409), ("/contacts/1?dry_run=true", 422)],
+)
+async def test_a_refused_write_leaves_nothing(path, status, api, cast, process):
+    response = await api.patch(path, headers=bearer(cast.ed), json={"name": "New"})
+    assert response.status_code == status
+    assert await name_of(process, cast.ed) == "Acme"
+
+
+async def test_a_duplicate_that_nobody_explains_is_still_a_conflict(api, cast):
+    response = await api.post("/twins", headers=bearer(cast.ed))
+    assert (response.status_code, response.json()["code"]) == (409, "conflict")
+
+
+# --- queries, methods, preconditions --------------------------------------------------------------
+
+
+async def test_a_parameter_that_no_handler_reads_is_refused(api, cast):
+    response = await api.get("/contacts/1?colour=red&size=9", headers=bearer(cast.vic))
+    assert response.status_code == 422
+    assert [error["pointer"] for error in response.json()["errors"]] == ["?colour", "?size"]
+
+
+async def test_a_parameter_that_a_handler_reads_is_not(api, cast):
+    response = await api.get("/paint?colour=red", headers=bearer(cast.vic))
+    assert response.json() == {"colour": "red"}
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "TRACE", "BREW"])
+async def test_a_wrong_method_is_told_the_right_ones(method, api):
+    response = await api.request(method, "/contacts/1")
+    assert (response.status_code, response.json()["code"]) == (405, "method_not_allowed")
+    assert response.headers["allow"] == "GET, PATCH, HEAD"
+
+
+async def test_options_lists_the_methods(api):
+    response = await api.options("/late")
+    assert (response.status_code, response.headers["allow"]) == (204, "POST")
+
+
+async def test_head_is_get(api, cast):
+    response = await api.head("/contacts/1", headers=bearer(cast.vic))
+    assert response.status_code == 200
+    assert int(response.headers["content-length"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status"),
+    [
+        (None, 204),
+        ("*", 204),
+        ('"7"', 204),
+        ('"6", "7"', 204),
+        ('"6"', 412),
+        ('W/"7"', 412),
+        ("7", 412),
+        ("", 412),
+    ],
+)
+async def test_if_match_names_the_revision_that_is_meant(wanted, status, api, cast):
+    given = {} if wanted is None else {"If-Match": wanted}
+    response = await api.delete("/match", headers={**bearer(cast.vic), **given})
+    assert response.status_code == status
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+async def endless(_call: Call) -> Response:
+    return PlainTextResponse("")
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "complaint"),
+    [
+        (
+            [get("/a", endless, can=PUBLIC), get("/a", endless, can=PUBLIC)],
+            "GET /a stands in the table twice",
+        ),
+        (
+            [get("/a/{id}", endless, can=PUBLIC), get("/a/new", endless, can=PUBLIC)],
+            "/a/{id} hides /a/new",
+        ),
+        (
+            [get("/a/{rest:path}", endless, can=PUBLIC), put("/a/{id}/b", endless, can=PUBLIC)],
+            "/a/{rest:path} hides /a/{id}/b",
+        ),
+    ],
+)
+async def test_a_table_in_which_an_endpoint_cannot_be_reached_is_refused(
+    endpoints, complaint, process
+):
+    with pytest.raises(ValueError, match=r"twice|hides") as refused:
+        mount(endpoints, process, Throttle(None))
+    assert str(refused.value).startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("make", "method", "tx"),
+    [
+        (get, "GET", "read"),
+        (post, "POST", "write"),
+        (put, "PUT", "write"),
+        (patch, "PATCH", "write"),
+        (delete, "DELETE", "write"),
+    ],
+)
+def test_reading_is_what_get_does_and_the_others_write(make, method, tx):
+    assert make("/a", endless, can=PUBLIC) == Endpoint(method, "/a", endless, PUBLIC, tx)

@@ -1,0 +1,195 @@
+"""Limits: exact on real Redis, on the one in process and in memory; approximate when it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from fakeredis import FakeAsyncRedis
+from redis.asyncio import Redis
+
+from app.errors import Problem
+from app.web import throttle
+from app.web.throttle import AUTH, INTAKE, Rule, Throttle
+from tests.proxy import Proxy
+
+Make = Callable[[], Awaitable[Throttle]]
+
+QUICK = Rule("quick", 3, 1)
+PATIENT = 5.0  # where the count is the question, a busy machine must not be the answer
+
+
+@pytest.fixture
+async def on_redis(redis_url: str) -> AsyncIterator[Make]:
+    """Throttles that share one Redis, as processes do."""
+    made: list[Throttle] = []
+
+    async def make() -> Throttle:
+        made.append(Throttle(Redis.from_url(redis_url), trip_seconds=PATIENT))
+        return made[-1]
+
+    async with Redis.from_url(redis_url) as redis:
+        await redis.flushall()
+    yield make
+    for one in made:
+        await one.close()
+
+
+@pytest.fixture
+async def proxy(redis_url: str) -> AsyncIterator[Proxy]:
+    async with Redis.from_url(redis_url) as redis:
+        await redis.flushall()
+    address = urlsplit(redis_url)
+    proxy = Proxy(address.hostname or "", address.port or 0)
+    await proxy.start()
+    yield proxy
+    await proxy.stop()
+
+
+@pytest.fixture(params=["redis", "in process", "memory"])
+async def limiting(request: pytest.FixtureRequest, redis_url: str) -> AsyncIterator[Throttle]:
+    redis = {
+        "redis": lambda: Redis.from_url(redis_url),
+        "in process": FakeAsyncRedis,
+        "memory": lambda: None,
+    }[request.param]()
+    if redis is not None:
+        await redis.flushall()
+    one = Throttle(redis, trip_seconds=PATIENT)
+    yield one
+    await one.close()
+
+
+@asynccontextmanager
+async def limited(proxy: Proxy) -> AsyncIterator[Throttle]:
+    """A throttle that reaches Redis through the proxy."""
+    one = Throttle(Redis(port=proxy.port))
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+async def allowed(one: Throttle, tries: int, key: str = "1.2.3.4", rule: Rule = INTAKE) -> int:
+    """Of so many at once."""
+    verdicts = await asyncio.gather(*(one.hit(rule, key) for _ in range(tries)))
+    return sum(verdict.allowed for verdict in verdicts)
+
+
+async def test_of_200_at_once_exactly_120_are_allowed(limiting):
+    assert await allowed(limiting, 200) == 120
+    assert await allowed(limiting, 10) == 0
+    assert await allowed(limiting, 200, key="5.6.7.8") == 120
+
+
+async def test_processes_count_together(on_redis):
+    two = [await on_redis(), await on_redis()]
+    assert sum(await asyncio.gather(*(allowed(one, 100) for one in two))) == 120
+
+
+async def test_rules_count_apart(limiting):
+    assert await allowed(limiting, 20, rule=AUTH) == 10
+    assert await allowed(limiting, 20, rule=INTAKE) == 20
+
+
+async def test_a_window_moves(limiting):
+    assert await allowed(limiting, 2, rule=QUICK) == 2
+    await asyncio.sleep(0.6)
+    assert await allowed(limiting, 5, rule=QUICK) == 1
+    await asyncio.sleep(0.6)  # the first two are older than a second now, the third is not
+    assert await allowed(limiting, 5, rule=QUICK) == 2
+
+
+async def test_a_refusal_says_when_to_come_back(limiting):
+    await allowed(limiting, 120)
+    verdict = await limiting.hit(INTAKE, "1.2.3.4")
+    seconds = int(verdict.headers["Retry-After"])
+    assert 58 <= seconds <= 60
+    assert verdict.headers == {
+        "Retry-After": str(seconds),
+        "RateLimit-Policy": '"intake";q=120;w=60',
+        "RateLimit": f'"intake";r=0;t={seconds}',
+    }
+
+
+async def test_check_raises_what_hit_refuses(limiting):
+    for _ in range(AUTH.amount):
+        await limiting.check(AUTH, "1.2.3.4")
+    with pytest.raises(Problem) as refused:
+        await limiting.check(AUTH, "1.2.3.4")
+    assert refused.value.code == "rate_limited"
+    assert int(refused.value.headers["Retry-After"]) > 50
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+        ("1.2.3.4", "1.2.3.5", False),
+        ("ws_1", "ws_2", False),
+        ("not:an:address", "not:an:other", False),
+    ],
+)
+async def test_an_ipv6_subscriber_is_one_key(one, other, same):
+    limiting = Throttle(None)
+    rule = Rule("once", 1, 60)
+    assert (await limiting.hit(rule, one)).allowed
+    assert (await limiting.hit(rule, other)).allowed is not same
+
+
+async def test_without_redis_this_process_counts_and_nobody_waits(proxy, records):
+    async with limited(proxy) as one:
+        await proxy.stop()
+        async with asyncio.timeout(1):
+            assert await allowed(one, 200) == 120
+    assert [line["event"] for line in records()] == ["redis is silent, counting here"]
+
+
+async def test_what_redis_had_counted_still_counts_when_it_goes_silent(proxy):
+    async with limited(proxy) as one:
+        assert await allowed(one, 50) == 50
+        proxy.swallow()
+        assert await allowed(one, 200) == 70
+
+
+async def test_a_silent_redis_costs_one_trip_and_no_more(proxy):
+    async with limited(proxy) as one:
+        await one.hit(INTAKE, "1.2.3.4")
+        proxy.swallow()
+        async with asyncio.timeout(throttle.TRIP_SECONDS * 4):
+            for _ in range(50):
+                await one.hit(INTAKE, "1.2.3.4")
+
+
+async def test_redis_counts_again_when_it_is_back(proxy, redis_url):
+    async with limited(proxy) as one, Redis.from_url(redis_url) as redis:
+        proxy.swallow()
+        assert await allowed(one, 100) == 100
+        assert await redis.keys() == []
+        await proxy.stop()
+        proxy.heal()
+        await proxy.start()
+        async with asyncio.timeout(throttle.PAUSE_SECONDS * 5):
+            while not await redis.keys():
+                await one.hit(INTAKE, "5.6.7.8")
+                await asyncio.sleep(0.05)
+
+
+async def test_redis_may_forget_its_scripts(redis_url, on_redis):
+    one = await on_redis()
+    assert await allowed(one, 10) == 10
+    async with Redis.from_url(redis_url) as redis:
+        await redis.script_flush()
+    assert await allowed(one, 200) == 110
+
+
+async def test_forgotten_windows_take_no_memory():
+    one = Throttle(None)
+    blink = Rule("blink", 5, 0)
+    for number in range(1_000):
+        await one.hit(blink, str(number))
+    assert len(one._here._hits[blink]) < 10

@@ -1,0 +1,1 @@
+"""The processes that move runs and deliver messages."""

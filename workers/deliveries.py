@@ -1,0 +1,21 @@
+"""deliver: messages are due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app import delivery
+from app.process import Process
+from workers.crew import Crew
+
+HANDS = 32  # each waits for a provider most of the time
+
+
+def crew(process: Process) -> Crew:
+    return Crew(process, delivery.claim, delivery.deliver, HANDS)
+
+
+async def deliver(ctx: Mapping[str, Any], hinted: Sequence[Sequence[str]]) -> None:
+    """The arq job; `hinted` are [workspace_id, message_id] pairs, a shortcut and not the work."""
+    await ctx["deliver"].drain((workspace_id, id) for workspace_id, id in hinted)

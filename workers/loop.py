@@ -1,0 +1,56 @@
+"""Our own heartbeat beside arq: due waits, lost hints, expired leases; lives without Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from datetime import timedelta
+
+from app.errors import Unavailable
+from app.process import Process
+from app.queue import ADVANCE, DELIVER
+from app.store import jobs
+from app.store.jobs import Table
+from workers.crew import Crew
+
+log = logging.getLogger(__name__)
+
+TABLES: Mapping[str, Table] = {ADVANCE: "runs", DELIVER: "messages"}
+
+BEAT_SECONDS = 0.5  # the longest that a due row waits to be noticed
+OVERDUE = timedelta(seconds=2)  # by then somebody would have followed the hint
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+async def beat_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
+    """Sleep until the next row is due, but never longer than a beat. Ends by cancellation."""
+    failures = 0
+    while True:
+        try:
+            pause = await beat(process, crews)
+            failures = 0
+        except Unavailable as problem:
+            failures += 1
+            longest = min(LONGEST_PAUSE_SECONDS, BEAT_SECONDS * 2**failures)
+            pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads the return, no secret
+            log.warning("the database does not answer", extra={"error": problem.detail})
+        await asyncio.sleep(pause)
+
+
+async def beat(process: Process, crews: Mapping[str, Crew]) -> float:
+    """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
+    pause = BEAT_SECONDS
+    for job, table in TABLES.items():
+        async with process.database.read() as db:
+            due, now = await jobs.next_at(db, table), await db.now()
+        if due is None:
+            continue
+        if due > now:
+            pause = min(pause, (due - now).total_seconds())
+        elif process.queue.answering and now - due < OVERDUE:
+            process.queue.hint(job)
+        else:
+            await crews[job].drain()
+    return pause

@@ -1,0 +1,21 @@
+"""advance: runs are due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app import runner
+from app.process import Process
+from workers.crew import Crew
+
+HANDS = 8  # each holds a database connection most of the time
+
+
+def crew(process: Process) -> Crew:
+    return Crew(process, runner.claim, runner.move, HANDS)
+
+
+async def advance(ctx: Mapping[str, Any], hinted: Sequence[Sequence[str]]) -> None:
+    """The arq job; `hinted` are [workspace_id, run_id] pairs, a shortcut and not the work."""
+    await ctx["advance"].drain((workspace_id, id) for workspace_id, id in hinted)
