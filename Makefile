@@ -2,33 +2,48 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+RUNTIME := .venv/.runtime
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install run worker migrate test cover check format lock clean
+.PHONY: help install run worker migrate test cover check format lock clean bench-scale bench-import
 
 help: ## Show what there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(STAMP): requirements-dev.txt pyproject.toml
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
+
+$(RUNTIME): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidings needs Python 3.11 or newer; this is " + sys.version.split()[0])'
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@echo "Installing into .venv; this takes a minute, once."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) -r requirements.txt
+	@touch $@
+
+$(STAMP): $(RUNTIME) requirements-dev.txt
+	@echo "Installing what the tests and checks need; this takes a minute, once."
+	@$(PIP) -r requirements-dev.txt
 	@touch $@
 
 install: $(STAMP) ## Install everything into .venv
 
-run: $(STAMP) ## Start the whole service in one process: sandbox, SQLite, nothing else needed
+run: $(RUNTIME) ## Start the whole service in one process: sandbox, SQLite, nothing else needed
 	@$(BIN)/python -m app run
 
-migrate: $(STAMP) ## Bring the database named by DATABASE_URL up to date
+migrate: $(RUNTIME) ## Bring the database named by DATABASE_URL up to date
 	@$(BIN)/python -m app migrate
 
 test: $(STAMP) ## Run the whole suite, on real PostgreSQL, Redis and SMTP servers it boots itself
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 cover: $(STAMP) ## The same, with coverage
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term
+
+bench-scale: $(STAMP) ## Compare lookups and lists at 1,000 and 1,000,000 contacts (ten minutes)
+	$(BIN)/python -m tests.bench.scale
+
+bench-import: $(STAMP) ## Import a file of 1,000,000 contacts: rows a second, peak memory
+	$(BIN)/python -m tests.bench.imports
 
 check: $(STAMP) ## Format, lint, types, import contract
 	$(BIN)/ruff format --check .

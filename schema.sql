@@ -295,3 +295,71 @@ CREATE TABLE captured_messages (
 );
 CREATE INDEX captured_messages_by_to ON captured_messages (workspace_id, lower(to_address), id);
 CREATE INDEX captured_messages_by_run ON captured_messages (workspace_id, run_id, id);
+
+-- section 0005: what was asked before
+
+-- The answer to a POST with an Idempotency-Key, which its copies get again for a day.
+CREATE TABLE idempotency_keys (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    id            BYTEA NOT NULL,                 -- keyed hash of method, path and key
+    asked         BYTEA NOT NULL,                 -- keyed hash of query and body
+    only_for      TEXT,                           -- the bearer who alone sees a secret again
+    answer        BYTEA NOT NULL,                 -- encrypted
+    expires_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at);
+
+-- section 0006: who may come in, and out
+
+-- A role in a workspace offered to an email address; whoever reads mail there takes it, once.
+CREATE TABLE invitations (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,
+    email         TEXT NOT NULL,
+    email_key     TEXT NOT NULL,                  -- case-folded
+    role          TEXT NOT NULL,                  -- worth what its inviter may still grant
+    hash          BYTEA NOT NULL UNIQUE,          -- SHA-256 of the token
+    invited_by    TEXT NOT NULL REFERENCES users (id),
+    created_at    TIMESTAMPTZ NOT NULL,
+    expires_at    TIMESTAMPTZ NOT NULL,
+    accepted_at   TIMESTAMPTZ,
+    revoked_at    TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE UNIQUE INDEX invitations_pending ON invitations (workspace_id, email_key)
+    WHERE accepted_at IS NULL AND revoked_at IS NULL;
+CREATE INDEX invitations_by_email ON invitations (email_key, id);
+
+-- When it was proved that they read mail at their address.
+ALTER TABLE users ADD COLUMN email_verified_at TIMESTAMPTZ;
+CREATE INDEX sessions_by_user ON sessions (user_id, id);
+CREATE INDEX sessions_by_workspace ON sessions (workspace_id, id);
+
+-- Its owner deleted it: nothing of it acts any more, and its rows are on their way out.
+ALTER TABLE workspaces ADD COLUMN deleted_at TIMESTAMPTZ;
+CREATE INDEX workspaces_deleted ON workspaces (id) WHERE deleted_at IS NOT NULL;
+
+-- Mail about an account goes out as every message does, but is not for every member to read.
+ALTER TABLE messages ADD COLUMN account_mail TEXT;  -- invitation | password_reset | email_verification
+ALTER TABLE messages ADD COLUMN addressee_id TEXT;  -- the user who alone may read it
+ALTER TABLE messages ADD COLUMN sealed BYTEA;       -- its source, encrypted, until it has gone out
+ALTER TABLE captured_messages ADD COLUMN account_mail TEXT;
+ALTER TABLE captured_messages ADD COLUMN addressee_id TEXT;
+
+-- section 0007: how contacts are found
+
+-- Case-folded, for searches by how a name begins.
+ALTER TABLE contacts ADD COLUMN name_key TEXT;        -- first and last name
+ALTER TABLE contacts ADD COLUMN last_name_key TEXT;
+UPDATE contacts
+SET name_key = lower(trim(COALESCE(first_name, '') || ' ' || COALESCE(last_name, ''))),
+    last_name_key = lower(last_name)
+WHERE first_name IS NOT NULL OR last_name IS NOT NULL;
+
+-- Ordered by code point, whatever the database's collation: what begins alike stands together.
+CREATE INDEX contacts_by_email_start ON contacts (workspace_id, email_key text_pattern_ops);
+CREATE INDEX contacts_by_name_start ON contacts (workspace_id, name_key text_pattern_ops);
+CREATE INDEX contacts_by_last_name_start ON contacts (workspace_id, last_name_key text_pattern_ops);
+CREATE INDEX contacts_by_update ON contacts (workspace_id, updated_at, id);
+CREATE INDEX captured_messages_by_contact ON captured_messages (workspace_id, contact_id, id);

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from app import demo, identity, logs
+from app import demo, identity, logs, tasks
 from app.addresses import BadAddress
 from app.config import ConfigError, Settings
 from app.errors import Problem
-from app.main import NotReady, database_of, opened, web
+from app.main import FOR_EVER, Front, NotReady, database_of, opened, web
 from app.process import SCHEMA
 from app.store.db import migrate
 from app.store.migrations import MigrationError
@@ -43,24 +43,28 @@ def run(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
     """The web processes: WEB_CONCURRENCY of them on one port."""
+    _refuse_alone("web", settings)
 
     async def main(listener: socket.socket, stop: asyncio.Event) -> None:
-        async with opened(settings) as process:
-            await server.serve(web(process), settings, stop, listener=listener)
+        front, served = Front(settings), asyncio.Event()
+        opening = asyncio.create_task(front.open(settings, served))
+        opening.add_done_callback(lambda _: stop.set())
+        await server.serve(front, settings, stop, listener=listener)
+        served.set()
+        if not front.opened:
+            await tasks.end(opening)
+        if not opening.cancelled():
+            await opening
 
     return server.launch(settings, main)
 
 
 def worker(settings: Settings, _arguments: argparse.Namespace) -> int:
     """One worker process: moves runs and delivers messages."""
-    if settings.sqlite or settings.redis_url is None:
-        raise NotReady(
-            "A separate worker needs PostgreSQL and Redis: set DATABASE_URL and REDIS_URL, or use"
-            " `python -m app run`, which has a worker inside."
-        )
+    _refuse_alone("worker", settings)
 
     async def main(stop: asyncio.Event) -> None:
-        async with opened(settings) as process:
+        async with opened(settings, FOR_EVER) as process:
             await work(process, stop)
 
     return server.run(main)
@@ -69,7 +73,9 @@ def worker(settings: Settings, _arguments: argparse.Namespace) -> int:
 def apply_schema(settings: Settings, _arguments: argparse.Namespace) -> int:
     """Bring the database's schema up to date; safe to run twice, and at once."""
     applied = asyncio.run(_migrate(settings))
-    print(f"Applied section {', '.join(applied)}." if applied else "The schema is up to date.")
+    sections = "section" if len(applied) == 1 else "sections"
+    told = f"Applied {sections} {', '.join(applied)}." if applied else "The schema is up to date."
+    print(told)
     return 0
 
 
@@ -99,13 +105,18 @@ def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse_alone(command: str, settings: Settings) -> None:
+    """What web has taken in, a worker elsewhere must be able to see."""
+    if settings.sqlite or settings.redis_url is None:
+        raise NotReady(
+            f"A separate {command} process needs PostgreSQL and Redis: set DATABASE_URL and"
+            " REDIS_URL, or use `python -m app run`, which is web and worker in one."
+        )
+
+
 async def _migrate(settings: Settings) -> list[str]:
-    database = database_of(settings)
-    await database.connect()
-    try:
+    async with database_of(settings) as database:
         return await migrate(database, SCHEMA)
-    finally:
-        await database.disconnect()
 
 
 async def _together(stop: asyncio.Event, *parts: Awaitable[None]) -> None:
@@ -124,6 +135,8 @@ def _welcome(settings: Settings, seeded: demo.Demo | None) -> str:
         return (
             f"Tidings runs at {at}. The demo's workflow is gone; remove the database to reseed it."
         )
+    file = settings.database_url.removeprefix("sqlite:///")
+    kept = f" Everything is kept in {file}." if settings.sqlite else ""
     return f"""
 Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
 
@@ -137,7 +150,7 @@ Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
 
    or: curl -sS {at}/sandbox/messages -H 'Authorization: Bearer {seeded.api_key}'
 
-Stop with Ctrl-C. Everything is kept in data/.
+Stop with Ctrl-C.{kept}
 """
 
 

@@ -74,7 +74,7 @@ async def change(
     if draft.state in LIVE:
         found = [*compiled.findings, *_trigger_findings(draft)]
         found += await _template_findings(db, workspace_id, compiled)
-        _refuse([finding for finding in found if finding.severity == "error"])
+        _refuse(found)
         warnings = [finding for finding in found if finding.severity == "warning"]
         if version == 0 or (body, draft.trigger) != (row["body"], row["trigger_config"]):
             version += 1
@@ -188,13 +188,28 @@ async def _template_findings(
     return found
 
 
-def _refuse(errors: Sequence[Finding]) -> None:
+def _refuse(found: Sequence[Finding]) -> None:
+    errors = [finding for finding in found if finding.severity == "error"]
     if errors:
         raise Problem(
             "not_activatable",
             "The definition cannot run like this; mend what errors lists and activate it again.",
             errors=[FieldError(finding.pointer, finding.message) for finding in errors],
+            findings=told(found),
         )
+
+
+def told(findings: Sequence[Finding]) -> list[dict[str, str]]:
+    """As clients see them."""
+    return [
+        {
+            "severity": finding.severity,
+            "code": finding.code,
+            "pointer": finding.pointer,
+            "message": finding.message,
+        }
+        for finding in findings
+    ]
 
 
 def _invalid(errors: Sequence[FieldError]) -> Problem:

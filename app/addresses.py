@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import email_validator
@@ -55,3 +56,17 @@ def phone(text: str, country: str | None) -> str:
     if not phonenumbers.is_possible_number(number):
         raise BadAddress("This is not a possible phone number: it is too short or too long.")
     return phonenumbers.format_number(number, PhoneNumberFormat.E164)
+
+
+def phone_start(text: str, country: str | None) -> str | None:
+    """What numbers in E.164 begin with when somebody looks for this; None when it is no number."""
+    if not _PARTIAL.fullmatch(text):
+        return None
+    try:
+        return phone(text, country)
+    except BadAddress:
+        digits = "".join(character for character in text if character.isdigit())
+        return "+" + digits.removeprefix("00")
+
+
+_PARTIAL = re.compile(r"\+?[0-9 ()./-]{2,64}")

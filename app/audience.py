@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from app import profile
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
-from app.store import contacts, runs
+from app.store import contacts, erasure, runs
 from app.store.db import Handle, Row, new_id
 
-WRITABLE = ("email", "phone", "firstName", "lastName", "timezone", "locale", "metadata")
+# Of one transaction: a second or so of SQLite's one writer.
+FORGOTTEN_PAGES = 5
+FORGOTTEN_ROWS = 500
+
+Erasure: TypeAlias = Literal["done", "unknown", "more"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def resource(row: Row, tags: Sequence[str]) -> dict[str, Json]:
 
 def writable(row: Row, tags: Sequence[str] | None = None) -> dict[str, Json]:
     """The part of a contact that its API lets be changed."""
-    values = {name: resource(row, ())[name] for name in WRITABLE}
+    values = {name: resource(row, ())[name] for name in profile.WRITABLE}
     return values if tags is None else {**values, "tags": list(tags)}
 
 
@@ -79,10 +83,10 @@ async def find(db: Handle, workspace: Workspace, lookup: Lookup) -> Row | None:
 
 
 async def create(
-    db: Handle, workspace: Workspace, values: Mapping[str, Json], tags: Sequence[Json] = ()
+    db: Handle, workspace: Workspace, values: Mapping[str, Json], tags: Json = None
 ) -> Row:
     """A new contact. Raises Problem `invalid`, or `conflict` with the `existingId`."""
-    checked = profile.check(workspace.country, document.merge({}, values), tags)
+    checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
     row = await _insert(db, workspace, checked)
     if row is None:
@@ -95,7 +99,7 @@ async def find_or_create(
     workspace: Workspace,
     lookup: Lookup,
     defaults: Mapping[str, Json],
-    tags: Sequence[Json] = (),
+    tags: Json = None,
 ) -> Row:
     """The contact with the email or phone of the lookup; fifty at once make one.
 
@@ -119,11 +123,12 @@ async def _insert(db: Handle, workspace: Workspace, checked: profile.Checked) ->
     )
     if row is None:
         return None
-    await contacts.replace_fields(
-        db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
-    )
-    for tag in checked.tags:
-        await contacts.add_tag(db, workspace_id=workspace.id, contact_id=row["id"], tag=tag)
+    if checked.fields:
+        fields = [(str(row["id"]), checked.fields)]
+        await contacts.add_fields(db, workspace_id=workspace.id, fields=fields)
+    if checked.tags:
+        tags = [(str(row["id"]), checked.tags)]
+        await contacts.add_tags(db, workspace_id=workspace.id, tags=tags)
     return row
 
 
@@ -137,13 +142,13 @@ async def replace(
     workspace: Workspace,
     row: Row,
     values: Mapping[str, Json],
-    tags: Sequence[str] | None = None,
+    tags: Json = None,
 ) -> Row:
     """All writable fields of the locked contact `row`; its tags too, when they are given.
 
     Raises Problem `invalid` or `conflict`, and then nothing has changed.
     """
-    checked = profile.check(workspace.country, values, tags or ())
+    checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
     try:
         async with db.savepoint():
@@ -162,16 +167,17 @@ async def replace(
 
 
 async def add_tags(db: Handle, workspace: Workspace, contact_id: str, tags: Sequence[str]) -> None:
-    """Raises Problem `invalid` for a tag that cannot be one."""
+    """Raises Problem `invalid` for a tag that cannot be one, or for one too many."""
     errors: list[FieldError] = []
     tags = profile.check_tags(tags, errors)
+    held = await _held(db, workspace, contact_id)
+    if len({*held, *tags}) > profile.TAGS:
+        errors.append(FieldError("/tags", f"A contact has at most {profile.TAGS} tags."))
     if errors:
         raise profile.invalid(errors)
-    added = [
-        await contacts.add_tag(db, workspace_id=workspace.id, contact_id=contact_id, tag=tag)
-        for tag in tags
-    ]
-    if any(added):
+    added = set(tags) - set(held)
+    if added:
+        await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
 
 
@@ -185,28 +191,52 @@ async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str
     return removed
 
 
-async def erase(db: Handle, workspace: Workspace, contact_id: str) -> bool:
-    """The contact is gone, and its unfinished runs end before anything else is sent."""
-    gone = await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
-    if gone:
-        await runs.cancel_all(
-            db,
-            workspace_id=workspace.id,
-            contact_id=contact_id,
-            reason_code=Reason.CONTACT_ERASED,
-        )
-    return gone
+async def erase(
+    db: Handle,
+    workspace: Workspace,
+    contact_id: str,
+    match: Callable[[int], None] | None = None,
+) -> Erasure:
+    """Its unfinished runs end before anything else is sent; what they and its messages held is
+    forgotten, and the contact is gone. When its history is long, that is "more": again, in another
+    transaction.
+
+    `match` is given its revision, and may raise: then nothing has happened.
+    """
+    # Runs first, as a worker locks them: in the other order the two could wait for each other.
+    await runs.cancel_all(
+        db,
+        workspace_id=workspace.id,
+        contact_id=contact_id,
+        reason_code=Reason.CONTACT_ERASED,
+    )
+    row = await contacts.locked(db, workspace_id=workspace.id, id=contact_id)
+    if row is None:
+        return "unknown"
+    if match is not None:
+        match(row["revision"])
+    for _ in range(FORGOTTEN_PAGES):
+        if not await erasure.forget_some(
+            db, workspace_id=workspace.id, contact_id=contact_id, limit=FORGOTTEN_ROWS
+        ):
+            await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
+            return "done"
+    return "more"
+
+
+async def _held(db: Handle, workspace: Workspace, contact_id: str) -> list[str]:
+    tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=[contact_id])
+    return tags[contact_id]
 
 
 async def _replace_tags(
     db: Handle, workspace: Workspace, contact_id: str, tags: Sequence[str]
 ) -> None:
-    all_tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=[contact_id])
-    held = all_tags[contact_id]
+    held = await _held(db, workspace, contact_id)
     for tag in set(held) - set(tags):
         await contacts.remove_tag(db, workspace_id=workspace.id, contact_id=contact_id, tag=tag)
-    for tag in set(tags) - set(held):
-        await contacts.add_tag(db, workspace_id=workspace.id, contact_id=contact_id, tag=tag)
+    if added := set(tags) - set(held):
+        await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
 
 
 async def _conflict(

@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 Environment: TypeAlias = Literal["sandbox", "production"]
-Registration: TypeAlias = Literal["open", "closed"]
+Registration: TypeAlias = Literal["open", "invite_only", "closed"]
 
 SECRET_KEY_CHARACTERS = 32
-SECRET_KEY_FILE = Path("data/secret.key")
+KEY_FILE = "secret.key"  # beside the database's file, for it opens that one and no other
 
 # Set by platforms whose router reaches a process only when it listens on every interface.
 PLATFORMS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
@@ -119,6 +119,25 @@ def _mail_from(text: str) -> str:
     return text
 
 
+def _origins(text: str) -> tuple[str, ...]:
+    """As browsers write them (RFC 6454 §6.2): lower case, no path, no port that goes without."""
+    return tuple(_origin(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _origin(text: str) -> str:
+    match = _ORIGIN.fullmatch(text.lower())
+    if match is None:
+        raise ValueError("origins with commas between them, such as https://app.example.com")
+    usual = {"http": ":80", "https": ":443"}[match["scheme"]]
+    return match["site"] + ("" if match["port"] in (usual, None) else match["port"])
+
+
+_ORIGIN = re.compile(
+    r"(?P<site>(?P<scheme>https?)://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\]))(?P<port>:\d{1,5})?/?",
+    re.ASCII,
+)
+
+
 def _secret_keys(text: str) -> tuple[str, ...]:
     keys = tuple(key.strip() for key in text.split(","))
     if any(len(key) < SECRET_KEY_CHARACTERS for key in keys):
@@ -169,6 +188,11 @@ class Variable:
     default_in_words: str = ""
     secret: bool = False
     required_in_production: bool = False
+
+    @property
+    def shown_default(self) -> str:
+        """As the table of settings tells it."""
+        return self.default_in_words or str(self.default)
 
     def text(self, given: Mapping[str, str]) -> str | None:
         """As it was given, else the default."""
@@ -253,19 +277,26 @@ VARIABLES: tuple[Variable, ...] = (
         "The largest request body that is read; a larger one is answered 413.",
     ),
     Variable(
+        "CORS_ORIGINS",
+        _origins,
+        "",
+        "Sites whose pages may call the API from a browser: origins with commas between them.",
+        default_in_words="none",
+    ),
+    Variable(
         "SECRET_KEY",
         _secret_keys,
         None,
         "Signs sessions and wraps the data key; several with commas between them rotate.",
-        default_in_words="made once and kept in data/secret.key",
+        default_in_words="made once and kept beside the database",
         secret=True,
         required_in_production=True,
     ),
     Variable(
         "REGISTRATION",
-        _one_of("open", "closed"),
+        _one_of("open", "invite_only", "closed"),
         "open",
-        "Whether anybody may register a workspace.",
+        "Who may make an account: anybody (open), who is invited (invite_only), nobody (closed).",
     ),
     Variable(
         "SMTP_URL",
@@ -325,6 +356,7 @@ class Settings:
     base_url: str
     trusted_hops: int
     max_body_bytes: int
+    cors_origins: tuple[str, ...]
     secret_keys: tuple[str, ...]  # the first signs, every one verifies
     registration: Registration
     smtp_url: str | None
@@ -336,7 +368,7 @@ class Settings:
 
     @classmethod
     def from_environ(
-        cls, environ: Mapping[str, str], *, secret_key_file: Path = SECRET_KEY_FILE
+        cls, environ: Mapping[str, str], *, secret_key_file: Path | None = None
     ) -> Settings:
         """Raises ConfigError with every fault at once. May make the secret key file."""
         given = {name: text.strip() for name, text in environ.items() if text.strip()}
@@ -345,7 +377,14 @@ class Settings:
         if faults:
             raise ConfigError("\n".join(faults))
         if values["secret_keys"] is None:
-            values["secret_keys"] = (_kept_secret_key(secret_key_file),)
+            path = secret_key_file or _secret_key_file(values["database_url"])
+            try:
+                values["secret_keys"] = (_kept_secret_key(path),)
+            except OSError as error:
+                raise ConfigError(
+                    f"SECRET_KEY must be set, or DATABASE_URL changed: {path} cannot be kept:"
+                    f" {error.strerror}."
+                ) from error
         return cls(**_lowered(values))
 
     @property
@@ -426,6 +465,11 @@ def _passwords(url: SplitResult) -> set[str]:
     spelled = [url.password or ""]
     spelled += [value for name, value in parse_qsl(url.query) if "pass" in name.lower()]
     return {form for word in spelled if word for form in (word, unquote(word))}
+
+
+def _secret_key_file(database_url: str) -> Path:
+    _, is_sqlite, file = database_url.partition("sqlite:///")
+    return (Path(file).parent if is_sqlite else Path("data")) / KEY_FILE
 
 
 def _kept_secret_key(path: Path) -> str:

@@ -9,25 +9,24 @@ whether the provider has the message: it is UNKNOWN, and only a person or the de
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app import addresses, facts, tasks
 from app.channels.base import Message, Receipt, SendError
-from app.errors import Problem
+from app.errors import CommitUnknown, Unavailable
 from app.machine import content as contents
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
 from app.process import Process
 from app.queue import Pair
-from app.store import contacts, jobs, messages, runs, templates
+from app.store import contacts, erasure, jobs, messages, runs, templates
 from app.store.db import Handle, Row, new_id
 
 log = logging.getLogger(__name__)
@@ -36,7 +35,10 @@ ENDED = ("SENT", "FAILED", "SUPPRESSED", "UNKNOWN")  # what a waiting run waits 
 CLAIMS = 5  # without an intent or an outcome; then the message is set aside
 RETRY_SECONDS = (5, 30, 120, 600, 1_800, 3_600)  # the last one repeats
 RETRY_FOR = timedelta(hours=24)
+ASK_AGAIN_SECONDS = 0.3
+OUTCOME_TRIES = 200  # a minute at the least
 ADDRESS = {"email": "email"}  # channel → the contact's field
+SEALED = "account mail"  # the purpose that the vault encrypts for
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Order:
     run_id: str | None = None
     node_id: str | None = None
     visit: int | None = None
+    account_mail: str | None = None  # its kind: it holds a secret, and is not for all to read
+    addressee_id: str | None = None  # the user who alone may read such a mail
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class Made:
 async def create(process: Process, db: Handle, order: Order) -> Made:
     """The message and its first attempt, QUEUED; workers are told once the transaction commits."""
     made = Made(new_id("msg"), new_id("att"))
+    source = document.dumps({"content": order.content, "data": order.data})
+    secret = order.account_mail is not None
     await messages.insert(
         db,
         workspace_id=order.workspace_id,
@@ -80,7 +86,12 @@ async def create(process: Process, db: Handle, order: Order) -> Made:
         channel=order.channel,
         category=order.category,
         to_address=order.to,
-        source=document.dumps({"content": order.content, "data": order.data}).decode(),
+        source="{}" if secret else source.decode(),
+        account_mail=order.account_mail,
+        addressee_id=order.addressee_id,
+        sealed=process.vault.encrypt(SEALED, source, order.workspace_id, made.message_id)
+        if secret
+        else None,
     )
     origin = (order.run_id or made.message_id, order.node_id, order.visit)
     await messages.insert_attempt(
@@ -125,7 +136,7 @@ def _key(origin: str, node_id: str | None, visit: int | None, channel: str, numb
 
 
 async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
-    """Take what is due, the hinted messages first: {workspace_id, id, lease_token, claims}."""
+    """Take what is due, the hinted messages first; see store/jobs.py for the rows."""
     async with process.database.write() as db:
         return await jobs.claim(
             db, "messages", hinted=hinted, limit=limit, lease_seconds=process.settings.lease_seconds
@@ -134,17 +145,43 @@ async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Ro
 
 async def deliver(process: Process, claimed: Row) -> None:
     """Send the claimed message, or settle what its last sender left behind."""
-    deadline = time.monotonic() + process.settings.lease_seconds * 2 / 3
-    sending = await _intend(process, claimed)
-    if sending is None:
-        return
-    if time.monotonic() > deadline:
-        # Too late to call: when the process slept, another one may hold the message by now. The
-        # intent stands and nothing was sent; whoever claims it next can only say UNKNOWN.
-        return
-    async with _lease_kept(process, claimed):
-        result = await _call(process, sending.message)
-    await _conclude(process, sending, result)
+    lease = Lease(process, claimed)
+    sending = await _intend_surely(process, claimed, lease)
+    if sending is not None:
+        await _conclude(process, sending, await _call(process, sending.message, lease))
+
+
+class Lease:
+    """What we hold of a message, by this process' own clock: a part of what the database says."""
+
+    def __init__(self, process: Process, claimed: Row) -> None:
+        self._process = process
+        self._claimed = claimed
+        self.seconds = process.settings.lease_seconds
+        self._renewed_at = time.monotonic()
+        self._lost = False
+
+    @property
+    def held(self) -> bool:
+        """Work stops at two thirds, so that it has stopped before another may begin."""
+        return not self._lost and time.monotonic() - self._renewed_at < self.seconds * 2 / 3
+
+    async def renew(self) -> None:
+        asked_at = time.monotonic()
+        try:
+            async with self._process.database.write() as db:
+                renewed = await jobs.renew(
+                    db,
+                    "messages",
+                    workspace_id=self._claimed["workspace_id"],
+                    id=self._claimed["id"],
+                    lease_token=self._claimed["lease_token"],
+                    lease_seconds=self.seconds,
+                )
+        except Unavailable:
+            log.warning("lease not renewed", extra={"message_id": self._claimed["id"]})
+        else:
+            self._renewed_at, self._lost = asked_at, not renewed
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +193,28 @@ class Sending:
     provider: str
 
 
+async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sending | None:
+    """Find out what became of a COMMIT whose answer was lost, as long as the lease is held."""
+    lost: CommitUnknown | None = None
+    while True:
+        try:
+            return await _intend(process, claimed)
+        except CommitUnknown as error:
+            lost = error
+        except Unavailable:
+            if lost is None:
+                raise
+        if not lease.held:
+            raise lost
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+
 async def _intend(process: Process, claimed: Row) -> Sending | None:
-    """Commit the intent to call the provider; None when there is nothing to call it for."""
+    """Commit the intent to call the provider; None when there is nothing to call it for.
+
+    An intent that was there when the message was claimed is an orphan. One that came since, under
+    our lease, is our own, and nobody has been called for it.
+    """
     async with process.database.write() as db:
         row = await messages.held(
             db,
@@ -167,7 +224,7 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
         )
         if row is None:
             return None
-        if row["status"] == "SENDING":
+        if claimed["status"] == "SENDING":
             lost = "The worker was lost between the call and the record of its outcome."
             await _settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, lost))
             return None
@@ -179,6 +236,9 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
         if isinstance(prepared, Ending):
             await _settle(process, db, row, prepared)
             return None
+        provider = process.channels[row["channel"]].provider
+        if row["status"] == "SENDING":
+            return Sending(row, prepared.message, provider)
         lease = timedelta(seconds=process.settings.lease_seconds)
         await messages.intend(
             db,
@@ -187,22 +247,62 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
             lease_token=row["lease_token"],
             to_address=prepared.message.to,
             template_version=prepared.template_version,
-            content=document.dumps(prepared.message.content).decode(),
+            content=document.dumps(_recorded(row, prepared.message.content)).decode(),
             wake_at=await db.now() + lease,
         )
-        provider = process.channels[row["channel"]].provider
         await _note(db, row, Ending("SENDING"), provider=provider, tries=row["tries"] + 1)
         return Sending(row, prepared.message, provider)
 
 
-async def _call(process: Process, message: Message) -> Receipt | SendError:
+async def _call(process: Process, message: Message, lease: Lease) -> Receipt | SendError:
+    """The provider's answer. The lease is kept while it takes its time, at the end of data perhaps
+    ten minutes; should it be lost, the call is cut off, and the channel knows how far it was."""
+    if not lease.held:
+        return OVERSLEPT
+    call = asyncio.create_task(_send(process, message))
+    try:
+        while not call.done():
+            await asyncio.wait([call], timeout=lease.seconds / 6)
+            if not call.done():
+                await lease.renew()
+            if not call.done() and not lease.held:
+                log.warning("lease lost during a call", extra={"message_id": message.message_id})
+                await tasks.end(call)
+    except asyncio.CancelledError:
+        # The process ends: what became of the call is still worth writing down.
+        await tasks.end(call)
+    return CUT_OFF if call.cancelled() else call.result()
+
+
+async def _send(process: Process, message: Message) -> Receipt | SendError:
     try:
         return await process.channels[message.channel].send(message)
     except SendError as error:
         return error
+    except Exception as error:
+        log.exception("a channel broke", extra={"message_id": message.message_id})
+        return SendError("unknown", Reason.OUTCOME_UNKNOWN, f"The channel broke: {error!r}.")
+
+
+OVERSLEPT = SendError(
+    "not_accepted", Reason.WORKER_LOST, "The worker slept too long before the call; nothing left."
+)
+CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
 
 
 async def _conclude(process: Process, sending: Sending, result: Receipt | SendError) -> None:
+    """Record the outcome, and try long: what is known now nobody can find out later."""
+    for _ in range(OUTCOME_TRIES):
+        try:
+            await _record(process, sending, result)
+            return
+        except Unavailable:
+            log.warning("outcome not recorded yet", extra={"message_id": sending.row["id"]})
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+    await _record(process, sending, result)
+
+
+async def _record(process: Process, sending: Sending, result: Receipt | SendError) -> None:
     async with process.database.write() as db:
         row = await messages.held(
             db,
@@ -210,40 +310,11 @@ async def _conclude(process: Process, sending: Sending, result: Receipt | SendEr
             id=sending.row["id"],
             lease_token=sending.row["lease_token"],
         )
-        if row is None:
+        if row is None or row["status"] != "SENDING":
+            # Recorded by a COMMIT whose answer was lost; or the lease was, and it is UNKNOWN.
             log.warning("outcome came after the lease", extra={"message_id": sending.row["id"]})
             return
         await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
-
-
-@contextlib.asynccontextmanager
-async def _lease_kept(process: Process, claimed: Row) -> AsyncIterator[None]:
-    """Renew the lease while the provider takes its time; end of data alone may take ten minutes."""
-    seconds = process.settings.lease_seconds
-
-    async def renew() -> None:
-        while True:
-            await asyncio.sleep(seconds / 3)
-            try:
-                async with process.database.write() as db:
-                    await jobs.renew(
-                        db,
-                        "messages",
-                        workspace_id=claimed["workspace_id"],
-                        id=claimed["id"],
-                        lease_token=claimed["lease_token"],
-                        lease_seconds=seconds,
-                    )
-            except Problem:
-                # The database is away: the next beat may reach it; if none does, the message
-                # becomes UNKNOWN, which is then the truth.
-                log.warning("lease not renewed", extra={"message_id": claimed["id"]})
-
-    heartbeat = asyncio.create_task(renew())
-    try:
-        yield
-    finally:
-        await tasks.end(heartbeat)
 
 
 # --- what will be said, and to whom -------------------------------------------------------------
@@ -259,7 +330,7 @@ async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
     """The rendered message, or the end it comes to without a call."""
     if row["channel"] not in process.channels:
         return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
-    source = document.parse(row["source"].encode())
+    source = _source(process, row)
     run = await _run_of(db, row)
     if run is not None and run["status"] == "CANCELLED":
         return Ending("SUPPRESSED", run["reason_code"])
@@ -293,16 +364,30 @@ async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
     return Prepared(message, version)
 
 
+def _source(process: Process, row: Row) -> Json:
+    if row["account_mail"] is None:
+        return document.parse(row["source"].encode())
+    return document.parse(
+        process.vault.decrypt(SEALED, row["sealed"], row["workspace_id"], row["id"])
+    )
+
+
+def _recorded(row: Row, content: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """What the record keeps of what was said: of a mail about an account no more than its subject,
+    for the rest is a key to the account."""
+    return content if row["account_mail"] is None else {"subject": content["subject"]}
+
+
 async def _run_of(db: Handle, row: Row) -> Row | None:
     if row["run_id"] is None:
         return None
-    return await runs.by_id(db, workspace_id=row["workspace_id"], id=row["run_id"])
+    return await runs.locked(db, workspace_id=row["workspace_id"], id=row["run_id"])
 
 
 async def _contact_of(db: Handle, row: Row) -> Row | None:
     if row["contact_id"] is None:
         return None
-    return await contacts.by_id(db, workspace_id=row["workspace_id"], id=row["contact_id"])
+    return await contacts.locked(db, workspace_id=row["workspace_id"], id=row["contact_id"])
 
 
 async def _content_of(
@@ -343,7 +428,7 @@ def _ending(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
             return Ending("SENT", provider_message_id=provider_message_id)
         case SendError(outcome="unknown"):
             return Ending("UNKNOWN", result.code, result.detail)
-        case SendError(outcome="not_accepted") if now - row["created_at"] < RETRY_FOR:
+        case SendError(outcome="not_accepted") if now - row["attempt_created_at"] < RETRY_FOR:
             wait = result.retry_after_seconds or _pause(row["tries"])
             return Ending("QUEUED", result.code, result.detail, now + timedelta(seconds=wait))
         case SendError():
@@ -369,9 +454,13 @@ async def _settle(
         reason_detail=ending.detail,
         wake_at=ending.wake_at,
     )
-    if not settled:
+    if settled is None:
         return
     await _note(db, row, ending, provider=provider, tries=row["tries"])
+    if settled["orphaned"]:
+        await erasure.forget_message(
+            db, workspace_id=row["workspace_id"], id=row["id"], contact_id=row["contact_id"]
+        )
     log.info(
         "message settled",
         extra={"message_id": row["id"], "run_id": row["run_id"], "status": ending.status},

@@ -7,9 +7,8 @@ import secrets
 import shlex
 from dataclasses import dataclass
 
-from app import activation, addresses, identity
+from app import accounts, activation, addresses, identity
 from app.activation import Draft
-from app.machine import document
 from app.process import Process
 from app.store import definitions, memberships, templates, users
 from app.store.db import Handle, new_id
@@ -17,20 +16,16 @@ from app.store.db import Handle, new_id
 OWNER = addresses.email("demo@tidings.example")
 NAME = "Welcome a new customer"
 
-EVENT = {
-    "type": "order.created",
-    "data": {
-        "email": "ada@example.com",
-        "name": "Ada",
-        "order": {"number": "A-1043", "total": 83.4, "items": [{"title": "Assam 250 g"}]},
-    },
-}
+# As its sender writes it: 83.40 arrives as 83.40.
+EVENT = b"""{"type": "order.created", "data": {"email": "ada@example.com", "name": "Ada",
+  "order": {"number": "A-1043", "total": 83.40, "currency": "EUR",
+            "items": [{"title": "Assam 250 g"}]}}}"""
 
 TEMPLATE = {
     "subject": "Thank you for order {{trigger.data.order.number}}",
     "html": """<h1>Hello {{contact.firstName | default: "there"}},</h1>
 <p>your order <b>{{trigger.data.order.number}}</b> of {{trigger.data.order.items[0].title}}
-came to {{trigger.data.order.total}}.</p>""",
+came to {{trigger.data.order.total}} {{trigger.data.order.currency}}.</p>""",
 }
 
 TRIGGER = {
@@ -50,14 +45,13 @@ class Demo:
 
     def curl(self) -> str:
         """Ready to paste: one event, signed as its sender would."""
-        body = document.dumps(EVENT)
-        signature = hmac.digest(self.signing_secret.encode(), body, "sha256").hex()
+        signature = hmac.digest(self.signing_secret.encode(), EVENT, "sha256").hex()
         return " \\\n  ".join(
             (
                 f"curl -sS {shlex.quote(self.webhook_url)}",
                 "-H 'Content-Type: application/json'",
                 f"-H 'X-Service-Signature: sha256={signature}'",
-                f"-d {shlex.quote(body.decode())}",
+                f"--data-binary {shlex.quote(EVENT.decode())}",
             )
         )
 
@@ -84,7 +78,7 @@ async def seed(process: Process) -> Demo | None:
 
 
 async def _make(process: Process, api_key: str, signing_secret: str) -> None:
-    user, signed_in = await identity.register(
+    user, signed_in = await accounts.register(
         process,
         email=OWNER,
         password=secrets.token_urlsafe(24),  # nobody signs in: the key is the way in

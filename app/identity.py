@@ -27,10 +27,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app import addresses
 from app.addresses import Email
-from app.errors import Duplicate, Problem
+from app.errors import Problem
 from app.process import Process
 from app.roles import PERMISSIONS, ROLES
-from app.store import api_keys, memberships, sessions, users, workspaces
+from app.store import api_keys, memberships, sessions, users
 from app.store.db import Handle, Row, new_id
 
 
@@ -114,40 +114,6 @@ class SignIn:
     workspace: Row
 
 
-async def register(
-    process: Process, *, email: Email, password: str, name: str, workspace_name: str
-) -> tuple[Row, SignIn]:
-    """A user who owns a new workspace, signed in to it. Raises Problem `conflict`, `forbidden`."""
-    if process.settings.registration != "open":
-        raise Problem("forbidden", "Registration is closed here; ask the operator for an account.")
-    password_hash = await hash_password(password)
-    try:
-        async with process.database.write() as db:
-            user = await users.insert(
-                db,
-                id=new_id("usr"),
-                email=email.address,
-                email_key=email.key,
-                name=name,
-                password_hash=password_hash,
-            )
-            workspace = await workspaces.insert(
-                db, id=new_id("ws"), name=workspace_name, timezone="UTC"
-            )
-            await memberships.insert(
-                db,
-                workspace_id=workspace["id"],
-                id=new_id("mem"),
-                user_id=user["id"],
-                role="owner",
-            )
-            return user, await _start_session(process, db, user["id"], workspace)
-    except Duplicate:
-        raise Problem(
-            "conflict", "This email address has an account; sign in instead, or use another."
-        ) from None
-
-
 async def sign_in(
     process: Process, *, email: Email, password: str, workspace_id: str | None
 ) -> SignIn:
@@ -158,10 +124,47 @@ async def sign_in(
     if user is None or not matches:
         raise unauthenticated("No account has this email address and password.")
     async with process.database.write() as db:
+        await require_unchanged(db, user)
         workspace = await memberships.workspace(db, user_id=user["id"], workspace_id=workspace_id)
         if workspace is None:
-            raise Problem("not_found", "You are not a member of such a workspace.")
-        return await _start_session(process, db, user["id"], workspace)
+            raise _no_such_workspace()
+        return await start_session(process, db, user["id"], workspace)
+
+
+async def require_unchanged(db: Handle, user: Row) -> None:
+    """The password that was checked is still the user's, and stays it until the transaction ends:
+    a new one has to end every session that an old one began. Raises Problem `unauthenticated`."""
+    now = await users.locked(db, id=user["id"])
+    if now is None or now["password_hash"] != user["password_hash"]:
+        raise unauthenticated("The password was changed just now; sign in with the new one.")
+
+
+async def switch(process: Process, member: Member, workspace_id: str) -> SignIn:
+    """Another session beside this one, in another workspace, and no longer than this one lasts.
+
+    Raises Problem `forbidden`, `not_found`, `unauthenticated`.
+    """
+    require_session(member)
+    user_id = member.user_id
+    async with process.database.write() as db:
+        await users.locked(db, id=user_id)  # nobody is ending the sessions meanwhile
+        expires_at = await sessions.expiry(db, id=member.via_id)
+        if expires_at is None:
+            raise unauthenticated("This session has just ended; sign in again.")
+        workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
+        if workspace is None:
+            raise _no_such_workspace()
+        return await start_session(process, db, user_id, workspace, expires_at=expires_at)
+
+
+def require_session(member: Member) -> None:
+    """Raises Problem `forbidden`."""
+    if member.via != "session":
+        raise Problem("forbidden", "An API key is no person: sign in with email and password.")
+
+
+def _no_such_workspace() -> Problem:
+    return Problem("not_found", "You are not a member of such a workspace.")
 
 
 async def refresh(process: Process, refresh_token: str) -> SignIn:
@@ -182,8 +185,7 @@ async def refresh(process: Process, refresh_token: str) -> SignIn:
 
 async def sign_out(db: Handle, member: Member) -> None:
     """Every access and refresh token of the session is worthless from here on."""
-    if member.via != "session":
-        raise Problem("forbidden", "An API key has no session to end; revoke the key instead.")
+    require_session(member)
     await sessions.end(db, id=member.via_id)
 
 
@@ -193,15 +195,23 @@ async def grant_super_admin(process: Process, email: str) -> bool:
         return await users.grant_super_admin(db, email_key=addresses.email(email).key)
 
 
-async def _start_session(process: Process, db: Handle, user_id: str, workspace: Row) -> SignIn:
+async def start_session(
+    process: Process,
+    db: Handle,
+    user_id: str,
+    workspace: Row,
+    *,
+    expires_at: datetime | None = None,
+) -> SignIn:
+    """Signed in, for SESSION_LIFETIME unless it must end before."""
     now = await db.now()
     session = {"id": new_id("ses"), "user_id": user_id, "workspace_id": workspace["id"]}
     refresh_token = _new_refresh_token(process, session["id"])
     await sessions.insert(
         db,
         **session,
-        refresh_hash=_digest(refresh_token),
-        expires_at=now + SESSION_LIFETIME,
+        refresh_hash=digest(refresh_token),
+        expires_at=expires_at or now + SESSION_LIFETIME,
     )
     return SignIn(_new_access_token(process, session, now), refresh_token, workspace)
 
@@ -211,7 +221,7 @@ async def _renew(
 ) -> SignIn | None:
     successor = _new_refresh_token(process, session_id)
     session = await sessions.rotate(
-        db, id=session_id, spent_hash=_digest(refresh_token), refresh_hash=_digest(successor)
+        db, id=session_id, spent_hash=digest(refresh_token), refresh_hash=digest(successor)
     )
     workspace = session and await memberships.workspace(
         db, user_id=session["user_id"], workspace_id=session["workspace_id"]
@@ -280,7 +290,7 @@ async def create_api_key(
         id=new_id("key"),
         name=name,
         role=role,
-        hash=_digest(key),
+        hash=digest(key),
         last4=key[-4:],
         made_by=made_by,
         expires_at=expires_at,
@@ -357,7 +367,7 @@ async def _by_key(process: Process, key: str) -> Row | None:
     if not _well_formed(key, process.settings.environment):
         return None
     async with process.database.read() as db:
-        row = await api_keys.bearer(db, hash=_digest(key))
+        row = await api_keys.bearer(db, hash=digest(key))
     if row is None:
         return None
     await _touch(process, row)
@@ -382,6 +392,6 @@ def unauthenticated(detail: str) -> Problem:
     return Problem("unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _digest(token: str) -> bytes:
-    """Tokens are random and long: a fast hash keeps them."""
+def digest(token: str) -> bytes:
+    """What is kept of a token: it is random and long, so a fast hash is enough."""
     return sha256(token.encode()).digest()

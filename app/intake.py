@@ -7,14 +7,16 @@ passed, and the answer waits for the commit.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app import addresses, audience
 from app.audience import Lookup, Workspace
-from app.errors import CommitUnknown, FieldError, Problem
+from app.errors import CommitUnknown, FieldError, Problem, Unavailable
 from app.machine import document, path, template
 from app.machine.path import MISSING
 from app.machine.program import Json
@@ -23,6 +25,7 @@ from app.store import definitions, runs
 from app.store.db import Handle, Row, new_id
 
 TOKEN = re.compile(r"[A-Za-z0-9]{30}", re.ASCII)
+SETTLE_SECONDS = 2.0  # to find out whether a run exists; then the sender is told that we cannot
 SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
 
 
@@ -72,10 +75,20 @@ async def receive(
     )
     try:
         return await _accept(process, event)
-    except CommitUnknown:
-        # COMMIT was sent and its answer lost. The same ids again: when the first commit did arrive
-        # this finds its row, waiting for it if need be, and otherwise it is the first.
-        return await _accept(process, event)
+    except CommitUnknown as unknown:
+        return await _settled(process, event, unknown)
+
+
+async def _settled(process: Process, event: Event, unknown: CommitUnknown) -> Accepted:
+    """COMMIT was sent and its answer lost. The same ids again: when the first commit did arrive
+    this finds its row, waiting for it if need be, and otherwise it is the first."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return await _accept(process, event, again=True)
+        except Unavailable:
+            await asyncio.sleep(0.1)
+    raise unknown
 
 
 def unknown_token() -> Problem:
@@ -100,6 +113,8 @@ def verify(secret: bytes | None, signatures: Sequence[str], body: bytes) -> None
 
 
 def parse(body: bytes) -> Mapping[str, Json]:
+    if not body:
+        raise Problem("malformed_json", "The body is empty; send a JSON object.")
     try:
         payload = document.parse(body)
     except document.MalformedJson as error:
@@ -183,8 +198,12 @@ def _secret_of(process: Process, definition: Row) -> bytes | None:
 # --- the one transaction ------------------------------------------------------------------------
 
 
-async def _accept(process: Process, event: Event) -> Accepted:
+async def _accept(process: Process, event: Event, *, again: bool = False) -> Accepted:
     async with process.database.write() as db:
+        earlier = again and await _earlier(db, event)
+        if earlier:
+            process.queue.advance(db, event.workspace.id, event.run_id)
+            return Accepted(event.run_id, earlier)
         contact_id = await _contact_of(db, event)
         inserted = await runs.insert(
             db,
@@ -195,14 +214,18 @@ async def _accept(process: Process, event: Event) -> Accepted:
             body=event.body,
         )
         if not inserted:
-            # Either an earlier try of this very request did commit, or the definition was paused
-            # between the look at its token and now.
-            earlier = await runs.contact_of(db, workspace_id=event.workspace.id, id=event.run_id)
+            # Our own first try was under way until now; or the definition was paused meanwhile.
+            earlier = await _earlier(db, event)
             if earlier is None:
                 raise unknown_token()
             contact_id = earlier
         process.queue.advance(db, event.workspace.id, event.run_id)
         return Accepted(event.run_id, contact_id)
+
+
+async def _earlier(db: Handle, event: Event) -> str | None:
+    """The contact of the run, when an earlier try of this very request made it."""
+    return await runs.contact_of(db, workspace_id=event.workspace.id, id=event.run_id)
 
 
 async def _contact_of(db: Handle, event: Event) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import socket
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from starlette.types import ASGIApp
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
 
 from app.channels.base import Channel
 from app.channels.email import EmailChannel
@@ -20,6 +24,7 @@ from app.routes import ROUTES, SANDBOX_ROUTES
 from app.store import keys, sandbox
 from app.store.db import Database, outstanding
 from app.vault import Vault
+from app.web import reply
 from app.web.edge import Edge
 from app.web.routing import mount, router
 from app.web.throttle import Throttle
@@ -27,29 +32,70 @@ from app.web.throttle import Throttle
 log = logging.getLogger(__name__)
 
 BOOT_SECONDS = 30.0  # a database that starts beside us may take this long
+FOR_EVER = math.inf  # a web process answers 503 meanwhile, a worker has nothing else to do
 
 
 class NotReady(Exception):
     """The process cannot start; the sentence says what to do."""
 
 
-def database_of(settings: Settings) -> Database:
-    return Database(
+@asynccontextmanager
+async def database_of(
+    settings: Settings, patience: float = BOOT_SECONDS
+) -> AsyncIterator[Database]:
+    """The database, once it answers. Raises NotReady when DATABASE_URL can never be right."""
+    database = Database(
         settings.database_url,
         pool_size=settings.database_pool_size,
         clock_offset_ms=settings.clock_offset_ms,
     )
+    try:
+        await database.connect()
+    except (OSError, sqlite3.Error) as error:
+        raise NotReady(f"DATABASE_URL names no SQLite file that can be opened: {error}.") from error
+    try:
+        await _answering(database, patience)
+        yield database
+    finally:
+        await database.disconnect()
+
+
+async def _answering(database: Database, patience: float) -> None:
+    """Wait for a database that is still starting, or away."""
+    deadline = asyncio.get_running_loop().time() + patience
+    while True:
+        try:
+            async with database.read() as db:
+                await db.now()
+            return
+        except Unavailable as problem:
+            cause = problem.__cause__ or problem
+            hopeless = isinstance(cause, socket.gaierror) or _state(cause).startswith(HOPELESS)
+            if hopeless or asyncio.get_running_loop().time() > deadline:
+                raise NotReady(f"DATABASE_URL leads to no database: {cause}.") from problem
+            log.warning("waiting for the database", extra={"error": str(cause)})
+            await asyncio.sleep(1)
+
+
+HOPELESS = ("28", "3D")  # SQLSTATE classes: wrong user or password; no such database
+
+
+def _state(error: BaseException) -> str:
+    return str(getattr(error, "sqlstate", None) or "")
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Process]:
+async def opened(settings: Settings, patience: float = BOOT_SECONDS) -> AsyncIterator[Process]:
     """Everything one process holds open, closed again at the end. Raises NotReady, VaultError."""
-    database = database_of(settings)
-    await database.connect()
-    try:
-        await _schema_current(database)
+    async with database_of(settings, patience) as database:
         vault = Vault(settings.secret_keys)
         async with database.write() as db:
+            left = await outstanding(db, SCHEMA)
+            if left:
+                raise NotReady(
+                    f"The database lacks section {left[0]} of schema.sql:"
+                    " run python -m app migrate first."
+                )
             vault.open(await keys.load_or_create(db, wrapped=vault.new_data_key()))
         queue = Queue(connector(settings))
         process = Process(settings, database, vault, queue, _channels(settings, database))
@@ -58,15 +104,49 @@ async def opened(settings: Settings) -> AsyncIterator[Process]:
         finally:
             await queue.close()
             await asyncio.gather(*(channel.close() for channel in process.channels.values()))
-    finally:
-        await database.disconnect()
 
 
-def web(process: Process) -> ASGIApp:
+class Front:
+    """Answers from the first moment: 503 until there is a database, then the application."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._waiting = Edge(Router(default=_not_yet), settings)
+        self._application: Edge | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._application or self._waiting)(scope, receive, send)
+
+    @property
+    def opened(self) -> bool:
+        return self._application is not None
+
+    async def open(self, settings: Settings, served: asyncio.Event) -> None:
+        """Hold everything open until what came in has been `served`."""
+        async with opened(settings, FOR_EVER) as process:
+            edge = web(process)
+            assert isinstance(edge.app, Router)  # noqa: S101 - web made it so
+            async with edge.app.lifespan_context(edge.app):
+                self._application = edge
+                await served.wait()
+
+
+async def _not_yet(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] != "/healthz":
+        raise Unavailable("This process has just started and waits for its database.")
+    await reply.ok({"status": "ok"})(scope, receive, send)
+
+
+def web(process: Process) -> Edge:
     """The API behind its edge."""
     throttle = Throttle(process.queue.redis if process.settings.redis_url else None)
     routes = ROUTES if process.settings.production else [*ROUTES, *SANDBOX_ROUTES]
-    return Edge(router(mount(routes, process, throttle)), process.settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: object) -> AsyncIterator[None]:
+        yield
+        await throttle.close()
+
+    return Edge(router(mount(routes, process, throttle), lifespan), process.settings)
 
 
 def _channels(settings: Settings, database: Database) -> Mapping[str, Channel]:
@@ -78,22 +158,3 @@ def _channels(settings: Settings, database: Database) -> Mapping[str, Channel]:
             await sandbox.insert(db, captured)
 
     return {"email": Inbox(capture, settings.mail_from)}
-
-
-async def _schema_current(database: Database) -> None:
-    """Wait a while for a database that is still starting; its schema must be there."""
-    deadline = asyncio.get_running_loop().time() + BOOT_SECONDS
-    while True:
-        try:
-            async with database.read() as db:
-                left = await outstanding(db, SCHEMA)
-            break
-        except Unavailable as problem:
-            if asyncio.get_running_loop().time() > deadline:
-                raise NotReady(f"DATABASE_URL cannot be reached: {problem.detail}") from problem
-            log.warning("waiting for the database", extra={"error": problem.detail})
-            await asyncio.sleep(1)
-    if left:
-        raise NotReady(
-            f"The database lacks section {left[0]} of schema.sql: run python -m app migrate first."
-        )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app import addresses, places
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json
+
+WRITABLE = ("email", "phone", "firstName", "lastName", "timezone", "locale", "metadata")
 
 # The counts and lengths that Stripe's metadata has made the custom.
 NAME_LENGTH = 200
@@ -19,6 +22,8 @@ METADATA_NAME_LENGTH = 40
 METADATA_VALUE_LENGTH = 500
 TAG_LENGTH = 100
 TAGS = 200
+
+ERRORS = 100  # that are listed: an answer must not outgrow its question
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +39,30 @@ class Checked:
         if self.errors:
             raise invalid(self.errors)
 
+    def with_error(self, error: FieldError) -> Checked:
+        return replace(self, errors=[*self.errors, error])
+
 
 def invalid(errors: Sequence[FieldError]) -> Problem:
-    return Problem("invalid", "The contact cannot be stored like this; see errors.", errors=errors)
+    detail = "The contact cannot be stored like this; see errors."
+    return Problem("invalid", detail, errors=errors[:ERRORS])
 
 
-def check(country: str | None, values: Mapping[str, Json], tags: Sequence[Json]) -> Checked:
-    errors: list[FieldError] = []
+def check(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked:
+    """What the values would store, and everything that is wrong with them."""
+    checked = part(country, values, tags)
+    if checked.errors:
+        return checked
+    return replace(checked, errors=whole(checked.columns, checked.tags))
+
+
+def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked:
+    """The same for values that are to be joined with others: `whole` judges the result."""
+    errors = [_unknown(name) for name in values if name not in WRITABLE]
     email = _address(values.get("email"), "/email", addresses.email, errors)
     phone = _address(
         values.get("phone"), "/phone", lambda text: addresses.phone(text, country), errors
     )
-    metadata = _metadata(values.get("metadata") or {}, errors)
     columns = {
         "email": email and email.address,
         "email_key": email and email.key,
@@ -54,12 +71,31 @@ def check(country: str | None, values: Mapping[str, Json], tags: Sequence[Json])
         "last_name": _line(values.get("lastName"), "/lastName", errors),
         "timezone": _timezone(values.get("timezone"), errors),
         "locale": _line(values.get("locale"), "/locale", errors),
-        "metadata": metadata,
+        "metadata": _metadata(values.get("metadata"), errors),
     }
-    if not errors and not (email or phone or metadata):
+    kept = check_tags(tags, errors)
+    return Checked(columns, as_text(columns["metadata"]), kept, errors)
+
+
+def whole(columns: Mapping[str, Any], tags: Sequence[str]) -> list[FieldError]:
+    """What is wrong with a contact although each of its parts is right."""
+    errors = []
+    if not (columns["email"] or columns["phone"] or columns["metadata"]):
         errors.append(FieldError("", "Give at least an email, a phone or one metadata field."))
-    fields = {name: document.text(value) for name, value in metadata.items()}
-    return Checked(columns, fields, check_tags(tags, errors), errors)
+    if len(columns["metadata"]) > METADATA_FIELDS:
+        errors.append(FieldError("/metadata", f"At most {METADATA_FIELDS} fields."))
+    if len(tags) > TAGS:
+        errors.append(FieldError("/tags", f"A contact has at most {TAGS} tags."))
+    return errors
+
+
+def as_text(metadata: Mapping[str, Json]) -> dict[str, str]:
+    """By which the contact is found."""
+    return {name: document.text(value) for name, value in metadata.items()}
+
+
+def _unknown(name: str) -> FieldError:
+    return FieldError("/" + _pointer_token(name), "This field is unknown or read-only.")
 
 
 def _address(
@@ -95,6 +131,8 @@ def _timezone(value: Json, errors: list[FieldError]) -> str | None:
 
 
 def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
+    if value is None:
+        return {}
     if not isinstance(value, Mapping):
         errors.append(FieldError("/metadata", "Must be an object of names and scalar values."))
         return {}
@@ -104,10 +142,10 @@ def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
     kept = {}
     for name, field in value.items():
         message = _metadata_error(name, field)
-        if message is None:
-            kept[name] = field
-        else:
+        if message is not None:
             errors.append(FieldError("/metadata/" + _pointer_token(name), message))
+        elif field is not None:
+            kept[name] = plain(field)
     return kept
 
 
@@ -117,7 +155,7 @@ def _metadata_error(name: str, field: Json) -> str | None:
     if not _scalar(field):
         return (
             f"Must be a string of at most {METADATA_VALUE_LENGTH} characters, a number that fits"
-            " a double, true or false."
+            " a double, true, false or null."
         )
     return None
 
@@ -129,7 +167,7 @@ def _pointer_token(name: str) -> str:
 
 def _scalar(value: Json) -> bool:
     match value:
-        case bool():
+        case None | bool():
             return True
         case str():
             return len(value) <= METADATA_VALUE_LENGTH and _storable(value)
@@ -141,7 +179,25 @@ def _scalar(value: Json) -> bool:
             return False
 
 
-def check_tags(tags: Sequence[Json], errors: list[FieldError]) -> list[str]:
+def plain(value: Json) -> Json:
+    """A number without its sender's literal, which a JSONB column cannot keep: 1.10 is 1.1."""
+    match value:
+        case bool():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case _:
+            return value
+
+
+def check_tags(tags: Json, errors: list[FieldError]) -> list[str]:
+    if tags is None:
+        return []
+    if not isinstance(tags, list | tuple):
+        errors.append(FieldError("/tags", "Must be an array."))
+        return []
     if len(tags) > TAGS:
         errors.append(FieldError("/tags", f"At most {TAGS} tags."))
         return []
@@ -155,10 +211,15 @@ def check_tags(tags: Sequence[Json], errors: list[FieldError]) -> list[str]:
     return kept
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_UNSTORABLE = re.compile(
+    "[\0\ud800-\udfff]"
+)  # PostgreSQL's text holds no NUL and no half of a pair
+
+
 def _printable(text: str) -> bool:
-    return _storable(text) and all(ord(c) >= 32 and ord(c) != 127 for c in text)
+    return _storable(text) and _CONTROL.search(text) is None
 
 
 def _storable(text: str) -> bool:
-    """PostgreSQL's text holds no NUL, and no half of a surrogate pair."""
-    return "\x00" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+    return _UNSTORABLE.search(text) is None

@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 import orjson
 from arq.connections import ArqRedis
 from fakeredis import FakeServer
-from fakeredis.aioredis import FakeConnection
+from fakeredis.aioredis import FakeAsyncRedisConnection
 from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
+from app import tasks
 from app.config import Settings
 from app.store.db import Handle
 
@@ -45,15 +46,17 @@ def connector(settings: Settings) -> Connect:
     """
     if settings.redis_url is None:
         inside = FakeServer()
-        kind: Any = FakeConnection  # a class in all but its type
-        return lambda: _client(ConnectionPool(connection_class=kind, server=inside))
+        return lambda: _client(
+            ConnectionPool(connection_class=FakeAsyncRedisConnection, server=inside)
+        )
     options: dict[str, Any] = {
         "socket_connect_timeout": 2,
         "socket_timeout": 2,
         "health_check_interval": 60,
     }
-    if settings.redis_url.startswith("rediss:") and not settings.redis_tls_verify:
-        options["ssl_cert_reqs"] = "none"
+    if settings.redis_url.startswith("rediss:"):
+        verify = settings.redis_tls_verify
+        options |= {"ssl_cert_reqs": "required" if verify else "none", "ssl_check_hostname": verify}
     url = settings.redis_url
     return lambda: _client(ConnectionPool.from_url(url, **options))
 
@@ -74,6 +77,7 @@ class Queue:
         self._waiting: dict[str, dict[Pair, None]] = {}
         self._sender: asyncio.Task[None] | None = None
         self._silent_until = 0.0
+        self.answering = True  # as far as the last trip could tell
 
     def advance(self, db: Handle, workspace_id: str, run_id: str) -> None:
         """Once this transaction has committed: the run is due."""
@@ -89,21 +93,18 @@ class Queue:
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_all())
 
-    @property
-    def answering(self) -> bool:
-        """False while Redis is given a rest after a failure."""
-        return time.monotonic() >= self._silent_until
-
     async def close(self) -> None:
         if self._sender is not None:
             await asyncio.wait([self._sender], timeout=TRIP_SECONDS)
+        if self._sender is not None:
+            await tasks.end(self._sender)
         await self.redis.aclose(close_connection_pool=True)
 
     async def _send_all(self) -> None:
         try:
             while self._waiting:
                 waiting, self._waiting = self._waiting, {}
-                if self.answering:
+                if time.monotonic() >= self._silent_until:
                     await self._send(waiting)
         finally:
             self._sender = None
@@ -116,7 +117,11 @@ class Queue:
                     for first in range(0, max(len(ids), 1), IDS_PER_HINT):
                         chunk = ids[first : first + IDS_PER_HINT]
                         await self.redis.enqueue_job(job, chunk, _expires=TTL_SECONDS)
+                # The set of jobs would keep the expired ones while no worker listens.
+                await self.redis.expire(NAME, TTL_SECONDS)
+            self.answering = True
         except (RedisError, OSError, TimeoutError) as error:
+            self.answering = False
             # The rows are due and stay so; the loop of any worker finds them.
             self._silent_until = time.monotonic() + PAUSE_SECONDS
             log.warning("hint dropped, redis does not answer", extra={"error": repr(error)})

@@ -36,14 +36,14 @@ from app.machine.program import (
 from app.machine.reasons import Reason
 from app.process import Process
 from app.queue import Pair
-from app.store import contacts, definitions, jobs, messages, runs
+from app.store import contacts, definitions, erasure, jobs, messages, runs
 from app.store.db import Handle, Row
 
 log = logging.getLogger(__name__)
 
 STEPS_PER_TRANSACTION = 50
 CLAIMS = 5  # without progress; a step that kills its worker every time is set aside
-PROGRAMS = 1_000  # kept compiled
+PROGRAMS = 100  # kept compiled; a large one takes some megabytes
 
 
 async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
@@ -91,7 +91,10 @@ class Walk:
             self.db, workspace_id=self.row["workspace_id"], id=self.row["contact_id"]
         )
         if contact is None:
-            return await self.end("CANCELLED", Reason.CONTACT_ERASED)
+            await self.end("CANCELLED", Reason.CONTACT_ERASED)
+            return await erasure.forget_runs(
+                self.db, workspace_id=self.row["workspace_id"], ids=[self.row["id"]]
+            )
         event = await _event(self.db, self.row)
         if event is None:
             return await self._save("WAITING", self.row["state"], self.row["waiting_for"], None)
@@ -283,7 +286,8 @@ async def _remove_tag(walk: Walk, effect: RemoveTag, _came: Outcome) -> None:
 
 
 async def _wait_until(_walk: Walk, effect: WaitUntil, came: Outcome) -> None:
-    came.waiting_for, came.wake_at = {"kind": "time", "until": effect.at.isoformat()}, effect.at
+    until = document.text(effect.at)
+    came.waiting_for, came.wake_at = {"kind": "time", "until": until}, effect.at
 
 
 async def _finish(_walk: Walk, effect: Finish, came: Outcome) -> None:

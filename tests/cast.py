@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -77,10 +78,16 @@ class Cast:
         return self.people[name]
 
 
-def client(process: Process) -> httpx2.AsyncClient:
-    """Straight into the application, without a socket."""
-    transport = httpx2.ASGITransport(app=web(process), client=("127.0.0.1", 40_000))
-    return httpx2.AsyncClient(transport=transport, base_url=process.settings.base_url)
+@asynccontextmanager
+async def client(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    """Straight into the application, without a socket; started and ended as a server would."""
+    edge = web(process)
+    transport = httpx2.ASGITransport(app=edge, client=("127.0.0.1", 40_000))
+    async with (
+        edge.app.lifespan_context(edge.app),
+        httpx2.AsyncClient(transport=transport, base_url=process.settings.base_url) as client,
+    ):
+        yield client
 
 
 async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:

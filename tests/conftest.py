@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,16 @@ from tests import servers
 from tests.cast import Cast
 
 SCHEMA = Path(__file__).parents[1] / "schema.sql"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What hostile text a test has logged must survive the way from one test process to another."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
 
 
 @pytest.fixture(scope="session")

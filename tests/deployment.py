@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import httpx2
 
@@ -18,6 +19,7 @@ from tests.servers import free_port
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_SECONDS = 20.0
+A_CALL_EVERY = 0.15  # of the API, which takes 600 a minute
 
 
 class Part:
@@ -101,16 +103,19 @@ def answers(url: str) -> bool:
 
 
 def until(
-    happens: object, what: str, part: Part | None = None, seconds: float = PATIENCE_SECONDS
+    happens: Callable[[], object],
+    what: str,
+    part: Part | None = None,
+    seconds: float = PATIENCE_SECONDS,
+    every: float = 0.02,
 ) -> float:
     """Wait for it; the seconds it took. A process that died meanwhile will not do it."""
-    assert callable(happens)
     began = time.monotonic()
     while not happens():
         told = part.text[-3000:] if part else ""
         assert part is None or part.process.poll() is None, f"it died before {what}:\n{told}"
         assert time.monotonic() - began < seconds, f"not after {seconds} s: {what}\n{told}"
-        time.sleep(0.005)
+        time.sleep(every)
     return time.monotonic() - began
 
 
@@ -139,3 +144,31 @@ class MailServer:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
+
+
+@contextmanager
+def owner_of(deployment: Deployment, workspace: str) -> Iterator[httpx2.Client]:
+    """Olivia registers the workspace, and makes a key for her program; the client carries it."""
+    with httpx2.Client(base_url=deployment.url, timeout=10) as client:
+        registered = made(
+            client,
+            "/auth/register",
+            {
+                "email": "olivia@acme.test",
+                "password": "correct horse battery",
+                "name": "Olivia",
+                "workspaceName": workspace,
+            },
+        )
+        client.headers["Authorization"] = f"Bearer {registered['accessToken']}"
+        key = made(client, "/settings/api-keys", {"name": "program", "role": "owner"})["key"]
+        client.headers["Authorization"] = f"Bearer {key}"
+        yield client
+
+
+def made(client: httpx2.Client, url: str, body: Any) -> dict[str, Any]:
+    """What a POST that must succeed has made."""
+    response = client.post(url, json=body)
+    assert response.status_code in (200, 201, 202), f"{url}: {response.text}"
+    answer: dict[str, Any] = response.json()
+    return answer

@@ -85,8 +85,9 @@ class Proxy:
         while data := await reader.read(65536):
             if self._fault == "swallow":
                 continue
-            hit = self._fault.startswith("cut") and self._pattern in tail + data
-            tail = (tail + data)[-len(self._pattern) :]
+            seen = tail + data
+            hit = self._fault.startswith("cut") and self._pattern in seen
+            tail = seen[max(len(seen) - len(self._pattern) + 1, 0) :]  # less than a pattern
             if hit:
                 self.hits += 1
                 if self._fault == "cut_before":

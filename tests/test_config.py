@@ -46,6 +46,7 @@ def test_nothing_needs_to_be_set(tmp_path):
         base_url="http://127.0.0.1:8000",
         trusted_hops=0,
         max_body_bytes=1_048_576,
+        cors_origins=(),
         secret_keys=found.secret_keys,
         registration="open",
         smtp_url=None,
@@ -70,7 +71,13 @@ def test_every_variable_is_a_field_and_every_field_a_variable():
     names = {"SECRET_KEY": "secret_keys"}
     told = [names.get(variable.name, variable.name.lower()) for variable in VARIABLES]
     assert sorted(told) == sorted({field.name for field in fields(Settings)} - {"notes"})
-    assert all(variable.help.endswith(".") for variable in VARIABLES)
+
+
+@pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
+def test_every_variable_explains_itself(variable):
+    assert variable.help.endswith(".")
+    assert variable.shown_default not in ("", "None")
+    assert "function" not in variable.shown_default
 
 
 def test_what_a_platform_sets_is_understood():
@@ -101,6 +108,17 @@ def test_blank_is_unset():
         ("SMTP_URL", "smtps://mail.example.com", None),
         ("SMTP_URL", "smtp://127.0.0.1:2525?starttls=off", None),
         ("HOST", "::1", None),
+        (
+            "CORS_ORIGINS",
+            "https://App.example.com/ ,http://localhost:3000,",
+            ("https://app.example.com", "http://localhost:3000"),
+        ),
+        ("CORS_ORIGINS", "https://a.example:443", ("https://a.example",)),
+        (
+            "CORS_ORIGINS",
+            "http://[::1]:80, http://a.example:443",
+            ("http://[::1]", "http://a.example:443"),
+        ),
         ("REGISTRATION", "closed", None),
         ("MAIL_FROM", "hello@example.com", None),
     ],
@@ -114,6 +132,12 @@ def test_a_good_value_is_taken(name, text, value):
     ("name", "text"),
     [
         ("ENVIRONMENT", "prod"),
+        ("CORS_ORIGINS", "*"),
+        ("CORS_ORIGINS", "null"),
+        ("CORS_ORIGINS", "app.example.com"),
+        ("CORS_ORIGINS", "https://*.example.com"),
+        ("CORS_ORIGINS", "https://app.example.com/path"),
+        ("CORS_ORIGINS", "https://a.example https://b.example"),
         ("DATABASE_URL", "mysql://db/tidings"),
         ("DATABASE_URL", "postgresql://db"),
         ("DATABASE_URL", "postgresql+asyncpg://db/tidings"),
@@ -146,7 +170,7 @@ def test_a_good_value_is_taken(name, text, value):
         ("SECRET_KEY", "too short"),
         ("SECRET_KEY", KEY + ",too short"),
         ("SECRET_KEY", KEY + ","),
-        ("REGISTRATION", "invite_only"),
+        ("REGISTRATION", "perhaps"),
         ("SMTP_URL", "mail.example.com:587"),
         ("SMTP_URL", "smtp://"),
         ("SMTP_URL", "smtp://mail?starttls=perhaps"),

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 import orjson
 import pytest
 
-from app import delivery, intake
+from app import audience, delivery, intake, runner
+from app.audience import Workspace
 from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import messages, runs
-from app.store.db import Row
+from app.store.db import Database, Row
+from tests import servers
 from tests.cast import HELLO, SEND_HELLO, hook, settle
+from tests.proxy import Proxy, proxy_before
 from tests.test_runner import later
 
 EVENT = orjson.dumps({"email": "ada@example.com", "word": "tea"})
@@ -148,9 +152,9 @@ async def test_a_provider_that_stays_away_for_a_day_is_given_up(process: Process
     run_id = await start(process, acme)
     await settle(process)
     async with process.database.write() as db:
-        [row] = await db.fetch_all("SELECT id, created_at FROM messages")
+        [row] = await db.fetch_all("SELECT id, created_at FROM delivery_attempts")
         await db.execute(
-            "UPDATE messages SET created_at = :then WHERE id = :id",
+            "UPDATE delivery_attempts SET created_at = :then WHERE id = :id",
             id=row["id"],
             then=row["created_at"] - delivery.RETRY_FOR,
         )
@@ -205,23 +209,71 @@ async def test_on_unknown_resend_makes_new_attempts_under_new_keys_and_then_stop
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
+async def orphaned(process: Process, acme: str) -> str:
+    """A message whose worker died after the intent was committed; its run's id."""
+    run_id = await start(process, acme)
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    [claimed] = await delivery.claim(process, [], 10)
+    assert await delivery._intend(process, claimed) is not None
+    await later(process, "messages", 60)
+    return run_id
+
+
 async def test_a_send_whose_worker_died_is_unknown(process: Process, acme: str):
     """The intent is there and its outcome is not: nobody can tell, so nobody sends again."""
-
-    async def die(_message: Message) -> Receipt:
-        raise asyncio.CancelledError
-
-    dying, provider = with_provider(process, die)
-    run_id = await start(process, acme)
-    with pytest.raises(asyncio.CancelledError):
-        await settle(dying)
-    await later(process, "messages", 60)
-    after, _ = with_provider(process, accepts)
-    await settle(after)
-    assert len(provider.given) == 1
+    process, provider = with_provider(process, accepts)
+    run_id = await orphaned(process, acme)
+    await settle(process)
+    assert provider.given == []
     [attempt] = await attempts(process, acme)
     assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
     assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_a_lost_lease_cuts_the_call_off(process: Process, acme: str):
+    """Two thirds of a lease without the database: another may begin, so this one has stopped."""
+    quick = replace(process, settings=replace(process.settings, lease_seconds=1))
+    called, cut = asyncio.Event(), asyncio.Event()
+
+    async def never(_message: Message) -> Receipt:
+        called.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cut.set()
+            raise SendError("not_accepted", Reason.WORKER_LOST, "Before the dot.") from None
+        raise AssertionError
+
+    quick, _ = with_provider(quick, never)
+    await start(quick, acme)
+    sending = asyncio.create_task(settle(quick))
+    async with asyncio.timeout(10):
+        await called.wait()
+        async with process.database.write() as db:  # somebody else has claimed it
+            await db.execute("UPDATE messages SET lease_token = lease_token + 1")
+        await cut.wait()
+        await sending
+
+
+async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
+    process: Process, acme: str
+):
+    """The intent waits for an erasure under way, and then finds nobody to write to."""
+    if process.database.engine == "sqlite":
+        pytest.skip("SQLite's one writer makes every transaction wait for every other")
+    process, provider = with_provider(process, accepts)
+    await start(process, acme)
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    async with process.database.write() as db:
+        [contact] = await db.fetch_all("SELECT id FROM contacts")
+        await audience.erase(db, Workspace(acme, None), contact["id"])
+        sending = asyncio.create_task(settle(process))
+        await asyncio.sleep(0.3)  # time enough to send, were it not waiting
+        assert provider.given == []
+    await sending
+    assert provider.given == []
 
 
 async def test_a_sender_that_lost_its_lease_writes_nothing(process: Process, acme: str):
@@ -287,3 +339,103 @@ async def test_an_address_that_is_none_fails_the_message(process: Process, acme:
     assert provider.given == []
     [attempt] = await attempts(process, acme)
     assert (attempt["status"], attempt["reason_code"]) == ("FAILED", Reason.INVALID_ADDRESS)
+
+
+# --- the database goes away around a call -------------------------------------------------------
+
+
+@pytest.fixture
+async def proxied(
+    postgres_server: servers.PostgresServer, postgres_url: str, process: Process
+) -> AsyncIterator[tuple[Process, Proxy]]:
+    """The same process and database, with a proxy between them that can cut."""
+    if process.database.engine == "sqlite":
+        pytest.skip("SQLite has no connection to cut")
+    server = urlsplit(postgres_server.tcp_url)
+    async with proxy_before(server.hostname or "", server.port or 0) as proxy:
+        path = urlsplit(postgres_url).path
+        database = Database(f"postgresql://postgres@127.0.0.1:{proxy.port}{path}")
+        await database.connect()
+        yield replace(process, database=database), proxy
+        await database.disconnect()
+
+
+async def cut_once(proxy: Proxy) -> None:
+    """The answer to the next COMMIT is lost, and only that one."""
+    proxy.cut_after(b"COMMIT")
+    before = proxy.hits
+    while proxy.hits == before:
+        await asyncio.sleep(0)
+    proxy.heal()
+
+
+async def test_an_orphan_whose_settlement_was_not_answered_is_still_not_sent(
+    proxied: tuple[Process, Proxy], process: Process, acme: str
+):
+    """It was SENDING when it was claimed: that intent is not ours, however often we look."""
+    through, provider = with_provider(proxied[0], accepts)
+    await orphaned(process, acme)
+    [claimed] = await delivery.claim(process, [], 10)
+    proxied[1].cut_before(b"COMMIT")
+    delivering = asyncio.create_task(delivery.deliver(through, claimed))
+    while proxied[1].hits == 0:
+        await asyncio.sleep(0)
+    proxied[1].heal()
+    await delivering
+    assert provider.given == []
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "UNKNOWN"
+
+
+async def test_an_intent_whose_commit_was_not_answered_is_still_carried_out(
+    proxied: tuple[Process, Proxy], process: Process, acme: str
+):
+    through, provider = with_provider(proxied[0], accepts)
+    await start(process, acme)
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    [claimed] = await delivery.claim(process, [], 10)
+    cutting = asyncio.create_task(cut_once(proxied[1]))
+    await delivery.deliver(through, claimed)
+    await cutting
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["tries"]) == ("SENT", 1)
+
+
+async def test_an_outcome_whose_commit_was_not_answered_stands(
+    proxied: tuple[Process, Proxy], process: Process, acme: str
+):
+    async def cut_what_follows(message: Message) -> Receipt:
+        cutting.append(asyncio.create_task(cut_once(proxied[1])))
+        await asyncio.sleep(0.01)
+        return await accepts(message)
+
+    cutting: list[asyncio.Task[None]] = []
+    through, provider = with_provider(proxied[0], cut_what_follows)
+    run_id = await start(process, acme)
+    await settle(through)
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "SENT"
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_an_outcome_waits_for_a_database_that_went_away_during_the_call(
+    proxied: tuple[Process, Proxy], process: Process, acme: str
+):
+    async def lose_the_database(message: Message) -> Receipt:
+        await proxied[1].stop()
+        asyncio.get_running_loop().call_later(1, lambda: back.append(restart()))
+        return await accepts(message)
+
+    def restart() -> asyncio.Task[None]:
+        return asyncio.create_task(proxied[1].start())
+
+    back: list[asyncio.Task[None]] = []
+    through, provider = with_provider(proxied[0], lose_the_database)
+    await start(process, acme)
+    await settle(through)
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "SENT"

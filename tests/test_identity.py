@@ -16,7 +16,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from app import addresses, identity, roles
+from app import accounts, addresses, identity, roles
 from app.config import Settings
 from app.errors import Problem
 from app.identity import SignIn
@@ -30,7 +30,7 @@ PASSWORD = "correct horse battery"
 
 
 async def registered(process: Process, name: str = "olivia") -> tuple[Row, SignIn]:
-    return await identity.register(
+    return await accounts.register(
         process,
         email=addresses.email(f"{name}@acme.example"),
         password=PASSWORD,

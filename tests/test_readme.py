@@ -33,7 +33,8 @@ def curls() -> list[list[str]]:
     """The words of every curl in the tour, in order."""
     tour = README.split("## A tour")[1].split("\n## ")[0].split("### ")[0]
     blocks = re.findall(r"(?:^    .*\n)+", tour, re.MULTILINE)
-    code = "\n".join(line[4:] for block in blocks for line in block.splitlines())
+    lines = [line[4:] for block in blocks for line in block.splitlines()]
+    code = "\n".join(line for line in lines if not re.match(r"[A-Z]+=", line))
     found = re.split(r"^(?=curl )", code, flags=re.MULTILINE)[1:]
     return [shlex.split(command, comments=True) for command in found]
 
@@ -66,10 +67,10 @@ async def test_the_tour_works_as_typed(process: Process, client: httpx2.AsyncCli
         answer: dict[str, Any] = response.json()
         return answer
 
-    template, workflow, event, run_, captured, attempts = curls()
+    template, workflow, event, run_, captured, attempts, automation = curls()
     ids["tpl_…"] = (await run(template))["id"]
-    ids["<webhookUrl>"] = (await run(workflow))["trigger"]["webhookUrl"]
-    ids["<runId>"] = (await run(event))["runId"]
+    ids["$HOOK"] = (await run(workflow))["trigger"]["webhookUrl"]
+    ids["$RUN"] = (await run(event))["runId"]
     await settle(process)
     assert (await run(run_))["status"] == "COMPLETED"
     [message] = (await run(captured))["data"]
@@ -77,3 +78,4 @@ async def test_the_tour_works_as_typed(process: Process, client: httpx2.AsyncCli
     assert "<b>pro</b>" in message["html"]
     [attempt] = (await run(attempts))["data"]
     assert attempt["status"] == "SENT"
+    assert (await run(automation))["state"] == "ACTIVE"

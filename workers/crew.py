@@ -4,89 +4,145 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from app.errors import Unavailable
 from app.process import Process
 from app.queue import Pair
+from app.store import jobs
 from app.store.db import Row
+from app.store.jobs import Table
 
 log = logging.getLogger(__name__)
 
 Claim: TypeAlias = Callable[[Process, Sequence[Pair], int], Awaitable[list[Row]]]
 Act: TypeAlias = Callable[[Process, Row], Awaitable[None]]
 
-LAST_WORDS_SECONDS = 1.5  # for a cancelled send to write down that its outcome is unknown
+SUSPECT = 2  # claims without progress: one may be chance
+PATIENCE_SECONDS = 2.0
+PAUSE_SECONDS = 1.0
+LAST_WORDS_SECONDS = 1.0  # for a cancelled send to write down that its outcome is unknown
 
 
 class Crew:
     """A claimed row gets a task of its own, outside any job, so that no job's time-out ends it."""
 
-    def __init__(self, process: Process, claim: Claim, act: Act, hands: int) -> None:
+    def __init__(
+        self, process: Process, table: Table, claim: Claim, act: Act, *, hands: int
+    ) -> None:
         self._process = process
+        self._table = table
         self._claim = claim
         self._act = act
         self._hands = hands
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: set[asyncio.Task[None]] = set()
         self._hinted: dict[Pair, None] = {}
-        self._draining = False
-        self._more = False
+        self._wanted = False  # there may be work that nobody has looked for since
+        self._taking: asyncio.Task[None] | None = None
         self._closed = False
-        self._next: asyncio.Task[None] | None = None  # asyncio itself keeps no task alive
 
-    async def drain(self, hinted: Iterable[Pair] = ()) -> None:
-        """Take what is due until nothing is, or every hand is full; then each freed hand goes on.
+    def hint(self, pairs: Iterable[Pair] = ()) -> None:
+        """There is work, these rows among it. Returns at once.
 
-        A call while another drains leaves its hint to that one.
+        What is due is taken until nothing is, or every hand is full; then each freed hand goes on.
         """
-        self._hinted.update(dict.fromkeys(hinted))
-        if self._draining or self._closed:
-            return
-        self._draining = True
-        try:
-            self._more = await self._take()
-        except Unavailable as problem:
-            # What is due stays due; the loop asks again.
-            log.warning("nothing claimed", extra={"error": problem.detail})
-        finally:
-            self._draining = False
+        room = self._hands - len(self._hinted)  # whatever else is due is found without its id
+        self._hinted.update(dict.fromkeys(islice(pairs, room)))
+        self._wanted = True
+        self._go()
 
     async def close(self, seconds: float) -> None:
         """Claim nothing more, and finish what is in hand within `seconds`."""
         self._closed = True
-        if not self._tasks:
+        ending = {*self._busy, *([self._taking] if self._taking else ())}
+        if not ending:
             return
-        _, late = await asyncio.wait(self._tasks, timeout=seconds)
+        _, late = await asyncio.wait(ending, timeout=seconds)
         for task in late:
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=LAST_WORDS_SECONDS)
 
-    async def _take(self) -> bool:
-        """True when the hands were full before the work was done."""
-        while (free := self._hands - len(self._tasks)) > 0 and not self._closed:
-            hinted, self._hinted = list(self._hinted), {}
-            rows = await self._claim(self._process, hinted, free)
-            for row in rows:
-                task = asyncio.create_task(self._work(row))
-                self._tasks.add(task)
-                task.add_done_callback(self._freed)
-            if len(rows) < free and not self._hinted:
-                return False
-        return True
+    # --- taking -----------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        if self._wanted and self._taking is None and not self._closed:
+            self._taking = asyncio.create_task(self._take())
+
+    async def _take(self) -> None:
+        """Looks again for whoever hinted while it looked."""
+        try:
+            while self._wanted and not self._closed and (free := self._hands - len(self._busy)):
+                self._wanted = False
+                hinted, self._hinted = list(self._hinted), {}
+                rows = await self._claim(self._process, hinted, free)
+                if self._closed:
+                    return await self._give_back(rows)
+                self._wanted = self._wanted or len(rows) == free
+                suspects = [row for row in rows if row["claims"] > SUSPECT]
+                if suspects:
+                    await self._give_back([row for row in rows if row not in suspects])
+                    await self._alone(suspects)
+                else:
+                    for row in rows:
+                        self._begin(row)
+        except Unavailable as problem:
+            # What is due stays due; the loop asks again.
+            log.warning("nothing claimed", extra={"error": problem.detail})
+        except Exception:
+            log.exception("claiming broke")
+        finally:
+            self._taking = None
+
+    async def _alone(self, suspects: Sequence[Row]) -> None:
+        """What may have killed workers is tried with nothing beside it, so that the next death
+        counts against nobody else."""
+        for row in suspects:
+            if self._busy:
+                await asyncio.wait(self._busy, timeout=PATIENCE_SECONDS)
+            if self._busy or self._closed:
+                await self._give_back([row], PAUSE_SECONDS)
+            else:
+                self._begin(row)
+
+    def _begin(self, row: Row) -> None:
+        task = asyncio.create_task(self._work(row))
+        self._busy.add(task)
+        task.add_done_callback(self._freed)
+
+    def _freed(self, task: asyncio.Task[None]) -> None:
+        self._busy.discard(task)
+        self._go()
+
+    # --- one row ----------------------------------------------------------------------------------
 
     async def _work(self, row: Row) -> None:
         try:
             await self._act(self._process, row)
         except Unavailable as problem:
-            # The lease runs out and somebody claims the row again.
             log.warning("set down", extra={"row_id": row["id"], "error": problem.detail})
+            await self._give_back([row], PAUSE_SECONDS * random.uniform(1, 2))  # noqa: S311 - spreads
+        except asyncio.CancelledError:
+            await self._give_back([row])
+            raise
         except Exception:
+            # It keeps its lease, so that it comes back slowly; the fifth claim is its last.
             log.exception("broke", extra={"row_id": row["id"]})
 
-    def _freed(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if self._more and not self._closed:
-            self._more = False
-            self._next = asyncio.create_task(self.drain())
+    async def _give_back(self, rows: Sequence[Row], pause_seconds: float = 0) -> None:
+        try:
+            async with self._process.database.write() as db:
+                for row in rows:
+                    await jobs.release(
+                        db,
+                        self._table,
+                        workspace_id=row["workspace_id"],
+                        id=row["id"],
+                        lease_token=row["lease_token"],
+                        pause_seconds=pause_seconds,
+                    )
+        except Unavailable as problem:
+            log.warning("left to their leases", extra={"error": problem.detail})

@@ -13,9 +13,9 @@ HANDS = 32  # each waits for a provider most of the time
 
 
 def crew(process: Process) -> Crew:
-    return Crew(process, delivery.claim, delivery.deliver, HANDS)
+    return Crew(process, "messages", delivery.claim, delivery.deliver, hands=HANDS)
 
 
 async def deliver(ctx: Mapping[str, Any], hinted: Sequence[Sequence[str]]) -> None:
     """The arq job; `hinted` are [workspace_id, message_id] pairs, a shortcut and not the work."""
-    await ctx["deliver"].drain((workspace_id, id) for workspace_id, id in hinted)
+    ctx["deliver"].hint((workspace_id, id) for workspace_id, id in hinted)

@@ -49,8 +49,8 @@ async def beat(process: Process, crews: Mapping[str, Crew]) -> float:
             continue
         if due > now:
             pause = min(pause, (due - now).total_seconds())
-        elif process.queue.answering and now - due < OVERDUE:
-            process.queue.hint(job)
         else:
-            await crews[job].drain()
+            process.queue.hint(job)  # also to learn whether Redis is back
+            if not process.queue.answering or now - due > OVERDUE:
+                crews[job].hint()
     return pause

@@ -1,6 +1,7 @@
 """The worker: arq, which hints wake, under a supervisor, with our own loop beside it.
 
-`python -m app worker` runs this; `arq workers.main.WorkerSettings` works too.
+`python -m app worker` runs `work`. `arq workers.main.WorkerSettings` does the same under arq's own
+command, and ends when Redis stays away, where `work` goes on.
 """
 
 from __future__ import annotations
@@ -8,25 +9,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any, cast
+from urllib.parse import unquote
 
 import arq.worker
 import orjson
+from arq.connections import RedisSettings
 from arq.worker import Worker
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
-from app import tasks
+from app import logs, tasks
+from app.config import Settings
+from app.main import NotReady, opened
 from app.process import Process
-from app.queue import ADVANCE, DELIVER, NAME
-from workers import deliveries, loop, runs
+from app.queue import ADVANCE, DELIVER, NAME, TTL_SECONDS
+from workers import chores, deliveries, loop, runs
 from workers.crew import Crew
 
 log = logging.getLogger(__name__)
 
-DRAIN_SECONDS = 8.0  # after SIGTERM; the platform's patience is longer
+DRAIN_SECONDS = 6.5  # after SIGTERM; the platform's patience is longer
 RESTART_SECONDS = 0.5
+PATIENCE = 12  # times that arq's own command tries to reach Redis: nine seconds
 
 # What arq needs to know. The row is the queue of record, so nothing is kept in Redis: a lost or
 # failed job costs one beat of the loop.
@@ -43,41 +55,66 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 
+def crews_of(process: Process) -> dict[str, Crew]:
+    """By the name of their job."""
+    return {ADVANCE: runs.crew(process), DELIVER: deliveries.crew(process)}
+
+
 async def work(process: Process, stop: asyncio.Event) -> None:
     """Until `stop` is set; then finish what is in hand."""
-    crews = {ADVANCE: runs.crew(process), DELIVER: deliveries.crew(process)}
-    parts = [
-        asyncio.create_task(listen_for_ever(process, crews)),
-        asyncio.create_task(loop.beat_for_ever(process, crews)),
-    ]
+    crews = crews_of(process)
     stopped = asyncio.create_task(stop.wait())
+    listening = asyncio.create_task(listen_for_ever(process, crews))
+    await beat_beside(process, crews, stopped, listening)
+    if not listening.cancelled():
+        listening.result()  # it does not end by itself: what it raised is a bug, and must be seen
+
+
+async def beat_beside(
+    process: Process, crews: Mapping[str, Crew], *others: asyncio.Task[Any]
+) -> None:
+    """Our own loop until one of the others ends; then end them all, and finish what is in hand."""
+    beating = asyncio.create_task(loop.beat_for_ever(process, crews))
+    housework = asyncio.create_task(chores.do_for_ever(process))
     log.info("worker started")
-    done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
-    await tasks.end(stopped, *parts)
+    await asyncio.wait([beating, *others], return_when=asyncio.FIRST_COMPLETED)
+    await tasks.end(beating, housework, *others)
     await asyncio.gather(*(crew.close(DRAIN_SECONDS) for crew in crews.values()))
     log.info("worker stopped")
-    for task in done - {stopped}:
-        task.result()  # neither ends by itself: what it raised is a bug, and must be seen
+    if not beating.cancelled():
+        beating.result()
+
+
+# --- arq under our supervision --------------------------------------------------------------------
 
 
 async def listen_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
     """arq dies with its connection to Redis; here it comes back as soon as Redis does."""
     while True:
-        worker = Worker(
-            **OPTIONS,
-            redis_pool=process.queue.connect(),
-            handle_signals=False,
-            ctx=dict(crews),
-        )
         try:
-            await worker.async_run()
+            async with _listener(process, crews) as worker:
+                await worker.async_run()
         except (RedisError, OSError) as error:
             log.warning("redis does not answer; the loop goes on", extra={"error": repr(error)})
-        finally:
-            # The connection may be the very thing that broke.
-            with contextlib.suppress(RedisError, OSError, asyncio.CancelledError):
-                await worker.close()
         await asyncio.sleep(RESTART_SECONDS)
+
+
+@asynccontextmanager
+async def _listener(process: Process, crews: Mapping[str, Crew]) -> AsyncIterator[Worker]:
+    redis = process.queue.connect()
+    try:
+        # Hints from while nobody listened: what they told has expired, and the loop knows better.
+        await redis.zremrangebyscore(NAME, 0, (time.time() - TTL_SECONDS) * 1000)
+        worker = Worker(**OPTIONS, redis_pool=redis, handle_signals=False, ctx=dict(crews))
+        try:
+            yield worker
+        finally:
+            await tasks.end(*worker.tasks.values())
+            # The connection may be the very thing that broke.
+            with contextlib.suppress(RedisError, OSError):
+                await redis.delete(worker.health_check_key)
+    finally:
+        await redis.aclose(close_connection_pool=True)
 
 
 async def _no_redis_info(redis: Redis, log_func: Callable[[str], Any]) -> None:
@@ -85,3 +122,64 @@ async def _no_redis_info(redis: Redis, log_func: Callable[[str], Any]) -> None:
 
 
 arq.worker.log_redis_info = _no_redis_info  # type: ignore[attr-defined]  # the only seam arq has
+
+
+# --- we under arq's command -----------------------------------------------------------------------
+
+
+def __getattr__(name: str) -> type:
+    """WorkerSettings, read from the environment when arq asks for it and not at import."""
+    if name == "WorkerSettings":
+        return worker_settings(Settings.from_environ(os.environ))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def worker_settings(settings: Settings) -> type:
+    """The class that `arq` reads: what it listens to, and the process it opens beside."""
+
+    async def open_beside(ctx: dict[str, Any]) -> None:
+        logs.configure(settings)
+        stack = AsyncExitStack()
+        process = await stack.enter_async_context(opened(settings))
+        crews = crews_of(process)
+        ctx.update(crews)
+        listening = cast("asyncio.Task[Any]", asyncio.current_task())  # arq's, until it ends
+
+        async def beside() -> None:
+            async with stack:
+                await beat_beside(process, crews, listening)
+
+        # It ends by itself, for arq skips its on_shutdown when Redis does not answer.
+        ctx["beside"] = asyncio.create_task(beside())
+
+    async def close_beside(ctx: dict[str, Any]) -> None:
+        if "beside" in ctx:
+            await ctx["beside"]
+
+    return type(
+        "WorkerSettings",
+        (),
+        {
+            **OPTIONS,
+            "redis_settings": redis_settings(settings),
+            "on_startup": open_beside,
+            "on_shutdown": close_beside,
+        },
+    )
+
+
+def redis_settings(settings: Settings) -> RedisSettings:
+    """REDIS_URL as arq takes it; by itself arq leaves passwords encoded and dies of one drop."""
+    if settings.sqlite or settings.redis_url is None:
+        raise NotReady("A separate worker needs PostgreSQL and Redis: set DATABASE_URL, REDIS_URL.")
+    given = RedisSettings.from_dsn(settings.redis_url)
+    return replace(
+        given,
+        username=given.username and unquote(given.username),
+        password=given.password and unquote(given.password),
+        ssl_cert_reqs="required" if settings.redis_tls_verify else "none",
+        ssl_check_hostname=settings.redis_tls_verify,
+        retry=Retry(ExponentialBackoff(cap=1, base=0.05), PATIENCE),
+        retry_on_error=[ConnectionError, TimeoutError, OSError],
+        retry_on_timeout=True,
+    )

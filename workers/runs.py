@@ -13,9 +13,9 @@ HANDS = 8  # each holds a database connection most of the time
 
 
 def crew(process: Process) -> Crew:
-    return Crew(process, runner.claim, runner.move, HANDS)
+    return Crew(process, "runs", runner.claim, runner.move, hands=HANDS)
 
 
 async def advance(ctx: Mapping[str, Any], hinted: Sequence[Sequence[str]]) -> None:
     """The arq job; `hinted` are [workspace_id, run_id] pairs, a shortcut and not the work."""
-    await ctx["advance"].drain((workspace_id, id) for workspace_id, id in hinted)
+    ctx["advance"].hint((workspace_id, id) for workspace_id, id in hinted)

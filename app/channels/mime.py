@@ -159,9 +159,14 @@ def _mailbox(name: str, display: str, address: Address) -> Field:
     display = " ".join(display.split())
     if not display:
         return _plain(name, str(address))
-    quoted = _folded(re.sub(r'(["\\])', r"\\\1", display))
+    escaped = re.sub(r'(["\\])', r"\\\1", display)
+    quoted = _folded(escaped)
     phrase = _encoded(display) if quoted is None else f'"{quoted}"'
-    return Field(name, f"{display} <{address}>", f"{phrase}\r\n <{address}>")
+    shown = f'"{escaped}"' if _SPECIAL.search(display) else display
+    return Field(name, f"{shown} <{address}>", f"{phrase}\r\n <{address}>")
+
+
+_SPECIAL = re.compile(r"""[][()<>:;@\\,."]""")  # RFC 5322 §3.2.3: bare, it would end the name
 
 
 _FOLD = re.compile(r"(.{0,60}\S) (?=\S)")

@@ -50,6 +50,17 @@ class Verdict:
     operands: tuple[Mapping[str, Json], ...]
 
 
+def comparisons(condition: Condition) -> int:
+    """How many it makes at the most: what a decision may cost."""
+    match condition:
+        case All(parts) | AnyOf(parts):
+            return sum(map(comparisons, parts))
+        case Not(part):
+            return comparisons(part)
+        case Comparison():
+            return 1
+
+
 def evaluate(condition: Condition, facts: Facts) -> Verdict:
     operands: list[Mapping[str, Json]] = []
     return Verdict(_holds(condition, facts, operands), tuple(operands))

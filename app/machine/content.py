@@ -46,7 +46,7 @@ def check(channel: str, content: Mapping[str, Json]) -> list[tuple[str, str]]:
         source = content.get(name)
         if source is None or source == "":
             if part.needed:
-                found.append((name, f"An {channel} needs a {name}."))
+                found.append((name, f"A message by {channel} cannot do without {name}."))
         elif not isinstance(source, str):
             found.append((name, "This must be text; Liquid may stand in it."))
         else:

@@ -38,6 +38,7 @@ class LiteralInt(int):
 class LiteralFloat(float):
     """A number that prints as it was written: `1.10`, `1E2`, `1e400` (compares as infinity)."""
 
+    __slots__ = ("literal",)  # without a dict each: a body may hold a quarter of a million
     literal: str
 
     def __new__(cls, literal: str) -> LiteralFloat:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from app import addresses, audience
@@ -12,9 +13,9 @@ from app.audience import Workspace
 from app.errors import FieldError, Problem
 from app.machine.program import Json
 from app.store import contacts, workspaces
-from app.store.db import Row
+from app.store.db import Handle, Row
 from app.web import paging, reply
-from app.web.body import Moment, Shape
+from app.web.body import Moment, Query, Shape
 from app.web.paging import Paging
 from app.web.routing import Call, delete, get, patch, post
 
@@ -37,11 +38,20 @@ class Tags(Shape):
     tags: list[str]
 
 
-class Filters(Paging):
+class Narrowing(Query):
+    """Which contacts: all that is said must hold. `q` is how the email, the phone number, the full
+    name or the last name begins, in any case; metadata is compared as text."""
+
     email: str | None = None
     phone: str | None = None
     tag: str | None = None
+    metadata: Annotated[dict[str, str], Field(max_length=contacts.FIELDS)] | None = None
+    q: Annotated[str, AfterValidator(str.strip), Field(min_length=2, max_length=200)] | None = None
     updated_after: Moment | None = None
+
+
+class Filters(Narrowing, Paging):
+    pass
 
 
 async def index(call: Call) -> Response:
@@ -50,7 +60,7 @@ async def index(call: Call) -> Response:
     rows = await contacts.page(
         call.db,
         workspace_id=workspace_id,
-        filters=await _filters(call, query),
+        filters=await filters_of(call.db, workspace_id, query.filters()),
         before=paging.position(call, query),
         limit=query.limit + 1,
     )
@@ -83,8 +93,17 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    row = await _locked(call)
-    await audience.erase(call.db, await _workspace(call), row["id"])
+    """In as many transactions as its history is long; the contact goes in the last."""
+    call.query(Query)
+    match: Callable[[int], None] | None = call.match
+    erased: audience.Erasure = "more"
+    while erased == "more":
+        async with call.process.database.write() as db:
+            workspace = await workspace_of(db, call.member.workspace_id)
+            erased = await audience.erase(db, workspace, call.path("id"), match)
+        if erased == "unknown" and match is not None:  # else somebody else did the rest of it
+            raise _unknown()
+        match = None
     return reply.no_content()
 
 
@@ -128,25 +147,33 @@ async def _tags(call: Call, id: str) -> list[str]:
 
 
 async def _workspace(call: Call) -> Workspace:
-    row = await workspaces.by_id(call.db, id=call.member.workspace_id)
-    return Workspace(id=call.member.workspace_id, country=row["country"] if row else None)
+    return await workspace_of(call.db, call.member.workspace_id)
 
 
-async def _filters(call: Call, query: Filters) -> dict[str, Any]:
-    """Column filters; an address is compared in its clean form."""
-    country = (await _workspace(call)).country
-    filters, errors = query.filters(), []
-    for name, column, clean in (
-        ("email", "email_key", lambda text: addresses.email(text).key),
-        ("phone", "phone", lambda text: addresses.phone(text, country)),
-    ):
+async def workspace_of(db: Handle, id: str) -> Workspace:
+    row = await workspaces.by_id(db, id=id)
+    return Workspace(id=id, country=row["country"] if row else None)
+
+
+async def filters_of(db: Handle, workspace_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Column filters; what is compared is the clean form."""
+    country = (await workspace_of(db, workspace_id)).country
+    clean: Mapping[str, tuple[str, Callable[[str], str]]] = {
+        "email": ("email_key", lambda text: addresses.email(text).key),
+        "phone": ("phone", lambda text: addresses.phone(text, country)),
+    }
+    filters, errors = dict(given), []
+    for name, (column, cleaned) in clean.items():
         if name in filters:
             try:
-                filters[column] = clean(filters.pop(name))
+                filters[column] = cleaned(filters.pop(name))
             except addresses.BadAddress as error:
                 errors.append(FieldError(f"?{name}", str(error)))
     if errors:
         raise Problem("invalid", "A filter is not valid; see errors.", errors=errors)
+    if "q" in filters:
+        filters["q_phone"] = addresses.phone_start(filters["q"], country)
+        filters["q"] = contacts.search_key(filters["q"])
     return filters
 
 
@@ -159,7 +186,8 @@ routes = [
     post("/contacts", create, can="contacts:write"),
     get("/contacts/{id}", show, can="contacts:read"),
     patch("/contacts/{id}", update, can="contacts:write"),
-    delete("/contacts/{id}", remove, can="contacts:write"),
+    delete("/contacts/{id}", remove, can="contacts:write", tx=None),
     post("/contacts/{id}/tags", add_tags, can="contacts:write"),
-    delete("/contacts/{id}/tags/{tag}", remove_tag, can="contacts:write"),
+    # A tag may hold a slash.
+    delete("/contacts/{id}/tags/{tag:path}", remove_tag, can="contacts:write"),
 ]

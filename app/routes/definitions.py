@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import activation, intake
+from app import activation, intake, profile
 from app.activation import Draft
 from app.errors import FieldError, Problem
 from app.machine import document, path, template
@@ -34,17 +34,17 @@ def _path(text: str) -> str:
 
 
 def _liquid(value: Any) -> Any:
-    """Strings inside defaults are Liquid over the trigger."""
+    """Strings inside defaults are Liquid over the trigger; numbers as a contact will hold them."""
     match value:
         case str():
             template.parse(value, roots=frozenset({"trigger"}))
+            return value
         case dict():
-            for inner in value.values():
-                _liquid(inner)
+            return {name: _liquid(inner) for name, inner in value.items()}
         case list():
-            for inner in value:
-                _liquid(inner)
-    return value
+            return [_liquid(inner) for inner in value]
+        case _:
+            return profile.plain(value)
 
 
 Defaulted = Annotated[str, AfterValidator(_liquid)]
@@ -217,15 +217,7 @@ class Kind:
             **self.writable(row),
             "trigger": _trigger(call, row),
             "version": row["version"],
-            "findings": [
-                {
-                    "severity": finding.severity,
-                    "code": finding.code,
-                    "pointer": finding.pointer,
-                    "message": finding.message,
-                }
-                for finding in warnings
-            ],
+            "findings": activation.told(warnings),
             "createdAt": row["created_at"],
             "updatedAt": row["updated_at"],
         }
@@ -241,12 +233,11 @@ class Kind:
 
 
 def _secret(call: Call, trigger: Trigger) -> str | None:
-    """None keeps the stored one; "" removes it, and so does an explicit null."""
+    """None keeps the stored one; "" removes it, and so does a null, its own or the trigger's."""
     if trigger.signing_secret is not None:
         return trigger.signing_secret
-    body = document.parse(call.body)
-    named = "signingSecret" in (body.get("trigger") or {"signingSecret": None})
-    return "" if "trigger" in body and named else None
+    given = document.parse(call.body).get("trigger", {})
+    return "" if given is None or "signingSecret" in given else None
 
 
 def _trigger(call: Call, row: Row) -> dict[str, Any]:

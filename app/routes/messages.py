@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import addresses, delivery
+from app import addresses, delivery, letters
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine import document
@@ -55,9 +55,7 @@ class Filters(Paging):
 async def test_email(call: Call) -> Response:
     """One message to one address, through the same delivery as every other."""
     wanted = call.read(TestEmail)
-    to = _address(wanted.to)
-    if call.process.settings.production:
-        await _only_members(call, to)
+    await _check(call, wanted)
     await call.throttle.check(TEST_EMAIL, call.member.workspace_id)
     made = await delivery.create(
         call.process,
@@ -65,10 +63,10 @@ async def test_email(call: Call) -> Response:
         delivery.Order(
             workspace_id=call.member.workspace_id,
             channel="email",
-            contact_id=await _known_contact(call, wanted.contact_id),
-            to=to.address,
-            template_id=await _known_template(call, wanted),
-            content=_content(wanted),
+            contact_id=wanted.contact_id,
+            to=addresses.email(wanted.to).address,
+            template_id=wanted.template_id,
+            content=None if wanted.template_id else _content(wanted),
             data=wanted.data,
         ),
     )
@@ -83,7 +81,8 @@ async def test_email(call: Call) -> Response:
 
 async def show(call: Call) -> Response:
     workspace_id, id = call.member.workspace_id, call.path("id")
-    row = await messages.by_id(call.db, workspace_id=workspace_id, id=id)
+    sight = letters.sight(call.member)
+    row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
     if row is None:
         raise Problem("not_found", "There is no such message.")
     attempts = await messages.attempts_of(call.db, workspace_id=workspace_id, message_id=id)
@@ -98,13 +97,17 @@ async def index_attempts(call: Call) -> Response:
         filters=query.filters(),
         before=paging.position(call, query),
         limit=query.limit + 1,
+        **letters.sight(call.member),
     )
     return paging.page(call, query, rows, attempt)
 
 
 async def show_attempt(call: Call) -> Response:
     row = await messages.attempt_by_id(
-        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=call.path("id"),
+        **letters.sight(call.member),
     )
     if row is None:
         raise Problem("not_found", "There is no such delivery attempt.")
@@ -152,63 +155,61 @@ def attempt(row: Row) -> dict[str, Any]:
 # --- what a test email may be -------------------------------------------------------------------
 
 
-def _address(text: str) -> addresses.Email:
-    try:
-        return addresses.email(text)
-    except addresses.BadAddress as error:
-        raise _invalid("/to", str(error)) from None
+async def _check(call: Call, wanted: TestEmail) -> None:
+    """Raises Problem `invalid` with everything that is wrong."""
+    found = [
+        ("/to", await _wrong_address(call, wanted.to)),
+        ("/contactId", await _wrong_contact(call, wanted.contact_id)),
+        ("/templateId", await _wrong_template(call, wanted)),
+        *_wrong_content(wanted),
+    ]
+    errors = [FieldError(pointer, sentence) for pointer, sentence in found if sentence]
+    if errors:
+        detail = "The test email cannot be sent like this; see errors."
+        raise Problem("invalid", detail, errors=errors)
 
 
-async def _only_members(call: Call, to: addresses.Email) -> None:
+async def _wrong_address(call: Call, to: str) -> str | None:
     """Production is no relay for mail to strangers."""
-    if not await memberships.has_email(
-        call.db, workspace_id=call.member.workspace_id, email_key=to.key
+    workspace_id = call.member.workspace_id
+    try:
+        key = addresses.email(to).key
+    except addresses.BadAddress as error:
+        return str(error)
+    if call.process.settings.production and not await memberships.has_email(
+        call.db, workspace_id=workspace_id, email_key=key
     ):
-        raise _invalid("/to", "In production a test email goes to members of the workspace only.")
+        return "In production a test email goes to members of the workspace only."
+    return None
 
 
-async def _known_contact(call: Call, id: str | None) -> str | None:
-    if id is not None and not await contacts.by_id(
-        call.db, workspace_id=call.member.workspace_id, id=id
-    ):
-        raise _invalid("/contactId", "There is no such contact.")
-    return id
-
-
-async def _known_template(call: Call, wanted: TestEmail) -> str | None:
-    if wanted.template_id is None:
+async def _wrong_contact(call: Call, id: str | None) -> str | None:
+    workspace_id = call.member.workspace_id
+    if id is None or await contacts.by_id(call.db, workspace_id=workspace_id, id=id):
         return None
-    row = await templates.by_id(
-        call.db, workspace_id=call.member.workspace_id, id=wanted.template_id
-    )
-    if row is None or row["channel"] != "email":
-        raise _invalid("/templateId", "There is no such email template.")
-    return wanted.template_id
+    return "There is no such contact."
 
 
-def _content(wanted: TestEmail) -> dict[str, str] | None:
-    given = {"subject": wanted.subject, "html": wanted.html}
-    content = {name: source for name, source in given.items() if source is not None}
+async def _wrong_template(call: Call, wanted: TestEmail) -> str | None:
+    workspace_id, id = call.member.workspace_id, wanted.template_id
+    if id is None:
+        return None
+    if _content(wanted):
+        return "Give a templateId, or subject and html, not both."
+    row = await templates.by_id(call.db, workspace_id=workspace_id, id=id)
+    return None if row and row["channel"] == "email" else "There is no such email template."
+
+
+def _wrong_content(wanted: TestEmail) -> list[tuple[str, str]]:
     if wanted.template_id is not None:
-        if content:
-            raise _invalid("/templateId", "Give a templateId, or subject and html, not both.")
-        return None
-    found = contents.check("email", content)
-    if found:
-        raise Problem(
-            "invalid",
-            "The test email cannot be sent like this; see errors.",
-            errors=[FieldError(f"/{part}", sentence) for part, sentence in found],
-        )
-    return content
+        return []
+    found = contents.check("email", _content(wanted))
+    return [(f"/{part}", sentence) for part, sentence in found]
 
 
-def _invalid(pointer: str, message: str) -> Problem:
-    return Problem(
-        "invalid",
-        "The test email cannot be sent like this; see errors.",
-        errors=[FieldError(pointer, message)],
-    )
+def _content(wanted: TestEmail) -> dict[str, str]:
+    given = {"subject": wanted.subject, "html": wanted.html}
+    return {name: source for name, source in given.items() if source is not None}
 
 
 routes = [

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from app.errors import Problem
 from app.machine import document
+from app.machine.reasons import SENTENCES
 from app.store import runs
 from app.store.db import Row
 from app.web import paging, reply
@@ -85,9 +86,10 @@ def _step(row: Row) -> dict[str, Any]:
 
 def reason(row: Row) -> dict[str, Any] | None:
     """Why it is so, when it is not the obvious thing."""
-    if row["reason_code"] is None and row["reason_detail"] is None:
+    code, detail = row["reason_code"], row["reason_detail"]
+    if code is None and detail is None:
         return None
-    return {"code": row["reason_code"], "detail": row["reason_detail"]}
+    return {"code": code, "detail": detail or SENTENCES.get(code)}
 
 
 routes = [

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
+from app import letters
 from app.errors import Problem
 from app.store import sandbox
 from app.store.db import Row
@@ -53,6 +54,7 @@ async def index(call: Call) -> Response:
                 filters=query.filters(),
                 before=before,
                 limit=query.limit + 1,
+                **letters.sight(call.member),
             )
         if rows or time.monotonic() >= deadline:
             return paging.page(call, query, rows, captured)

@@ -1,13 +1,15 @@
-"""Signing up, in, on and out, and who I am."""
+"""Signing up, in, on and out, passwords and addresses, and who I am."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator
 from starlette.responses import Response
 
-from app import addresses, identity
+from app import accounts, addresses, identity
 from app.addresses import Email
 from app.errors import Problem
 from app.identity import SignIn
@@ -15,9 +17,12 @@ from app.routes.settings import workspace_resource
 from app.store import users, workspaces
 from app.store.db import Row
 from app.web import reply
-from app.web.body import Name, Shape
-from app.web.routing import MEMBER, PUBLIC, Call, get, post
-from app.web.throttle import AUTH
+from app.web.body import Name, Query, Shape
+from app.web.routing import MEMBER, PUBLIC, Call, get, patch, post
+from app.web.throttle import AUTH, Rule
+
+FORGOTTEN = Rule("forgotten", 10, 3_600)  # letters to one account: not a flood in its inbox
+FORGOTTEN_SECONDS = 0.25  # more than either answer takes, so that both take the same
 
 # --- shapes -------------------------------------------------------------------------------------
 
@@ -34,8 +39,7 @@ NewPassword = Annotated[
     Field(min_length=identity.SHORTEST_PASSWORD, max_length=identity.LONGEST_PASSWORD),
 ]
 Password = Annotated[str, Field(max_length=identity.LONGEST_PASSWORD)]
-
-
+Token = Annotated[str, Field(max_length=200)]
 Id = Annotated[str, Field(max_length=40)]
 
 
@@ -53,7 +57,29 @@ class Credentials(Shape):
 
 
 class Refresh(Shape):
-    refresh_token: Annotated[str, Field(max_length=200)]
+    refresh_token: Token
+
+
+class Forgotten(Shape):
+    email: Address
+
+
+class Reset(Shape):
+    token: Token
+    password: NewPassword
+
+
+class PasswordChange(Shape):
+    current_password: Password
+    new_password: NewPassword
+
+
+class Verification(Shape):
+    token: Token
+
+
+class Switch(Shape):
+    workspace_id: Id
 
 
 # --- resources ----------------------------------------------------------------------------------
@@ -63,6 +89,7 @@ def user_resource(row: Row) -> dict[str, Any]:
     return {
         "id": row["id"],
         "email": row["email"],
+        "emailVerified": row["email_verified_at"] is not None,
         "name": row["name"],
         "superAdmin": row["super_admin"],
         "createdAt": row["created_at"],
@@ -85,7 +112,8 @@ async def register(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     new = call.read(Registration)
-    user, sign_in = await identity.register(
+    await call.throttle.check(AUTH, account(call, new.email.key))
+    user, sign_in = await accounts.register(
         call.process,
         email=new.email,
         password=new.password,
@@ -99,8 +127,7 @@ async def token(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     given = call.read(Credentials)
-    account = call.process.vault.keyed_hash("account", given.email.key.encode())
-    await call.throttle.check(AUTH, account.hex())
+    await call.throttle.check(AUTH, account(call, given.email.key))
     sign_in = await identity.sign_in(
         call.process,
         email=given.email,
@@ -115,6 +142,62 @@ async def refresh(call: Call) -> Response:
     await call.receive_body()
     sign_in = await identity.refresh(call.process, call.read(Refresh).refresh_token)
     return reply.ok(sign_in_resource(sign_in))
+
+
+async def switch(call: Call) -> Response:
+    await call.throttle.check(AUTH, call.client)
+    call.query(Query)
+    await call.receive_body()
+    sign_in = await identity.switch(call.process, call.member, call.read(Switch).workspace_id)
+    return reply.ok(sign_in_resource(sign_in))
+
+
+async def forget_password(call: Call) -> Response:
+    """Neither the answer nor the time it takes tells whether there is such an account."""
+    began = time.monotonic()
+    await call.throttle.check(AUTH, call.client)
+    await call.receive_body()
+    email = call.read(Forgotten).email
+    key = account(call, email.key)
+    await call.throttle.check(AUTH, key)
+    verdict = await call.throttle.hit(FORGOTTEN, key)
+    if verdict.allowed:
+        await accounts.forget_password(call.process, email)
+    await asyncio.sleep(began + FORGOTTEN_SECONDS - time.monotonic())
+    return reply.accepted({})
+
+
+async def reset_password(call: Call) -> Response:
+    await call.throttle.check(AUTH, call.client)
+    await call.receive_body()
+    wanted = call.read(Reset)
+    await accounts.reset_password(call.process, wanted.token, wanted.password)
+    return reply.no_content()
+
+
+async def change_password(call: Call) -> Response:
+    """Whoever found a session open must not guess at its password faster than at the door."""
+    await call.throttle.check(AUTH, call.client)
+    call.query(Query)
+    identity.require_session(call.member)
+    await call.receive_body()
+    wanted = call.read(PasswordChange)
+    async with call.process.database.read() as db:
+        user = await users.by_id(db, id=call.member.user_id)
+    if user is None:
+        raise identity.unauthenticated("There is no such account any more.")
+    await call.throttle.check(AUTH, account(call, user["email_key"]))
+    await accounts.change_password(
+        call.process, call.member, user, current=wanted.current_password, new=wanted.new_password
+    )
+    return reply.no_content()
+
+
+async def verify_email(call: Call) -> Response:
+    await call.throttle.check(AUTH, call.client)
+    await call.receive_body()
+    await accounts.verify_email(call.process, call.read(Verification).token)
+    return reply.no_content()
 
 
 async def logout(call: Call) -> Response:
@@ -140,10 +223,20 @@ async def me(call: Call) -> Response:
     )
 
 
+def account(call: Call, email_key: str) -> str:
+    """What tries at one account are counted by, from wherever they come."""
+    return call.process.vault.keyed_hash("account", email_key.encode()).hex()
+
+
 routes = [
     post("/auth/register", register, can=PUBLIC, tx=None),
     post("/auth/token", token, can=PUBLIC, tx=None),
     post("/auth/refresh", refresh, can=PUBLIC, tx=None),
     post("/auth/logout", logout, can=MEMBER),
+    post("/auth/switch", switch, can=MEMBER, tx=None),
+    post("/auth/password/forgot", forget_password, can=PUBLIC, tx=None),
+    post("/auth/password/reset", reset_password, can=PUBLIC, tx=None),
+    patch("/auth/password", change_password, can=MEMBER, tx=None),
+    post("/auth/email/verify", verify_email, can=PUBLIC, tx=None),
     get("/auth/me", me, can=MEMBER),
 ]

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator
 from starlette.responses import Response
 
-from app import identity, places, roles
+from app import closure, identity, places, roles
 from app.errors import FieldError, Problem
 from app.store import api_keys, workspaces
 from app.store.db import Row
 from app.web import paging, reply
-from app.web.body import Moment, Name, Shape
+from app.web.body import Moment, Name, Query, Shape
 from app.web.paging import Paging
 from app.web.routing import Call, delete, get, patch, post
 
@@ -38,6 +38,10 @@ class WorkspaceSettings(Shape):
     name: Name
     timezone: Annotated[str, AfterValidator(_timezone)]
     country: Annotated[str, AfterValidator(_country)] | None = None
+
+
+class Removal(Shape):
+    name: Name  # the workspace's, repeated, so that nobody does it by mistake
 
 
 class NewKey(Shape):
@@ -97,6 +101,25 @@ async def update_workspace(call: Call) -> Response:
     return reply.ok(workspace_resource(row), revision=row["revision"])
 
 
+async def remove_workspace(call: Call) -> Response:
+    """Nothing acts in it any more when this is answered; its rows go a little later."""
+    call.query(Query)
+    await call.receive_body()
+    wanted = call.read(Removal)
+    workspace_id = call.member.workspace_id
+    async with call.process.database.write() as db:
+        row = await workspaces.locked(db, id=workspace_id)
+        if row is None:
+            raise Problem("not_found", "There is no such workspace.")
+        call.match(row["revision"])
+        if wanted.name != row["name"]:
+            sentence = "Must be the workspace's name, to the letter."
+            raise Problem("invalid", sentence, errors=[FieldError("/name", sentence)])
+        await workspaces.close(db, id=workspace_id)
+    await closure.stop(call.process, workspace_id)
+    return reply.no_content()
+
+
 async def index_keys(call: Call) -> Response:
     query = call.query(Paging)
     rows = await api_keys.page(
@@ -129,7 +152,8 @@ async def create_key(call: Call) -> Response:
         role=new.role,
         expires_at=new.expires_at,
     )
-    return reply.created(f"/settings/api-keys/{row['id']}", {**key_resource(row), "key": key})
+    resource = {**key_resource(row), "key": key}
+    return reply.created(f"/settings/api-keys/{row['id']}", resource, secret=True)
 
 
 async def remove_key(call: Call) -> Response:
@@ -144,6 +168,7 @@ async def remove_key(call: Call) -> Response:
 routes = [
     get("/settings/workspace", show_workspace, can="settings:read"),
     patch("/settings/workspace", update_workspace, can="settings:write"),
+    delete("/settings/workspace", remove_workspace, can="workspaces:write", tx=None),
     get("/settings/api-keys", index_keys, can="api_keys:read"),
     post("/settings/api-keys", create_key, can="api_keys:write"),
     delete("/settings/api-keys/{id}", remove_key, can="api_keys:write"),

@@ -139,8 +139,13 @@ def _checked(template: Template) -> dict[str, Json]:
     """The content without its empty parts."""
     found = contents.check(template.channel, template.content)
     if found:
-        raise _invalid([(f"/content/{part}", sentence) for part, sentence in found])
+        raise _invalid([(_pointer(part), sentence) for part, sentence in found])
     return {name: source for name, source in template.content.items() if source}
+
+
+def _pointer(part: str) -> str:
+    """RFC 6901 §3: an unknown part may be called anything."""
+    return "/content/" + part.replace("~", "~0").replace("/", "~1")
 
 
 def _invalid(errors: list[tuple[str, str]]) -> Problem:

@@ -48,7 +48,7 @@ async def bearer(db: Handle, *, hash: bytes) -> Row | None:
                k.last_used_at, m.role AS maker_role, w.suspended
         FROM api_keys k
         JOIN memberships m ON m.workspace_id = k.workspace_id AND m.user_id = k.made_by
-        JOIN workspaces w ON w.id = k.workspace_id
+        JOIN workspaces w ON w.id = k.workspace_id AND w.deleted_at IS NULL
         WHERE k.hash = :hash AND k.revoked_at IS NULL
           AND (k.expires_at IS NULL OR k.expires_at > :now)
         """,
@@ -107,3 +107,15 @@ async def revoke(db: Handle, *, workspace_id: str, id: str) -> bool:
         id=id,
     )
     return revoked is not None
+
+
+async def revoke_of(db: Handle, *, workspace_id: str, made_by: str) -> None:
+    """Those that somebody made who leaves: coming back must not bring them back."""
+    await db.execute(
+        """
+        UPDATE api_keys SET revoked_at = :now
+        WHERE workspace_id = :workspace_id AND made_by = :made_by AND revoked_at IS NULL
+        """,
+        workspace_id=workspace_id,
+        made_by=made_by,
+    )

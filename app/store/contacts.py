@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.store import keyset
@@ -12,6 +12,21 @@ COLUMNS = """id, email, email_key, phone, first_name, last_name, timezone, local
              revision, created_at, updated_at"""
 
 
+def search_key(text: str) -> str:
+    """As a search compares it. Folded here: the engines fold only what is ASCII."""
+    return text.strip().casefold()
+
+
+def searchable(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns with those by which a search finds the names."""
+    names = [name for name in (columns["first_name"], columns["last_name"]) if name]
+    return {
+        **columns,
+        "name_key": search_key(" ".join(names)) or None,
+        "last_name_key": search_key(columns["last_name"] or "") or None,
+    }
+
+
 async def insert(
     db: Handle, *, workspace_id: str, id: str, columns: Mapping[str, Any]
 ) -> Row | None:
@@ -19,15 +34,16 @@ async def insert(
     return await db.fetch_one(
         f"""
         INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
-                              timezone, locale, metadata, revision, created_at, updated_at)
+                              name_key, last_name_key, timezone, locale, metadata, revision,
+                              created_at, updated_at)
         VALUES (:workspace_id, :id, :email, :email_key, :phone, :first_name, :last_name,
-                :timezone, :locale, :metadata, 1, :now, :now)
+                :name_key, :last_name_key, :timezone, :locale, :metadata, 1, :now, :now)
         ON CONFLICT DO NOTHING
         RETURNING {COLUMNS}
         """,
         workspace_id=workspace_id,
         id=id,
-        **columns,
+        **searchable(columns),
     )
 
 
@@ -37,14 +53,15 @@ async def update(db: Handle, *, workspace_id: str, id: str, columns: Mapping[str
         f"""
         UPDATE contacts
         SET email = :email, email_key = :email_key, phone = :phone, first_name = :first_name,
-            last_name = :last_name, timezone = :timezone, locale = :locale, metadata = :metadata,
+            last_name = :last_name, name_key = :name_key, last_name_key = :last_name_key,
+            timezone = :timezone, locale = :locale, metadata = :metadata,
             revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
         workspace_id=workspace_id,
         id=id,
-        **columns,
+        **searchable(columns),
     )
 
 
@@ -126,24 +143,25 @@ async def by_field(db: Handle, *, workspace_id: str, name: str, value: str) -> R
     )
 
 
+# --- lists ----------------------------------------------------------------------------------------
+
+
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:
-    """Filters: see CLAUSES."""
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "c.id")
-    return await db.fetch_all(
-        f"""
-        SELECT {COLUMNS} FROM contacts c
-        WHERE c.workspace_id = :workspace_id {narrowed}
-        ORDER BY c.id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        **values,
-    )
+    """Newest first. Filters: those of CLAUSES; `metadata`, name → text; and `q`, `q_phone`, what a
+    search key and a phone number begin with."""
+    filters = _numbered(await keyset.by_time(db, "con", filters))
+    if "q" in filters:
+        ids = await _beginning(db, workspace_id, filters, before, limit)
+    elif "updated_after" in filters:
+        ids = await _updated(db, workspace_id, filters, before, limit)
+    else:
+        return await _page(db, workspace_id, filters, before, limit)
+    return await by_ids(db, workspace_id=workspace_id, ids=ids)
 
 
+# What each filter says of a contact `c`.
 CLAUSES = {
     "email_key": "c.email_key = :email_key",
     "phone": "c.phone = :phone",
@@ -153,6 +171,171 @@ CLAUSES = {
     "created_before": "c.created_at < :created_before",
     "updated_after": "c.updated_at > :updated_after",
 }
+FIELDS = 5  # of metadata, in one question
+HAS_FIELD = """EXISTS (SELECT 1 FROM contact_fields f WHERE f.workspace_id = c.workspace_id
+                      AND f.contact_id = c.id AND f.name = :name_# AND f.value = :value_#)"""
+for _number in "01234"[:FIELDS]:
+    CLAUSES[f"name_{_number}"] = HAS_FIELD.replace("#", _number)
+    CLAUSES[f"value_{_number}"] = "TRUE"  # it is said beside the name
+
+# Where the order of ids is kept for those who have a tag or a field: it leads to the contacts.
+LEADS = {
+    "name_0": ("contact_fields", {"name_0": "l.name = :name_0", "value_0": "l.value = :value_0"}),
+    "tag": ("contact_tags", {"tag": "l.tag = :tag"}),
+}
+
+
+def _numbered(filters: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name: value for name, value in filters.items() if name != "metadata"}
+    for number, (name, value) in enumerate(filters.get("metadata", {}).items()):
+        plain |= {f"name_{number}": name, f"value_{number}": value}
+    return plain
+
+
+async def _page(
+    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    lead = next((name for name in LEADS if name in filters), None)
+    if lead is None:
+        narrowed, values = keyset.narrowed(CLAUSES, filters, before, "c.id")
+        sql = f"""
+            SELECT {COLUMNS} FROM contacts c
+            WHERE c.workspace_id = :workspace_id {narrowed}
+            ORDER BY c.id DESC
+            LIMIT :limit
+            """
+    else:
+        table, clauses = LEADS[lead]
+        narrowed, values = keyset.narrowed({**CLAUSES, **clauses}, filters, before, "l.contact_id")
+        # CROSS: SQLite reads the tables in this order; PostgreSQL finds it by itself.
+        sql = f"""
+            SELECT {COLUMNS} FROM {table} l CROSS JOIN contacts c
+            WHERE l.workspace_id = :workspace_id
+              AND c.workspace_id = l.workspace_id AND c.id = l.contact_id {narrowed}
+            ORDER BY l.contact_id DESC
+            LIMIT :limit
+            """
+    return await db.fetch_all(sql, workspace_id=workspace_id, limit=limit, **values)
+
+
+# In the two below, MATERIALIZED keeps the planner from walking through all contacts in the order of
+# their ids, in the hope of meeting the few that are wanted.
+
+
+async def _beginning(
+    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[str]:
+    """Ids. What a text is followed by comes before U+10FFFF; what a number is, before a letter."""
+    q, q_phone = filters["q"], filters.get("q_phone")
+    others = {name: value for name, value in filters.items() if name not in ("q", "q_phone")}
+    narrowed, values = keyset.narrowed(CLAUSES, others, before, "c.id")
+    rows = await db.fetch_all(
+        f"""
+        WITH found AS MATERIALIZED (
+            SELECT c.id FROM contacts c
+            WHERE c.workspace_id = :workspace_id
+              AND c.email_key ~>=~ :q AND c.email_key ~<~ :q_end {narrowed}
+            UNION ALL
+            SELECT c.id FROM contacts c
+            WHERE c.workspace_id = :workspace_id
+              AND c.name_key ~>=~ :q AND c.name_key ~<~ :q_end {narrowed}
+            UNION ALL
+            SELECT c.id FROM contacts c
+            WHERE c.workspace_id = :workspace_id
+              AND c.last_name_key ~>=~ :q AND c.last_name_key ~<~ :q_end {narrowed}
+            UNION ALL
+            SELECT c.id FROM contacts c
+            WHERE c.workspace_id = :workspace_id
+              AND c.phone >= :q_phone AND c.phone < :q_phone_end {narrowed}
+        )
+        SELECT DISTINCT id FROM found ORDER BY id DESC LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        q=q,
+        q_end=q + "\U0010ffff",
+        q_phone=q_phone,
+        q_phone_end=q_phone and q_phone + "a",
+        limit=limit,
+        **values,
+    )
+    return [row["id"] for row in rows]
+
+
+async def _updated(
+    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[str]:
+    """Ids. It costs what was updated since then, however many others there are."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "c.id")
+    rows = await db.fetch_all(
+        f"""
+        WITH found AS MATERIALIZED (
+            SELECT c.id FROM contacts c
+            WHERE c.workspace_id = :workspace_id {narrowed}
+        )
+        SELECT id FROM found ORDER BY id DESC LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+    return [row["id"] for row in rows]
+
+
+async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    """Newest first."""
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM contacts
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        ORDER BY id DESC
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def tag_names(db: Handle, *, workspace_id: str, after: str | None, limit: int) -> list[str]:
+    """In alphabetical order: one look into the index for each, however many contacts have it."""
+    rows = await db.fetch_all(
+        """
+        WITH RECURSIVE names (tag, n) AS (
+            SELECT (SELECT min(t.tag) FROM contact_tags t
+                    WHERE t.workspace_id = :workspace_id AND t.tag > :after), 1
+            UNION ALL
+            SELECT (SELECT min(t.tag) FROM contact_tags t
+                    WHERE t.workspace_id = :workspace_id AND t.tag > names.tag), n + 1
+            FROM names WHERE names.tag IS NOT NULL AND n < :limit
+        )
+        SELECT tag FROM names WHERE tag IS NOT NULL ORDER BY n
+        """,
+        workspace_id=workspace_id,
+        after=after or "",
+        limit=limit,
+    )
+    return [row["tag"] for row in rows]
+
+
+async def field_names(db: Handle, *, workspace_id: str, limit: int) -> list[str]:
+    """Of all metadata; found like the tags."""
+    rows = await db.fetch_all(
+        """
+        WITH RECURSIVE names (name, n) AS (
+            SELECT (SELECT min(f.name) FROM contact_fields f
+                    WHERE f.workspace_id = :workspace_id), 1
+            UNION ALL
+            SELECT (SELECT min(f.name) FROM contact_fields f
+                    WHERE f.workspace_id = :workspace_id AND f.name > names.name), n + 1
+            FROM names WHERE names.name IS NOT NULL AND n < :limit
+        )
+        SELECT name FROM names WHERE name IS NOT NULL ORDER BY n
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+    return [row["name"] for row in rows]
+
+
+# --- what belongs to a contact -------------------------------------------------------------------
 
 
 async def replace_fields(
@@ -167,17 +350,25 @@ async def replace_fields(
         workspace_id=workspace_id,
         contact_id=contact_id,
     )
-    for name, value in fields.items():
-        await db.execute(
-            """
-            INSERT INTO contact_fields (workspace_id, contact_id, name, value)
-            VALUES (:workspace_id, :contact_id, :name, :value)
-            """,
-            workspace_id=workspace_id,
-            contact_id=contact_id,
-            name=name,
-            value=value,
-        )
+    if fields:
+        await add_fields(db, workspace_id=workspace_id, fields=[(contact_id, fields)])
+
+
+async def add_fields(
+    db: Handle, *, workspace_id: str, fields: Iterable[tuple[str, Mapping[str, str]]]
+) -> None:
+    """The metadata as text of contacts that have none there."""
+    await db.execute_many(
+        """
+        INSERT INTO contact_fields (workspace_id, contact_id, name, value)
+        VALUES (:workspace_id, :contact_id, :name, :value)
+        """,
+        [
+            {"workspace_id": workspace_id, "contact_id": id, "name": name, "value": value}
+            for id, named in fields
+            for name, value in named.items()
+        ],
+    )
 
 
 async def tags_of(
@@ -197,6 +388,24 @@ async def tags_of(
     for row in rows:
         tags[row["contact_id"]].append(row["tag"])
     return tags
+
+
+async def add_tags(
+    db: Handle, *, workspace_id: str, tags: Iterable[tuple[str, Iterable[str]]]
+) -> None:
+    """Contacts and what each gets; what it has already stays."""
+    await db.execute_many(
+        """
+        INSERT INTO contact_tags (workspace_id, contact_id, tag)
+        VALUES (:workspace_id, :contact_id, :tag)
+        ON CONFLICT DO NOTHING
+        """,
+        [
+            {"workspace_id": workspace_id, "contact_id": id, "tag": tag}
+            for id, added in tags
+            for tag in added
+        ],
+    )
 
 
 async def add_tag(db: Handle, *, workspace_id: str, contact_id: str, tag: str) -> bool:

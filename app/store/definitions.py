@@ -9,8 +9,8 @@ from app.store import keyset
 from app.store.db import Handle, Row
 
 COLUMNS = """id, shape, name, state, trigger_config, body, version, secret_last4,
-             CAST(signing_secret IS NOT NULL AS BOOLEAN) AS secret_set, token, revision,
-             created_at, updated_at"""
+             CAST(COALESCE(length(signing_secret), 0) > 0 AS BOOLEAN) AS secret_set, token,
+             revision, created_at, updated_at"""
 
 
 async def insert(

@@ -56,6 +56,9 @@ class Link(Protocol):
 
     async def has_table(self, name: str) -> bool: ...
 
+    async def try_lock(self, number: int) -> bool:
+        """Takes what goes by this number until the transaction ends; False when another has it."""
+
     async def begin_section(self) -> None:
         """Waits until no other process migrates, and gives the section its own deadlines."""
 

@@ -29,6 +29,7 @@ class Handle:
         self._transaction = link.transaction()
         self._turn = asyncio.Lock()
         self._ended = False
+        self._moment: datetime | None = None
         self._failure: BaseException | None = None
         self._savepoints: list[asyncio.Task[Any] | None] = []
         self._callbacks: list[Callable[[], object]] = []
@@ -62,7 +63,9 @@ class Handle:
 
     async def now(self) -> datetime:
         """What :now means: the transaction's moment, in a reading handle the present one."""
-        return await self.use(lambda link: link.clock())
+        if self._moment is None or not self._writing:
+            self._moment = await self.use(lambda link: link.clock())
+        return self._moment
 
     def after_commit(self, callback: Callable[[], object]) -> None:
         """Called once COMMIT has succeeded, in order; never when that part was undone."""

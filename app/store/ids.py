@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 import uuid
+from datetime import datetime, timedelta
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32, lower case
 _RANDOM_BITS = 74  # rand_a (12) and rand_b (62) of RFC 9562 §5.7, one counter here (§6.2, method 2)
@@ -47,6 +48,15 @@ def uuid7() -> uuid.UUID:
 
 def new_id(prefix: str) -> str:
     """`con` → `con_01jd…`: the prefix and 26 characters; as text in the order of making."""
-    value = uuid7().int
+    return _written(prefix, uuid7().int)
+
+
+def first_id(prefix: str, moment: datetime, earlier: timedelta) -> str:
+    """Below every id that is made at the moment or later, by a clock that is `earlier` behind."""
+    milliseconds = int(moment.timestamp() * 1000 - earlier.total_seconds() * 1000)
+    return _written(prefix, min(max(milliseconds, 0), 2**48 - 1) << 80)
+
+
+def _written(prefix: str, value: int) -> str:
     digits = "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
     return f"{prefix}_{digits}"

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from app.store import keyset
 from app.store.db import Handle, Row
 
+COLUMNS = "m.id, m.user_id, m.role, m.created_at, u.email, u.name"
 
-async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: str) -> None:
-    await db.execute(
+
+async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: str) -> Row:
+    """Raises errors.Duplicate for a member."""
+    return await db.returning(
         """
         INSERT INTO memberships (workspace_id, id, user_id, role, created_at)
         VALUES (:workspace_id, :id, :user_id, :role, :now)
+        RETURNING id, user_id, role, created_at,
+                  (SELECT u.email FROM users u WHERE u.id = memberships.user_id) AS email,
+                  (SELECT u.name FROM users u WHERE u.id = memberships.user_id) AS name
         """,
         workspace_id=workspace_id,
         id=id,
@@ -25,7 +35,7 @@ async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Ro
         SELECT w.id, w.name, w.timezone, w.country, w.suspended, w.revision, w.created_at,
                w.updated_at
         FROM memberships m
-        JOIN workspaces w ON w.id = m.workspace_id
+        JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
         WHERE m.user_id = :user_id
           AND (CAST(:workspace_id AS TEXT) IS NULL OR m.workspace_id = :workspace_id)
         ORDER BY m.id
@@ -49,3 +59,119 @@ async def has_email(db: Handle, *, workspace_id: str, email_key: str) -> bool:
         email_key=email_key,
     )
     return found is not None
+
+
+async def page(
+    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """Newest first. Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS}
+        FROM memberships m
+        JOIN users u ON u.id = m.user_id
+        WHERE m.workspace_id = :workspace_id {narrowed}
+        ORDER BY m.id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "created_after": "m.created_at > :created_after",
+    "created_before": "m.created_at < :created_before",
+}
+
+
+async def by_user(db: Handle, *, workspace_id: str, user_id: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS}
+        FROM memberships m
+        JOIN users u ON u.id = m.user_id
+        WHERE m.workspace_id = :workspace_id AND m.user_id = :user_id
+        """,
+        workspace_id=workspace_id,
+        user_id=user_id,
+    )
+
+
+async def owners(db: Handle, *, workspace_id: str) -> list[str]:
+    """Ids of the owners' memberships, locked: of two owners who leave at once the second waits,
+    and no longer finds the first."""
+    rows = await db.fetch_all(
+        """
+        SELECT id FROM memberships
+        WHERE workspace_id = :workspace_id AND role = 'owner'
+        ORDER BY id
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+    )
+    return [row["id"] for row in rows]
+
+
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS}
+        FROM memberships m
+        JOIN users u ON u.id = m.user_id
+        WHERE m.workspace_id = :workspace_id AND m.id = :id
+        FOR UPDATE OF m
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def change_role(db: Handle, *, workspace_id: str, id: str, role: str) -> None:
+    await db.execute(
+        """
+        UPDATE memberships SET role = :role
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        role=role,
+    )
+
+
+async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
+    await db.execute(
+        "DELETE FROM memberships WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def workspaces_of(
+    db: Handle, *, user_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """Those that a user belongs to, newest first, each with the user's role there."""
+    narrowed, values = keyset.narrowed(WORKSPACES, filters, before, "w.id")
+    return await db.fetch_all(
+        f"""
+        SELECT w.id, w.name, w.timezone, w.country, w.suspended, w.revision, w.created_at,
+               w.updated_at, m.role
+        FROM memberships m
+        JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
+        WHERE m.user_id = :user_id {narrowed}
+        ORDER BY w.id DESC
+        LIMIT :limit
+        """,
+        user_id=user_id,
+        limit=limit,
+        **values,
+    )
+
+
+WORKSPACES = {
+    "id": "w.id = :id",
+    "created_after": "w.created_at > :created_after",
+    "created_before": "w.created_at < :created_before",
+}

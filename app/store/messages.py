@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,15 +24,19 @@ async def insert(
     category: str,
     to_address: str | None,
     source: str,
+    account_mail: str | None = None,
+    addressee_id: str | None = None,
+    sealed: bytes | None = None,
 ) -> None:
     """QUEUED and due at once. Its first attempt is made beside it (`insert_attempt`)."""
     await db.execute(
         """
         INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, template_id,
-                              channel, category, to_address, source, status, wake_at, lease_token,
-                              claims, created_at)
+                              channel, category, to_address, source, account_mail, addressee_id,
+                              sealed, status, wake_at, lease_token, claims, created_at)
         VALUES (:workspace_id, :id, :run_id, :node_id, :visit, :contact_id, :template_id,
-                :channel, :category, :to_address, :source, 'QUEUED', :now, 0, 0, :now)
+                :channel, :category, :to_address, :source, :account_mail, :addressee_id,
+                :sealed, 'QUEUED', :now, 0, 0, :now)
         """,
         workspace_id=workspace_id,
         id=id,
@@ -45,6 +49,9 @@ async def insert(
         category=category,
         to_address=to_address,
         source=source,
+        account_mail=account_mail,
+        addressee_id=addressee_id,
+        sealed=sealed,
     )
 
 
@@ -71,9 +78,10 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
     return await db.fetch_one(
         """
         SELECT m.workspace_id, m.id, m.run_id, m.node_id, m.visit, m.contact_id, m.template_id,
-               m.template_version, m.channel, m.category, m.to_address, m.source, m.status,
-               m.lease_token, m.created_at,
-               a.id AS attempt_id, a.number, a.message_key, a.provider, a.tries, a.events
+               m.template_version, m.channel, m.category, m.to_address, m.source, m.account_mail,
+               m.sealed, m.status, m.lease_token, m.created_at,
+               a.id AS attempt_id, a.created_at AS attempt_created_at, a.number, a.message_key,
+               a.provider, a.tries, a.events
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.lease_token = :lease_token
@@ -130,16 +138,22 @@ async def settle(
     reason_code: str | None,
     reason_detail: str | None,
     wake_at: datetime | None,
-) -> bool:
-    """What became of it; with a `wake_at` it is due again then. False when the claim is lost."""
-    settled = await db.fetch_value(
+) -> Row | None:
+    """What became of it; with a `wake_at` it is due again then, without one nothing sealed is kept.
+    None when the claim is lost; `orphaned` when its contact was erased meanwhile."""
+    # COALESCE: in a RETURNING SQLite 3.40 takes NULL for NOT NULL.
+    return await db.fetch_one(
         """
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
-            wake_at = :wake_at, claims = 0
+            wake_at = :wake_at, claims = 0,
+            sealed = CASE WHEN CAST(:wake_at AS TIMESTAMPTZ) IS NULL THEN NULL ELSE sealed END
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
           AND wake_at IS NOT NULL
-        RETURNING id
+        RETURNING id, CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
+            SELECT 1 FROM contacts c
+            WHERE c.workspace_id = messages.workspace_id AND c.id = messages.contact_id
+        ) AS BOOLEAN) AS orphaned
         """,
         workspace_id=workspace_id,
         id=id,
@@ -149,16 +163,17 @@ async def settle(
         reason_detail=reason_detail,
         wake_at=wake_at,
     )
-    return settled is not None
 
 
 async def requeue(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """An UNKNOWN message is due again, for a new attempt; None when it is not UNKNOWN."""
+    """An UNKNOWN message is due again, for a new attempt; None when it is not UNKNOWN, or was about
+    an account: what that said is gone."""
     return await db.fetch_one(
         """
         UPDATE messages SET status = 'QUEUED', reason_code = NULL, reason_detail = NULL,
                             wake_at = :now
         WHERE workspace_id = :workspace_id AND id = :id AND status = 'UNKNOWN'
+          AND account_mail IS NULL
         RETURNING run_id, node_id, visit, channel
         """,
         workspace_id=workspace_id,
@@ -219,46 +234,67 @@ async def outcome(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
+# Not every member may read mail about accounts: `mails` are the kinds that the reader may,
+# `reader` is the user whose own are shown whatever their kind.
+VISIBLE = """(m.account_mail IS NULL OR m.account_mail = ANY(:mails)
+              OR m.addressee_id = :reader)"""
 ATTEMPT = """a.id, a.message_id, m.run_id, m.node_id, m.contact_id, m.channel, m.to_address,
              a.provider, a.number, a.status, a.reason_code, a.reason_detail,
              a.provider_message_id, a.tries, a.events, a.created_at, a.sent_at, a.finished_at"""
 
 
-async def attempt_by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+async def attempt_by_id(
+    db: Handle, *, workspace_id: str, id: str, mails: Sequence[str] = (), reader: str | None = None
+) -> Row | None:
     return await db.fetch_one(
         f"""
         SELECT {ATTEMPT}
         FROM delivery_attempts a
         JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id
-        WHERE a.workspace_id = :workspace_id AND a.id = :id
+        WHERE a.workspace_id = :workspace_id AND a.id = :id AND {VISIBLE}
         """,
         workspace_id=workspace_id,
         id=id,
+        mails=mails,
+        reader=reader,
     )
 
 
 async def attempts_page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle,
+    *,
+    workspace_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+    mails: Sequence[str] = (),
+    reader: str | None = None,
 ) -> list[Row]:
     """Filters: see CLAUSES."""
+    filters = await keyset.by_time(db, "att", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "a.id")
     return await db.fetch_all(
         f"""
         SELECT {ATTEMPT}
         FROM delivery_attempts a
         JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id
-        WHERE a.workspace_id = :workspace_id {narrowed}
+        WHERE a.workspace_id = :workspace_id AND {VISIBLE} {narrowed}
         ORDER BY a.id DESC
         LIMIT :limit
         """,
         workspace_id=workspace_id,
         limit=limit,
+        mails=mails,
+        reader=reader,
         **values,
     )
 
 
 CLAUSES = {
-    "message_id": "a.message_id = :message_id",
+    # Asked for equality, SQLite walks all attempts in order rather than sort a message's few.
+    "message_id": """a.id IN (SELECT own.id FROM delivery_attempts own
+                              WHERE own.workspace_id = :workspace_id
+                                AND own.message_id = :message_id)""",
     "status": "a.status = :status",
     "created_after": "a.created_at > :created_after",
     "created_before": "a.created_at < :created_before",
@@ -279,14 +315,40 @@ async def attempts_of(db: Handle, *, workspace_id: str, message_id: str) -> list
     return [row["id"] for row in rows]
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+async def by_id(
+    db: Handle, *, workspace_id: str, id: str, mails: Sequence[str] = (), reader: str | None = None
+) -> Row | None:
     return await db.fetch_one(
-        """
+        f"""
         SELECT id, channel, contact_id, run_id, node_id, template_id, to_address, status,
                reason_code, reason_detail, content, created_at
-        FROM messages
-        WHERE workspace_id = :workspace_id AND id = :id
+        FROM messages m
+        WHERE workspace_id = :workspace_id AND id = :id AND {VISIBLE}
         """,
         workspace_id=workspace_id,
         id=id,
+        mails=mails,
+        reader=reader,
     )
+
+
+async def stop(db: Handle, *, workspace_id: str, limit: int) -> bool:
+    """Whatever is due or will be, up to `limit`, is never sent; who has a claim loses it. False
+    when nothing is left."""
+    stopped = await db.fetch_all(
+        """
+        WITH due AS MATERIALIZED (
+            SELECT id FROM messages
+            WHERE workspace_id = :workspace_id AND wake_at IS NOT NULL
+            ORDER BY wake_at, id
+            LIMIT :limit
+        )
+        UPDATE messages SET wake_at = NULL, sealed = NULL, lease_token = lease_token + 1
+        FROM due
+        WHERE messages.workspace_id = :workspace_id AND messages.id = due.id
+        RETURNING messages.id
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+    return len(stopped) == limit

@@ -165,6 +165,12 @@ class PostgresConnection(DatabasesPostgresConnection):
     async def has_table(self, name: str) -> bool:
         return await self.raw_connection.fetchval("SELECT to_regclass($1)", name) is not None
 
+    async def try_lock(self, number: int) -> bool:
+        taken: bool = await self.raw_connection.fetchval(
+            "SELECT pg_try_advisory_xact_lock($1)", number
+        )
+        return taken
+
     async def begin_section(self) -> None:
         await self._script(
             f"""

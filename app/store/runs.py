@@ -124,18 +124,32 @@ async def cancel_all(
     contact_id: str | None = None,
 ) -> None:
     """Ends the unfinished runs of a definition or of a contact; a claim under way is fenced off."""
+    whose, id = (
+        ("definition_id", definition_id) if contact_id is None else ("contact_id", contact_id)
+    )
     await db.execute(
-        """
-        UPDATE runs
-        SET status = 'CANCELLED', reason_code = :reason_code, waiting_for = NULL, wake_at = NULL,
-            lease_token = lease_token + 1, finished_at = :now
+        f"""
+        UPDATE run_steps
+        SET status = 'CANCELLED', reason_code = :reason_code, finished_at = :now
         WHERE workspace_id = :workspace_id AND finished_at IS NULL
-          AND (definition_id = :definition_id OR contact_id = :contact_id)
+          AND run_id IN (SELECT id FROM runs
+                         WHERE workspace_id = :workspace_id AND finished_at IS NULL
+                           AND {whose} = :id)
         """,
         workspace_id=workspace_id,
         reason_code=reason_code,
-        definition_id=definition_id,
-        contact_id=contact_id,
+        id=id,
+    )
+    await db.execute(
+        f"""
+        UPDATE runs
+        SET status = 'CANCELLED', reason_code = :reason_code, waiting_for = NULL, wake_at = NULL,
+            lease_token = lease_token + 1, finished_at = :now
+        WHERE workspace_id = :workspace_id AND finished_at IS NULL AND {whose} = :id
+        """,
+        workspace_id=workspace_id,
+        reason_code=reason_code,
+        id=id,
     )
 
 
@@ -199,6 +213,21 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    """Like by_id; whoever would cancel the run waits."""
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS}, r.workspace_id, r.body, r.state
+        FROM runs r
+        JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
+        WHERE r.workspace_id = :workspace_id AND r.id = :id
+        FOR UPDATE OF r
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def steps_of(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
     return await db.fetch_all(
         """
@@ -217,6 +246,7 @@ async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:
     """Filters: see CLAUSES."""
+    filters = await keyset.by_time(db, "run", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "r.id")
     return await db.fetch_all(
         f"""

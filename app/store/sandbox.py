@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from app.store import keyset
 from app.store.db import Handle, Row, new_id
+from app.store.messages import VISIBLE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -19,10 +20,15 @@ async def insert(db: Handle, captured: DataclassInstance) -> bool:
         """
         INSERT INTO captured_messages (workspace_id, id, message_key, message_id, attempt_id,
                                        run_id, contact_id, channel, to_address, from_address,
-                                       subject, text, html, headers, captured_at)
+                                       subject, text, html, headers, captured_at,
+                                       account_mail, addressee_id)
         VALUES (:workspace_id, :id, :message_key, :message_id, :attempt_id,
                 :run_id, :contact_id, :channel, :to_address, :from_address,
-                :subject, :text, :html, :headers, :now)
+                :subject, :text, :html, :headers, :now,
+                (SELECT account_mail FROM messages
+                 WHERE workspace_id = :workspace_id AND id = :message_id),
+                (SELECT addressee_id FROM messages
+                 WHERE workspace_id = :workspace_id AND id = :message_id))
         ON CONFLICT (message_key) DO NOTHING
         RETURNING id
         """,
@@ -33,21 +39,30 @@ async def insert(db: Handle, captured: DataclassInstance) -> bool:
 
 
 async def page(
-    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+    db: Handle,
+    *,
+    workspace_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+    mails: Sequence[str] = (),
+    reader: str | None = None,
 ) -> list[Row]:
-    """Newest first. Filters: see CLAUSES."""
+    """Newest first. Filters: see CLAUSES. `mails`, `reader`: see messages.VISIBLE."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all(
         f"""
         SELECT id, message_id, attempt_id, run_id, contact_id, channel, to_address, from_address,
                subject, text, html, headers, captured_at
-        FROM captured_messages
-        WHERE workspace_id = :workspace_id {narrowed}
+        FROM captured_messages m
+        WHERE workspace_id = :workspace_id AND {VISIBLE} {narrowed}
         ORDER BY id DESC
         LIMIT :limit
         """,
         workspace_id=workspace_id,
         limit=limit,
+        mails=mails,
+        reader=reader,
         **values,
     )
 

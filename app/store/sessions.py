@@ -46,7 +46,7 @@ async def bearer(
         FROM sessions s
         JOIN users u ON u.id = s.user_id
         JOIN memberships m ON m.workspace_id = s.workspace_id AND m.user_id = s.user_id
-        JOIN workspaces w ON w.id = s.workspace_id
+        JOIN workspaces w ON w.id = s.workspace_id AND w.deleted_at IS NULL
         WHERE s.id = :id AND s.user_id = :user_id AND s.workspace_id = :workspace_id
           AND s.ended_at IS NULL AND s.expires_at > :now
           AND :issued_at <= :now AND :expires_at > :now
@@ -73,7 +73,36 @@ async def rotate(db: Handle, *, id: str, spent_hash: bytes, refresh_hash: bytes)
     )
 
 
+async def expiry(db: Handle, *, id: str) -> datetime | None:
+    """When the session will be over; None when it is."""
+    expires_at: datetime | None = await db.fetch_value(
+        """
+        SELECT expires_at FROM sessions
+        WHERE id = :id AND ended_at IS NULL AND expires_at > :now
+        """,
+        id=id,
+    )
+    return expires_at
+
+
 async def end(db: Handle, *, id: str) -> None:
     await db.execute(
         "UPDATE sessions SET ended_at = :now WHERE id = :id AND ended_at IS NULL", id=id
+    )
+
+
+async def end_all(
+    db: Handle, *, user_id: str, workspace_id: str | None = None, but: str | None = None
+) -> None:
+    """All of a user, or those in one workspace; but for the one that the change is made in."""
+    await db.execute(
+        """
+        UPDATE sessions SET ended_at = :now
+        WHERE user_id = :user_id AND ended_at IS NULL
+          AND (CAST(:workspace_id AS TEXT) IS NULL OR workspace_id = :workspace_id)
+          AND (CAST(:but AS TEXT) IS NULL OR id <> :but)
+        """,
+        user_id=user_id,
+        workspace_id=workspace_id,
+        but=but,
     )

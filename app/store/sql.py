@@ -16,7 +16,7 @@ QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 COMMENT = r"--[^\n]*|/\*.*?\*/"
 
 _NAMED = re.compile(rf"(?P<kept>{QUOTED}|{COMMENT})|(?P<cast>::)|:(?P<name>[a-z_]\w*)", re.I | re.S)
-_LIST = re.compile(r"\b(?:ANY|ALL)\s*\(\s*:(\w+)\s*\)", re.I)
+_LIST = re.compile(r"\b(?:ANY|ALL)\s*\(\s*:(\w+)\s*\)|:(\w+)\s+AS\s+TEXT\[\]", re.I)
 _KEPT = re.compile(rf"{QUOTED}|{COMMENT}", re.S)
 _LAYOUT = re.compile(rf"(?P<quoted>{QUOTED})|(?:\s|{COMMENT})+", re.S)
 _CURRENT = re.compile(r"\bCURRENT_(?:TIMESTAMP|TIME|DATE)\b", re.I)
@@ -41,7 +41,7 @@ class Statement:
     text: str
     order: tuple[str, ...]
     names: frozenset[str]
-    lists: frozenset[str]  # those that stand in = ANY(:name) or <> ALL(:name)
+    lists: frozenset[str]  # those that stand in = ANY(:name), <> ALL(:name) or unnest(…)
 
 
 def parsed(sql: str, *, text: str, now: str, mark: Callable[[int, str], str]) -> Statement:
@@ -65,7 +65,7 @@ def parsed(sql: str, *, text: str, now: str, mark: Callable[[int, str], str]) ->
         text=_NAMED.sub(replaced, text),
         order=tuple(order),
         names=frozenset(order),
-        lists=frozenset(_LIST.findall(_KEPT.sub(" ", sql))),
+        lists=frozenset(match[1] or match[2] for match in _LIST.finditer(_KEPT.sub(" ", sql))),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.store.db import Handle, Row
 
-COLUMNS = "id, email, email_key, name, password_hash, super_admin, created_at"
+COLUMNS = "id, email, email_key, name, password_hash, super_admin, email_verified_at, created_at"
 
 
 async def insert(
@@ -30,9 +30,61 @@ async def by_id(db: Handle, *, id: str) -> Row | None:
     return await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE id = :id", id=id)
 
 
+async def locked(db: Handle, *, id: str) -> Row | None:
+    """Whoever makes or ends sessions of a user does it one after the other."""
+    return await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE id = :id FOR UPDATE", id=id)
+
+
 async def by_email(db: Handle, *, email_key: str) -> Row | None:
     return await db.fetch_one(
         f"SELECT {COLUMNS} FROM users WHERE email_key = :email_key", email_key=email_key
+    )
+
+
+async def home(db: Handle, *, id: str, email_key: str) -> str | None:
+    """The workspace that mail about the account itself is filed in: that of the oldest membership;
+    of somebody who belongs to none, the one that invited them last."""
+    workspace_id: str | None = await db.fetch_value(
+        """
+        SELECT COALESCE(
+            (SELECT workspace_id FROM memberships WHERE user_id = :id ORDER BY id LIMIT 1),
+            (SELECT workspace_id FROM invitations
+             WHERE email_key = :email_key AND accepted_at IS NULL AND revoked_at IS NULL
+               AND expires_at > :now
+             ORDER BY id DESC
+             LIMIT 1)
+        ) AS workspace_id
+        """,
+        id=id,
+        email_key=email_key,
+    )
+    return workspace_id
+
+
+async def change_password(db: Handle, *, id: str, old_hash: str, new_hash: str) -> bool:
+    """False when somebody was faster."""
+    changed = await db.fetch_value(
+        """
+        UPDATE users SET password_hash = :new_hash
+        WHERE id = :id AND password_hash = :old_hash
+        RETURNING id
+        """,
+        id=id,
+        old_hash=old_hash,
+        new_hash=new_hash,
+    )
+    return changed is not None
+
+
+async def verify_email(db: Handle, *, id: str) -> Row:
+    """Keeps the first time."""
+    return await db.returning(
+        f"""
+        UPDATE users SET email_verified_at = COALESCE(email_verified_at, :now)
+        WHERE id = :id
+        RETURNING {COLUMNS}
+        """,
+        id=id,
     )
 
 

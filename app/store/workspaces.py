@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app.store.db import Handle, Row
 
 COLUMNS = "id, name, timezone, country, suspended, revision, created_at, updated_at"
@@ -44,3 +46,89 @@ async def update(db: Handle, *, id: str, name: str, timezone: str, country: str 
         country=country,
     )
     return row
+
+
+# --- the end of one ------------------------------------------------------------------------------
+
+# Every table of a workspace and what it is ordered by, those that others refer to last.
+TABLES: Mapping[str, str] = {
+    "idempotency_keys": "id",
+    "captured_messages": "id",
+    "delivery_attempts": "id",
+    "messages": "id",
+    "run_steps": "run_id",
+    "runs": "id",
+    "definition_versions": "definition_id",
+    "definitions": "id",
+    "templates": "id",
+    "contact_tags": "contact_id",
+    "contact_fields": "contact_id",
+    "contacts": "id",
+    "invitations": "id",
+    "api_keys": "id",
+    "sessions": "id",
+    "memberships": "id",
+}
+
+
+async def close(db: Handle, *, id: str) -> None:
+    """From the commit on nothing acts in it: without members no bearer is good, and without ACTIVE
+    definitions no event comes in and no run goes on."""
+    await db.execute("UPDATE workspaces SET deleted_at = :now WHERE id = :id", id=id)
+    await db.execute("DELETE FROM memberships WHERE workspace_id = :id", id=id)
+    await db.execute("DELETE FROM invitations WHERE workspace_id = :id", id=id)
+    await db.execute(
+        "UPDATE definitions SET state = 'ARCHIVED', token = NULL WHERE workspace_id = :id", id=id
+    )
+
+
+async def any_closed(db: Handle) -> bool:
+    """Without a lock: asked often, and nearly always No."""
+    found = await db.fetch_value(
+        "SELECT id FROM workspaces WHERE deleted_at IS NOT NULL ORDER BY id LIMIT 1"
+    )
+    return found is not None
+
+
+async def closed(db: Handle) -> str | None:
+    """One whose rows are still there and that nobody else removes, locked: nothing can be added to
+    it, for that takes a share of this lock."""
+    id: str | None = await db.fetch_value(
+        """
+        SELECT id FROM workspaces
+        WHERE deleted_at IS NOT NULL
+        ORDER BY id
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+        """
+    )
+    return id
+
+
+async def delete_some(db: Handle, *, id: str, limit: int) -> bool:
+    """About `limit` rows of a closed workspace; when none is left, itself, and False.
+
+    A range of keys and not a list: that is one walk along an index whatever a planner knows.
+    """
+    for table, whose in TABLES.items():
+        deleted = await db.fetch_all(
+            f"""
+            DELETE FROM {table}
+            WHERE workspace_id = :id
+              AND {whose} <= (SELECT {whose}
+                              FROM (SELECT {whose} FROM {table}
+                                    WHERE workspace_id = :id
+                                    ORDER BY {whose}
+                                    LIMIT :limit) AS oldest
+                              ORDER BY {whose} DESC
+                              LIMIT 1)
+            RETURNING workspace_id
+            """,
+            id=id,
+            limit=limit,
+        )
+        limit -= len(deleted)
+        if limit <= 0:
+            return True
+    await db.execute("DELETE FROM workspaces WHERE id = :id", id=id)
+    return False

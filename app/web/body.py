@@ -103,24 +103,11 @@ def patch(model: type[Model], stored: Mapping[str, Json], headers: Headers, body
     changes = _object(headers, body, MERGE_PATCH)
     known = {field.alias for field in model.model_fields.values()}
     unknown = {name: None for name in changes if name not in known}  # even to clear: say so
-    return _checked(model, {**merged(stored, changes), **unknown}, "body", _pointer)
+    return _checked(model, {**document.merge(stored, changes), **unknown}, "body", _pointer)
 
 
 def query(model: type[Model], query_string: bytes) -> Model:
     return _checked(model, _parameters(query_string), "query", _parameter)
-
-
-def merged(target: Json, changes: Json) -> Json:
-    """RFC 7396 §2: null removes, objects merge, everything else replaces."""
-    if not isinstance(changes, Mapping):
-        return changes
-    result = dict(target) if isinstance(target, Mapping) else {}
-    for name, change in changes.items():
-        if change is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), change)
-    return result
 
 
 def require_media_type(headers: Headers, allowed: frozenset[str] = JSON) -> None:

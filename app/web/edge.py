@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 
 import structlog
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import Settings
 from app.errors import Problem, Unavailable
-from app.web import reply
+from app.web import cors, reply
 
 log = structlog.get_logger(__name__)
 
@@ -32,9 +33,24 @@ CLIENT_CLOSED = 499  # logged for a client that went away; nginx made the number
 
 LONGEST_ADDRESS = 100  # IPv6 in full, with brackets, zone and port
 KEPT_REQUEST_ID = re.compile(rb"[A-Za-z0-9-]{20,200}")
+INTAKE = "/v1/webhooks/in/"
+ROUTINE = {"/healthz", "/readyz", "/sandbox/messages"}  # asked every few seconds by machines
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What follows in such a path is a credential, and so is whatever looks like one elsewhere.
 WEBHOOK = re.compile(r"(/webhooks/in/).*|(?<=/)[A-Za-z0-9]{30}(?![A-Za-z0-9])", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Allowance:
+    """How large a body may be, and how long it may take: the whole of it, or each of its pieces. A
+    handler that reads a stream widens its own before it reads."""
+
+    max_bytes: int
+    seconds: float
+    each_piece: bool = False
+
+    def widen(self, max_bytes: int, piece_seconds: float) -> None:
+        self.max_bytes, self.seconds, self.each_piece = max_bytes, piece_seconds, True
 
 
 class Edge:
@@ -44,6 +60,7 @@ class Edge:
         self.app = app
         self.trusted_hops = settings.trusted_hops
         self.max_body_bytes = settings.max_body_bytes
+        self.cors_origins = frozenset(origin.encode() for origin in settings.cors_origins)
         self.body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,10 +85,15 @@ class _Exchange:
         self._client = client_address(
             scope.get("client"), self._headers[b"x-forwarded-for"], edge.trusted_hops
         )
+        self._allowed = Allowance(edge.max_body_bytes, edge.body_seconds)
         self._scope: Scope = {
             **scope,
             "client": (self._client, 0),
-            "state": {**scope.get("state", {}), "request_id": self._request_id},
+            "state": {
+                **scope.get("state", {}),
+                "request_id": self._request_id,
+                "allowance": self._allowed,
+            },
         }
         self._declared = int((self._headers[b"content-length"] or [b"0"])[0])  # checked by h11
         self._received = 0
@@ -107,10 +129,10 @@ class _Exchange:
         """The server's receive under a cap and a deadline, judged only when somebody reads."""
         if self._body_is_over:
             return await self._receive()
-        if self._declared > self._edge.max_body_bytes:
+        if self._declared > self._allowed.max_bytes:
             raise self._too_large()  # and a client that waits for 100 Continue has sent nothing
-        loop = asyncio.get_running_loop()
-        self._deadline = self._deadline or loop.time() + self._edge.body_seconds
+        if self._deadline is None or self._allowed.each_piece:
+            self._deadline = asyncio.get_running_loop().time() + self._allowed.seconds
         try:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._next()
@@ -118,10 +140,11 @@ class _Exchange:
             self._body_is_over = True  # for us: nothing more is waited for
             raise Problem(
                 "request_timeout",
-                f"Send the whole body within {self._edge.body_seconds:g} seconds.",
+                f"Send {'more of the' if self._allowed.each_piece else 'the whole'} body"
+                f" within {self._allowed.seconds:g} seconds.",
                 headers={"Connection": "close"},
             ) from None
-        if self._received > self._edge.max_body_bytes:
+        if self._received > self._allowed.max_bytes:
             raise self._too_large()
         return message
 
@@ -132,7 +155,7 @@ class _Exchange:
         return message
 
     def _too_large(self) -> Problem:
-        return Problem("body_too_large", f"Send at most {self._edge.max_body_bytes} bytes.")
+        return Problem("body_too_large", f"Send at most {self._allowed.max_bytes} bytes.")
 
     async def _drain(self) -> None:
         """Read what nobody wanted. To close with bytes unread resets the connection, and a client
@@ -156,7 +179,10 @@ class _Exchange:
                 await self._send({**message, "more_body": True})
                 await self._drain()
                 message = {"type": "http.response.body", "body": b"", "more_body": False}
-        await self._send(message)
+        try:
+            await self._send(message)
+        except OSError as error:  # it stopped reading, or its network is gone
+            raise ClientDisconnect from error
 
     def _complete(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         complete = [
@@ -166,7 +192,8 @@ class _Exchange:
         ]
         if all(name != b"cache-control" for name, _ in headers):
             complete.append((b"cache-control", b"no-store"))
-        return complete
+        method, origin = self._scope["method"], self._headers[b"origin"]
+        return [*complete, *cors.headers(self._edge.cors_origins, method, origin, headers)]
 
     async def _answer(self, problem: Problem) -> None:
         if self._status is not None:  # too late: the server cuts the connection, as it should
@@ -176,7 +203,9 @@ class _Exchange:
         await response(self._scope, self.receive, self.send)
 
     def _log(self) -> None:
-        write = log.warning if (self._status or 0) >= 500 else log.info
+        status = self._status or 0
+        routine = status < 400 and self._scope["path"] in ROUTINE
+        write = log.warning if status >= 500 else log.debug if routine else log.info
         seconds = (self._answered_at or time.perf_counter()) - self._started_at
         write(
             "request",
@@ -202,7 +231,8 @@ def _grouped(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
 
 def refuse_ambiguous(scope: Scope, headers: Headers) -> None:
     """What two readers could understand in two ways, which is how requests are smuggled."""
-    if CONTROL.search(scope["path"]):
+    # The intake counts every try and answers them alike, these too.
+    if CONTROL.search(scope["path"]) and not scope["path"].startswith(INTAKE):
         raise Problem("not_found", "There is nothing at this path.")
     cause = None
     if headers[b"content-length"] and headers[b"transfer-encoding"]:

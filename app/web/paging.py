@@ -21,20 +21,25 @@ LARGEST_PAGE = 200
 BINDING_BYTES = 16
 
 
-class Paging(Query):
-    """What every list takes; a resource adds its own filters in a subclass."""
+class Pages(Query):
+    """Where a page begins and how long it is."""
 
     limit: Annotated[Count, Field(ge=1, le=LARGEST_PAGE)] = 50
     cursor: str | None = None
-    created_after: Moment | None = None
-    created_before: Moment | None = None
 
     def filters(self) -> dict[str, Any]:
         """What was asked for by name: all but where the page begins and how long it is."""
         return self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
 
 
-def position(call: Call, query: Paging) -> str | None:
+class Paging(Pages):
+    """What every list of resources takes; a resource adds its own filters in a subclass."""
+
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+
+
+def position(call: Call, query: Pages) -> str | None:
     """The id of the last row on the page before: list rows with `id < position`, by id descending,
     for ids are ordered by time. None from the start. Raises Problem `invalid`."""
     if query.cursor is None:
@@ -50,9 +55,7 @@ def position(call: Call, query: Paging) -> str | None:
     return payload[BINDING_BYTES:].decode()
 
 
-def page(
-    call: Call, query: Paging, rows: Sequence[Row], resource: Callable[[Row], Any]
-) -> Response:
+def page(call: Call, query: Pages, rows: Sequence[Row], resource: Callable[[Row], Any]) -> Response:
     """Answer `rows`, read with LIMIT `query.limit + 1`: one too many tells of a next page."""
     shown, next_cursor = rows[: query.limit], None
     if len(rows) > query.limit:
@@ -61,7 +64,7 @@ def page(
     return reply.page([resource(row) for row in shown], next_cursor)
 
 
-def _binding(call: Call, query: Paging) -> bytes:
+def _binding(call: Call, query: Pages) -> bytes:
     """Names the list: whose it is, its path, and how it is filtered."""
     filters = sorted((name, str(value)) for name, value in query.filters().items())
     name = [call.member.workspace_id, call.request.scope["path"], filters]

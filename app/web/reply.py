@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.errors import Problem
 from app.machine import document
+from app.web import conditions
 
 
 class JsonResponse(Response):
@@ -16,6 +17,10 @@ class JsonResponse(Response):
 
     def render(self, content: Any) -> bytes:
         return document.dumps(content)
+
+
+class SecretResponse(JsonResponse):
+    """Shows a secret that is never shown again: no other bearer may have it replayed."""
 
 
 class ProblemResponse(JsonResponse):
@@ -26,8 +31,11 @@ def ok(resource: Any, *, revision: int | None = None) -> Response:
     return JsonResponse(resource, 200, _tagged(revision))
 
 
-def created(location: str, resource: Any, *, revision: int | None = None) -> Response:
-    return JsonResponse(resource, 201, {"Location": location, **_tagged(revision)})
+def created(
+    location: str, resource: Any, *, revision: int | None = None, secret: bool = False
+) -> Response:
+    kind = SecretResponse if secret else JsonResponse
+    return kind(resource, 201, {"Location": location, **_tagged(revision)})
 
 
 def accepted(resource: Any) -> Response:
@@ -61,4 +69,4 @@ def problem(problem: Problem, request_id: str) -> Response:
 
 def _tagged(revision: int | None) -> Mapping[str, str]:
     """The entity tag (RFC 9110 §8.8.3): the row's revision."""
-    return {} if revision is None else {"ETag": f'"{revision}"'}
+    return {} if revision is None else {"ETag": conditions.tag(revision)}

@@ -1,14 +1,14 @@
 """get/post/patch/put/delete(path, handler, can=…) → the table of routes, and the one wrapper.
 
-The wrapper, in order: authenticate and permit on the head → read the whole body under its cap and
-deadline → a connection or a transaction → the handler. `tx=None` handlers open their own short
-transactions, so that nothing slow holds SQLite's one writer or a pooled connection.
+The wrapper, in order: authenticate, count and permit on the head → read the whole body under its
+cap and deadline → a connection or a transaction → the answer that an Idempotency-Key has, or the
+handler. `tx=None` handlers open their own short transactions, so that nothing slow holds SQLite's
+one writer or a pooled connection.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -24,9 +24,10 @@ from app.identity import Member
 from app.machine.program import Json
 from app.process import Process
 from app.store.db import Handle
-from app.web import auth, body
+from app.web import auth, body, conditions, idempotency
+from app.web.accept import acceptable
 from app.web.auth import ADMIN, MEMBER, PUBLIC
-from app.web.throttle import Throttle
+from app.web.throttle import API, Throttle
 
 __all__ = [
     "ADMIN",
@@ -45,6 +46,7 @@ __all__ = [
 
 Model = TypeVar("Model", bound=BaseModel)
 Transaction: TypeAlias = Literal["read", "write"] | None
+SAFE = frozenset({"GET", "HEAD"})
 
 
 # --- what a handler gets --------------------------------------------------------------------------
@@ -61,6 +63,7 @@ class Call:
     _db: Handle | None = None
     _body: bytes | None = None
     _query_was_read: bool = False
+    _if_match_was_judged: bool = False
 
     @property
     def member(self) -> Member:
@@ -107,8 +110,8 @@ class Call:
 
     def match(self, revision: int) -> None:
         """Raises Problem `stale` when If-Match names only other revisions (RFC 9110 §13.1.1)."""
-        wanted = self.request.headers.get("if-match")
-        if wanted is not None and not {"*", f'"{revision}"'} & set(re.split(r"\s*,\s*", wanted)):
+        self._if_match_was_judged = True
+        if not conditions.matches(self.request.headers, revision):
             raise Problem("stale", "Read the resource again: it has changed since you did.")
 
     async def receive_body(self) -> bytes:
@@ -116,9 +119,23 @@ class Call:
         self._body = await self.request.body()
         return self._body
 
-    def _refuse_unread_query(self) -> None:
+    def stream_body(self, max_bytes: int, piece_seconds: float) -> AsyncIterator[bytes]:
+        """For tx=None routes whose body may be larger than memory. Raises Problem: 408 or 413."""
+        self.request.state.allowance.widen(max_bytes, piece_seconds)
+        return self.request.stream()
+
+    def _refuse_the_ignored(self) -> None:
+        """What the caller asked for and the handler took no notice of."""
         if not self._query_was_read:
             self.query(body.Query)
+        unjudged = not self._if_match_was_judged and self.request.method not in SAFE
+        if unjudged and conditions.names_a_revision(self.request.headers):
+            raise Problem("stale", "This has no revision that could match; leave out If-Match.")
+
+    def _refuse_unacceptable(self, answer: Response) -> None:
+        media_type = answer.headers.get("content-type", "").partition(";")[0]
+        if media_type and not acceptable(self.request.headers, media_type):
+            raise Problem("not_acceptable", f"Accept {media_type}: there is nothing else here.")
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -135,6 +152,13 @@ class Endpoint:
     handler: Handler
     can: str
     tx: Transaction
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether an Idempotency-Key counts. Not without a transaction to keep the answer in, and
+        not on /auth/: a copy must not be shown tokens, or be signed out twice."""
+        member = self.can != PUBLIC and not self.path.startswith("/auth/")
+        return self.method == "POST" and member and self.tx is not None
 
 
 def get(path: str, handler: Handler, *, can: str, tx: Transaction = "read") -> Endpoint:
@@ -211,23 +235,42 @@ class _Path:
             raise Problem(
                 "method_not_allowed", f"Use {self._allow['Allow']} here.", headers=self._allow
             )
-        return await self._run(endpoint, Call(self._process, self._throttle, request))
+        response = await self._run(endpoint, Call(self._process, self._throttle, request))
+        if request.method in SAFE:
+            return conditions.unchanged(request.headers, response)
+        return response
 
     async def _run(self, endpoint: Endpoint, call: Call) -> Response:
         if endpoint.can != PUBLIC:
             call._member = await auth.authenticate(call.process, call.request.headers)
-            auth.permit(call._member, endpoint.can)
+            await call.throttle.check(API, call.member.via_id)
+            auth.permit(call.member, endpoint.can)
+        key = idempotency.key_of(call.request.headers) if endpoint.takes_key else None
         if endpoint.tx is not None:
             call._body = b"" if endpoint.method == "GET" else await call.request.body()
         try:
             async with self._connection(endpoint.tx) as call._db:
-                response = await endpoint.handler(call)
-                if endpoint.tx is not None and endpoint.can != PUBLIC:
-                    call._refuse_unread_query()  # within the transaction, which it rolls back
+                if key is None or endpoint.tx != "write":
+                    return await self._handle(endpoint, call)
+                return await idempotency.once(
+                    call.db,
+                    lambda: self._handle(endpoint, call),
+                    key=key,
+                    vault=call.process.vault,
+                    member=call.member,
+                    request=call.request,
+                )
         except Duplicate:
             raise Problem(
                 "conflict", "Something else has a value that only one may have; change it."
             ) from None
+
+    async def _handle(self, endpoint: Endpoint, call: Call) -> Response:
+        response = await endpoint.handler(call)
+        if endpoint.tx is not None and endpoint.can != PUBLIC:
+            # Within the transaction, which a refusal rolls back.
+            call._refuse_the_ignored()
+            call._refuse_unacceptable(response)
         return response
 
     def _connection(self, tx: Transaction) -> AbstractAsyncContextManager[Handle | None]:

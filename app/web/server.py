@@ -23,9 +23,11 @@ from typing import Any, NoReturn, TypeAlias, cast
 
 import h11
 import hypercorn.asyncio
+import hypercorn.asyncio.run
 import hypercorn.protocol
 import structlog
 import uvloop
+from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.config import Config
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.typing import AppWrapper, ASGIFramework, ASGIReceiveCallable, ASGIReceiveEvent
@@ -59,15 +61,16 @@ async def serve(
     app: ASGIApp, settings: Settings, stop: asyncio.Event, *, listener: socket.socket | None = None
 ) -> None:
     """Serve until `stop` is set, then close the socket, finish what is in flight and return."""
-    # There is no setting for it, and no other way in; the version is pinned to 0.18.
+    # There are no settings for these, and no other way in; the version is pinned to 0.18.
     hypercorn.protocol.H11Protocol = Http1  # type: ignore[attr-defined, assignment]
+    hypercorn.asyncio.run.TCPServer = Tcp  # type: ignore[attr-defined]
     config = _config(listener or listen(settings.host, settings.port))
     await hypercorn.asyncio.serve(
         cast(ASGIFramework, app), config, shutdown_trigger=stop.wait, mode="asgi"
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
     """Raises ConfigError when somebody else listens there, or nobody can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -79,7 +82,7 @@ def listen(host: str, port: int) -> socket.socket:
             f"HOST and PORT must be an address that is free: {host} port {port}: {error.strerror}."
         ) from None
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted sockets inherit it
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MS)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stuck_ms)
     return listener
 
 
@@ -96,6 +99,14 @@ def _config(listener: socket.socket) -> Config:
     config.include_server_header = False
     config.errorlog = logging.getLogger("hypercorn.error")
     return config
+
+
+class Tcp(TCPServer):
+    """hypercorn's connection, whose end is no error when the client's network has gone."""
+
+    async def _close(self) -> None:
+        with suppress(OSError):  # hypercorn knows resets, but no time-outs
+            await super()._close()
 
 
 class Http1(H11Protocol):

@@ -38,6 +38,7 @@ class Rule:
 
 INTAKE = Rule("intake", 120, 60)  # specification §8
 AUTH = Rule("auth", 10, 60)
+API = Rule("api", 600, 60)  # of one API key or session
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Throttle:
         self._everywhere = None if redis is None else _Everywhere(redis, trip_seconds)
 
     async def close(self) -> None:
-        """Closes the Redis client too."""
+        """Stop asking; the Redis client stays open, for it is its maker's."""
         if self._everywhere is not None:
             await self._everywhere.close()
 
@@ -142,7 +143,6 @@ class _Everywhere:
         if self._trips is not None:
             self._trips.cancel()
             await asyncio.wait([self._trips])
-        await self._redis.aclose(close_connection_pool=True)
 
     async def _travel(self) -> None:
         """One trip after another while anybody waits; while Redis is silent, until it is not.
@@ -164,6 +164,7 @@ class _Everywhere:
         if not batch:
             await self._redis.ping()
             self._silent = False
+            log.info("redis answers again")
             return
         now = time.time()
         taken = await self._evaluate(

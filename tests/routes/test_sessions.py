@@ -68,7 +68,12 @@ async def test_registering_answers_the_user_the_workspace_and_tokens(visitor: ht
     user, workspace = body["user"], body["workspace"]
     assert user.pop("id").startswith("usr_")
     assert user.pop("createdAt").endswith("Z")
-    assert user == {"email": "Olivia@acme.example", "name": "Olivia Owner", "superAdmin": False}
+    assert user == {
+        "email": "Olivia@acme.example",
+        "emailVerified": False,
+        "name": "Olivia Owner",
+        "superAdmin": False,
+    }
     assert workspace.pop("id").startswith("ws_")
     assert workspace.pop("createdAt") == workspace.pop("updatedAt")
     assert workspace == {"name": "Acme", "timezone": "UTC", "country": None}

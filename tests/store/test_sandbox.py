@@ -113,7 +113,6 @@ async def test_pages_go_from_the_newest_to_the_oldest(database, acme):
         ({"created_after": datetime(2020, 1, 1, tzinfo=UTC)}, {"a", "b", "c"}),
         ({"created_before": datetime(2020, 1, 1, tzinfo=UTC)}, set()),
     ],
-    ids=str,
 )
 async def test_filters_narrow_the_list(database, acme, filters, found):
     await capture(database, acme, "a")

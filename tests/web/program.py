@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from app import logs
-from app.config import ConfigError
+from app.config import ConfigError, Settings
 from app.web import server
 from app.web.edge import Edge
 from app.web.routing import router
@@ -68,7 +68,7 @@ ROUTES = [
 ]
 
 
-async def main(settings: wire.Settings, listener: socket.socket, stop: asyncio.Event) -> None:
+async def main(settings: Settings, listener: socket.socket, stop: asyncio.Event) -> None:
     await server.serve(Edge(router(ROUTES, lifespan), settings), settings, stop, listener=listener)
 
 

@@ -243,32 +243,6 @@ def test_anything_else_is_unsupported(lines):
 # --- merge patches --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("target", "changes", "result"),
-    [  # RFC 7396, appendix A
-        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
-        ({"a": "b"}, {"a": None}, {}),
-        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
-        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-        (["a", "b"], ["c", "d"], ["c", "d"]),
-        ({"a": "b"}, ["c"], ["c"]),
-        ({"a": "foo"}, None, None),
-        ({"a": "foo"}, "bar", "bar"),
-        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
-        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-    ],
-)
-def test_a_merge_patch_does_what_the_rfc_says(target, changes, result):
-    before = orjson.dumps(target)
-    assert body.merged(target, changes) == result
-    assert orjson.dumps(target) == before
-
-
 STORED = {"name": "a", "labels": {"x": "1", "y": "2"}, "done": True}
 
 

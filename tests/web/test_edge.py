@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from uuid import UUID
 
+import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -143,6 +144,90 @@ async def test_an_answer_that_breaks_off_is_cut_not_completed(connection, record
     assert b"first" in received
     assert not received.endswith(b"0\r\n\r\n")  # the last chunk, which would say that all is well
     assert [line["level"] for line in records()] == ["error", "error", "info"]
+
+
+# --- pages of other sites -------------------------------------------------------------------------
+
+SITE = "https://app.example.com"
+
+
+@pytest.fixture
+async def shared() -> AsyncIterator[httpx2.AsyncClient]:
+    """Open to two sites."""
+    routes = [Route(f"/{one.__name__}", one, methods=["GET"]) for one in ENDPOINTS]
+    routes.append(Route("/options", options, methods=["OPTIONS", "GET"]))
+    settings = wire.settings(CORS_ORIGINS=f"{SITE},http://localhost:3000")
+    async with wire.serving(Edge(router(routes), settings)) as served, served.client() as client:
+        yield client
+
+
+async def options(_request: Request) -> Response:
+    return Response(status_code=204, headers={"Allow": "GET, PATCH, HEAD"})
+
+
+def allowances(response: httpx2.Response) -> set[str]:
+    return {name for name in response.headers if name.startswith("access-control-")}
+
+
+@pytest.mark.parametrize("origin", [SITE, "http://localhost:3000"])
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/ignore", 200), ("/refuse", 409), ("/break_down", 500), ("/nowhere", 404)],
+)
+async def test_a_listed_site_may_read_every_answer(origin, path, status, shared):
+    response = await shared.get(path, headers={"Origin": origin})
+    assert response.status_code == status
+    assert response.headers["access-control-allow-origin"] == origin
+    assert "ETag" in response.headers["access-control-expose-headers"].split(", ")
+    assert response.headers["vary"] == "Origin"
+
+
+async def test_a_preflight_tells_methods_and_headers(shared):
+    headers = {"Origin": SITE, "Access-Control-Request-Method": "PATCH"}
+    response = await shared.options("/options", headers=headers)
+    assert response.status_code == 204
+    assert response.headers["access-control-allow-origin"] == SITE
+    assert response.headers["access-control-allow-methods"] == "GET, PATCH, HEAD"
+    allowed = response.headers["access-control-allow-headers"].lower().split(", ")
+    assert {"authorization", "content-type", "if-match", "idempotency-key"} <= set(allowed)
+    assert int(response.headers["access-control-max-age"]) > 0
+    assert "x-request-id" in response.headers
+
+
+@pytest.mark.parametrize(
+    "origins",
+    [
+        [],
+        ["https://evil.example"],
+        ["null"],
+        ["*"],
+        ["https://app.example.com.evil.example"],
+        ["http://app.example.com"],
+        ["https://app.example.com:444"],
+        [SITE, SITE],
+        [f"{SITE}, https://evil.example"],
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+async def test_no_other_site_is_let_in(origins, method, shared):
+    headers = [("Origin", origin) for origin in origins]
+    headers.append(("Access-Control-Request-Method", "GET"))
+    response = await shared.request(method, "/options", headers=headers)
+    assert response.status_code == 204
+    assert allowances(response) == set()
+    assert response.headers["vary"] == "Origin"
+
+
+async def test_credentials_are_never_asked_for(shared):
+    response = await shared.options("/options", headers={"Origin": SITE})
+    assert "access-control-allow-credentials" not in response.headers
+
+
+async def test_unless_it_is_set_no_site_is_let_in(served):
+    async with served.client() as client:
+        response = await client.get("/ignore", headers={"Origin": SITE})
+    assert allowances(response) == set()
+    assert "vary" not in response.headers
 
 
 # --- the request's id -----------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from app.web.routing import (
     put,
     router,
 )
-from app.web.throttle import Throttle
+from app.web.throttle import API, Throttle
 from tests.cast import PASSWORD, Cast, Person
 
 
@@ -54,7 +54,7 @@ async def rename(call: Call) -> Response:
         timezone="UTC",
         country=None,
     )
-    if call.path("id") == "refused":
+    if call.request.path_params.get("id") == "refused":
         raise Problem("conflict", "Not this one.")
     return reply.no_content()
 
@@ -94,6 +94,15 @@ async def match(call: Call) -> Response:
     return reply.no_content()
 
 
+async def tagged(_call: Call) -> Response:
+    return reply.ok({"name": "Ada"}, revision=7)
+
+
+async def renamed(call: Call) -> Response:
+    await rename(call)
+    return reply.ok({})
+
+
 def missing(call: Call, name: str) -> str | None:
     """What the programmer is told who asks for what the route has not got."""
     try:
@@ -113,11 +122,19 @@ ENDPOINTS = [
     post("/late", late, can=PUBLIC, tx=None),
     post("/nobody", nobody, can=PUBLIC),
     delete("/match", match, can=MEMBER),
+    get("/tagged", tagged, can=MEMBER),
+    post("/tagged", tagged, can=MEMBER),
+    post("/renamed", renamed, can=MEMBER),
 ]
 
 
-def application(process: Process, endpoints: Sequence[Endpoint] = ENDPOINTS) -> httpx2.AsyncClient:
-    app = Edge(router(mount(endpoints, process, Throttle(None))), process.settings)
+def application(
+    process: Process,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
+    throttle: Throttle | None = None,
+) -> httpx2.AsyncClient:
+    routes = mount(endpoints, process, throttle or Throttle(None))
+    app = Edge(router(routes), process.settings)
     transport = httpx2.ASGITransport(app=app, client=("9.8.7.6", 1))
     return httpx2.AsyncClient(transport=transport, base_url="http://tidings.test")
 
@@ -296,6 +313,98 @@ async def test_if_match_names_the_revision_that_is_meant(wanted, status, api, ca
     given = {} if wanted is None else {"If-Match": wanted}
     response = await api.delete("/match", headers={**bearer(cast.vic), **given})
     assert response.status_code == status
+
+
+async def test_if_match_on_what_has_no_revision_is_not_passed_over(api, cast, process):
+    """A condition that nobody judged must not count as met."""
+    headers = {**bearer(cast.ed), "If-Match": '"1"'}
+    response = await api.patch("/contacts/1", headers=headers, json={"name": "New"})
+    assert (response.status_code, response.json()["code"]) == (412, "stale")
+    assert await name_of(process, cast.ed) == "Acme"
+    headers["If-Match"] = "*"
+    response = await api.patch("/contacts/1", headers=headers, json={"name": "New"})
+    assert response.status_code == 204
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    ("held", "status"), [('"7"', 304), ('W/"6", W/"7"', 304), ("*", 304), ('"6"', 200)]
+)
+async def test_what_the_caller_has_already_is_not_sent_again(method, held, status, api, cast):
+    headers = {**bearer(cast.vic), "If-None-Match": held}
+    response = await api.request(method, "/tagged", headers=headers)
+    assert (response.status_code, response.headers["etag"]) == (status, '"7"')
+    if status == 304:
+        assert response.content == b""
+        assert "content-type" not in response.headers
+
+
+async def test_if_none_match_is_for_reading(api, cast):
+    headers = {**bearer(cast.vic), "If-None-Match": '"7"'}
+    assert (await api.post("/tagged", headers=headers)).status_code == 200
+
+
+# --- accepting ------------------------------------------------------------------------------------
+
+
+async def test_who_leaves_json_out_is_refused_and_nothing_is_done(api, cast, process):
+    headers = {**bearer(cast.ed), "Accept": "text/html"}
+    response = await api.post("/renamed", headers=headers, json={"name": "New"})
+    assert (response.status_code, response.json()["code"]) == (406, "not_acceptable")
+    assert response.headers["content-type"] == "application/problem+json"
+    assert await name_of(process, cast.ed) == "Acme"
+    assert (await api.get("/tagged", headers=headers)).status_code == 406
+    headers["Accept"] = "text/html, */*;q=0.1"
+    response = await api.post("/renamed", headers=headers, json={"name": "New"})
+    assert response.status_code == 200
+
+
+async def test_an_answer_without_a_body_suits_everybody(api, cast):
+    headers = {**bearer(cast.vic), "Accept": "image/png"}
+    assert (await api.delete("/match", headers=headers)).status_code == 204
+
+
+async def test_strangers_take_what_they_get(api):
+    """A sender of webhooks, or a probe, may say what it likes."""
+    assert (await api.post("/nobody", headers={"Accept": "image/png"})).status_code == 200
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+async def test_a_key_and_a_session_have_600_requests_a_minute_each(process, cast):
+    throttle = Throttle(None)
+    key_id = await via_id(process, bearer(cast.vic))
+    for _ in range(API.amount - 1):
+        await throttle.check(API, key_id)
+    async with application(process, throttle=throttle) as api:
+        assert (await api.get("/anybody/1", headers=bearer(cast.vic))).status_code == 200
+        response = await api.get("/anybody/1", headers=bearer(cast.vic))
+        assert (response.status_code, response.json()["code"]) == (429, "rate_limited")
+        seconds = int(response.headers["retry-after"])
+        assert 0 < seconds <= 60
+        assert response.headers["ratelimit"] == f'"api";r=0;t={seconds}'
+        assert response.headers["ratelimit-policy"] == '"api";q=600;w=60'
+        for other in (await sign_in(process, cast.vic), bearer(cast.ed)):
+            assert (await api.get("/anybody/1", headers=other)).status_code == 200
+
+
+async def test_what_a_role_may_not_counts_and_what_nobody_sent_does_not(process, cast):
+    throttle = Throttle(None)
+    key_id = await via_id(process, bearer(cast.vic))
+    for _ in range(API.amount - 1):
+        await throttle.check(API, key_id)
+    async with application(process, throttle=throttle) as api:
+        for _ in range(3):
+            assert (await api.get("/anybody/1")).status_code == 401
+        for status in (403, 429):
+            response = await api.patch("/contacts/1", headers=bearer(cast.vic), json={})
+            assert response.status_code == status
+
+
+async def via_id(process: Process, headers: dict[str, str]) -> str:
+    token = headers["Authorization"].removeprefix("Bearer ")
+    return (await identity.authenticate(process, token)).via_id
 
 
 # --- the table ------------------------------------------------------------------------------------

@@ -14,10 +14,16 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from app.config import ConfigError
 from app.web import server
-from tests.web.wire import Served, head
+from app.web.edge import Edge
+from app.web.routing import router
+from tests.web.wire import Served, head, serving, settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -249,3 +255,24 @@ async def ask_twice_and_stay(program: Program) -> None:
             await connection.send(head("GET", "/pid"))
             assert (await connection.answer()).body == str(program.process.pid).encode()
         assert await connection.is_closed()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the kernel cannot do it")
+async def test_a_client_that_stops_reading_does_not_hold_us(records):
+    ended = asyncio.Event()
+    edge = Edge(router([Route("/", flood)]), settings())
+
+    async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+        await edge(scope, receive, send)
+        if scope["type"] == "http":
+            ended.set()
+
+    async with serving(watched, stuck_ms=300) as served, served.connection() as connection:
+        await connection.send(head("GET", "/"))  # and not a byte is read of the answer
+        async with asyncio.timeout(10):
+            await ended.wait()
+    assert [line["level"] for line in records()] == ["info"]
+
+
+async def flood(_request: Request) -> Response:
+    return PlainTextResponse("x" * 50_000_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from app.errors import Problem
 from app.web import throttle
-from app.web.throttle import AUTH, INTAKE, Rule, Throttle
+from app.web.throttle import API, AUTH, INTAKE, Rule, Throttle
 from tests.proxy import Proxy
 
 Make = Callable[[], Awaitable[Throttle]]
@@ -22,20 +22,27 @@ QUICK = Rule("quick", 3, 1)
 PATIENT = 5.0  # where the count is the question, a busy machine must not be the answer
 
 
+@asynccontextmanager
+async def throttling(redis: Redis, *, trip_seconds: float = PATIENT) -> AsyncIterator[Throttle]:
+    one = Throttle(redis, trip_seconds=trip_seconds)
+    try:
+        yield one
+    finally:
+        await one.close()
+        await redis.aclose(close_connection_pool=True)
+
+
 @pytest.fixture
 async def on_redis(redis_url: str) -> AsyncIterator[Make]:
     """Throttles that share one Redis, as processes do."""
-    made: list[Throttle] = []
+    async with AsyncExitStack() as made:
 
-    async def make() -> Throttle:
-        made.append(Throttle(Redis.from_url(redis_url), trip_seconds=PATIENT))
-        return made[-1]
+        async def make() -> Throttle:
+            return await made.enter_async_context(throttling(Redis.from_url(redis_url)))
 
-    async with Redis.from_url(redis_url) as redis:
-        await redis.flushall()
-    yield make
-    for one in made:
-        await one.close()
+        async with Redis.from_url(redis_url) as redis:
+            await redis.flushall()
+        yield make
 
 
 @pytest.fixture
@@ -51,26 +58,18 @@ async def proxy(redis_url: str) -> AsyncIterator[Proxy]:
 
 @pytest.fixture(params=["redis", "in process", "memory"])
 async def limiting(request: pytest.FixtureRequest, redis_url: str) -> AsyncIterator[Throttle]:
-    redis = {
-        "redis": lambda: Redis.from_url(redis_url),
-        "in process": FakeAsyncRedis,
-        "memory": lambda: None,
-    }[request.param]()
-    if redis is not None:
-        await redis.flushall()
-    one = Throttle(redis, trip_seconds=PATIENT)
-    yield one
-    await one.close()
-
-
-@asynccontextmanager
-async def limited(proxy: Proxy) -> AsyncIterator[Throttle]:
-    """A throttle that reaches Redis through the proxy."""
-    one = Throttle(Redis(port=proxy.port))
-    try:
+    if request.param == "memory":
+        yield Throttle(None)
+        return
+    redis = Redis.from_url(redis_url) if request.param == "redis" else FakeAsyncRedis()
+    await redis.flushall()
+    async with throttling(redis) as one:
         yield one
-    finally:
-        await one.close()
+
+
+def limited(proxy: Proxy) -> AbstractAsyncContextManager[Throttle]:
+    """One that reaches Redis through the proxy."""
+    return throttling(Redis(port=proxy.port), trip_seconds=throttle.TRIP_SECONDS)
 
 
 async def allowed(one: Throttle, tries: int, key: str = "1.2.3.4", rule: Rule = INTAKE) -> int:
@@ -193,3 +192,24 @@ async def test_forgotten_windows_take_no_memory():
     for number in range(1_000):
         await one.hit(blink, str(number))
     assert len(one._here._hits[blink]) < 10
+
+
+async def test_of_the_requests_of_one_key_600_a_minute_are_allowed(limiting):
+    assert await allowed(limiting, 700, key="key_1", rule=API) == 600
+    assert await allowed(limiting, 5, key="ses_1", rule=API) == 5
+
+
+async def test_what_comes_together_shares_a_trip(redis_url, on_redis):
+    """Whoever it is counted for, and by whichever rule."""
+    one = await on_redis()
+    await one.hit(API, "key_0")  # connects, and tells Redis the script
+    async with Redis.from_url(redis_url) as redis:
+        before = await reads(redis)
+        hits = (one.hit(rule, f"key_{n}") for n in range(20) for rule in (API, INTAKE))
+        await asyncio.gather(*hits)
+        assert await reads(redis) - before <= 3  # the forty hits, and the question itself
+
+
+async def reads(redis: Redis) -> int:
+    """How often Redis has read from its clients: a pipeline is read as a whole."""
+    return int((await redis.info("stats"))["total_reads_processed"])

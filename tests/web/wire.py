@@ -78,14 +78,14 @@ class Served:
         finally:
             await connection.close()
 
-    def client(self, **options: object) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, trust_env=False, **options)
+    def client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(base_url=self.url, trust_env=False)
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[Served]:
+async def serving(app: ASGIApp, *, stuck_ms: int = server.STUCK_MS) -> AsyncIterator[Served]:
     stop = asyncio.Event()
-    listener = server.listen("127.0.0.1", 0)
+    listener = server.listen("127.0.0.1", 0, stuck_ms=stuck_ms)
     port = listener.getsockname()[1]
     task = asyncio.create_task(server.serve(app, settings(), stop, listener=listener))
     try:

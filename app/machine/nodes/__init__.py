@@ -13,8 +13,8 @@ from datetime import timedelta
 from functools import partial
 
 from app.machine import condition
-from app.machine.fields import Field, duration, line, liquid
-from app.machine.kind import Kind, Outcome, Visit, fork, missing, onward
+from app.machine.fields import Field, Place, duration, line, liquid
+from app.machine.kind import Config, Kind, Outcome, Visit, fork, missing, onward
 from app.machine.nodes.send_message import SEND_MESSAGE
 from app.machine.nodes.update_contact import UPDATE_CONTACT
 from app.machine.program import AddTag, Effect, Event, Json, RemoveTag, WaitUntil, Woken
@@ -42,6 +42,17 @@ def branch(visit: Visit) -> Outcome:
         if verdict.holds:
             return onward(port=case["port"], output={"cases": tried})
     return onward(port="else", code=Reason.CONDITION_FALSE, output={"cases": tried})
+
+
+MOST_COMPARISONS = 200  # each may look through a list as long as a body can hold
+
+
+def _few_enough(config: Config, place: Place) -> Config:
+    conditions = [case["when"] for case in config.get("cases", ()) if "when" in case]
+    if sum(map(condition.comparisons, conditions)) > MOST_COMPARISONS:
+        message = f"A branch makes at most {MOST_COMPARISONS} comparisons; split it in two."
+        place.at("cases").refuse("too_many", message)
+    return config
 
 
 def leave(visit: Visit) -> Outcome:
@@ -92,6 +103,7 @@ NODES: Mapping[str, Kind] = {
                 "A branch needs at least one case.",
             )
         },
+        settle=_few_enough,
         ports=("else",),
         fork="cases",
     ),

@@ -84,7 +84,7 @@ def _uncertain(visit: Visit, event: Delivered, noted: Mapping[str, Json]) -> Out
 
 
 def _part(channel: str, name: str, part: content.Part) -> Field:
-    needed = f"A message by {channel} needs a {name}." if part.needed else None
+    needed = f"A message by {channel} cannot do without {name}." if part.needed else None
     return Field(partial(liquid, html=part.html), needed)
 
 

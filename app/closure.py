@@ -1,0 +1,36 @@
+"""The end of a workspace: at once nothing acts in it any more, then its rows go, some at a time."""
+
+from __future__ import annotations
+
+import logging
+
+from app.process import Process
+from app.store import messages, workspaces
+
+log = logging.getLogger(__name__)
+
+BATCH = 1_000  # rows of one transaction: some tens of milliseconds of SQLite's one writer
+
+
+async def stop(process: Process, workspace_id: str) -> None:
+    """What was about to be sent is not. Its runs end by themselves: their definitions are ARCHIVED
+    since the workspace was closed."""
+    left = True
+    while left:
+        async with process.database.write() as db:
+            left = await messages.stop(db, workspace_id=workspace_id, limit=BATCH)
+
+
+async def remove_some(process: Process) -> bool:
+    """A batch of rows of a closed workspace; False when there is nothing (more) to remove."""
+    async with process.database.read() as db:
+        if not await workspaces.any_closed(db):
+            return False
+    async with process.database.write() as db:
+        workspace_id = await workspaces.closed(db)
+        if workspace_id is None:
+            return False  # another worker is at it
+        left = await workspaces.delete_some(db, id=workspace_id, limit=BATCH)
+    if not left:
+        log.info("workspace removed", extra={"workspace_id": workspace_id})
+    return True

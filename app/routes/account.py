@@ -1,0 +1,31 @@
+"""The page that the links in letters about accounts open; it posts what they ask for."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+
+from starlette.responses import HTMLResponse, Response
+
+from app.web.routing import PUBLIC, Call, get
+
+PAGE = (files("app.routes") / "account.html").read_text("utf-8")
+[SCRIPT] = re.findall(r"<script>(.*?)</script>", PAGE, re.DOTALL)
+DIGEST = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+
+HEADERS = {
+    # The browser runs this script and no other, and it talks to nobody else.
+    "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{DIGEST}';"
+    " style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+async def page(_call: Call) -> Response:
+    return HTMLResponse(PAGE, headers=HEADERS)
+
+
+routes = [get("/account", page, can=PUBLIC, tx=None)]

@@ -1,0 +1,206 @@
+"""Who belongs to the workspace, in which role, and who is invited to."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from starlette.responses import Response
+
+from app import joining
+from app.errors import Problem
+from app.joining import require_grantable
+from app.routes.sessions import Address, Password, Token, account, sign_in_resource, user_resource
+from app.store import api_keys, invitations, memberships, sessions, users
+from app.store.db import Row
+from app.web import paging, reply
+from app.web.body import Name, Shape
+from app.web.paging import Paging
+from app.web.routing import PUBLIC, Call, delete, get, patch, post
+from app.web.throttle import AUTH, Rule
+
+INVITATIONS = Rule("invitations", 50, 86_400)  # of one workspace
+
+Role: TypeAlias = Literal["viewer", "editor", "admin", "owner"]
+
+
+# --- shapes -------------------------------------------------------------------------------------
+
+
+class NewMember(Shape):
+    email: Address
+    role: Role
+
+
+class RoleChange(Shape):
+    role: Role
+
+
+class Acceptance(Shape):
+    token: Token
+    name: Name | None = None
+    password: Password | None = None
+
+
+# --- resources ----------------------------------------------------------------------------------
+
+
+def membership_resource(row: Row, *, with_email: bool) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "userId": row["user_id"],
+        "email": row["email"] if with_email else None,
+        "name": row["name"],
+        "role": row["role"],
+        "createdAt": row["created_at"],
+    }
+
+
+def invitation_resource(row: Row, *, with_email: bool) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "email": row["email"] if with_email else None,
+        "role": row["role"],
+        "status": row["status"],
+        "invitedBy": row["invited_by"],
+        "expiresAt": row["expires_at"],
+        "createdAt": row["created_at"],
+    }
+
+
+def sees_emails(call: Call) -> bool:
+    return "memberships:write" in call.member.permissions
+
+
+# --- members ------------------------------------------------------------------------------------
+
+
+async def index(call: Call) -> Response:
+    query = call.query(Paging)
+    rows = await memberships.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    shown = sees_emails(call)
+    return paging.page(call, query, rows, lambda row: membership_resource(row, with_email=shown))
+
+
+async def create(call: Call) -> Response:
+    """Whoever has an account is a member at once; others are invited."""
+    new = call.read(NewMember)
+    require_grantable(call.member, new.role)
+    user = await users.by_email(call.db, email_key=new.email.key)
+    if user is None:
+        return reply.accepted({"invitation": await _invited(call, new)})
+    row = await joining.join(call.db, call.member.workspace_id, user["id"], new.role)
+    return reply.created(f"/memberships/{row['id']}", membership_resource(row, with_email=True))
+
+
+async def update(call: Call) -> Response:
+    owners, row = await _locked(call)
+    new = call.patch(RoleChange, {"role": row["role"]})
+    require_grantable(call.member, new.role)
+    if new.role != "owner":
+        _require_another(owners, row)
+    await memberships.change_role(
+        call.db, workspace_id=call.member.workspace_id, id=row["id"], role=new.role
+    )
+    return reply.ok(membership_resource({**row, "role": new.role}, with_email=True))
+
+
+async def remove(call: Call) -> Response:
+    """With everything that let them in, so that a return brings back nothing of it."""
+    owners, row = await _locked(call)
+    _require_another(owners, row)
+    workspace_id, user_id = call.member.workspace_id, row["user_id"]
+    await memberships.delete(call.db, workspace_id=workspace_id, id=row["id"])
+    await sessions.end_all(call.db, user_id=user_id, workspace_id=workspace_id)
+    await api_keys.revoke_of(call.db, workspace_id=workspace_id, made_by=user_id)
+    return reply.no_content()
+
+
+async def _locked(call: Call) -> tuple[list[str], Row]:
+    """The owners' memberships and this one: the owners first, for all who change members alike."""
+    workspace_id = call.member.workspace_id
+    owners = await memberships.owners(call.db, workspace_id=workspace_id)
+    row = await memberships.locked(call.db, workspace_id=workspace_id, id=call.path("id"))
+    if row is None:
+        raise Problem("not_found", "There is no such membership.")
+    require_grantable(call.member, row["role"])
+    return owners, row
+
+
+def _require_another(owners: list[str], row: Row) -> None:
+    if owners == [row["id"]]:
+        raise Problem("last_owner", "Make somebody else an owner first.")
+
+
+# --- invitations --------------------------------------------------------------------------------
+
+
+async def index_invitations(call: Call) -> Response:
+    query = call.query(Paging)
+    rows = await invitations.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    shown = sees_emails(call)
+    return paging.page(call, query, rows, lambda row: invitation_resource(row, with_email=shown))
+
+
+async def create_invitation(call: Call) -> Response:
+    resource = await _invited(call, call.read(NewMember))
+    return reply.created(f"/memberships/invitations/{resource['id']}", resource)
+
+
+async def _invited(call: Call, new: NewMember) -> dict[str, Any]:
+    row = await joining.invite(call.process, call.db, call.member, new.email, new.role)
+    # Last, so that only what is sent counts: refused here, it is undone with the rest.
+    await call.throttle.check(INVITATIONS, call.member.workspace_id)
+    return invitation_resource(row, with_email=True)
+
+
+async def remove_invitation(call: Call) -> Response:
+    workspace_id, id = call.member.workspace_id, call.path("id")
+    row = await invitations.locked(call.db, workspace_id=workspace_id, id=id)
+    if row is None or row["status"] in ("EXPIRED", "REVOKED"):
+        raise Problem("not_found", "There is no such invitation that could still be accepted.")
+    if row["status"] == "ACCEPTED":
+        raise Problem("invitation_used", "It was accepted; remove the membership instead.")
+    require_grantable(call.member, row["role"])
+    await invitations.revoke(call.db, workspace_id=workspace_id, id=id)
+    return reply.no_content()
+
+
+async def accept(call: Call) -> Response:
+    await call.throttle.check(AUTH, call.client)
+    await call.receive_body()
+    given = call.read(Acceptance)
+    invitation = await joining.by_token(call.process, given.token)
+    await call.throttle.check(AUTH, account(call, invitation["email_key"]))
+    joined = await joining.accept(call.process, invitation, given.name, given.password)
+    return reply.created(
+        f"/memberships/{joined.membership['id']}",
+        {
+            "user": user_resource(joined.user),
+            "membership": membership_resource(joined.membership, with_email=True),
+            **sign_in_resource(joined.sign_in),
+        },
+    )
+
+
+routes = [
+    get("/memberships", index, can="memberships:read"),
+    post("/memberships", create, can="memberships:write"),
+    get("/memberships/invitations", index_invitations, can="memberships:read"),
+    post("/memberships/invitations", create_invitation, can="memberships:write"),
+    post("/memberships/invitations/accept", accept, can=PUBLIC, tx=None),
+    delete("/memberships/invitations/{id}", remove_invitation, can="memberships:write"),
+    patch("/memberships/{id}", update, can="memberships:write"),
+    delete("/memberships/{id}", remove, can="memberships:write"),
+]

@@ -1,0 +1,28 @@
+"""The tags that contacts have."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from app.store import contacts
+from app.web import paging
+from app.web.paging import Pages
+from app.web.routing import Call, get
+
+
+async def index(call: Call) -> Response:
+    """By name. How many contacts have one is not said: it would be counted one by one."""
+    query = call.query(Pages)
+    names = await contacts.tag_names(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        after=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    rows = [{"id": name} for name in names]
+    return paging.page(call, query, rows, lambda row: {"name": row["id"]})
+
+
+routes = [
+    get("/tags", index, can="contacts:read"),
+]

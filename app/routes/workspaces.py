@@ -1,0 +1,51 @@
+"""The workspaces that a person belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from app import accounts
+from app.routes.settings import workspace_resource
+from app.store import memberships
+from app.store.db import Row
+from app.web import paging, reply
+from app.web.body import Name, Shape
+from app.web.paging import Paging
+from app.web.routing import MEMBER, Call, get, post
+
+
+class NewWorkspace(Shape):
+    name: Name
+
+
+def resource(row: Row) -> dict[str, Any]:
+    """With the caller's role in it."""
+    return {**workspace_resource(row), "role": row["role"]}
+
+
+async def index(call: Call) -> Response:
+    """A key belongs to one workspace, wherever else its maker may be a member."""
+    query = call.query(Paging)
+    own = {"id": call.member.workspace_id} if call.member.via == "key" else {}
+    rows = await memberships.workspaces_of(
+        call.db,
+        user_id=call.member.user_id,
+        filters={**query.filters(), **own},
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(call, query, rows, resource)
+
+
+async def create(call: Call) -> Response:
+    new = call.read(NewWorkspace)
+    row = await accounts.found_workspace(call.process, call.db, call.member, new.name)
+    return reply.created("/workspaces", resource({**row, "role": "owner"}))
+
+
+routes = [
+    get("/workspaces", index, can=MEMBER),
+    post("/workspaces", create, can=MEMBER),
+]

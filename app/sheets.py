@@ -1,0 +1,173 @@
+"""Contacts as CSV (RFC 4180) and as lines of JSON, read and written piece by piece."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.machine import document
+from app.machine.program import Json
+
+ROW_BYTES = 256 * 1024  # of one row: a contact as large as one may be
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+TOO_LONG = f"The row is longer than {ROW_BYTES} bytes; a quotation mark may be missing."
+NOT_UTF_8 = "The row is not UTF-8; save the file in that encoding."
+
+_ESCAPED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as surrogateescape reads them
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row by its number, the first being 1; or the fault for which there is no value."""
+
+    number: int
+    value: Json = None
+    fault: str | None = None
+
+
+class Reader(Protocol):
+    """Takes a file piece by piece, and holds little more than a row and a piece of it."""
+
+    def feed(self, piece: bytes) -> Iterator[Record]: ...
+
+    def end(self) -> Iterator[Record]: ...
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Pieces → whole lines. One that grows too long becomes one that will be found too long."""
+
+    _rest: bytes = b""
+    _begun: bool = False
+
+    def feed(self, piece: bytes) -> bytes:
+        whole, newline, self._rest = (self._rest + piece).rpartition(b"\n")
+        if len(self._rest) > ROW_BYTES:
+            self._rest = b"." * (ROW_BYTES + 1)
+        return self._without_mark(whole + newline)
+
+    def end(self) -> bytes:
+        return self._without_mark(self._rest)
+
+    def _without_mark(self, data: bytes) -> bytes:
+        if self._begun or not data:
+            return data
+        self._begun = True
+        return data.removeprefix(BYTE_ORDER_MARK)
+
+
+@dataclass(slots=True)
+class JsonLines:
+    """Values are objects. Lines are counted, empty ones too."""
+
+    _lines: _Lines = field(default_factory=_Lines)
+    _number: int = 0
+
+    def feed(self, piece: bytes) -> Iterator[Record]:
+        return self._read(self._lines.feed(piece).split(b"\n")[:-1])
+
+    def end(self) -> Iterator[Record]:
+        return self._read([self._lines.end()])
+
+    def _read(self, lines: Iterable[bytes]) -> Iterator[Record]:
+        for line in lines:
+            self._number += 1
+            if line.strip():
+                yield self._record(line)
+
+    def _record(self, line: bytes) -> Record:
+        if len(line) > ROW_BYTES:
+            return Record(self._number, fault=TOO_LONG)
+        try:
+            value = document.parse(line)
+        except document.MalformedJson as error:
+            return Record(self._number, fault=str(error).replace("The body", "The line", 1))
+        if not isinstance(value, dict):
+            return Record(self._number, fault="The line must be an object.")
+        return Record(self._number, value)
+
+
+@dataclass(slots=True)
+class Csv:
+    """Values are lists of text. Rows are counted as a spreadsheet does: the header is the first,
+    and a row may have several lines. After one that cannot be read the next line is a new row."""
+
+    _lines: _Lines = field(default_factory=_Lines)
+    _pending: list[str] = field(default_factory=list)  # of a row that has begun
+    _number: int = 0
+
+    def feed(self, piece: bytes) -> Iterator[Record]:
+        return self._read(self._lines.feed(piece), last=False)
+
+    def end(self) -> Iterator[Record]:
+        return self._read(self._lines.end(), last=True)
+
+    def _read(self, data: bytes, *, last: bool) -> Iterator[Record]:
+        text = data.decode(errors="surrogateescape")
+        lines = self._pending + io.StringIO(text, newline="\n").readlines()
+        begin = 0
+        while begin < len(lines):
+            # By index: the reader tells how far it came, and another begins anywhere.
+            reader = csv.reader((lines[at] for at in range(begin, len(lines))), strict=True)
+            first = begin
+            try:
+                for cells in reader:
+                    yield from self._row(cells)
+                    begin = first + reader.line_num
+            except csv.Error as error:
+                all_read = first + reader.line_num == len(lines)
+                if all_read and not last and sum(map(len, lines[begin:])) <= ROW_BYTES:
+                    break  # it may go on in the next piece
+                self._number += 1
+                yield Record(self._number, fault=_fault(error, lines[begin]))
+                begin += 1
+        self._pending = lines[begin:]
+
+    def _row(self, cells: list[str]) -> Iterator[Record]:
+        self._number += 1
+        if any(map(_ESCAPED.search, cells)):
+            yield Record(self._number, fault=NOT_UTF_8)
+        elif cells:
+            yield Record(self._number, cells)
+
+
+def _fault(error: csv.Error, line: str) -> str:
+    if len(line) > ROW_BYTES or str(error).startswith("field larger"):
+        return TOO_LONG
+    if str(error) == "unexpected end of data":
+        return "The row begins a quotation that does not end."
+    return f"The row is not CSV: {error}."
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+# What makes a spreadsheet take a text for a formula (OWASP, CSV injection); and that which was
+# made harmless already, so that both ways are exact.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_HARMLESS = re.compile(r"'+[=+\-@\t\r]")
+
+
+def csv_text(rows: Iterable[Iterable[str]]) -> bytes:
+    """No cell of it is a formula."""
+    sheet = io.StringIO()
+    writer = csv.writer(sheet)
+    for cells in rows:
+        writer.writerow([f"'{cell}" if _FORMULA.match(cell) else cell for cell in cells])
+    return sheet.getvalue().encode()
+
+
+def as_written(cell: str) -> str:
+    """What was meant, of a cell that `csv_text` wrote or anybody else."""
+    return cell[1:] if _HARMLESS.match(cell) else cell
+
+
+def json_lines(values: Iterable[Json]) -> bytes:
+    return b"".join(document.dumps(value) + b"\n" for value in values)

@@ -1,0 +1,83 @@
+"""What happened to a contact: its runs and its messages in one line of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.store.db import Handle, Row
+from app.store.runs import COLUMNS
+
+LAST = "z" * 27  # behind every id
+
+
+async def page(
+    db: Handle, *, workspace_id: str, contact_id: str, before: str | None, limit: int
+) -> list[tuple[str, str]]:
+    """Kinds and ids, newest first. What follows the kind in an id is its time, so ids of both kinds
+    stand in one order; `before` is such an id."""
+    rest = before[4:] if before else LAST
+    rows = await db.fetch_all(
+        """
+        SELECT kind, id
+        FROM (SELECT * FROM (
+                SELECT 'run' AS kind, r.id, substr(r.id, 5) AS made FROM runs r
+                WHERE r.workspace_id = :workspace_id AND r.contact_id = :contact_id
+                  AND r.id < :before_run
+                ORDER BY r.id DESC LIMIT :limit) newest_runs
+              UNION ALL
+              SELECT * FROM (
+                SELECT 'message' AS kind, m.id, substr(m.id, 5) AS made FROM messages m
+                WHERE m.workspace_id = :workspace_id AND m.contact_id = :contact_id
+                  AND m.id < :before_message
+                ORDER BY m.id DESC LIMIT :limit) newest_messages) both_kinds
+        ORDER BY made DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        before_run="run_" + rest,
+        before_message="msg_" + rest,
+        limit=limit,
+    )
+    return [(row["kind"], row["id"]) for row in rows]
+
+
+async def runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS}
+        FROM runs r
+        JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
+        WHERE r.workspace_id = :workspace_id AND r.id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    """Without what was said."""
+    return await db.fetch_all(
+        """
+        SELECT id, channel, contact_id, run_id, node_id, template_id, to_address, status,
+               reason_code, reason_detail, created_at
+        FROM messages
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def attempts(db: Handle, *, workspace_id: str, message_ids: Sequence[str]) -> list[Row]:
+    """The oldest first."""
+    return await db.fetch_all(
+        """
+        SELECT id, message_id, number, status, created_at, sent_at, finished_at
+        FROM delivery_attempts
+        WHERE workspace_id = :workspace_id AND message_id = ANY(:message_ids)
+        ORDER BY message_id, number
+        """,
+        workspace_id=workspace_id,
+        message_ids=list(message_ids),
+    )

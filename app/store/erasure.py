@@ -1,0 +1,123 @@
+"""What is left of an erased contact: that something happened, and when, but not a word of it.
+
+Whatever table comes to hold a payload, a rendered text or an address of a contact belongs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.store.db import Handle
+
+
+async def forget_some(db: Handle, *, workspace_id: str, contact_id: str, limit: int) -> bool:
+    """Of each table so many rows of the contact. False when nothing was left to forget."""
+    runs = await _remembering_runs(db, workspace_id, contact_id, limit)
+    messages = await _remembering_messages(db, workspace_id, contact_id, limit)
+    captured = await _forget_captured(db, workspace_id, contact_id, limit)
+    await forget_runs(db, workspace_id=workspace_id, ids=runs)
+    await forget_messages(db, workspace_id=workspace_id, ids=messages)
+    return bool(runs or messages or captured)
+
+
+async def forget_runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
+    if not ids:
+        return
+    await db.execute(
+        """
+        UPDATE run_steps SET output = NULL, reason_detail = NULL
+        WHERE workspace_id = :workspace_id AND run_id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    await db.execute(
+        """
+        UPDATE runs SET body = :nothing, state = NULL, reason_detail = NULL
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+        nothing=b"{}",
+    )
+
+
+async def forget_messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
+    if not ids:
+        return
+    await db.execute(
+        """
+        UPDATE delivery_attempts SET events = :none, reason_detail = NULL
+        WHERE workspace_id = :workspace_id AND message_id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+        none=[],
+    )
+    await db.execute(
+        """
+        UPDATE messages SET to_address = NULL, source = '{}', content = NULL, reason_detail = NULL
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def forget_message(db: Handle, *, workspace_id: str, id: str, contact_id: str) -> None:
+    """Of a contact that was erased while it was under way."""
+    await forget_messages(db, workspace_id=workspace_id, ids=[id])
+    await _forget_captured(db, workspace_id, contact_id, 1_000)
+
+
+async def _remembering_runs(
+    db: Handle, workspace_id: str, contact_id: str, limit: int
+) -> list[str]:
+    rows = await db.fetch_all(
+        """
+        SELECT id FROM runs
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+          AND (body <> :nothing OR state IS NOT NULL OR reason_detail IS NOT NULL)
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        nothing=b"{}",
+        limit=limit,
+    )
+    return [row["id"] for row in rows]
+
+
+async def _remembering_messages(
+    db: Handle, workspace_id: str, contact_id: str, limit: int
+) -> list[str]:
+    rows = await db.fetch_all(
+        """
+        SELECT id FROM messages
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+          AND (source <> '{}' OR content IS NOT NULL OR to_address IS NOT NULL
+               OR reason_detail IS NOT NULL)
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        limit=limit,
+    )
+    return [row["id"] for row in rows]
+
+
+async def _forget_captured(db: Handle, workspace_id: str, contact_id: str, limit: int) -> int:
+    gone = await db.fetch_all(
+        """
+        DELETE FROM captured_messages
+        WHERE workspace_id = :workspace_id AND id IN (
+            SELECT id FROM captured_messages
+            WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+            LIMIT :limit)
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        limit=limit,
+    )
+    return len(gone)

@@ -1,0 +1,78 @@
+"""Answers to POSTs with an Idempotency-Key, kept for their copies."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.store.db import Handle, Row
+
+
+async def lock(db: Handle, *, id: bytes) -> bool:
+    """Until the transaction ends; False while another is still answering the same request.
+
+    Nobody waits: the copies of one slow request must not use up the connections of all others.
+    """
+    number = int.from_bytes(id[:8], "big", signed=True)
+    return await db.use(lambda link: link.try_lock(number))
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: bytes) -> Row | None:
+    return await db.fetch_one(
+        """
+        SELECT asked, only_for, answer FROM idempotency_keys
+        WHERE workspace_id = :workspace_id AND id = :id AND expires_at > :now
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: bytes,
+    asked: bytes,
+    only_for: str | None,
+    answer: bytes,
+    expires_at: datetime,
+) -> None:
+    """In the place of an expired one. A living one fails the transaction: it should have been
+    found, and its effect must not happen twice."""
+    await db.returning(
+        """
+        INSERT INTO idempotency_keys (workspace_id, id, asked, only_for, answer, expires_at)
+        VALUES (:workspace_id, :id, :asked, :only_for, :answer, :expires_at)
+        ON CONFLICT (workspace_id, id) DO UPDATE
+        SET asked = excluded.asked, only_for = excluded.only_for, answer = excluded.answer,
+            expires_at = excluded.expires_at
+        WHERE idempotency_keys.expires_at <= :now
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        asked=asked,
+        only_for=only_for,
+        answer=answer,
+        expires_at=expires_at,
+    )
+
+
+async def delete_expired(db: Handle, *, limit: int) -> int:
+    """How many, the oldest first."""
+    deleted = await db.fetch_all(
+        """
+        WITH expired AS MATERIALIZED (
+            SELECT workspace_id, id FROM idempotency_keys
+            WHERE expires_at <= :now
+            ORDER BY expires_at
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM idempotency_keys
+        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM expired)
+        RETURNING id
+        """,
+        limit=limit,
+    )
+    return len(deleted)

@@ -1,0 +1,150 @@
+"""Roles offered to email addresses; of the token that takes one only the SHA-256 is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from app.store import keyset
+from app.store.db import Handle, Row
+
+# Not for RETURNING: there SQLite 3.40 takes a NULL for NOT NULL when other columns cannot be NULL.
+# EXPIRED is a matter of time and stands in no row; what was revoked later stays EXPIRED.
+COLUMNS = """id, workspace_id, email, email_key, role, invited_by, created_at, expires_at,
+             CASE WHEN accepted_at IS NOT NULL THEN 'ACCEPTED'
+                  WHEN revoked_at < expires_at THEN 'REVOKED'
+                  WHEN expires_at <= :now THEN 'EXPIRED'
+                  ELSE 'PENDING' END AS status"""
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    email: str,
+    email_key: str,
+    role: str,
+    hash: bytes,
+    invited_by: str,
+    expires_at: datetime,
+) -> None:
+    """Raises errors.Duplicate when the address has one that is neither accepted nor revoked."""
+    await db.execute(
+        """
+        INSERT INTO invitations (workspace_id, id, email, email_key, role, hash, invited_by,
+                                 created_at, expires_at)
+        VALUES (:workspace_id, :id, :email, :email_key, :role, :hash, :invited_by,
+                :now, :expires_at)
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        email=email,
+        email_key=email_key,
+        role=role,
+        hash=hash,
+        invited_by=invited_by,
+        expires_at=expires_at,
+    )
+
+
+async def page(
+    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """Newest first. Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM invitations
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+}
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row:
+    """Of an invitation that is known to be there."""
+    return await db.returning(
+        f"SELECT {COLUMNS} FROM invitations WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM invitations
+        WHERE workspace_id = :workspace_id AND id = :id
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def by_hash(db: Handle, *, hash: bytes) -> Row | None:
+    """With the inviter's role today, which is None when they have left."""
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS},
+               (SELECT m.role FROM memberships m
+                WHERE m.workspace_id = invitations.workspace_id
+                  AND m.user_id = invitations.invited_by) AS inviter_role
+        FROM invitations
+        WHERE hash = :hash
+        """,
+        hash=hash,
+    )
+
+
+async def accept(db: Handle, *, workspace_id: str, id: str) -> bool:
+    """False when it is no longer PENDING: of two who accept at once the second hears that."""
+    accepted = await db.fetch_value(
+        """
+        UPDATE invitations SET accepted_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+          AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+    return accepted is not None
+
+
+async def revoke(db: Handle, *, workspace_id: str, id: str) -> None:
+    await db.execute(
+        """
+        UPDATE invitations SET revoked_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+          AND accepted_at IS NULL AND revoked_at IS NULL
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def pending(db: Handle, *, workspace_id: str, email_key: str) -> Row | None:
+    """What this address was offered before, locked: not taken, not revoked, perhaps expired."""
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM invitations
+        WHERE workspace_id = :workspace_id AND email_key = :email_key
+          AND accepted_at IS NULL AND revoked_at IS NULL
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        email_key=email_key,
+    )

@@ -1,0 +1,43 @@
+"""Requests that depend on the revision: If-Match and If-None-Match (RFC 9110 §13.1)."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')  # RFC 9110 §8.8.3
+UNCHANGED = ("etag", "cache-control", "vary")  # what a 304 repeats, RFC 9110 §15.4.5
+
+
+def tag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+def matches(headers: Headers, revision: int) -> bool:
+    """Whether If-Match allows a change of it: a weak tag promises too little to match (§13.1.1)."""
+    wanted = _wanted(headers, "if-match")
+    return wanted is None or wanted == "*" or tag(revision) in TAG.findall(wanted)
+
+
+def names_a_revision(headers: Headers) -> bool:
+    """Whether If-Match holds only for some revisions."""
+    return _wanted(headers, "if-match") not in (None, "*")
+
+
+def unchanged(headers: Headers, response: Response) -> Response:
+    """A 304 instead of what the client has already, by If-None-Match (§13.1.2)."""
+    wanted, has = _wanted(headers, "if-none-match"), response.headers.get("etag")
+    if response.status_code != 200 or wanted is None or has is None:
+        return response
+    if wanted != "*" and has not in (found.removeprefix("W/") for found in TAG.findall(wanted)):
+        return response
+    kept = {name: response.headers[name] for name in UNCHANGED if name in response.headers}
+    return Response(status_code=304, headers=kept)
+
+
+def _wanted(headers: Headers, name: str) -> str | None:
+    """A list over several lines is one list (RFC 9110 §5.3)."""
+    lines = headers.getlist(name)
+    return ", ".join(lines).strip() if lines else None

@@ -1,0 +1,35 @@
+"""What people read in a browser: one look, no script, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+from html import escape
+
+from starlette.responses import HTMLResponse
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+  :root {{ color-scheme: light dark }}
+  body {{ font: 1.1rem/1.6 system-ui, sans-serif; max-width: 36rem; margin: 15vh auto }}
+  body {{ padding: 0 1.5rem }}
+  h1 {{ font-size: 2.2rem; line-height: 1.2; margin: 0 }}
+  p {{ margin: 1rem 0 }}
+</style>
+<h1>{title}</h1>
+{body}
+"""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def page(title: str, *paragraphs: str) -> HTMLResponse:
+    """The title is text, the paragraphs are HTML."""
+    body = "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+    return HTMLResponse(PAGE.format(title=escape(title), body=body), headers=HEADERS)

@@ -1,0 +1,300 @@
+"""Whether what is often asked costs the same among a million contacts as among a thousand.
+
+python -m tests.bench.scale [small] [large]: fills two databases of one PostgreSQL, asks both the
+same in turns, and prints the medians, their ratio, and what of it did not go by an index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import asyncpg
+
+from app.store import activity, contacts, messages, runs, sandbox, templates
+from app.store.db import Database, Handle, Row, explain
+from tests import servers
+from tests.conftest import SCHEMA
+
+SMALL, LARGE = 1_000, 1_000_000
+ROUNDS = 400
+WANTED = 1.3  # at most
+PIECE = 10_000  # contacts of one INSERT
+
+ACME = "ws_acme"
+
+# One workspace among others. Each contact has two tags, two fields, five runs, a message that was
+# captured, and lends its number to a template. Ids are in the order of making, as real ones are.
+ONCE = """
+    INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
+    SELECT id, 'W', 'UTC', FALSE, 1, now(), now()
+    FROM unnest(ARRAY['ws_acme', 'ws_other', 'ws_rival']) AS w (id);
+    INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, body, version,
+                             hidden, revision, created_at, updated_at)
+    VALUES ('ws_acme', 'wfl_1', 'steps', 'W', 'ACTIVE', '{}', '[]', 1, FALSE, 1, now(), now());
+    INSERT INTO definition_versions (workspace_id, definition_id, version, trigger_config, body,
+                                     created_at)
+    VALUES ('ws_acme', 'wfl_1', 1, '{}', '[]', now());
+    CREATE FUNCTION made(kind TEXT, i BIGINT) RETURNS TEXT IMMUTABLE LANGUAGE SQL
+    RETURN kind || '_' || lpad(to_hex(i), 26, '0');
+    CREATE FUNCTION at(i BIGINT, total BIGINT) RETURNS TIMESTAMPTZ STABLE LANGUAGE SQL
+    RETURN now() - INTERVAL '1 second' * (total - i);
+    """
+FILL = (
+    """
+    INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
+                          name_key, last_name_key, metadata, revision, created_at, updated_at)
+    SELECT 'ws_acme', made('con', i), 'p' || i || '@acme.test', 'p' || i || '@acme.test',
+           '+1415' || lpad(i::text, 7, '0'), 'First' || i % 5000, 'Last' || i % 20000,
+           'first' || i % 5000 || ' last' || i % 20000, 'last' || i % 20000, '{}', 1,
+           at(i, $3), at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i) WHERE $3::bigint > 0
+    """,
+    """
+    INSERT INTO contact_fields (workspace_id, contact_id, name, value)
+    SELECT 'ws_acme', made('con', i), name, CASE name WHEN 'plan' THEN 'pro' ELSE i::text END
+    FROM generate_series($1::bigint, $2::bigint) AS n (i),
+         (VALUES ('plan'), ('crmId')) AS names (name) WHERE $3::bigint > 0
+    """,
+    """
+    INSERT INTO contact_tags (workspace_id, contact_id, tag)
+    SELECT 'ws_acme', made('con', i), tag
+    FROM generate_series($1::bigint, $2::bigint) AS n (i),
+         LATERAL (VALUES ('lead'), ('batch' || i / 10)) AS tags (tag) WHERE $3::bigint > 0
+    """,
+    """
+    INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
+                      lease_token, claims, created_at, finished_at)
+    SELECT 'ws_acme', made('run', i * 5 + k), 'wfl_1', 1, made('con', i),
+           CASE WHEN i % 50 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, '{}', 0, 0, at(i, $3), now()
+    FROM generate_series($1::bigint, $2::bigint) AS n (i), generate_series(0, 4) AS five (k)
+    """,
+    """
+    INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, channel, category,
+                          to_address, source, content, status, lease_token, claims, created_at)
+    SELECT 'ws_acme', made('msg', i), made('run', i * 5), 'hello', 1, made('con', i), 'email',
+           'transactional', 'p' || i || '@acme.test', '{}', '{}',
+           CASE WHEN i % 50 = 0 THEN 'FAILED' ELSE 'SENT' END, 0, 0, at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO delivery_attempts (workspace_id, id, message_id, number, message_key, status, tries,
+                                   events, created_at)
+    SELECT 'ws_acme', made('att', i), made('msg', i), 1, 'key' || i,
+           CASE WHEN i % 50 = 0 THEN 'FAILED' ELSE 'SENT' END, 1, '[]', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO captured_messages (workspace_id, id, message_key, message_id, attempt_id, run_id,
+                                   contact_id, channel, to_address, text, headers, captured_at)
+    SELECT 'ws_acme', made('cap', i), 'key' || i, made('msg', i), made('att', i),
+           made('run', i * 5), made('con', i), 'email', 'p' || i || '@acme.test', 'Hello', '{}',
+           at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO templates (workspace_id, id, name, channel, category, content, version, revision,
+                           created_at, updated_at)
+    SELECT 'ws_acme', made('tpl', i), 'T', 'email', 'transactional', '{}', 1, 1, at(i, $3), now()
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+)
+
+
+async def enlarge(server_url: str) -> None:
+    """What is asked for at random is to be in memory, in both: this is about work, not about disks.
+    Counts once the server has started again."""
+    connection = await asyncpg.connect(server_url)
+    await connection.execute("ALTER SYSTEM SET shared_buffers = '4GB'")
+    await connection.execute("ALTER SYSTEM SET max_wal_size = '8GB'")
+    await connection.close()
+
+
+async def filled(server_url: str, count: int) -> str:
+    """A database with so many contacts; its URL."""
+    url = await servers.new_database(server_url, SCHEMA.read_text())
+    connection = await asyncpg.connect(url)
+    await connection.execute(ONCE)
+    for first in range(0, count, PIECE):
+        for sql in FILL:
+            await connection.execute(sql, first, min(first + PIECE, count) - 1, count)
+    await connection.execute("VACUUM ANALYZE")
+    await connection.close()
+    return url
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+Query: TypeAlias = Callable[[Handle], Awaitable[Any]]
+Ask: TypeAlias = Callable[[int], Query]  # of a database with so many contacts
+
+
+def made(kind: str, i: int) -> str:
+    return f"{kind}_{i:026x}"
+
+
+def lookup(query: Callable[[Handle, int], Awaitable[Any]]) -> Ask:
+    """Of a contact that is drawn by lot."""
+
+    def ask(count: int) -> Query:
+        i = random.randrange(count)
+        return lambda db: query(db, i)
+
+    return ask
+
+
+def page(of: Callable[..., Awaitable[list[Row]]], limit: int = 51, **filters: Any) -> Ask:
+    """The first; as many rows as a thousand contacts have too."""
+    rest = {"workspace_id": ACME, "filters": filters, "before": None, "limit": limit}
+    return lambda _count: lambda db: of(db, **rest)
+
+
+def thousandth(of: Callable[..., Awaitable[list[Row]]], kind: str, each: int = 1) -> Ask:
+    """Of pages of one row: so many a thousand contacts have too."""
+
+    def ask(count: int) -> Query:
+        before = made(kind, count * each - 999)
+        return lambda db: of(db, workspace_id=ACME, filters={}, before=before, limit=1)
+
+    return ask
+
+
+LATELY = datetime.now(UTC) - timedelta(seconds=30)
+W: Mapping[str, str] = {"workspace_id": ACME}
+ASKED: Mapping[str, Ask] = {
+    "contact by id": lookup(lambda db, i: contacts.by_id(db, **W, id=made("con", i))),
+    "contact by email": lookup(
+        lambda db, i: contacts.by_email(db, **W, email_key=f"p{i}@acme.test")
+    ),
+    "contact by phone": lookup(lambda db, i: contacts.by_phone(db, **W, phone=f"+1415{i:07}")),
+    "contact by metadata": lookup(
+        lambda db, i: contacts.by_field(db, **W, name="crmId", value=str(i))
+    ),
+    "contacts, first page": page(contacts.page),
+    "contacts, thousandth": thousandth(contacts.page, "con"),
+    "contacts by a common tag": page(contacts.page, tag="lead"),
+    "contacts by a tag of ten": page(contacts.page, tag="batch7"),
+    "contacts by tag and metadata": page(contacts.page, tag="lead", metadata={"plan": "pro"}),
+    "contacts by metadata": lookup(
+        lambda db, i: contacts.page(
+            db, **W, filters={"metadata": {"crmId": str(i)}}, before=None, limit=51
+        )
+    ),
+    "contacts by a whole q": lookup(
+        lambda db, i: contacts.page(
+            db, **W, filters={"q": f"p{i}@", "q_phone": None}, before=None, limit=51
+        )
+    ),
+    "contacts createdAfter": page(contacts.page, created_after=LATELY),
+    "contacts updatedAfter": page(contacts.page, updated_after=LATELY),
+    "tags": lambda _count: lambda db: contacts.tag_names(db, **W, after=None, limit=51),
+    "activity of a contact": lookup(
+        lambda db, i: activity.page(db, **W, contact_id=made("con", i), before=None, limit=51)
+    ),
+    "runs, first page": page(runs.page),
+    "runs, thousandth": thousandth(runs.page, "run", 5),
+    "runs of a contact": lookup(
+        lambda db, i: runs.page(
+            db, **W, filters={"contact_id": made("con", i)}, before=None, limit=51
+        )
+    ),
+    "runs by status": page(runs.page, 11, status="FAILED"),
+    "attempts, first page": page(messages.attempts_page),
+    "attempts, thousandth": thousandth(messages.attempts_page, "att"),
+    "attempts by status": page(messages.attempts_page, 11, status="FAILED"),
+    "attempts of a message": lookup(
+        lambda db, i: messages.attempts_page(
+            db, **W, filters={"message_id": made("msg", i)}, before=None, limit=51
+        )
+    ),
+    "captured, first page": page(sandbox.page),
+    "captured, thousandth": thousandth(sandbox.page, "cap"),
+    "templates, first page": page(templates.page),
+    "templates, thousandth": thousandth(templates.page, "tpl"),
+}
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+async def timed(db: Handle, query: Query) -> float:
+    began = time.perf_counter()
+    await query(db)
+    return (time.perf_counter() - began) * 1000
+
+
+class Overheard:
+    """A handle that keeps what a store function sends."""
+
+    def __init__(self, db: Handle) -> None:
+        self._db = db
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+
+    async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
+        self.sent.append((sql, values))
+        return await self._db.fetch_all(sql, **values)
+
+    async def now(self) -> datetime:
+        return await self._db.now()
+
+    fetch_one = Handle.fetch_one
+    fetch_value = Handle.fetch_value
+
+
+async def sequential(db: Handle, query: Query) -> list[str]:
+    """The lines of its plans that say a whole table is read."""
+    overheard: Any = Overheard(db)
+    await query(overheard)
+    plans = [await explain(db, sql, **values) for sql, values in overheard.sent]
+    return [line.strip() for plan in plans for line in plan.splitlines() if "Seq Scan" in line]
+
+
+async def measure(small_url: str, large_url: str, small: int, large: int, rounds: int) -> bool:
+    """True when nothing was too dear."""
+    databases = [(Database(small_url), small), (Database(large_url), large)]
+    for database, _ in databases:
+        await database.connect()
+    within = True
+    print(f"{'median of ' + str(rounds):<32}{small:>12,}{large:>12,}   ratio")
+    async with databases[0][0].read() as one, databases[1][0].read() as other:
+        for what, ask in ASKED.items():
+            took: tuple[list[float], list[float]] = ([], [])
+            for _ in range(rounds):
+                for db, count, times in ((one, small, took[0]), (other, large, took[1])):
+                    times.append(await timed(db, ask(count)))
+            low, high = (statistics.median(times) for times in took)
+            walked = await sequential(other, ask(large))
+            fine = high / low <= WANTED and not walked
+            within &= fine
+            told = "" if fine else f"  <- wanted {WANTED} {' '.join(walked)}"
+            print(f"{what:<32}{low:>9.3f} ms{high:>9.3f} ms{high / low:>8.2f}{told}", flush=True)
+    for database, _ in databases:
+        await database.disconnect()
+    return within
+
+
+def main(small: int, large: int) -> int:
+    server = servers.postgres_server()
+    server.start()
+    try:
+        asyncio.run(enlarge(server.url))
+        server.stop()
+        server.start()
+        began = time.monotonic()
+        small_url = asyncio.run(filled(server.url, small))
+        large_url = asyncio.run(filled(server.url, large))
+        print(f"filled in {time.monotonic() - began:.0f} s", flush=True)
+        return 0 if asyncio.run(measure(small_url, large_url, small, large, ROUNDS)) else 1
+    finally:
+        server.remove()
+
+
+if __name__ == "__main__":
+    counts = [int(word) for word in sys.argv[1:]]
+    sys.exit(main(*(counts or [SMALL, LARGE])))

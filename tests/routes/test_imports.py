@@ -1,0 +1,256 @@
+"""POST /contacts/import and GET /contacts/export, straight in and over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from app import exports
+from app.main import web
+from app.process import Process
+from tests.cast import Cast, Person
+from tests.web import wire
+from tests.web.wire import Connection, Served, head
+
+IMPORT, EXPORT = "/contacts/import", "/contacts/export"
+CSV, LINES = "text/csv", "application/x-ndjson"
+SHEET = b"email,firstName,tags,metadata.plan\nada@x.test,Ada,vip;lead,pro\nbob@x.test,Bob,,\n"
+
+
+async def imported(
+    person: Person, body: bytes, media_type: str = CSV, query: str = ""
+) -> list[dict[str, Any]]:
+    response = await sent(person, body, media_type, query)
+    assert response.status_code == 200, response.text
+    assert response.headers["Content-Type"] == LINES
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+async def sent(
+    person: Person, body: bytes, media_type: str = CSV, query: str = ""
+) -> httpx2.Response:
+    headers = {"Content-Type": media_type}
+    return await person.call("POST", IMPORT + query, content=body, headers=headers)
+
+
+def totals(created: int = 0, updated: int = 0, unchanged: int = 0, failed: int = 0, **rest: Any):
+    counts = {"created": created, "updated": updated, "unchanged": unchanged, "failed": failed}
+    return {"type": "totals", **counts, "dryRun": False, **rest}
+
+
+# --- in -------------------------------------------------------------------------------------------
+
+
+async def test_a_sheet_becomes_contacts(cast: Cast):
+    assert await imported(cast.ed, SHEET, query="?dryRun=true") == [totals(created=2, dryRun=True)]
+    assert (await cast.vic.read("/contacts"))["data"] == []
+    assert await imported(cast.ed, SHEET) == [totals(created=2)]
+    [ada] = (await cast.vic.read("/contacts?email=ada@x.test"))["data"]
+    assert (ada["firstName"], ada["tags"], ada["metadata"]) == (
+        "Ada",
+        ["lead", "vip"],
+        {"plan": "pro"},
+    )
+    assert await imported(cast.ed, SHEET) == [totals(unchanged=2)]
+    assert (await cast.mallory.read("/contacts"))["data"] == []
+
+
+async def test_another_workspace_s_id_finds_nothing(cast: Cast):
+    [ada] = [await cast.ed.made("/contacts", {"email": "ada@x.test"})]
+    line = json.dumps({"id": ada["id"], "firstName": "Eve"}).encode()
+    error, last = await imported(cast.mallory, line, LINES)
+    assert (error["row"], error["pointer"], last) == (1, "/id", totals(failed=1))
+    assert await cast.ed.read(f"/contacts/{ada['id']}") == ada
+
+
+async def test_lines_of_json_say_which_field_is_wrong(cast: Cast):
+    body = b'{"email":"ada@x.test","tags":["a"]}\n{"email":5,"plan":"pro"}\n{"metadata":{"a":[]}}\n'
+    *errors, last = await imported(cast.ed, body, "application/x-ndjson; charset=utf-8")
+    assert [(one["row"], one["pointer"]) for one in errors] == [
+        (2, "/plan"),
+        (2, "/email"),
+        (3, "/metadata/a"),
+    ]
+    assert last == totals(created=1, failed=2)
+
+
+REFUSED: list[tuple[bytes, str, str, int, str]] = [
+    (SHEET, "application/json", "", 415, "unsupported_media_type"),
+    (SHEET, "text/csv; charset=latin-1", "", 415, "unsupported_media_type"),
+    (SHEET, "multipart/form-data; boundary=x", "", 415, "unsupported_media_type"),
+    (SHEET, CSV, "?dryRun=maybe", 422, "invalid"),
+    (SHEET, CSV, "?dry=true", 422, "invalid"),
+    (b"", CSV, "", 422, "invalid"),
+    (b"name\nAda\n", CSV, "", 422, "invalid"),
+]
+
+
+@pytest.mark.parametrize(("body", "media_type", "query", "status", "code"), REFUSED)
+async def test_what_is_no_file_of_contacts_is_refused(
+    cast: Cast, body: bytes, media_type: str, query: str, status: int, code: str
+):
+    response = await sent(cast.ed, body, media_type, query)
+    assert (response.status_code, response.json()["code"]) == (status, code)
+    assert (await cast.vic.read("/contacts"))["data"] == []
+
+
+async def test_a_viewer_may_export_and_not_import(cast: Cast):
+    assert (await sent(cast.vic, SHEET)).status_code == 403
+    assert (await cast.vic.get(EXPORT)).status_code == 200
+
+
+# --- over a socket --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def served(process: Process) -> AsyncIterator[Served]:
+    async with wire.serving(web(process)) as served:
+        yield served
+
+
+async def begun(connection: Connection, person: Person, *headers: str) -> None:
+    bearer = f"Authorization: Bearer {person.key}"
+    await connection.send(head("POST", IMPORT, bearer, f"Content-Type: {CSV}", *headers))
+
+
+async def chunk(connection: Connection, data: bytes) -> None:
+    await connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+async def test_a_file_may_be_larger_than_other_bodies(cast: Cast, served: Served, process: Process):
+    async def file() -> AsyncIterator[bytes]:
+        yield b"email\n"
+        for first in range(0, process.settings.max_body_bytes * 2, 65_536):
+            yield b"".join(
+                b"p%d@x.test\n" % (i % 40) for i in range(first // 8, first // 8 + 5_000)
+            )
+
+    async with served.client() as client:
+        response = await client.post(
+            IMPORT + "?dryRun=true",
+            content=file(),
+            headers={"Authorization": f"Bearer {cast.ed.key}", "Content-Type": CSV},
+            timeout=60,
+        )
+    last = json.loads(response.text.splitlines()[-1])
+    assert (response.status_code, last["type"], last["failed"]) == (200, "totals", 0)
+
+
+async def test_a_file_over_the_cap_is_refused_unread(cast: Cast, served: Served):
+    async with served.connection() as connection:
+        await begun(connection, cast.ed, f"Content-Length: {2**31}", "Expect: 100-continue")
+        assert (await connection.answer()).status == 413
+
+
+async def test_a_client_that_goes_away_stops_it(cast: Cast, served: Served, process: Process):
+    async with served.connection() as connection:
+        await begun(connection, cast.ed, "Transfer-Encoding: chunked")
+        await chunk(connection, b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(600)))
+        while len((await cast.vic.read("/contacts?limit=200"))["data"]) < 200:  # a batch is stored
+            await asyncio.sleep(0.01)
+    # What is not stored by now never will be; and whoever is next is served.
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM contacts") == 500
+    assert await imported(cast.ed, SHEET) == [totals(created=2)]
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+async def test_an_export_is_a_sheet_without_formulas_that_may_come_back(cast: Cast):
+    ada = {
+        "email": "ada@x.test",
+        "phone": "+14155550100",
+        "firstName": '=HYPERLINK("http://evil")',
+        "lastName": "'=x",
+        "timezone": "Europe/London",
+        "locale": "-en",
+        "metadata": {"plan": "@SUM(1)", "n": -1.5, "yes": True},
+        "tags": ["lead", "vip"],
+    }
+    made = await cast.ed.made("/contacts", ada)
+    await cast.ed.made("/contacts", {"metadata": {"note": 'two\r\nlines, and "more"'}})
+    response = await cast.vic.get(EXPORT)
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert response.headers["Content-Disposition"] == 'attachment; filename="contacts.csv"'
+    header, *rows = response.text.split("\r\n")
+    assert header == (
+        "id,email,phone,firstName,lastName,timezone,locale,tags,"
+        "metadata.n,metadata.note,metadata.plan,metadata.yes,createdAt,updatedAt"
+    )
+    assert rows[-2] == (
+        f'{made["id"]},ada@x.test,\'+14155550100,"\'=HYPERLINK(""http://evil"")",\'\'=x,'
+        f"Europe/London,'-en,lead;vip,'-1.5,,'@SUM(1),true,{made['createdAt']},{made['updatedAt']}"
+    )
+    assert await imported(cast.ed, response.content) == [totals(unchanged=2)]
+    assert await cast.ed.read(f"/contacts/{made['id']}") == made
+    assert await imported(cast.mallory, response.content) == [
+        {
+            "type": "error",
+            "row": 2,
+            "pointer": "/id",
+            "message": "There is no such contact; to make one, give an email or a phone.",
+        },
+        totals(created=1, failed=1),
+    ]
+
+
+async def test_an_export_of_json_lines_has_every_page_and_its_filters(cast: Cast):
+    count = exports.PAGE * 2 + 3
+    rows = b"".join(b"p%d@x.test,%s\n" % (i, (b"even", b"odd")[i % 2]) for i in range(count))
+    await imported(cast.ed, b"email,tags\n" + rows)
+    await imported(cast.mallory, SHEET)
+    response = await cast.vic.get(EXPORT + "?format=ndjson")
+    assert response.headers["Content-Type"] == LINES
+    emails = [json.loads(line)["email"] for line in response.text.splitlines()]
+    assert sorted(emails) == sorted(f"p{i}@x.test" for i in range(count))
+    odd = await cast.vic.get(EXPORT + "?format=ndjson&tag=odd")
+    assert len(odd.text.splitlines()) == count // 2
+    narrow = await cast.vic.get(EXPORT + "?format=ndjson&q=p1000@")
+    assert [json.loads(line)["email"] for line in narrow.text.splitlines()] == ["p1000@x.test"]
+    assert await imported(cast.ed, response.content, LINES) == [totals(unchanged=count)]
+
+
+async def test_a_wrong_export_is_refused_before_it_begins(cast: Cast):
+    for query, pointer in (
+        ("?format=xlsx", "?format"),
+        ("?limit=5", "?limit"),
+        ("?email=ada", "?email"),
+    ):
+        response = await cast.vic.get(EXPORT + query)
+        assert response.status_code == 422, query
+        assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
+
+
+async def test_more_metadata_than_a_table_holds_is_told(cast: Cast):
+    lines = [
+        json.dumps({"email": f"p{i}@x.test", "metadata": {f"m{i}.{k}": k for k in range(50)}})
+        for i in range(11)
+    ]
+    await imported(cast.ed, "\n".join(lines).encode(), LINES)
+    response = await cast.vic.get(EXPORT)
+    assert (response.status_code, response.json()["code"]) == (422, "invalid")
+    assert (await cast.vic.get(EXPORT + "?format=ndjson")).status_code == 200
+
+
+async def test_the_head_of_an_export_has_no_body(cast: Cast):
+    await imported(cast.ed, SHEET)
+    response = await cast.vic.call("HEAD", EXPORT)
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+
+
+async def test_no_connection_is_held_while_a_client_reads_slowly(cast: Cast, process: Process):
+    await imported(cast.ed, b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(1_200)))
+    pieces = exports.as_json_lines(process, cast.ed.workspace_id, {})
+    readers = [exports.as_csv(process, cast.ed.workspace_id, {}) for _ in range(12)]
+    for reader in readers:  # more than the pool has
+        await anext(reader)
+        await anext(reader)
+    assert len([piece async for piece in pieces]) == 3
+    assert [len([piece async for piece in reader]) for reader in readers] == [2] * 12

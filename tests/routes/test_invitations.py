@@ -1,0 +1,379 @@
+"""Invitations over HTTP: made, mailed, read, revoked, and accepted once, by the right person."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.process import Process
+from tests.cast import PASSWORD, Cast, settle
+from tests.routes.conftest import Letter, SignIn, visiting
+
+NEW = "new@acme.test"
+ACCOUNT = {"name": "Nora New", "password": "a password of my own"}
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def pointers(response: httpx2.Response) -> list[str]:
+    assert refused(response) == (422, "invalid"), response.text
+    return [error["pointer"] for error in response.json()["errors"]]
+
+
+async def invited(cast: Cast, email: str = NEW, role: str = "editor") -> dict[str, Any]:
+    return await cast.olivia.made("/memberships/invitations", {"email": email, "role": role})
+
+
+async def accept(visitor: httpx2.AsyncClient, token: str, **given: str) -> httpx2.Response:
+    return await visitor.post("/memberships/invitations/accept", json={"token": token, **given})
+
+
+async def later(process: Process, days: int) -> None:
+    """As if the invitations had been made that many days ago."""
+    async with process.database.write() as db:
+        for row in await db.fetch_all("SELECT workspace_id, id, expires_at FROM invitations"):
+            await db.execute(
+                """
+                UPDATE invitations SET expires_at = :moved
+                WHERE workspace_id = :workspace_id AND id = :id
+                """,
+                workspace_id=row["workspace_id"],
+                id=row["id"],
+                moved=row["expires_at"] - timedelta(days=days),
+            )
+
+
+# --- made ---------------------------------------------------------------------------------------
+
+
+async def test_an_invitation_reads_as_the_contract_says(cast: Cast):
+    response = await cast.adam.post(
+        "/memberships/invitations", {"email": "New@ACME.test", "role": "editor"}
+    )
+    assert response.status_code == 201
+    made = response.json()
+    assert response.headers["Location"] == f"/memberships/invitations/{made['id']}"
+    [listed] = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert listed == made
+    assert made.pop("id").startswith("inv_")
+    assert made.pop("createdAt") < made.pop("expiresAt")
+    assert made == {
+        "email": "New@acme.test",
+        "role": "editor",
+        "status": "PENDING",
+        "invitedBy": cast.adam.user_id,
+    }
+
+
+async def test_the_letter_says_who_invites_whereto_and_as_what(cast: Cast, process: Process):
+    await invited(cast)
+    await settle(process)
+    [mail] = (await cast.adam.read(f"/sandbox/messages?to={NEW}"))["data"]
+    assert mail["subject"] == "olivia invites you to Acme"
+    assert "work in Acme as editor" in mail["text"]
+    assert f"{process.settings.base_url}/account#invitation&token=" in mail["text"]
+    assert (mail["contactId"], mail["runId"]) == (None, None)
+
+
+async def test_names_are_words_in_the_letter_and_nothing_else(cast: Cast, process: Process):
+    name = "<b>{{trigger.link}}</b> & {% x %}"
+    await cast.olivia.patch("/settings/workspace", {"name": name})
+    await invited(cast)
+    await settle(process)
+    [mail] = (await cast.adam.read(f"/sandbox/messages?to={NEW}"))["data"]
+    assert mail["subject"] == f"olivia invites you to {name}"
+    assert "&lt;b&gt;{{trigger.link}}&lt;/b&gt; &amp; {% x %}" in mail["html"]
+
+
+async def test_inviting_again_replaces_the_older_invitation(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    first = await invited(cast, role="viewer")
+    old = await token_to(NEW)
+    second = await invited(cast, role="editor")
+    listed = (await cast.vic.read("/memberships/invitations"))["data"]
+    assert [(row["id"], row["status"]) for row in listed] == [
+        (second["id"], "PENDING"),
+        (first["id"], "REVOKED"),
+    ]
+    assert refused(await accept(visitor, old, **ACCOUNT)) == (409, "conflict")
+    assert (await accept(visitor, await token_to(NEW), **ACCOUNT)).status_code == 201
+
+
+async def test_of_many_who_invite_one_address_at_once_one_invitation_is_pending(cast: Cast):
+    wanted = {"email": NEW, "role": "viewer"}
+    responses = await asyncio.gather(
+        *(cast.olivia.post("/memberships/invitations", wanted) for _ in range(5))
+    )
+    assert {response.status_code for response in responses} <= {201, 409}
+    listed = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert [row["status"] for row in listed].count("PENDING") == 1
+
+
+async def test_an_admin_does_not_replace_an_owner_s_invitation(cast: Cast):
+    await invited(cast, role="owner")
+    response = await cast.adam.post("/memberships/invitations", {"email": NEW, "role": "viewer"})
+    assert refused(response) == (403, "forbidden")
+    [listed] = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert (listed["role"], listed["status"]) == ("owner", "PENDING")
+
+
+async def test_a_member_is_not_invited(cast: Cast):
+    response = await cast.adam.post(
+        "/memberships/invitations", {"email": cast.vic.email, "role": "editor"}
+    )
+    assert refused(response) == (409, "conflict")
+
+
+async def test_fifty_a_day_are_enough(cast: Cast):
+    for number in range(50):
+        await invited(cast, f"n{number}@acme.test")
+    for path in ("/memberships/invitations", "/memberships"):
+        response = await cast.adam.post(path, {"email": "more@acme.test", "role": "viewer"})
+        assert refused(response) == (429, "rate_limited")
+        assert int(response.headers["Retry-After"]) > 0
+    listed = (await cast.adam.read("/memberships/invitations?limit=200"))["data"]
+    assert len(listed) == 50
+    other = await cast.mallory.post("/memberships/invitations", {"email": NEW, "role": "viewer"})
+    assert other.status_code == 201
+
+
+# --- read ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["vic", "ed"])
+async def test_who_does_not_manage_members_sees_neither_address_nor_letter(
+    cast: Cast, process: Process, name: str
+):
+    await invited(cast)
+    await settle(process)
+    [listed] = (await cast.people[name].read("/memberships/invitations"))["data"]
+    assert listed["email"] is None
+    assert (await cast.people[name].read("/sandbox/messages"))["data"] == []
+    assert (await cast.people[name].read("/messages/delivery-attempts"))["data"] == []
+    [mail] = (await cast.adam.read("/sandbox/messages"))["data"]
+    for path in (
+        f"/messages/{mail['messageId']}",
+        f"/messages/delivery-attempts/{mail['deliveryAttemptId']}",
+    ):
+        assert refused(await cast.people[name].get(path)) == (404, "not_found")
+        assert (await cast.adam.get(path)).status_code == 200
+
+
+async def test_the_record_keeps_the_subject_and_not_the_token(
+    cast: Cast, process: Process, token_to: Letter
+):
+    await invited(cast)
+    async with process.database.read() as db:
+        [before] = await db.fetch_all("SELECT source, content, sealed FROM messages")
+    token = await token_to(NEW)
+    async with process.database.read() as db:
+        [after] = await db.fetch_all("SELECT source, content, sealed FROM messages")
+        [kept] = await db.fetch_all("SELECT hash FROM invitations")
+    assert (before["source"], before["content"]) == ("{}", None)
+    assert token.encode() not in before["sealed"]
+    assert after == {
+        "source": "{}",
+        "content": '{"subject":"olivia invites you to Acme"}',
+        "sealed": None,
+    }
+    assert token.encode() not in kept["hash"]
+
+
+# --- revoked ------------------------------------------------------------------------------------
+
+
+async def test_a_revoked_invitation_is_worthless(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    made = await invited(cast)
+    token = await token_to(NEW)
+    path = f"/memberships/invitations/{made['id']}"
+    assert refused(await cast.mallory.delete(path)) == (404, "not_found")
+    assert (await cast.adam.delete(path)).status_code == 204
+    assert refused(await cast.adam.delete(path)) == (404, "not_found")
+    assert refused(await accept(visitor, token, **ACCOUNT)) == (409, "conflict")
+    [listed] = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert listed["status"] == "REVOKED"
+
+
+async def test_an_admin_does_not_revoke_an_owner_s_invitation(cast: Cast):
+    made = await invited(cast, role="owner")
+    response = await cast.adam.delete(f"/memberships/invitations/{made['id']}")
+    assert refused(response) == (403, "forbidden")
+
+
+async def test_an_invitation_whose_inviter_may_no_longer_grant_it_is_worthless(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    wanted = {"email": NEW, "role": "admin"}
+    await cast.adam.made("/memberships/invitations", wanted)
+    token = await token_to(NEW)
+    [adam] = [
+        row["id"]
+        for row in (await cast.olivia.read("/memberships"))["data"]
+        if row["name"] == "Adam"
+    ]
+    await cast.olivia.patch(f"/memberships/{adam}", {"role": "editor"})
+    assert refused(await accept(visitor, token, **ACCOUNT)) == (409, "conflict")
+    await cast.olivia.patch(f"/memberships/{adam}", {"role": "admin"})
+    assert (await accept(visitor, token, **ACCOUNT)).status_code == 201
+
+
+# --- accepted -----------------------------------------------------------------------------------
+
+
+async def test_a_newcomer_chooses_a_name_and_a_password_and_is_in(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await invited(cast)
+    response = await accept(visitor, await token_to(NEW), **ACCOUNT)
+    assert response.status_code == 201
+    body = response.json()
+    assert response.headers["Location"] == f"/memberships/{body['membership']['id']}"
+    assert body["workspace"]["id"] == cast.olivia.workspace_id
+    assert (body["membership"]["role"], body["membership"]["email"]) == ("editor", NEW)
+    assert (body["user"]["name"], body["user"]["emailVerified"]) == ("Nora New", True)
+    bearer = {"Authorization": f"Bearer {body['accessToken']}"}
+    me = (await visitor.get("/auth/me", headers=bearer)).json()
+    assert (me["role"], me["user"]["email"]) == ("editor", NEW)
+    credentials = {"email": NEW, "password": ACCOUNT["password"]}
+    assert (await visitor.post("/auth/token", json=credentials)).status_code == 200
+    [listed] = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert listed["status"] == "ACCEPTED"
+
+
+async def test_somebody_with_an_account_signs_in_with_their_own_password(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await invited(cast, cast.mallory.email)
+    token = await token_to(cast.mallory.email)
+    assert pointers(await accept(visitor, token)) == ["/password"]
+    assert pointers(await accept(visitor, token, name="Not Mallory")) == ["/password"]
+    wrong = await accept(visitor, token, name="Not Mallory", password="a guessed password")
+    assert refused(wrong) == (401, "unauthenticated")
+    body = (await accept(visitor, token, password=PASSWORD)).json()
+    assert body["user"]["id"] == cast.mallory.user_id
+    assert body["user"]["name"] == "Mallory"
+    assert body["workspace"]["id"] == cast.olivia.workspace_id
+    assert (await cast.mallory.read("/auth/me"))["role"] == "owner"  # at home, as before
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({}, ["/name", "/password"]),
+        ({"password": ACCOUNT["password"]}, ["/name"]),
+        ({"name": "Nora"}, ["/password"]),
+        ({"name": "Nora", "password": "short"}, ["/password"]),
+        ({**ACCOUNT, "email": "mallory@evil.test"}, ["/email"]),
+        ({**ACCOUNT, "role": "owner"}, ["/role"]),
+    ],
+)
+async def test_what_is_missing_or_too_much_is_named_and_nothing_is_used_up(
+    cast: Cast,
+    visitor: httpx2.AsyncClient,
+    token_to: Letter,
+    given: dict[str, str],
+    wrong: list[str],
+):
+    await invited(cast)
+    token = await token_to(NEW)
+    assert pointers(await accept(visitor, token, **given)) == wrong
+    assert (await accept(visitor, token, **ACCOUNT)).status_code == 201
+
+
+async def test_an_invitation_is_accepted_once(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await invited(cast)
+    token = await token_to(NEW)
+    assert (await accept(visitor, token, **ACCOUNT)).status_code == 201
+    assert refused(await accept(visitor, token, **ACCOUNT)) == (409, "invitation_used")
+    [made] = (await cast.adam.read("/memberships/invitations"))["data"]
+    response = await cast.adam.delete(f"/memberships/invitations/{made['id']}")
+    assert refused(response) == (409, "invitation_used")
+
+
+@pytest.mark.parametrize("account", [False, True])
+async def test_of_many_who_accept_at_once_one_succeeds(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, account: bool
+):
+    email = cast.mallory.email if account else NEW
+    given = {"password": PASSWORD} if account else ACCOUNT
+    await invited(cast, email)
+    token = await token_to(email)
+    responses = await asyncio.gather(*(accept(visitor, token, **given) for _ in range(5)))
+    assert sorted(response.status_code for response in responses) == [201, 409, 409, 409, 409]
+    rows = (await cast.adam.read("/memberships"))["data"]
+    assert [row["email"] for row in rows].count(email) == 1
+    assert len(rows) == 5
+
+
+async def test_an_expired_invitation_is_worthless(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    made = await invited(cast)
+    token = await token_to(NEW)
+    await later(process, days=7)
+    assert refused(await accept(visitor, token, **ACCOUNT)) == (409, "conflict")
+    [listed] = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert listed["status"] == "EXPIRED"
+    path = f"/memberships/invitations/{made['id']}"
+    assert refused(await cast.adam.delete(path)) == (404, "not_found")
+    await invited(cast)
+    listed = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert [row["status"] for row in listed] == ["PENDING", "EXPIRED"]
+    assert (await accept(visitor, await token_to(NEW), **ACCOUNT)).status_code == 201
+
+
+@pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 32, "td_test_" + "0" * 36])
+async def test_what_is_no_invitation_is_not_found(visitor: httpx2.AsyncClient, token: str):
+    assert refused(await accept(visitor, token, **ACCOUNT)) == (404, "not_found")
+
+
+async def test_an_invitation_is_no_bearer(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await invited(cast)
+    bearer = {"Authorization": f"Bearer {await token_to(NEW)}"}
+    assert refused(await visitor.get("/auth/me", headers=bearer)) == (401, "unauthenticated")
+
+
+async def test_nobody_guesses_a_member_s_password_with_an_invitation(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
+):
+    await invited(cast, cast.mallory.email)
+    token = await token_to(cast.mallory.email)
+    statuses = [
+        (await accept(visitor, token, password="a guessed password")).status_code for _ in range(11)
+    ]
+    assert statuses == [401] * 10 + [429]
+
+
+# --- where nobody registers ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("registration", "status"), [("invite_only", 201), ("closed", 403)])
+async def test_registration_may_be_for_the_invited_alone_or_for_nobody(
+    cast: Cast, process: Process, token_to: Letter, registration: Any, status: int
+):
+    await invited(cast)
+    token = await token_to(NEW)
+    settings = replace(process.settings, registration=registration)
+    async with visiting(replace(process, settings=settings)) as client:
+        signing_up = {**ACCOUNT, "email": "else@acme.test", "workspaceName": "Else"}
+        assert refused(await client.post("/auth/register", json=signing_up)) == (403, "forbidden")
+        assert (await accept(client, token, **ACCOUNT)).status_code == status
+        inviting = replace(cast.olivia, client=client)
+        wanted = {"email": "else@acme.test", "role": "viewer"}
+        assert (await inviting.post("/memberships/invitations", wanted)).status_code == status
+        wanted = {"email": cast.mallory.email, "role": "viewer"}
+        assert (await inviting.post("/memberships/invitations", wanted)).status_code == 201

@@ -1,0 +1,257 @@
+"""Members over HTTP: who sees them, who changes them, and the owner who must stay."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx2
+import pytest
+
+from app.process import Process
+from tests.cast import Cast, Person, person
+from tests.routes.conftest import SignIn
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+async def members(who: Person) -> dict[str, str]:
+    """Membership ids by the members' names."""
+    return {row["name"].lower(): row["id"] for row in (await who.read("/memberships"))["data"]}
+
+
+async def roles(who: Person) -> dict[str, str]:
+    return {row["name"].lower(): row["role"] for row in (await who.read("/memberships"))["data"]}
+
+
+async def mine(who: Person) -> str:
+    return (await members(who))[who.email.partition("@")[0]]
+
+
+# --- seeing -------------------------------------------------------------------------------------
+
+
+async def test_a_membership_reads_as_the_contract_says(cast: Cast):
+    body = await cast.adam.read("/memberships?limit=1")
+    [member] = body["data"]
+    assert body["nextCursor"]
+    assert member.pop("id").startswith("mem_")
+    assert member.pop("createdAt").endswith("Z")
+    assert member == {
+        "userId": cast.vic.user_id,
+        "email": "vic@tidings.example",
+        "name": "Vic",
+        "role": "viewer",
+    }
+
+
+async def test_members_are_listed_newest_first_a_page_at_a_time(cast: Cast):
+    names, cursor = [], ""
+    while cursor is not None:
+        page = await cast.vic.read(f"/memberships?limit=3{cursor and f'&cursor={cursor}'}")
+        names += [member["name"] for member in page["data"]]
+        cursor = page["nextCursor"]
+    assert names == ["Vic", "Ed", "Adam", "Olivia"]
+
+
+@pytest.mark.parametrize(("name", "seen"), [("vic", 0), ("ed", 0), ("adam", 4), ("olivia", 4)])
+async def test_addresses_are_for_those_who_manage_members(cast: Cast, name: str, seen: int):
+    rows = (await cast.people[name].read("/memberships"))["data"]
+    assert sum(row["email"] is not None for row in rows) == seen
+
+
+# --- adding -------------------------------------------------------------------------------------
+
+
+async def test_whoever_has_an_account_is_a_member_at_once(cast: Cast, sign_in: SignIn):
+    response = await cast.adam.post(
+        "/memberships", {"email": "MALLORY@tidings.example", "role": "editor"}
+    )
+    assert response.status_code == 201
+    made = response.json()
+    assert response.headers["Location"] == f"/memberships/{made['id']}"
+    assert (made["userId"], made["name"], made["role"]) == (
+        cast.mallory.user_id,
+        "Mallory",
+        "editor",
+    )
+    assert (await roles(cast.vic))["mallory"] == "editor"
+
+
+async def test_a_member_is_not_added_twice(cast: Cast):
+    wanted = {"email": cast.vic.email, "role": "editor"}
+    response = await cast.adam.post("/memberships", wanted)
+    assert refused(response) == (409, "conflict")
+    assert response.json()["existingId"] == await mine(cast.vic)
+    assert (await roles(cast.vic))["vic"] == "viewer"
+
+
+async def test_of_many_who_add_somebody_at_once_one_succeeds(cast: Cast):
+    wanted = {"email": cast.mallory.email, "role": "viewer"}
+    responses = await asyncio.gather(*(cast.adam.post("/memberships", wanted) for _ in range(5)))
+    assert sorted(response.status_code for response in responses) == [201, 409, 409, 409, 409]
+
+
+async def test_whoever_has_no_account_is_invited(cast: Cast):
+    response = await cast.adam.post("/memberships", {"email": "new@acme.test", "role": "editor"})
+    assert response.status_code == 202
+    assert response.json().keys() == {"invitation"}
+    invitation = response.json()["invitation"]
+    assert (invitation["email"], invitation["role"]) == ("new@acme.test", "editor")
+    assert invitation["status"] == "PENDING"
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({}, ["/email", "/role"]),
+        ({"email": "vic", "role": "viewer"}, ["/email"]),
+        ({"email": "a@b.test", "role": "god"}, ["/role"]),
+        ({"email": "a@b.test", "role": None}, ["/role"]),
+        ({"email": "a@b.test", "role": "viewer", "userId": "usr_1"}, ["/userId"]),
+        ({"email": "a@b.test", "role": "viewer", "workspaceId": "ws_1"}, ["/workspaceId"]),
+    ],
+)
+async def test_what_cannot_be_added_is_named(cast: Cast, body: object, pointers: list[str]):
+    response = await cast.adam.post("/memberships", body)
+    assert refused(response) == (422, "invalid")
+    assert [error["pointer"] for error in response.json()["errors"]] == pointers
+
+
+# --- who may what -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/memberships", "/memberships/invitations"])
+@pytest.mark.parametrize("email", ["mallory@tidings.example", "new@acme.test"])
+async def test_an_admin_makes_no_owners(cast: Cast, path: str, email: str):
+    response = await cast.adam.post(path, {"email": email, "role": "owner"})
+    assert refused(response) == (403, "forbidden")
+    assert len(await members(cast.vic)) == 4
+
+
+async def test_nobody_raises_themselves(cast: Cast):
+    id = await mine(cast.adam)
+    assert refused(await cast.adam.patch(f"/memberships/{id}", {"role": "owner"})) == (
+        403,
+        "forbidden",
+    )
+    for name in ("vic", "ed"):
+        own = await mine(cast.people[name])
+        response = await cast.people[name].patch(f"/memberships/{own}", {"role": "admin"})
+        assert refused(response) == (403, "forbidden")
+
+
+async def test_an_admin_neither_lowers_nor_removes_an_owner(cast: Cast):
+    id = await mine(cast.olivia)
+    for response in (
+        await cast.adam.patch(f"/memberships/{id}", {"role": "viewer"}),
+        await cast.adam.delete(f"/memberships/{id}"),
+    ):
+        assert refused(response) == (403, "forbidden")
+    assert (await roles(cast.vic))["olivia"] == "owner"
+
+
+async def test_a_key_of_an_owner_grants_no_more_than_its_own_role(cast: Cast):
+    made = await cast.olivia.made("/settings/api-keys", {"name": "k", "role": "admin"})
+    program = Person(cast.client, cast.olivia.workspace_id, "", "", made["key"])
+    id = await mine(cast.vic)
+    response = await program.patch(f"/memberships/{id}", {"role": "owner"})
+    assert refused(response) == (403, "forbidden")
+    assert (await program.patch(f"/memberships/{id}", {"role": "admin"})).status_code == 200
+
+
+async def test_a_role_counts_on_the_very_next_request(cast: Cast, sign_in: SignIn):
+    bearer = {"Authorization": f"Bearer {(await sign_in(cast.ed))['accessToken']}"}
+    contact = {"json": {"email": "a@b.test"}, "headers": bearer}
+    assert (await cast.client.post("/contacts", **contact)).status_code == 201
+    id = await mine(cast.ed)
+    response = await cast.adam.patch(f"/memberships/{id}", {"role": "viewer"})
+    assert (response.status_code, response.json()["role"]) == (200, "viewer")
+    assert refused(await cast.client.post("/contacts", **contact)) == (403, "forbidden")
+    assert refused(await cast.ed.post("/contacts", {"email": "c@b.test"})) == (403, "forbidden")
+    await cast.adam.patch(f"/memberships/{id}", {"role": "editor"})
+    assert (await cast.ed.post("/contacts", {"email": "c@b.test"})).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "change", [{"role": None}, {"role": "god"}, {"email": "a@b.test"}, {"userId": "usr_1"}]
+)
+async def test_nothing_but_the_role_can_be_changed(cast: Cast, change: object):
+    response = await cast.olivia.patch(f"/memberships/{await mine(cast.ed)}", change)
+    assert refused(response) == (422, "invalid")
+
+
+# --- leaving ------------------------------------------------------------------------------------
+
+
+async def test_whoever_is_removed_is_out_at_once_and_for_good(cast: Cast, sign_in: SignIn):
+    signed_in = await sign_in(cast.ed)
+    bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
+    assert (await cast.adam.delete(f"/memberships/{await mine(cast.ed)}")).status_code == 204
+    assert refused(await cast.ed.get("/contacts")) == (401, "unauthenticated")
+    assert (await cast.client.get("/auth/me", headers=bearer)).status_code == 401
+    again = await cast.adam.post("/memberships", {"email": cast.ed.email, "role": "viewer"})
+    assert again.status_code == 201
+    assert (await cast.ed.get("/contacts")).status_code == 401
+    assert (await cast.client.get("/auth/me", headers=bearer)).status_code == 401
+    await sign_in(cast.ed)
+
+
+async def test_the_last_owner_stays(cast: Cast):
+    id = await mine(cast.olivia)
+    for response in (
+        await cast.olivia.delete(f"/memberships/{id}"),
+        await cast.olivia.patch(f"/memberships/{id}", {"role": "admin"}),
+    ):
+        assert refused(response) == (409, "last_owner")
+    assert (await cast.olivia.patch(f"/memberships/{id}", {"role": "owner"})).status_code == 200
+
+
+async def test_an_owner_may_go_when_there_is_another(cast: Cast):
+    ids = await members(cast.olivia)
+    await cast.olivia.patch(f"/memberships/{ids['adam']}", {"role": "owner"})
+    assert (await cast.olivia.delete(f"/memberships/{ids['olivia']}")).status_code == 204
+    assert await roles(cast.vic) == {"adam": "owner", "ed": "editor", "vic": "viewer"}
+
+
+@pytest.mark.parametrize("leaving", ["DELETE", "PATCH"])
+async def test_of_two_owners_who_leave_at_once_one_stays(
+    cast: Cast, process: Process, leaving: str
+):
+    other = await person(process, cast.client, cast.olivia.workspace_id, "otto", "owner")
+    ids = await members(cast.olivia)
+    body = {"json": {"role": "viewer"}} if leaving == "PATCH" else {}
+    responses = await asyncio.gather(
+        cast.olivia.call(leaving, f"/memberships/{ids['olivia']}", **body),
+        other.call(leaving, f"/memberships/{ids['otto']}", **body),
+    )
+    done, stayed = sorted(responses, key=lambda response: response.status_code)
+    assert done.status_code in (200, 204)
+    assert refused(stayed) == (409, "last_owner")
+    assert list((await roles(cast.vic)).values()).count("owner") == 1
+
+
+async def test_of_two_owners_who_lower_each_other_at_once_one_stays(cast: Cast, process: Process):
+    other = await person(process, cast.client, cast.olivia.workspace_id, "otto", "owner")
+    ids = await members(cast.olivia)
+    responses = await asyncio.gather(
+        cast.olivia.patch(f"/memberships/{ids['otto']}", {"role": "viewer"}),
+        other.patch(f"/memberships/{ids['olivia']}", {"role": "viewer"}),
+    )
+    statuses = sorted(response.status_code for response in responses)
+    assert statuses[0] == 200
+    assert statuses[1] in (403, 409)  # 403 when the first was done before the second was let in
+    assert list((await roles(cast.vic)).values()).count("owner") == 1
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_another_workspace_s_membership_is_not_found(cast: Cast, method: str):
+    foreign = await mine(cast.mallory)
+    answers = []
+    for id in (foreign, "mem_" + "0" * 26):
+        body = {"json": {"role": "viewer"}} if method == "PATCH" else {}
+        response = await cast.olivia.call(method, f"/memberships/{id}", **body)
+        answers.append({**response.json(), "requestId": None})
+    assert answers[0] == answers[1]
+    assert answers[0]["status"] == 404

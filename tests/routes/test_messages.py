@@ -1,0 +1,218 @@
+"""Messages and their delivery attempts over HTTP, and the test email."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx2
+
+from app import identity
+from app.process import Process
+from tests import cast as company
+from tests.cast import HELLO, SEND_HELLO, Cast, Person, hook, settle
+
+TEST_EMAIL = "/messages/test-email"
+ATTEMPTS = "/messages/delivery-attempts"
+TEMPLATE = {"name": "T", "channel": "email", "content": HELLO}
+TO_ADA = {"to": "Ada@Example.com", **HELLO}
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def errors(response: httpx2.Response) -> dict[str, str]:
+    assert refused(response) == (422, "invalid"), response.text
+    return {error["pointer"]: error["message"] for error in response.json()["errors"]}
+
+
+@asynccontextmanager
+async def in_production(process: Process, person: Person) -> AsyncIterator[Person]:
+    """The same member, with a live key, in a process that would send for real."""
+    production = replace(process, settings=replace(process.settings, environment="production"))
+    async with production.database.write() as db:
+        _, key = await identity.create_api_key(
+            production,
+            db,
+            workspace_id=person.workspace_id,
+            made_by=person.user_id,
+            name="live",
+            role="editor",
+        )
+    async with company.client(production) as client:
+        yield replace(person, client=client, key=key)
+
+
+# --- a test email ---------------------------------------------------------------------------------
+
+
+async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast, process: Process):
+    ada = await cast.ed.made("/contacts", {"email": "other@example.com", "firstName": "Ada & Co"})
+    body = b'{"to": "Ada@Example.com", "subject": "Hello {{contact.firstName}}",'
+    body += b'"html": "<p>{{trigger.price}}</p>", "data": {"price": 1.10}, "contactId": "%s"}'
+    response = await cast.ed.call(
+        "POST",
+        TEST_EMAIL,
+        content=body % ada["id"].encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    assert response.status_code == 202
+    receipt = response.json()
+    assert receipt == {**receipt, "status": "QUEUED"}
+    await settle(process)
+    [captured] = (await cast.vic.read("/sandbox/messages"))["data"]
+    assert captured["to"] == "Ada@example.com"
+    assert captured["subject"] == "Hello Ada & Co"
+    assert captured["html"] == "<p>1.10</p>"
+    message = await cast.vic.read(f"/messages/{receipt['messageId']}")
+    assert message == {
+        "id": receipt["messageId"],
+        "channel": "email",
+        "contactId": ada["id"],
+        "runId": None,
+        "nodeId": None,
+        "templateId": None,
+        "to": "Ada@example.com",
+        "status": "SENT",
+        "reason": None,
+        "content": {"subject": "Hello Ada & Co", "html": "<p>1.10</p>"},
+        "attempts": [receipt["deliveryAttemptId"]],
+        "createdAt": message["createdAt"],
+    }
+
+
+async def test_a_test_email_may_be_a_template(cast: Cast, process: Process):
+    template = await cast.ed.made("/templates", TEMPLATE)
+    wanted = {"to": "ada@example.com", "templateId": template["id"], "data": {"word": "tea"}}
+    receipt = await cast.ed.made(TEST_EMAIL, wanted)
+    await settle(process)
+    message = await cast.vic.read(f"/messages/{receipt['messageId']}")
+    assert (message["templateId"], message["status"]) == (template["id"], "SENT")
+    assert message["content"]["html"] == "<p>You said tea</p>"
+
+
+async def test_everything_that_is_wrong_with_a_test_email_is_named_at_once(cast: Cast):
+    ours = await cast.ed.made("/templates", TEMPLATE)
+    random = {"templateId": "tpl_" + "0" * 26, "contactId": "con_" + "0" * 26}
+    foreign = {
+        "templateId": (await cast.mallory.made("/templates", TEMPLATE))["id"],
+        "contactId": (await cast.mallory.made("/contacts", {"email": "eve@example.com"}))["id"],
+    }
+    answers = []
+    for wanted, wrong in (
+        ({}, ["/to"]),
+        ({"to": 5, "data": [], "cc": "x"}, ["/to", "/data", "/cc"]),
+        ({"to": "ada@example.com"}, ["/subject", "/html"]),
+        ({"to": "ada"}, ["/to", "/subject", "/html"]),
+        ({**TO_ADA, "to": "ada@example.com, eve@example.com"}, ["/to"]),
+        ({**TO_ADA, "to": "ada@example.com\r\nBcc: eve@example.com"}, ["/to"]),
+        ({**TO_ADA, "subject": "{{", "html": "{{ user }}"}, ["/subject", "/html"]),
+        ({**TO_ADA, "templateId": ours["id"]}, ["/templateId"]),
+        ({"to": "ada", **random}, ["/to", "/contactId", "/templateId"]),
+        ({"to": "ada", **foreign}, ["/to", "/contactId", "/templateId"]),
+    ):
+        answers.append(errors(await cast.ed.post(TEST_EMAIL, wanted)))
+        assert list(answers[-1]) == wrong, wanted
+    assert answers[-1] == answers[-2]
+    assert "line 1, column 4" in answers[6]["/html"]
+    assert (await cast.vic.read(ATTEMPTS))["data"] == []
+
+
+async def test_in_production_a_test_email_goes_to_members_only(cast: Cast, process: Process):
+    async with in_production(process, cast.ed) as ed:
+        for to in ("stranger@example.com", cast.mallory.email):
+            assert errors(await ed.post(TEST_EMAIL, {**TO_ADA, "to": to})).keys() == {"/to"}
+        response = await ed.post(TEST_EMAIL, {**TO_ADA, "to": cast.vic.email.upper()})
+        assert response.status_code == 202
+
+
+async def test_a_workspace_has_thirty_test_emails_an_hour(cast: Cast):
+    for _ in range(5):
+        assert (await cast.ed.post(TEST_EMAIL, {"to": "ada"})).status_code == 422  # not counted
+    for number in range(30):
+        person = (cast.ed, cast.adam)[number % 2]
+        assert (await person.post(TEST_EMAIL, TO_ADA)).status_code == 202
+    response = await cast.olivia.post(TEST_EMAIL, TO_ADA)
+    assert refused(response) == (429, "rate_limited")
+    assert 0 < int(response.headers["Retry-After"]) <= 3_600
+    assert len((await cast.vic.read(f"{ATTEMPTS}?limit=200"))["data"]) == 30
+    assert (await cast.mallory.post(TEST_EMAIL, TO_ADA)).status_code == 202
+
+
+# --- what became of it ----------------------------------------------------------------------------
+
+
+async def test_a_delivery_attempt_reads_back_by_id_from_queued_to_sent(
+    cast: Cast, process: Process
+):
+    token = await hook(process, cast.ed.workspace_id)
+    event = {"email": "ada@example.com", "word": "tea"}
+    receipt = (await cast.client.post(f"/v1/webhooks/in/{token}", json=event)).json()
+    await settle(process)
+    [step] = (await cast.vic.read(f"/runs/{receipt['runId']}"))["steps"]
+    message = await cast.vic.read(f"/messages/{step['output']['messageId']}")
+    [id] = message["attempts"]
+    attempt = await cast.vic.read(f"{ATTEMPTS}/{id}")
+    events = attempt.pop("events")
+    assert attempt == {
+        "id": id,
+        "messageId": message["id"],
+        "runId": receipt["runId"],
+        "nodeId": "hello",
+        "contactId": receipt["contactId"],
+        "channel": "email",
+        "to": "ada@example.com",
+        "provider": attempt["provider"],
+        "number": 1,
+        "status": "SENT",
+        "reason": None,
+        "providerMessageId": attempt["providerMessageId"],
+        "createdAt": attempt["createdAt"],
+        "sentAt": attempt["sentAt"],
+        "finishedAt": attempt["finishedAt"],
+    }
+    assert attempt["createdAt"] <= attempt["sentAt"] <= attempt["finishedAt"]
+    assert [one["status"] for one in events] == ["SENDING", "SENT"]
+    assert [one["at"] for one in events] == sorted(one["at"] for one in events)
+    assert message["content"]["html"] == "<p>You said tea</p>"
+
+
+async def test_a_message_that_cannot_be_made_fails_and_says_why(cast: Cast, process: Process):
+    html = "<p>{{ trigger.word | divided_by: 0 }}</p>"
+    broken = {**SEND_HELLO, "id": "broken", "content": {**HELLO, "html": html}}
+    by_phone = {"source": "inbound_webhook", "contactLookup": "phone", "createContact": True}
+    for trigger, code in ((company.WEBHOOK, "template_error"), (by_phone, "no_address")):
+        token = await hook(process, cast.ed.workspace_id, [broken], trigger=trigger)
+        event = {"email": "ada@example.com", "phone": "+14155550132", "word": "1"}
+        await cast.client.post(f"/v1/webhooks/in/{token}", json=event)
+        await settle(process)
+        attempt = (await cast.vic.read(ATTEMPTS))["data"][0]
+        assert (attempt["status"], attempt["reason"]["code"]) == ("FAILED", code)
+        assert attempt["reason"]["detail"]
+        message = await cast.vic.read(f"/messages/{attempt['messageId']}")
+        assert (message["status"], message["content"]) == ("FAILED", None)
+    assert (await cast.vic.read("/sandbox/messages"))["data"] == []
+
+
+async def test_attempts_are_listed_by_message_and_status_in_pages(cast: Cast, process: Process):
+    made = [await cast.ed.made(TEST_EMAIL, TO_ADA) for _ in range(2)]
+    await settle(process)
+    made.append(await cast.ed.made(TEST_EMAIL, TO_ADA))
+    await cast.mallory.made(TEST_EMAIL, TO_ADA)
+    [first, second, third] = made
+    for query, found in (
+        ("", [third, second, first]),
+        (f"?messageId={second['messageId']}", [second]),
+        ("?status=SENT", [second, first]),
+        ("?status=QUEUED", [third]),
+        (f"?status=QUEUED&messageId={first['messageId']}", []),
+        ("?createdAfter=2999-01-01T00:00:00Z", []),
+    ):
+        listed = (await cast.vic.read(ATTEMPTS + query))["data"]
+        assert [one["id"] for one in listed] == [one["deliveryAttemptId"] for one in found], query
+    page = await cast.vic.read(f"{ATTEMPTS}?limit=2")
+    rest = await cast.vic.read(f"{ATTEMPTS}?limit=2&cursor={page['nextCursor']}")
+    assert [one["id"] for one in rest["data"]] == [first["deliveryAttemptId"]]
+    assert list(errors(await cast.vic.get(f"{ATTEMPTS}?status=LOST&to=x"))) == ["?status", "?to"]

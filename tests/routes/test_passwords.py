@@ -1,0 +1,336 @@
+"""Passwords forgotten, reset and changed, and addresses verified, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.main import opened, web
+from app.process import Process
+from app.routes.sessions import FORGOTTEN_SECONDS
+from tests.cast import PASSWORD, Cast, settle
+from tests.routes.conftest import Letter, SignIn, visiting
+
+NEW = "another horse, another battery"
+REGISTRATION = {
+    "email": "nora@acme.test",
+    "password": PASSWORD,
+    "name": "Nora",
+    "workspaceName": "Nora's",
+}
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def pointers(response: httpx2.Response) -> list[str]:
+    assert refused(response) == (422, "invalid"), response.text
+    return [error["pointer"] for error in response.json()["errors"]]
+
+
+def bearer(signed_in: dict[str, Any]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {signed_in['accessToken']}"}
+
+
+async def forget(visitor: httpx2.AsyncClient, email: str) -> None:
+    response = await visitor.post("/auth/password/forgot", json={"email": email})
+    assert (response.status_code, response.json()) == (202, {})
+
+
+async def reset(visitor: httpx2.AsyncClient, token: str, password: str = NEW) -> httpx2.Response:
+    return await visitor.post("/auth/password/reset", json={"token": token, "password": password})
+
+
+async def lets_in(visitor: httpx2.AsyncClient, email: str, password: str) -> bool:
+    response = await visitor.post("/auth/token", json={"email": email, "password": password})
+    assert response.status_code in (200, 401)
+    return response.status_code == 200
+
+
+# --- forgotten ----------------------------------------------------------------------------------
+
+
+async def test_a_forgotten_password_is_replaced_by_way_of_a_letter(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
+):
+    before = await sign_in(cast.ed)
+    await forget(visitor, "ED@tidings.example")
+    assert (await reset(visitor, await token_to(cast.ed.email))).status_code == 204
+    assert not await lets_in(visitor, cast.ed.email, PASSWORD)
+    assert await lets_in(visitor, cast.ed.email, NEW)
+    assert (await visitor.get("/auth/me", headers=bearer(before))).status_code == 401
+    refreshing = {"refreshToken": before["refreshToken"]}
+    assert (await visitor.post("/auth/refresh", json=refreshing)).status_code == 401
+
+
+async def test_a_letter_resets_once_and_so_do_its_copies(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await forget(visitor, cast.ed.email)
+    first = await token_to(cast.ed.email)
+    await forget(visitor, cast.ed.email)
+    second = await token_to(cast.ed.email)
+    assert (await reset(visitor, first)).status_code == 204
+    for token in (first, second):
+        assert pointers(await reset(visitor, token, "yet another password")) == ["/token"]
+    assert await lets_in(visitor, cast.ed.email, NEW)
+
+
+async def test_of_many_who_reset_at_once_one_succeeds(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await forget(visitor, cast.ed.email)
+    token = await token_to(cast.ed.email)
+    passwords = [f"password number {number}" for number in range(4)]
+    responses = await asyncio.gather(*(reset(visitor, token, one) for one in passwords))
+    assert sorted(response.status_code for response in responses) == [204, 422, 422, 422]
+    [chosen] = [
+        password
+        for password, response in zip(passwords, responses, strict=True)
+        if response.status_code == 204
+    ]
+    assert await lets_in(visitor, cast.ed.email, chosen)
+
+
+async def test_a_stranger_gets_the_same_answer_and_no_letter(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient
+):
+    await forget(visitor, "nobody@acme.test")
+    await settle(process)
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM messages") == 0
+
+
+async def test_the_answer_takes_as_long_for_a_stranger(cast: Cast, visitor: httpx2.AsyncClient):
+    """Both wait for the same moment, which neither comes near by itself."""
+    took = []
+    for email in ("nobody@acme.test", cast.ed.email):
+        began = time.monotonic()
+        await forget(visitor, email)
+        took.append(time.monotonic() - began)
+    assert min(took) > FORGOTTEN_SECONDS - 0.01
+
+
+async def test_ten_letters_an_hour_are_enough(cast: Cast, process: Process):
+    """From however many addresses they are asked for; the answer stays the same."""
+    app = web(process)
+    for _ in range(11):
+        async with visiting(process, app) as client:
+            response = await client.post("/auth/password/forgot", json={"email": cast.ed.email})
+            if response.status_code == 429:  # ten a minute for one account
+                break
+            assert response.status_code == 202
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM messages") == 10
+
+
+async def test_somebody_without_a_workspace_but_with_an_invitation_gets_the_letter(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    rows = (await cast.adam.read("/memberships"))["data"]
+    [id] = [row["id"] for row in rows if row["email"] == cast.ed.email]
+    await cast.adam.delete(f"/memberships/{id}")
+    await forget(visitor, cast.ed.email)
+    wanted = {"email": cast.ed.email, "role": "viewer"}
+    await cast.mallory.made("/memberships/invitations", wanted)
+    invitation = await token_to(cast.ed.email)
+    await forget(visitor, cast.ed.email)
+    assert (await reset(visitor, await token_to(cast.ed.email))).status_code == 204
+    accepting = {"token": invitation, "password": NEW}
+    response = await visitor.post("/memberships/invitations/accept", json=accepting)
+    assert response.status_code == 201
+
+
+async def test_a_letter_is_good_for_an_hour(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await forget(visitor, cast.ed.email)
+    token = await token_to(cast.ed.email)
+    async with hurried(process, minutes=61) as client:
+        assert pointers(await reset(client, token)) == ["/token"]
+    async with hurried(process, minutes=59) as client:
+        assert (await reset(client, token)).status_code == 204
+
+
+@asynccontextmanager
+async def hurried(process: Process, minutes: int) -> AsyncIterator[httpx2.AsyncClient]:
+    """A visitor to a process whose clock is ahead."""
+    settings = replace(process.settings, clock_offset_ms=minutes * 60_000)
+    async with opened(settings) as later, visiting(later) as client:
+        yield client
+
+
+@pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 150, "td_test_" + "0" * 36])
+async def test_what_is_no_token_resets_nothing(visitor: httpx2.AsyncClient, token: str):
+    assert pointers(await reset(visitor, token)) == ["/token"]
+
+
+async def test_a_new_password_must_be_long_enough(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await forget(visitor, cast.ed.email)
+    token = await token_to(cast.ed.email)
+    assert pointers(await reset(visitor, token, "short")) == ["/password"]
+    assert (await reset(visitor, token)).status_code == 204
+
+
+async def test_a_token_is_good_for_one_thing_only(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    made = (await visitor.post("/auth/register", json=REGISTRATION)).json()
+    verifying = await token_to(REGISTRATION["email"])
+    await forget(visitor, REGISTRATION["email"])
+    resetting = await token_to(REGISTRATION["email"])
+    assert pointers(await reset(visitor, verifying)) == ["/token"]
+    response = await visitor.post("/auth/email/verify", json={"token": resetting})
+    assert pointers(response) == ["/token"]
+    for token in (verifying, resetting):
+        headers = {"Authorization": f"Bearer {token}"}
+        assert (await visitor.get("/auth/me", headers=headers)).status_code == 401
+        response = await visitor.post("/auth/refresh", json={"refreshToken": token})
+        assert response.status_code == 401
+    assert (await visitor.get("/auth/me", headers=bearer(made))).status_code == 200
+
+
+# --- who sees the letters -----------------------------------------------------------------------
+
+
+async def test_only_its_addressee_sees_a_letter(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    await forget(visitor, cast.ed.email)
+    await settle(process)
+    own = bearer(await sign_in(cast.ed))
+    [mail] = (await visitor.get("/sandbox/messages", headers=own)).json()["data"]
+    assert (mail["subject"], mail["to"]) == ("Choose a new password", cast.ed.email)
+    paths = (
+        f"/messages/{mail['messageId']}",
+        f"/messages/delivery-attempts/{mail['deliveryAttemptId']}",
+    )
+    for path in paths:
+        assert (await visitor.get(path, headers=own)).status_code == 200
+    others = [bearer(await sign_in(cast.olivia))]
+    others += [{"Authorization": f"Bearer {who.key}"} for who in (cast.olivia, cast.ed)]
+    for headers in others:  # a key is no person: its maker's is not the addressee's
+        assert (await visitor.get("/sandbox/messages", headers=headers)).json()["data"] == []
+        listed = await visitor.get("/messages/delivery-attempts", headers=headers)
+        assert listed.json()["data"] == []
+        for path in paths:
+            assert refused(await visitor.get(path, headers=headers)) == (404, "not_found")
+
+
+# --- changed ------------------------------------------------------------------------------------
+
+
+async def change(
+    visitor: httpx2.AsyncClient, signed_in: dict[str, Any], current: str, new: str
+) -> httpx2.Response:
+    body = {"currentPassword": current, "newPassword": new}
+    return await visitor.patch("/auth/password", json=body, headers=bearer(signed_in))
+
+
+async def test_a_changed_password_ends_the_other_sessions_and_the_letters(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
+):
+    await forget(visitor, cast.ed.email)
+    letter = await token_to(cast.ed.email)
+    here, elsewhere = await sign_in(cast.ed), await sign_in(cast.ed)
+    assert (await change(visitor, here, PASSWORD, NEW)).status_code == 204
+    assert (await visitor.get("/auth/me", headers=bearer(here))).status_code == 200
+    assert (await visitor.get("/auth/me", headers=bearer(elsewhere))).status_code == 401
+    assert pointers(await reset(visitor, letter)) == ["/token"]
+    assert await lets_in(visitor, cast.ed.email, NEW)
+    assert (await cast.ed.get("/auth/me")).status_code == 200  # a key is not a session
+
+
+@pytest.mark.parametrize(
+    ("current", "new", "wrong"),
+    [
+        ("not my password", NEW, ["/currentPassword"]),
+        (PASSWORD, "short", ["/newPassword"]),
+        ("", NEW, ["/currentPassword"]),
+    ],
+)
+async def test_what_is_wrong_with_a_change_is_named(
+    cast: Cast,
+    visitor: httpx2.AsyncClient,
+    sign_in: SignIn,
+    current: str,
+    new: str,
+    wrong: list[str],
+):
+    assert pointers(await change(visitor, await sign_in(cast.ed), current, new)) == wrong
+    assert await lets_in(visitor, cast.ed.email, PASSWORD)
+
+
+async def test_of_two_changes_at_once_one_succeeds(
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    here = await sign_in(cast.ed)
+    responses = await asyncio.gather(
+        *(change(visitor, here, PASSWORD, f"{NEW} {number}") for number in range(2))
+    )
+    done, late = sorted(responses, key=lambda response: response.status_code)
+    assert done.status_code == 204
+    assert late.status_code in (409, 422)  # 422: the first was done before the second looked
+
+
+async def test_guesses_at_a_session_s_password_are_few(
+    cast: Cast, visitor: httpx2.AsyncClient, process: Process, sign_in: SignIn
+):
+    here, app = await sign_in(cast.ed), web(process)
+    statuses = []
+    for _ in range(11):
+        async with visiting(process, app) as client:
+            statuses.append((await change(client, here, "a guess", NEW)).status_code)
+    assert statuses[:9] == [422] * 9
+    assert statuses[-1] == 429  # where Redis counts for all, the sign-in was one of the ten
+
+
+async def test_a_key_has_no_password(cast: Cast):
+    response = await cast.ed.patch(
+        "/auth/password", {"currentPassword": PASSWORD, "newPassword": NEW}
+    )
+    assert refused(response) == (403, "forbidden")
+
+
+# --- verified -----------------------------------------------------------------------------------
+
+
+async def verified(visitor: httpx2.AsyncClient, signed_in: dict[str, Any]) -> bool:
+    me = (await visitor.get("/auth/me", headers=bearer(signed_in))).json()
+    return bool(me["user"]["emailVerified"])
+
+
+async def test_an_address_is_verified_by_the_letter_that_registering_sends(
+    visitor: httpx2.AsyncClient, token_to: Letter
+):
+    made = (await visitor.post("/auth/register", json=REGISTRATION)).json()
+    assert made["user"]["emailVerified"] is False
+    token = {"token": await token_to(REGISTRATION["email"])}
+    for _ in range(2):  # a link is opened twice by people and by their scanners
+        assert (await visitor.post("/auth/email/verify", json=token)).status_code == 204
+        assert await verified(visitor, made)
+
+
+async def test_a_reset_verifies_the_address_too(visitor: httpx2.AsyncClient, token_to: Letter):
+    await visitor.post("/auth/register", json=REGISTRATION)
+    await forget(visitor, REGISTRATION["email"])
+    await reset(visitor, await token_to(REGISTRATION["email"]))
+    credentials = {"email": REGISTRATION["email"], "password": NEW}
+    signed_in = (await visitor.post("/auth/token", json=credentials)).json()
+    assert await verified(visitor, signed_in)
+
+
+@pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 150])
+async def test_what_is_no_token_verifies_nothing(visitor: httpx2.AsyncClient, token: str):
+    response = await visitor.post("/auth/email/verify", json={"token": token})
+    assert pointers(response) == ["/token"]

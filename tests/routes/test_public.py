@@ -1,0 +1,92 @@
+"""What anybody may see, also while the database is away."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.process import Process
+from app.store.db import Database
+from tests import cast as company
+from tests.cast import Cast
+from tests.servers import free_port
+
+
+@asynccontextmanager
+async def with_database(process: Process, url: str) -> AsyncIterator[httpx2.AsyncClient]:
+    database = Database(url)
+    await database.connect()
+    try:
+        async with company.client(replace(process, database=database)) as client:
+            yield client
+    finally:
+        await database.disconnect()
+
+
+async def test_the_front_door_says_what_this_is_and_where_the_messages_are(
+    client: httpx2.AsyncClient, process: Process
+):
+    response = await client.get("/")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "Tidings" in response.text
+    assert "/sandbox" in response.text
+    settings = replace(process.settings, environment="production")
+    async with company.client(replace(process, settings=settings)) as production:
+        assert "/sandbox" not in (await production.get("/")).text
+
+
+async def test_a_healthy_process_is_alive_and_ready(client: httpx2.AsyncClient):
+    for path in ("/healthz", "/readyz"):
+        response = await client.get(path)
+        assert (response.status_code, response.json()) == (200, {"status": "ok"})
+        assert response.headers["Cache-Control"] == "no-store"
+        assert (await client.head(path)).status_code == 200
+        refused = await client.post(path)
+        assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD")
+
+
+async def test_nothing_is_at_any_other_path(client: httpx2.AsyncClient):
+    for path in ("/nowhere", "/healthz/", "/contacts/", "/v1/webhooks/in", "/%00"):
+        response = await client.get(path)
+        assert response.status_code == 404, path
+        assert response.headers["Content-Type"] == "application/problem+json"
+        problem = response.json()
+        assert problem["type"] == "/problems/not_found"
+        assert problem["requestId"] == response.headers["X-Request-Id"]
+
+
+async def test_a_database_without_its_schema_is_not_ready_and_says_what_to_do(
+    process: Process, tmp_path: Path
+):
+    async with with_database(process, f"sqlite:///{tmp_path}/empty.db") as client:
+        response = await client.get("/readyz")
+        assert response.status_code == 503
+        assert "python -m app migrate" in response.json()["detail"]
+        assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_while_the_database_is_away_everything_asks_to_be_tried_again(
+    cast: Cast, process: Process
+):
+    if process.database.engine == "sqlite":
+        pytest.skip("SQLite is a file beside us")
+    event = {"email": "ada@example.com"}
+    nowhere = f"postgresql://postgres@127.0.0.1:{free_port()}/tidings"
+    async with with_database(process, nowhere) as client:
+        vic = replace(cast.vic, client=client)
+        for response in (
+            await client.get("/readyz"),
+            await client.post("/v1/webhooks/in/" + "A" * 30, json=event),
+            await vic.get("/contacts"),
+            await vic.post("/contacts", event),
+        ):
+            assert response.status_code == 503
+            assert response.json()["code"] == "unavailable"
+            assert int(response.headers["Retry-After"]) > 0
+        assert (await client.get("/healthz")).status_code == 200

@@ -1,0 +1,170 @@
+"""What happened to each accepted event, over HTTP: the run, its steps, its body as it came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+
+from app.process import Process
+from tests.cast import SEND_HELLO, WEBHOOK, Cast, hook, settle
+
+RUNS = "/runs"
+JSON = {"Content-Type": "application/json"}
+STEPS = [
+    {"type": "add_tag", "id": "tag", "tag": "seen"},
+    {
+        "type": "branch",
+        "id": "rich",
+        "cases": [
+            {
+                "when": {"path": "trigger.price", "op": "gt", "value": 1},
+                "steps": [SEND_HELLO],
+            }
+        ],
+    },
+    {"type": "wait", "id": "rest", "duration": "PT1H"},
+]
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def pointers(response: httpx2.Response) -> list[str]:
+    assert refused(response) == (422, "invalid"), response.text
+    return [error["pointer"] for error in response.json()["errors"]]
+
+
+async def started(cast: Cast, token: str, body: bytes) -> dict[str, str]:
+    response = await cast.client.post(f"/v1/webhooks/in/{token}", content=body, headers=JSON)
+    assert response.status_code == 202, response.text
+    receipt: dict[str, str] = response.json()
+    return receipt
+
+
+async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, process: Process):
+    token = await hook(process, cast.ed.workspace_id, STEPS)
+    receipt = await started(cast, token, b'{"email": "ada@example.com", "word": "tea", "price": 2}')
+    url = f"{RUNS}/{receipt['runId']}"
+    [workflow] = (await cast.vic.read("/workflows"))["data"]
+    queued = await cast.vic.read(url)
+    assert queued == {
+        "id": receipt["runId"],
+        "workflowId": workflow["id"],
+        "version": 1,
+        "contactId": receipt["contactId"],
+        "status": "QUEUED",
+        "reason": None,
+        "waitingFor": None,
+        "trigger": {"email": "ada@example.com", "word": "tea", "price": 2},
+        "steps": [],
+        "createdAt": queued["createdAt"],
+        "startedAt": None,
+        "finishedAt": None,
+    }
+    await settle(process)
+    waiting = await cast.vic.read(url)
+    assert waiting["status"] == "WAITING"
+    assert waiting["waitingFor"]["kind"] == "time"
+    assert waiting["startedAt"] >= waiting["createdAt"]
+    told = [(one["nodeId"], one["kind"], one["status"], one["port"]) for one in waiting["steps"]]
+    assert told == [
+        ("tag", "add_tag", "COMPLETED", "next"),
+        ("rich", "branch", "COMPLETED", "case1"),
+        ("hello", "send_message", "COMPLETED", "next"),
+        ("rest", "wait", "WAITING", None),
+    ]
+    assert {one["visit"] for one in waiting["steps"]} == {1}
+    tagged, branched, sent, resting = waiting["steps"]
+    assert tagged["output"] == {"tag": "seen"}
+    assert branched["output"]["cases"][0]["holds"] is True
+    assert sent["output"]["status"] == "SENT"
+    message = await cast.vic.read(f"/messages/{sent['output']['messageId']}")
+    assert (message["runId"], message["nodeId"]) == (receipt["runId"], "hello")
+    assert resting["finishedAt"] is None
+    assert all(one["finishedAt"] >= one["startedAt"] for one in waiting["steps"][:3])
+
+
+async def test_the_trigger_s_body_keeps_the_sender_s_literals(cast: Cast, process: Process):
+    token = await hook(process, cast.ed.workspace_id, [STEPS[1]])
+    literals = b'{"price":1.10,"n":123456789012345678901,"e":1E400,"zero":-0,"word":2.50}'
+    body = b'{"email":"ada@example.com",' + literals[1:]
+    receipt = await started(cast, token, body)
+    await settle(process)
+    shown = (await cast.vic.get(f"{RUNS}/{receipt['runId']}")).content
+    assert b'"trigger":' + body in shown
+    assert b"1.10" in shown.split(b'"steps":')[1]  # what the branch compared
+    [captured] = (await cast.vic.read("/sandbox/messages"))["data"]
+    assert "You said 2.50" in captured["text"]
+
+
+async def test_a_step_that_did_not_do_the_obvious_thing_says_why(cast: Cast, process: Process):
+    steps = [
+        {**STEPS[1], "else": [{"type": "remove_tag", "id": "drop", "tag": "{{trigger.none}}"}]},
+        {"type": "update_contact", "id": "set", "set": {"timezone": "{{trigger.where}}"}},
+        {"type": "exit", "id": "out", "reason": "enough"},
+    ]
+    token = await hook(process, cast.ed.workspace_id, steps)
+    receipt = await started(cast, token, b'{"email": "ada@example.com", "where": "Mars"}')
+    await settle(process)
+    run = await cast.vic.read(f"{RUNS}/{receipt['runId']}")
+    assert (run["status"], run["finishedAt"] is not None) == ("COMPLETED", True)
+    told = {one["nodeId"]: (one["reason"] or {}).get("code") for one in run["steps"]}
+    assert told == {
+        "rich": "condition_false",
+        "drop": "tag_empty",
+        "set": "change_refused",
+        "out": None,
+    }
+    assert run["steps"][1]["output"]["missing"] == ["trigger.none"]
+    assert "IANA" in run["steps"][2]["reason"]["detail"]
+
+
+async def test_runs_are_listed_without_body_and_steps_and_filtered(cast: Cast, process: Process):
+    acme, body = cast.ed.workspace_id, b'{"email": "ada@example.com"}'
+    rests = await hook(process, acme, [STEPS[2]])
+    ends = await hook(process, acme, [{"type": "exit"}])
+    theirs = await hook(process, cast.mallory.workspace_id, [{"type": "exit"}], trigger=WEBHOOK)
+    first = await started(cast, rests, body)
+    second = await started(cast, ends, b'{"email": "bob@example.com"}')
+    await started(cast, theirs, body)
+    await settle(process)
+    third = await started(cast, ends, body)
+    [quick, slow] = (await cast.vic.read("/workflows"))["data"]
+    for query, found in (
+        ("", [third, second, first]),
+        (f"?workflowId={slow['id']}", [first]),
+        (f"?workflowId={quick['id']}&status=QUEUED", [third]),
+        (f"?automationId={quick['id']}", []),
+        (f"?contactId={first['contactId']}", [third, first]),
+        ("?status=COMPLETED", [second]),
+        ("?status=WAITING", [first]),
+        ("?status=FAILED", []),
+        ("?createdAfter=2999-01-01T00:00:00Z", []),
+        ("?createdBefore=2999-01-01T00:00:00%2B02:00", [third, second, first]),
+    ):
+        listed = (await cast.vic.read(RUNS + query))["data"]
+        assert [one["id"] for one in listed] == [one["runId"] for one in found], query
+        assert all(not {"trigger", "steps"} & one.keys() for one in listed)
+    for query, wrong in (
+        ("?status=DONE", ["?status"]),
+        ("?createdAfter=2026-01-01", ["?createdAfter"]),
+        ("?definitionId=x&q=y", ["?definitionId", "?q"]),
+    ):
+        assert pointers(await cast.vic.get(RUNS + query)) == wrong, query
+    page = await cast.vic.read(f"{RUNS}?limit=2")
+    rest = await cast.vic.read(f"{RUNS}?limit=2&cursor={page['nextCursor']}")
+    assert [one["id"] for one in rest["data"]] == [first["runId"]]
+    assert rest["nextCursor"] is None
+
+
+async def test_a_run_s_contact_may_be_gone_and_the_run_is_still_readable(
+    cast: Cast, process: Process
+):
+    token = await hook(process, cast.ed.workspace_id, [{"type": "exit"}])
+    receipt = await started(cast, token, b'{"email": "ada@example.com"}')
+    await settle(process)
+    await cast.ed.delete(f"/contacts/{receipt['contactId']}")
+    run: dict[str, Any] = await cast.vic.read(f"{RUNS}/{receipt['runId']}")
+    assert (run["status"], run["contactId"]) == ("COMPLETED", receipt["contactId"])

@@ -1,0 +1,193 @@
+"""What messages say, over HTTP: saved only when it parses, shown rendered before it is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+
+from tests.cast import Cast
+
+TEMPLATES = "/templates"
+HELLO = {
+    "name": "Hello",
+    "channel": "email",
+    "content": {
+        "subject": "Hello {{contact.firstName | default: 'there'}}",
+        "html": "<p>{{trigger.items[0].name}} at {{trigger.price}}</p>",
+    },
+}
+
+VARIABLES = ["contact.firstName", "trigger.items[0].name", "trigger.price"]
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def errors(response: httpx2.Response) -> dict[str, str]:
+    assert refused(response) == (422, "invalid"), response.text
+    return {error["pointer"]: error["message"] for error in response.json()["errors"]}
+
+
+def with_content(**parts: Any) -> dict[str, Any]:
+    return {**HELLO, "content": {**HELLO["content"], **parts}}
+
+
+async def test_a_new_template_is_answered_whole_with_where_it_is(cast: Cast):
+    response = await cast.ed.post(TEMPLATES, HELLO)
+    assert response.status_code == 201
+    made = response.json()
+    assert response.headers["Location"] == f"{TEMPLATES}/{made['id']}"
+    assert response.headers["ETag"] == '"1"'
+    assert sorted(made["variables"]) == VARIABLES
+    assert made == {
+        **HELLO,
+        "id": made["id"],
+        "category": "transactional",
+        "version": 1,
+        "variables": made["variables"],
+        "createdAt": made["createdAt"],
+        "updatedAt": made["createdAt"],
+    }
+    assert await cast.vic.read(f"{TEMPLATES}/{made['id']}") == made
+
+
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["/name", "/channel", "/content"]),
+    ({**HELLO, "name": ""}, ["/name"]),
+    ({**HELLO, "name": "two\nlines"}, ["/name"]),
+    ({**HELLO, "name": "x" * 201}, ["/name"]),
+    ({**HELLO, "channel": "fax"}, ["/channel"]),
+    ({**HELLO, "category": "spam"}, ["/category"]),
+    ({**HELLO, "content": "Hello"}, ["/content"]),
+    ({**HELLO, "content": {}}, ["/content/subject", "/content/html"]),
+    (with_content(subject=""), ["/content/subject"]),
+    (with_content(html=None), ["/content/html"]),
+    (with_content(text=5), ["/content/text"]),
+    (with_content(**{"a/b~c": "x"}), ["/content/a~1b~0c"]),
+    (with_content(subject="{{", html="{% if %}", text="{{ nobody.name }}", sms="x"), None),
+    ({**HELLO, "version": 7, "variables": []}, ["/version", "/variables"]),
+]
+
+
+async def test_everything_that_is_wrong_with_a_template_is_named_at_once(cast: Cast):
+    for values, wrong in WRONG:
+        named = wrong or ["/content/sms", "/content/subject", "/content/html", "/content/text"]
+        assert list(errors(await cast.ed.post(TEMPLATES, values))) == named, values
+    assert await cast.ed.read(TEMPLATES) == {"data": [], "nextCursor": None}
+
+
+async def test_a_mistake_in_liquid_is_told_with_its_line_and_column(cast: Cast):
+    for source, told in (
+        ("{{ contact.firstName", "line 1, column 1"),
+        ("<p>\n  {{ user.name }}</p>", "line 2, column 6"),
+        ("{{ contact.email | shout }}", "line 1, column 20"),
+        ("<p>{% include 'x' %}</p>", "line 1, column 4"),
+        ("{{ (1..10000000) | join: ',' }}", "line 1, column 4"),
+    ):
+        message = errors(await cast.ed.post(TEMPLATES, with_content(html=source)))["/content/html"]
+        assert told in message, source
+
+
+async def test_a_change_of_content_is_a_new_version_and_of_the_name_is_none(cast: Cast):
+    made = await cast.ed.made(TEMPLATES, HELLO)
+    url = f"{TEMPLATES}/{made['id']}"
+    for patch, version in (
+        ({"name": "Hi"}, 1),
+        ({"category": "marketing"}, 1),
+        ({"content": {"text": "Hi {{contact.email}}"}}, 2),
+        ({"content": {"text": "Hi {{contact.email}}"}}, 2),
+        ({"content": {"text": None}}, 3),
+    ):
+        response = await cast.ed.patch(url, patch)
+        assert (response.status_code, response.json()["version"]) == (200, version), patch
+    changed = await cast.ed.read(url)
+    assert changed["content"] == HELLO["content"]
+    assert (changed["name"], changed["category"]) == ("Hi", "marketing")
+
+
+async def test_a_wrong_change_is_named_and_nothing_of_it_applied(cast: Cast):
+    made = await cast.ed.made(TEMPLATES, HELLO)
+    url = f"{TEMPLATES}/{made['id']}"
+    for patch, wrong in (
+        ({"name": None}, ["/name"]),
+        ({"content": None}, ["/content"]),
+        ({"content": {"subject": None}}, ["/content/subject"]),
+        ({"name": "Hi", "content": {"html": "{{"}}, ["/content/html"]),
+        ({"channel": "sms"}, ["/channel"]),
+        ({"id": None}, ["/id"]),
+        ({"variables": ["x"], "version": 2}, ["/variables", "/version"]),
+    ):
+        assert list(errors(await cast.ed.patch(url, patch))) == wrong, patch
+    assert await cast.ed.read(url) == made
+
+
+async def test_if_match_guards_a_change_and_a_removal(cast: Cast):
+    made = await cast.ed.made(TEMPLATES, HELLO)
+    url, stale = f"{TEMPLATES}/{made['id']}", {"If-Match": '"9"'}
+    assert refused(await cast.ed.patch(url, {"name": "Hi"}, headers=stale)) == (412, "stale")
+    assert refused(await cast.ed.delete(url, headers=stale)) == (412, "stale")
+    changed = await cast.ed.patch(url, {"name": "Hi"}, headers={"If-Match": '"1"'})
+    assert changed.headers["ETag"] == '"2"'
+    assert (await cast.ed.delete(url, headers={"If-Match": '"2"'})).status_code == 204
+    assert refused(await cast.ed.get(url)) == (404, "not_found")
+
+
+async def test_a_template_that_a_definition_sends_cannot_be_removed(cast: Cast):
+    made = await cast.ed.made(TEMPLATES, HELLO)
+    url = f"{TEMPLATES}/{made['id']}"
+    step = {"type": "send_message", "channel": "email", "templateId": made["id"]}
+    workflow = await cast.ed.made("/workflows", {"name": "W", "steps": [step]})
+    response = await cast.ed.delete(url)
+    assert refused(response) == (409, "conflict")
+    assert response.json()["usedBy"] == [workflow["id"]]
+    await cast.ed.patch(f"/workflows/{workflow['id']}", {"state": "ARCHIVED"})
+    assert (await cast.ed.delete(url)).status_code == 204
+
+
+async def test_a_preview_shows_each_part_rendered_or_its_error(cast: Cast):
+    made = await cast.ed.made(
+        TEMPLATES, with_content(text="{{ trigger.price | divided_by: trigger.zero }}")
+    )
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "firstName": "Ada & Co"})
+    body = (
+        b'{"contactId": "%s", "trigger": {"price": 1.10, "zero": 0, "items": [{"name": "<Tea>"}]}}'
+    )
+    response = await cast.vic.call(
+        "POST",
+        f"{TEMPLATES}/{made['id']}/preview",
+        content=body % ada["id"].encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    assert response.status_code == 200
+    shown = response.json()
+    assert shown["subject"] == {"rendered": "Hello Ada & Co"}
+    assert shown["html"] == {"rendered": "<p>&lt;Tea&gt; at 1.10</p>"}
+    assert shown["text"].keys() == {"error"}
+    assert "line 1" in shown["text"]["error"]
+
+
+async def test_a_preview_needs_nobody_and_nothing(cast: Cast):
+    made = await cast.ed.made(TEMPLATES, HELLO)
+    url = f"{TEMPLATES}/{made['id']}/preview"
+    shown = (await cast.vic.post(url, {})).json()
+    assert shown == {"subject": {"rendered": "Hello there"}, "html": {"rendered": "<p> at </p>"}}
+    theirs = await cast.mallory.made("/contacts", {"email": "ada@example.com"})
+    unknown = errors(await cast.vic.post(url, {"contactId": "con_" + "0" * 26}))
+    assert unknown.keys() == {"/contactId"}
+    assert errors(await cast.vic.post(url, {"contactId": theirs["id"]})) == unknown
+    assert list(errors(await cast.vic.post(url, {"trigger": [], "x": 1}))) == ["/trigger", "/x"]
+
+
+async def test_lists_leave_out_the_content_and_come_in_pages(cast: Cast):
+    for name in ("a", "b", "c"):
+        await cast.ed.made(TEMPLATES, {**HELLO, "name": name})
+    await cast.mallory.made(TEMPLATES, HELLO)
+    first = await cast.vic.read(f"{TEMPLATES}?limit=2")
+    assert [one["name"] for one in first["data"]] == ["c", "b"]
+    assert not {"content", "variables"} & first["data"][0].keys()
+    rest = await cast.vic.read(f"{TEMPLATES}?limit=2&cursor={first['nextCursor']}")
+    assert [one["name"] for one in rest["data"]] == ["a"]
+    assert rest["nextCursor"] is None
+    assert list(errors(await cast.vic.get(f"{TEMPLATES}?channel=email"))) == ["?channel"]

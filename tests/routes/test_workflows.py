@@ -1,0 +1,444 @@
+"""Workflows over HTTP: drafts, the trigger and its secret, activation and what follows from it."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.main import web
+from app.process import Process
+from tests.cast import SEND_HELLO, Cast, settle
+
+WORKFLOWS = "/workflows"
+WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
+WELCOME = {"name": "Welcome", "trigger": WEBHOOK, "steps": [SEND_HELLO]}
+WAIT = {"type": "wait", "duration": "PT1H"}
+SECRET = "a shared secret of good length"
+EVENT = b'{"email": "ada@example.com"}'
+
+
+@pytest.fixture
+async def client(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    """From an address of its own: events are counted by address, in a Redis that tests share."""
+    address = str(ipaddress.IPv4Address(0x0A000000 + secrets.randbelow(2**24)))
+    transport = httpx2.ASGITransport(app=web(process), client=(address, 40_000))
+    async with httpx2.AsyncClient(
+        transport=transport, base_url=process.settings.base_url
+    ) as client:
+        yield client
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def pointers(response: httpx2.Response, code: str = "invalid") -> list[str]:
+    assert refused(response) == (422, code), response.text
+    return [error["pointer"] for error in response.json()["errors"]]
+
+
+async def activated(cast: Cast, **changed: Any) -> dict[str, Any]:
+    return await cast.ed.made(WORKFLOWS, {**WELCOME, "state": "ACTIVE", **changed})
+
+
+async def send(cast: Cast, workflow: dict[str, Any], secret: str | None = None) -> httpx2.Response:
+    """The event, posted to the workflow's own URL."""
+    headers = {"Content-Type": "application/json"}
+    if secret is not None:
+        digest = hmac.digest(secret.encode(), EVENT, "sha256").hex()
+        headers["X-Service-Signature"] = f"sha256={digest}"
+    url = workflow["trigger"]["webhookUrl"]
+    return await cast.client.post(url, content=EVENT, headers=headers)
+
+
+# --- drafts ---------------------------------------------------------------------------------------
+
+
+async def test_a_new_workflow_is_a_draft_answered_whole_with_where_it_is(cast: Cast):
+    response = await cast.ed.post(WORKFLOWS, WELCOME)
+    assert response.status_code == 201
+    made = response.json()
+    assert response.headers["Location"] == f"{WORKFLOWS}/{made['id']}"
+    assert response.headers["ETag"] == '"1"'
+    trigger = made.pop("trigger")
+    assert made == {
+        "id": made["id"],
+        "name": "Welcome",
+        "state": "DRAFT",
+        "steps": [SEND_HELLO],
+        "version": 0,
+        "findings": [],
+        "createdAt": made["createdAt"],
+        "updatedAt": made["createdAt"],
+    }
+    assert trigger == {
+        **WEBHOOK,
+        "contactPath": "email",
+        "signingSecretSet": False,
+        "signingSecretLast4": None,
+        "webhookUrl": None,
+    }
+    assert await cast.vic.read(response.headers["Location"]) == {**made, "trigger": trigger}
+
+
+async def test_a_name_is_enough_for_a_draft(cast: Cast):
+    made = await cast.ed.made(WORKFLOWS, {"name": "Later"})
+    assert (made["state"], made["steps"], made["trigger"]["source"]) == ("DRAFT", [], "manual")
+
+
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    ({"name": ""}, ["/name"]),
+    ({"state": "PAUSED"}, ["/state"]),
+    ({"state": "RUNNING"}, ["/state"]),
+    ({"steps": "none", "id": "wfl_1"}, ["/steps", "/id"]),
+    ({"graph": {"nodes": []}}, ["/graph"]),
+    ({"steps": {"type": "exit"}}, ["/steps"]),
+    ({"steps": [{"type": "teleport"}]}, ["/steps/0/type"]),
+    (
+        {"steps": [{"type": "wait", "duration": 5, "until": "x"}]},
+        ["/steps/0/until", "/steps/0/duration"],
+    ),
+    (
+        {"steps": [{"type": "add_tag", "tag": "{{"}, {"type": "exit", "x": 1}]},
+        ["/steps/0/tag", "/steps/1/x"],
+    ),
+    ({"steps": [{"type": "exit", "reason": "x" * 300_000}]}, ["/steps"]),
+    ({"trigger": "inbound_webhook"}, ["/trigger"]),
+    ({"trigger": {"source": "carrier_pigeon"}}, ["/trigger/source"]),
+    ({"trigger": {**WEBHOOK, "contactLookup": "name"}}, ["/trigger/contactLookup"]),
+    ({"trigger": {**WEBHOOK, "createContact": "yes"}}, ["/trigger/createContact"]),
+    ({"trigger": {**WEBHOOK, "metadataField": "crmId"}}, ["/trigger/metadataField"]),
+    ({"trigger": {**WEBHOOK, "signingSecret": 5}}, ["/trigger/signingSecret"]),
+    ({"trigger": {**WEBHOOK, "signingSecret": "x" * 1_025}}, ["/trigger/signingSecret"]),
+    (
+        {"trigger": {**WEBHOOK, "webhookUrl": "https://x", "signingSecretSet": True, "token": "x"}},
+        ["/trigger/webhookUrl", "/trigger/signingSecretSet", "/trigger/token"],
+    ),
+    (
+        {"trigger": {**WEBHOOK, "contactDefaults": {"firstName": "{{", "tags": ["{{ run.id }}"]}}},
+        ["/trigger/contactDefaults/firstName", "/trigger/contactDefaults/tags/0"],
+    ),
+    (
+        {"trigger": {**WEBHOOK, "contactDefaults": {"email": "x", "metadata": []}}},
+        ["/trigger/contactDefaults/metadata", "/trigger/contactDefaults/email"],
+    ),
+]
+BAD_PATHS = [
+    *("", ".", "a.", ".a", "a..b", "a[]", "a[-1]", "a[01]", "a[1_0]", "a[٣]", "a[1e1]", "a[*]"),
+    *("a[?(@.b)]", "a b", "a[0", "a]", "['a']", "a" * 513, ".".join("a" * 33)),
+]
+
+
+async def test_what_not_even_a_draft_may_hold_is_named(cast: Cast):
+    made = await cast.ed.made(WORKFLOWS, WELCOME)
+    url = f"{WORKFLOWS}/{made['id']}"
+    for values, wrong in WRONG:
+        found = pointers(await cast.ed.post(WORKFLOWS, {**WELCOME, **values}))
+        assert found == wrong, values
+        if "state" not in values:
+            assert pointers(await cast.ed.patch(url, values)) == wrong, values
+    for path in BAD_PATHS:
+        trigger = {"trigger": {**WEBHOOK, "contactPath": path}}
+        assert pointers(await cast.ed.patch(url, trigger)) == ["/trigger/contactPath"], path
+    assert await cast.ed.read(url) == made
+
+
+async def test_a_draft_may_be_unfinished_and_says_so_when_it_is_activated(cast: Cast):
+    unfinished = {
+        "name": "Unfinished",
+        "trigger": {"source": "inbound_webhook"},
+        "steps": [
+            {"type": "wait"},
+            {"type": "exit"},
+            {"type": "send_message", "channel": "email", "templateId": "tpl_" + "0" * 26},
+        ],
+    }
+    made = await cast.ed.made(WORKFLOWS, unfinished)
+    response = await cast.ed.patch(f"{WORKFLOWS}/{made['id']}", {"state": "ACTIVE"})
+    found = [
+        "/steps/0/duration",
+        "/steps/2",
+        "/trigger/contactLookup",
+        "/steps/2/templateId",
+    ]
+    assert pointers(response, "not_activatable") == found
+    created = await cast.ed.post(WORKFLOWS, {**unfinished, "state": "ACTIVE"})
+    assert pointers(created, "not_activatable") == found
+    assert await cast.ed.read(WORKFLOWS) == {
+        "data": [
+            {
+                "id": made["id"],
+                "name": "Unfinished",
+                "state": "DRAFT",
+                "version": 0,
+                "triggerSource": "inbound_webhook",
+                "createdAt": made["createdAt"],
+                "updatedAt": made["updatedAt"],
+            }
+        ],
+        "nextCursor": None,
+    }
+
+
+async def test_a_template_of_another_workspace_is_as_unknown_as_any(cast: Cast):
+    template = {"name": "T", "channel": "email", "content": {"subject": "s", "html": "h"}}
+    theirs = (await cast.mallory.made("/templates", template))["id"]
+    ours = (await cast.ed.made("/templates", template))["id"]
+    answers = []
+    for id in (theirs, "tpl_" + "0" * 26):
+        step = {"type": "send_message", "channel": "email", "templateId": id}
+        response = await cast.ed.post(WORKFLOWS, {**WELCOME, "state": "ACTIVE", "steps": [step]})
+        assert pointers(response, "not_activatable") == ["/steps/0/templateId"]
+        answers.append(response.json()["errors"])
+    assert answers[0] == answers[1]
+    assert await activated(cast, steps=[{**step, "templateId": ours}])
+
+
+# --- activation -----------------------------------------------------------------------------------
+
+
+async def test_activation_mints_a_url_of_thirty_characters_that_works_at_once(cast: Cast):
+    made = await cast.ed.made(WORKFLOWS, WELCOME)
+    response = await cast.ed.patch(
+        f"{WORKFLOWS}/{made['id']}", {"state": "ACTIVE"}, headers={"Host": "evil.example"}
+    )
+    active = response.json()
+    assert (active["state"], active["version"], active["findings"]) == ("ACTIVE", 1, [])
+    url = active["trigger"]["webhookUrl"]
+    assert re.fullmatch(r"http://127\.0\.0\.1:8000/v1/webhooks/in/[A-Za-z0-9]{30}", url)
+    assert (await send(cast, active)).status_code == 202
+
+
+async def test_the_url_stays_the_same_through_a_pause_that_closes_it(cast: Cast):
+    active = await activated(cast)
+    url = f"{WORKFLOWS}/{active['id']}"
+    for state, status in (("PAUSED", 404), ("ACTIVE", 202), ("PAUSED", 404), ("ARCHIVED", 404)):
+        changed = (await cast.ed.patch(url, {"state": state})).json()
+        assert changed["state"] == state
+        assert changed["trigger"]["webhookUrl"] == active["trigger"]["webhookUrl"]
+        assert changed["version"] == 1
+        assert (await send(cast, active)).status_code == status
+
+
+async def test_a_workflow_that_takes_no_webhooks_gets_no_url(cast: Cast):
+    manual = await activated(cast, trigger={"source": "manual"})
+    assert manual["trigger"]["webhookUrl"] is None
+    url = f"{WORKFLOWS}/{manual['id']}"
+    opened = (await cast.ed.patch(url, {"trigger": WEBHOOK})).json()
+    assert (await send(cast, opened)).status_code == 202
+    await cast.ed.patch(url, {"trigger": {"source": "manual"}})
+    assert (await send(cast, opened)).status_code == 404
+
+
+STATES = ("DRAFT", "ACTIVE", "PAUSED", "ARCHIVED")
+WAYS = {  # from → where it may go
+    "DRAFT": {"DRAFT", "ACTIVE", "ARCHIVED"},
+    "ACTIVE": {"ACTIVE", "PAUSED", "ARCHIVED"},
+    "PAUSED": {"PAUSED", "ACTIVE", "ARCHIVED"},
+    "ARCHIVED": set(),
+}
+LEADING_TO = {"DRAFT": (), "ACTIVE": ("ACTIVE",), "PAUSED": ("ACTIVE", "PAUSED")}
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_a_state_changes_along_its_ways_only(cast: Cast, state: str):
+    ways = set()
+    for wanted in STATES:
+        url = f"{WORKFLOWS}/{(await cast.ed.made(WORKFLOWS, WELCOME))['id']}"
+        for step in LEADING_TO.get(state, (state,)):
+            assert (await cast.ed.patch(url, {"state": step})).status_code == 200
+        response = await cast.ed.patch(url, {"state": wanted})
+        if response.status_code == 200:
+            ways.add(wanted)
+        else:
+            assert refused(response) == (409, "conflict")
+            assert (await cast.ed.read(url))["state"] == state
+    assert ways == WAYS[state]
+
+
+async def test_an_archived_workflow_is_final_and_its_runs_are_cancelled(
+    cast: Cast, process: Process
+):
+    active = await activated(cast, steps=[WAIT, SEND_HELLO])
+    run_id = (await send(cast, active)).json()["runId"]
+    await settle(process)
+    url = f"{WORKFLOWS}/{active['id']}"
+    await cast.ed.patch(url, {"state": "PAUSED"})
+    assert (await cast.ed.read(f"/runs/{run_id}"))["status"] == "WAITING"
+    await cast.ed.patch(url, {"state": "ARCHIVED"})
+    run = await cast.ed.read(f"/runs/{run_id}")
+    assert (run["status"], run["reason"]["code"]) == ("CANCELLED", "definition_archived")
+    assert refused(await cast.ed.patch(url, {"name": "Again"})) == (409, "conflict")
+    assert (await cast.ed.read(url))["state"] == "ARCHIVED"
+
+
+async def test_there_is_no_delete(cast: Cast):
+    made = await cast.ed.made(WORKFLOWS, WELCOME)
+    response = await cast.olivia.delete(f"{WORKFLOWS}/{made['id']}")
+    assert refused(response) == (405, "method_not_allowed")
+    assert {"GET", "PATCH"} <= set(response.headers["Allow"].split(", "))
+    assert "DELETE" not in response.headers["Allow"]
+
+
+async def test_warnings_are_told_and_do_not_stop_an_activation(cast: Cast):
+    by_id = {"source": "inbound_webhook", "contactLookup": "contact_id", "createContact": True}
+    for changed, warned in (
+        ({"steps": []}, {"does_nothing": "/steps"}),
+        ({"trigger": by_id}, {"create_without_address": "/trigger/createContact"}),
+        (
+            {"trigger": {**WEBHOOK, "signingSecret": "short"}},
+            {"short_secret": "/trigger/signingSecret"},
+        ),
+    ):
+        findings = (await activated(cast, **changed))["findings"]
+        assert {one["code"]: one["pointer"] for one in findings} == warned
+        assert {one["severity"] for one in findings} == {"warning"}
+        assert all(one["message"] for one in findings)
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+async def test_a_change_that_matters_is_a_new_version_and_runs_keep_theirs(
+    cast: Cast, process: Process
+):
+    active = await activated(cast, steps=[WAIT])
+    url = f"{WORKFLOWS}/{active['id']}"
+    old = (await send(cast, active)).json()["runId"]
+    for patch, version in (
+        ({"name": "Renamed"}, 1),
+        ({"trigger": {"signingSecret": SECRET}}, 1),
+        ({"steps": [WAIT]}, 1),
+        ({"steps": [{"type": "exit"}]}, 2),
+        ({"trigger": {"contactPath": "person.email"}}, 3),
+        ({"state": "PAUSED"}, 3),
+        ({"state": "ACTIVE", "steps": [], "trigger": {"contactPath": None}}, 4),
+    ):
+        response = await cast.ed.patch(url, patch)
+        assert (response.status_code, response.json()["version"]) == (200, version), patch
+    new = (await send(cast, active, SECRET)).json()["runId"]
+    await settle(process)
+    for run_id, version, status in ((old, 1, "WAITING"), (new, 4, "COMPLETED")):
+        run = await cast.ed.read(f"/runs/{run_id}")
+        assert (run["version"], run["status"]) == (version, status)
+
+
+async def test_a_change_that_cannot_run_leaves_the_active_workflow_as_it_was(cast: Cast):
+    active = await activated(cast)
+    url = f"{WORKFLOWS}/{active['id']}"
+    response = await cast.ed.patch(url, {"name": "New", "steps": [{"type": "wait"}]})
+    assert pointers(response, "not_activatable") == ["/steps/0/duration"]
+    assert await cast.ed.read(url) == active
+
+
+async def test_if_match_guards_a_change(cast: Cast):
+    made = await cast.ed.made(WORKFLOWS, WELCOME)
+    url = f"{WORKFLOWS}/{made['id']}"
+    first = await cast.ed.patch(url, {"name": "One"}, headers={"If-Match": '"1"'})
+    assert first.headers["ETag"] == '"2"'
+    second = await cast.ed.patch(url, {"name": "Two"}, headers={"If-Match": '"1"'})
+    assert refused(second) == (412, "stale")
+    assert (await cast.ed.read(url))["name"] == "One"
+
+
+# --- the trigger and its secret -------------------------------------------------------------------
+
+
+async def test_a_patch_keeps_what_it_does_not_name_of_the_trigger(cast: Cast):
+    defaults = {"firstName": "Friend", "tags": ["lead"], "metadata": {"score": 1.5, "n": 1}}
+    made = await cast.ed.made(
+        WORKFLOWS, {**WELCOME, "trigger": {**WEBHOOK, "contactDefaults": defaults}}
+    )
+    url = f"{WORKFLOWS}/{made['id']}"
+    for patch, changed in (
+        ({}, {}),
+        ({"contactPath": 'data["e mail"]'}, {"contactPath": 'data["e mail"]'}),
+        ({"contactPath": None}, {"contactPath": "email"}),
+        ({"createContact": False}, {"createContact": False}),
+        (
+            {"contactDefaults": {"firstName": None, "metadata": {"n": None}}},
+            {"contactDefaults": {"tags": ["lead"], "metadata": {"score": 1.5}}},
+        ),
+    ):
+        before = (await cast.ed.read(url))["trigger"]
+        after = (await cast.ed.patch(url, {"trigger": patch})).json()["trigger"]
+        assert after == {**before, **changed}, patch
+
+
+async def test_the_secret_is_never_read_back_and_stays_until_it_is_replaced_or_removed(
+    cast: Cast,
+):
+    active = await activated(cast, trigger={**WEBHOOK, "signingSecret": SECRET})
+    url = f"{WORKFLOWS}/{active['id']}"
+    longest = "é" * 1_024
+    for patch, secret, last4 in (
+        ({}, SECRET, "ngth"),
+        ({"name": "Renamed"}, SECRET, "ngth"),
+        ({"trigger": {}}, SECRET, "ngth"),
+        ({"trigger": {"createContact": True}}, SECRET, "ngth"),
+        ({"trigger": {"signingSecret": "twelve chars"}}, "twelve chars", "hars"),
+        ({"trigger": {"signingSecret": "eleven char"}}, "eleven char", None),
+        ({"trigger": {"signingSecret": ""}}, None, None),
+        ({"trigger": {"signingSecret": longest}}, longest, "éééé"),
+        ({"trigger": {"signingSecret": None}}, None, None),
+    ):
+        response = await cast.ed.patch(url, patch)
+        assert response.status_code == 200, response.text
+        trigger = response.json()["trigger"]
+        assert "signingSecret" not in trigger
+        assert trigger["signingSecretSet"] is (secret is not None), patch
+        assert trigger["signingSecretLast4"] == last4, patch
+        assert SECRET not in response.text
+        assert (await cast.ed.read(url))["trigger"] == trigger
+        assert (await send(cast, active, secret)).status_code == 202, patch
+        wrong = 202 if secret is None else 401
+        assert (await send(cast, active, "another secret of some length")).status_code == wrong
+        assert (await send(cast, active)).status_code == wrong
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+async def test_lists_leave_out_the_steps_and_filter_by_state_and_name(cast: Cast):
+    draft = await cast.ed.made(WORKFLOWS, {"name": "Draft"})
+    active = await activated(cast)
+    archived = await cast.ed.made(WORKFLOWS, {"name": "Draft"})
+    await cast.ed.patch(f"{WORKFLOWS}/{archived['id']}", {"state": "ARCHIVED"})
+    await cast.ed.made("/automations", {"name": "Draft"})
+    await cast.mallory.made(WORKFLOWS, {"name": "Draft"})
+    for query, found in (
+        ("", [archived, active, draft]),
+        ("?state=DRAFT", [draft]),
+        ("?state=ACTIVE", [active]),
+        ("?name=Draft", [archived, draft]),
+        ("?name=Draft&state=ARCHIVED", [archived]),
+        ("?name=draft", []),
+        ("?createdAfter=2999-01-01T00:00:00Z", []),
+    ):
+        listed = (await cast.vic.read(WORKFLOWS + query))["data"]
+        assert [one["id"] for one in listed] == [one["id"] for one in found], query
+        assert all("steps" not in one and "trigger" not in one for one in listed)
+    for query, wrong in (("?state=OLD", ["?state"]), ("?kind=x&limit=x", ["?limit", "?kind"])):
+        assert pointers(await cast.vic.get(WORKFLOWS + query)) == wrong
+
+
+async def test_a_list_comes_in_pages(cast: Cast):
+    made = [(await cast.ed.made(WORKFLOWS, {"name": f"w{n}"}))["id"] for n in range(3)]
+    first = await cast.vic.read(f"{WORKFLOWS}?limit=2")
+    rest = await cast.vic.read(f"{WORKFLOWS}?limit=2&cursor={first['nextCursor']}")
+    assert [one["id"] for one in first["data"] + rest["data"]] == made[::-1]
+    assert rest["nextCursor"] is None
+
+
+async def test_an_automation_is_no_workflow(cast: Cast):
+    automation = await cast.ed.made("/automations", {"name": "A"})
+    url = f"{WORKFLOWS}/{automation['id']}"
+    for response in (await cast.ed.get(url), await cast.ed.patch(url, {"name": "B"})):
+        assert refused(response) == (404, "not_found")

@@ -1,0 +1,294 @@
+"""Workspaces over HTTP: mine, a new one, another of mine, and the end of one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+
+from app import closure, delivery, runner
+from app.process import SCHEMA, Process
+from app.store import memberships, workspaces
+from tests.cast import PASSWORD, SEND_HELLO, Cast, hook, settle
+from tests.routes.conftest import SignIn, visiting
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def bearer(signed_in: dict[str, Any]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {signed_in['accessToken']}"}
+
+
+# --- mine ---------------------------------------------------------------------------------------
+
+
+async def test_a_person_founds_another_workspace_and_owns_it(
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    headers = bearer(await sign_in(cast.ed))
+    response = await visitor.post("/workspaces", json={"name": "Ed's own"}, headers=headers)
+    assert response.status_code == 201
+    made = response.json()
+    assert (made["name"], made["role"]) == ("Ed's own", "owner")
+    listed = (await visitor.get("/workspaces", headers=headers)).json()["data"]
+    assert [(row["id"], row["role"]) for row in listed] == [
+        (made["id"], "owner"),
+        (cast.ed.workspace_id, "editor"),
+    ]
+
+
+async def test_a_person_s_workspaces_come_a_page_at_a_time(
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    headers = bearer(await sign_in(cast.ed))
+    for name in ("Two", "Three"):
+        await visitor.post("/workspaces", json={"name": name}, headers=headers)
+    names, cursor = [], ""
+    while cursor is not None:
+        url = f"/workspaces?limit=2{cursor and f'&cursor={cursor}'}"
+        page = (await visitor.get(url, headers=headers)).json()
+        names += [row["name"] for row in page["data"]]
+        cursor = page["nextCursor"]
+    assert names == ["Three", "Two", "Acme"]
+
+
+async def test_a_key_knows_its_own_workspace_only_and_founds_none(
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    headers = bearer(await sign_in(cast.ed))
+    await visitor.post("/workspaces", json={"name": "Ed's own"}, headers=headers)
+    listed = (await cast.ed.read("/workspaces"))["data"]
+    assert [row["id"] for row in listed] == [cast.ed.workspace_id]
+    response = await cast.ed.post("/workspaces", {"name": "The program's"})
+    assert refused(response) == (403, "forbidden")
+
+
+async def test_where_registration_is_closed_nobody_founds_a_workspace(
+    cast: Cast, process: Process, sign_in: SignIn
+):
+    headers = bearer(await sign_in(cast.ed))
+    settings = replace(process.settings, registration="closed")
+    async with visiting(replace(process, settings=settings)) as client:
+        response = await client.post("/workspaces", json={"name": "X"}, headers=headers)
+    assert refused(response) == (403, "forbidden")
+
+
+# --- another of mine ----------------------------------------------------------------------------
+
+
+async def test_switching_acts_in_another_workspace_with_the_role_there(
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    await cast.mallory.made("/memberships", {"email": cast.ed.email, "role": "admin"})
+    here = await sign_in(cast.ed)
+    wanted = {"workspaceId": cast.mallory.workspace_id}
+    response = await visitor.post("/auth/switch", json=wanted, headers=bearer(here))
+    assert response.status_code == 200
+    there = response.json()
+    assert there["workspace"]["id"] == cast.mallory.workspace_id
+    for signed_in, role in ((here, "editor"), (there, "admin")):
+        me = (await visitor.get("/auth/me", headers=bearer(signed_in))).json()
+        assert (me["workspace"]["id"], me["role"]) == (signed_in["workspace"]["id"], role)
+    renewed = await visitor.post("/auth/refresh", json={"refreshToken": there["refreshToken"]})
+    assert renewed.json()["workspace"]["id"] == cast.mallory.workspace_id
+
+
+async def test_a_switched_session_ends_when_the_first_one_would_have(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    here = await sign_in(cast.ed)
+    wanted = {"workspaceId": cast.ed.workspace_id}
+    await visitor.post("/auth/switch", json=wanted, headers=bearer(here))
+    async with process.database.read() as db:
+        rows = await db.fetch_all("SELECT expires_at FROM sessions")
+    assert len(rows) == 2
+    assert rows[0] == rows[1]
+
+
+async def test_nobody_switches_to_a_workspace_of_others(
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    headers = bearer(await sign_in(cast.ed))
+    answers = []
+    for id in (cast.mallory.workspace_id, "ws_" + "0" * 26):
+        response = await visitor.post("/auth/switch", json={"workspaceId": id}, headers=headers)
+        assert refused(response) == (404, "not_found")
+        answers.append({**response.json(), "requestId": None})
+    assert answers[0] == answers[1]
+
+
+async def test_a_key_does_not_switch(cast: Cast):
+    response = await cast.ed.post("/auth/switch", {"workspaceId": cast.ed.workspace_id})
+    assert refused(response) == (403, "forbidden")
+
+
+# --- the end of one -----------------------------------------------------------------------------
+
+
+async def end(cast: Cast, name: str = "Acme", **headers: str) -> httpx2.Response:
+    return await cast.olivia.delete("/settings/workspace", json={"name": name}, headers={**headers})
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [({"name": "acme"}, "/name"), ({"name": ""}, "/name"), ({}, "/name"), ({"id": 1}, "/name")],
+)
+async def test_a_workspace_ends_only_with_its_name_repeated(cast: Cast, body: Any, wrong: str):
+    response = await cast.olivia.delete("/settings/workspace", json=body)
+    assert refused(response) == (422, "invalid")
+    assert wrong in [error["pointer"] for error in response.json()["errors"]]
+    assert (await cast.vic.get("/contacts")).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["vic", "ed", "adam"])
+async def test_only_an_owner_ends_a_workspace(cast: Cast, name: str):
+    response = await cast.people[name].delete("/settings/workspace", json={"name": "Acme"})
+    assert refused(response) == (403, "forbidden")
+
+
+async def test_a_workspace_that_has_changed_is_not_ended(cast: Cast):
+    assert refused(await end(cast, **{"If-Match": '"9"'})) == (412, "stale")
+    assert (await end(cast, **{"If-Match": '"1"'})).status_code == 204
+
+
+async def test_every_way_in_is_shut_at_once(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    signed_in = await sign_in(cast.ed)
+    token = await hook(process, cast.ed.workspace_id)
+    assert (await end(cast)).status_code == 204
+    for name in ("olivia", "adam", "ed", "vic"):
+        assert refused(await cast.people[name].get("/contacts")) == (401, "unauthenticated")
+    assert (await visitor.get("/auth/me", headers=bearer(signed_in))).status_code == 401
+    refreshing = {"refreshToken": signed_in["refreshToken"]}
+    assert (await visitor.post("/auth/refresh", json=refreshing)).status_code == 401
+    event = await visitor.post(f"/v1/webhooks/in/{token}", json={"email": "ada@acme.test"})
+    assert refused(event) == (404, "not_found")
+    assert (await cast.mallory.get("/contacts")).status_code == 200
+
+
+async def test_a_membership_that_came_too_late_lets_nobody_in(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient
+):
+    """One that waited for the workspace's lock while it was closed."""
+    await end(cast)
+    async with process.database.write() as db:
+        await memberships.insert(
+            db,
+            workspace_id=cast.ed.workspace_id,
+            id="mem_late",
+            user_id=cast.ed.user_id,
+            role="owner",
+        )
+    assert refused(await cast.ed.get("/contacts")) == (401, "unauthenticated")
+    credentials = {"email": cast.ed.email, "password": PASSWORD}
+    response = await visitor.post("/auth/token", json=credentials)
+    assert refused(response) == (404, "not_found")
+
+
+async def test_what_is_under_way_stops(cast: Cast, process: Process):
+    """One run waits, one is about to send, and one message is due."""
+    waits = [{"id": "w", "type": "wait", "duration": "P1D"}, SEND_HELLO]
+    for steps in (waits, [SEND_HELLO]):
+        token = await hook(process, cast.ed.workspace_id, steps)
+        event = {"email": "ada@acme.test"}
+        assert (await cast.client.post(f"/v1/webhooks/in/{token}", json=event)).status_code == 202
+    for row in await runner.claim(process, [], 50):
+        await runner.move(process, row)
+    [in_hand] = await delivery.claim(process, [], 50)
+    assert (await end(cast)).status_code == 204
+    await delivery.deliver(process, in_hand)
+    await settle(process)
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM captured_messages") == 0
+
+
+async def test_all_of_it_goes_a_batch_at_a_time_and_nothing_else(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    for who in (cast.olivia, cast.mallory):
+        await sign_in(who)
+        await one_of_everything(who, process)
+    others = await rows_of(process, cast.mallory.workspace_id)
+    assert (await end(cast)).status_code == 204
+    batches = 0
+    while await closure.remove_some(process):
+        batches += 1
+    assert batches >= 1
+    assert await rows_of(process, cast.olivia.workspace_id) == dict.fromkeys(others, 0)
+    assert await rows_of(process, cast.mallory.workspace_id) == others
+    assert min(others.values()) > 0, others  # or it would not show that they all go
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM users") == 5  # people are not its rows
+        assert await workspaces.by_id(db, id=cast.olivia.workspace_id) is None
+
+
+async def test_whoever_is_left_without_a_workspace_registers_a_new_one(
+    cast: Cast, visitor: httpx2.AsyncClient
+):
+    """With their own password: the account is still theirs."""
+    await cast.mallory.delete("/settings/workspace", json={"name": "Rival"})
+    again = {"email": cast.mallory.email, "name": "M", "workspaceName": "Rival again"}
+    wrong = await visitor.post("/auth/register", json={**again, "password": "a guessed password"})
+    assert refused(wrong) == (409, "conflict")
+    back = await visitor.post("/auth/register", json={**again, "password": PASSWORD})
+    assert back.status_code == 201
+    assert (back.json()["user"]["id"], back.json()["user"]["name"]) == (
+        cast.mallory.user_id,
+        "Mallory",
+    )
+    once_more = await visitor.post("/auth/register", json={**again, "password": PASSWORD})
+    assert refused(once_more) == (409, "conflict")
+
+
+async def test_a_batch_has_an_end(cast: Cast, process: Process):
+    for number in range(5):
+        await cast.ed.made("/contacts", {"email": f"n{number}@acme.test", "tags": ["a", "b"]})
+    await end(cast)
+    left = []
+    async with process.database.write() as db:
+        while await workspaces.delete_some(db, id=cast.ed.workspace_id, limit=4):
+            left.append(await db.fetch_value("SELECT count(*) FROM contact_tags"))
+    assert left[:3] == [6, 2, 0]
+
+
+async def test_two_workers_do_not_remove_the_same_rows(cast: Cast, process: Process):
+    await end(cast)
+    outcomes = await asyncio.gather(*(closure.remove_some(process) for _ in range(4)))
+    assert any(outcomes)
+    async with process.database.read() as db:
+        assert not await workspaces.any_closed(db)
+
+
+def test_every_table_of_a_workspace_is_known_to_its_end():
+    """A new table with a workspace_id has to be named in store/workspaces.TABLES."""
+    tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\);", SCHEMA, re.DOTALL)
+    own = {name for name, columns in tables if re.search(r"^\s+workspace_id\s", columns, re.M)}
+    assert own == set(workspaces.TABLES)
+
+
+async def one_of_everything(who: Any, process: Process) -> None:
+    token = await hook(process, who.workspace_id)
+    await who.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@acme.test"})
+    await settle(process)
+    await who.made("/contacts", {"email": "b@acme.test", "tags": ["a"], "metadata": {"n": 1}})
+    content = {"subject": "S", "html": "<p>H</p>"}
+    template = {"name": "T", "channel": "email", "content": content}
+    await who.post("/templates", template, headers={"Idempotency-Key": "once"})
+    await who.made("/memberships/invitations", {"email": "new@acme.test", "role": "viewer"})
+
+
+async def rows_of(process: Process, workspace_id: str) -> dict[str, int]:
+    async with process.database.read() as db:
+        return {
+            table: await db.fetch_value(
+                f"SELECT count(*) FROM {table} WHERE workspace_id = :id", id=workspace_id
+            )
+            for table in workspaces.TABLES
+        }

@@ -1,0 +1,117 @@
+"""Rows that other rows need, so that a test names only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app import profile
+from app.store import contacts, definitions, messages, runs, workspaces
+from app.store.db import Database, Row, new_id
+
+WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
+
+
+def columns(**given: Any) -> Mapping[str, Any]:
+    """A contact's, empty but for what is given."""
+    return {**profile.check(None, {}, None).columns, **given}
+
+
+async def workspace(database: Database) -> str:
+    async with database.write() as db:
+        row = await workspaces.insert(db, id=new_id("ws"), name="A workspace", timezone="UTC")
+    return str(row["id"])
+
+
+async def contact(database: Database, workspace_id: str, **given: Any) -> Row:
+    async with database.write() as db:
+        row = await contacts.insert(
+            db, workspace_id=workspace_id, id=new_id("con"), columns=columns(**given)
+        )
+    assert row is not None
+    return row
+
+
+async def definition(
+    database: Database, workspace_id: str, shape: str = "steps", **changes: Any
+) -> Row:
+    """An ACTIVE one at version 1, pinned."""
+    async with database.write() as db:
+        made = await definitions.insert(
+            db,
+            workspace_id=workspace_id,
+            id=new_id("wfl" if shape == "steps" else "aut"),
+            shape=shape,
+            name="W",
+            trigger_config=WEBHOOK,
+            body="[]",
+        )
+        await definitions.pin(
+            db,
+            workspace_id=workspace_id,
+            definition_id=made["id"],
+            version=1,
+            trigger_config=WEBHOOK,
+            body="[]",
+        )
+        written = {
+            "name": "W",
+            "state": "ACTIVE",
+            "trigger_config": WEBHOOK,
+            "body": "[]",
+            "version": 1,
+            "token": None,
+        }
+        return await definitions.update(
+            db, workspace_id=workspace_id, id=made["id"], **{**written, **changes}
+        )
+
+
+async def run(
+    database: Database, workspace_id: str, definition_id: str, contact_id: str = "con_1"
+) -> str:
+    id = new_id("run")
+    async with database.write() as db:
+        assert await runs.insert(
+            db,
+            workspace_id=workspace_id,
+            id=id,
+            definition_id=definition_id,
+            contact_id=contact_id,
+            body=b"{}",
+        )
+    return id
+
+
+async def message(database: Database, workspace_id: str, **given: Any) -> str:
+    """With its first attempt."""
+    id = new_id("msg")
+    empty = {
+        "run_id": None,
+        "node_id": None,
+        "visit": None,
+        "contact_id": None,
+        "template_id": None,
+        "channel": "email",
+        "category": "transactional",
+        "to_address": None,
+        "source": "{}",
+    }
+    async with database.write() as db:
+        await messages.insert(db, workspace_id=workspace_id, id=id, **{**empty, **given})
+        await messages.insert_attempt(
+            db,
+            workspace_id=workspace_id,
+            id=new_id("att"),
+            message_id=id,
+            number=1,
+            message_key=f"{id}-1",
+        )
+    return id
+
+
+async def set_columns(database: Database, table: str, id: str, **changed: Any) -> None:
+    """As if that had happened."""
+    assigned = ", ".join(f"{name} = :{name}" for name in changed)
+    async with database.write() as db:
+        await db.execute(f"UPDATE {table} SET {assigned} WHERE id = :id", id=id, **changed)

@@ -1,0 +1,168 @@
+"""Definitions: opened by their token while they are active, and pinned version by version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.errors import Duplicate
+from app.store import definitions
+from app.store.db import Database, Row
+from tests.store.rows import WEBHOOK, definition, set_columns, workspace
+
+TOKEN = "t" * 30
+
+
+async def opened(database: Database, token: str = TOKEN) -> Row | None:
+    async with database.read() as db:
+        return await definitions.by_token(db, token=token)
+
+
+async def shown(database: Database, acme: str, shape: str, **filters: Any) -> list[str]:
+    async with database.read() as db:
+        rows = await definitions.page(
+            db, workspace_id=acme, shape=shape, filters=filters, before=None, limit=50
+        )
+    return [row["id"] for row in rows]
+
+
+async def test_a_token_opens_its_definition_and_tells_the_workspace(database: Database):
+    acme = await workspace(database)
+    made = await definition(database, acme, token=TOKEN)
+    await set_columns(database, "workspaces", acme, country="US")
+    assert await opened(database) == {
+        "workspace_id": acme,
+        "id": made["id"],
+        "trigger_config": WEBHOOK,
+        "signing_secret": None,
+        "country": "US",
+    }
+    assert await opened(database, "T" * 30) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "PAUSED"},
+        {"state": "ARCHIVED"},
+        {"trigger_config": {**WEBHOOK, "source": "manual"}},
+    ],
+)
+async def test_a_token_opens_nothing_that_takes_no_webhooks(
+    database: Database, changes: dict[str, Any]
+):
+    acme = await workspace(database)
+    await definition(database, acme, token=TOKEN, **changes)
+    assert await opened(database) is None
+
+
+async def test_a_suspended_workspace_s_tokens_open_nothing(database: Database):
+    acme = await workspace(database)
+    await definition(database, acme, token=TOKEN)
+    await set_columns(database, "workspaces", acme, suspended=True)
+    assert await opened(database) is None
+
+
+async def test_no_two_definitions_have_one_token(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    await definition(database, acme, token=TOKEN)
+    with pytest.raises(Duplicate):
+        await definition(database, rival, token=TOKEN)
+
+
+async def test_a_definition_is_found_by_its_own_shape_in_its_own_workspace(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    made = await definition(database, acme)
+    async with database.write() as db:
+        asked = {
+            (workspace_id == acme, shape): await read(
+                db, workspace_id=workspace_id, shape=shape, id=made["id"]
+            )
+            for workspace_id in (acme, rival)
+            for shape in ("steps", "graph")
+            for read in (definitions.by_id, definitions.locked)
+        }
+    assert asked.pop((True, "steps")) == made
+    assert set(asked.values()) == {None}
+
+
+async def test_an_archived_one_is_shown_no_more(database: Database):
+    acme = await workspace(database)
+    made = await definition(database, acme, token=TOKEN)
+    async with database.write() as db:
+        await definitions.archive(db, workspace_id=acme, id=made["id"])
+        assert await definitions.by_id(db, workspace_id=acme, shape="steps", id=made["id"]) is None
+        # What its runs walk is still there.
+        pinned = await definitions.pinned(
+            db, workspace_id=acme, definition_id=made["id"], version=1
+        )
+    assert pinned == {"shape": "steps", "body": "[]"}
+    assert await shown(database, acme, "steps") == []
+    assert await opened(database) is None
+
+
+async def test_a_secret_is_told_only_by_its_end(database: Database):
+    acme = await workspace(database)
+    made = await definition(database, acme, token=TOKEN)
+    assert (made["secret_set"], made["secret_last4"]) == (False, None)
+    for sealed, last4 in ((b"\x00sealed", "cret"), (None, None)):
+        async with database.write() as db:
+            await definitions.set_secret(
+                db, workspace_id=acme, id=made["id"], signing_secret=sealed, last4=last4
+            )
+            row = await definitions.by_id(db, workspace_id=acme, shape="steps", id=made["id"])
+        assert row is not None
+        assert (row["secret_set"], row["secret_last4"]) == (sealed is not None, last4)
+        assert sealed not in row.values() or sealed is None
+        token_row = await opened(database)
+        assert token_row is not None
+        assert token_row["signing_secret"] == sealed
+
+
+async def test_a_page_shows_one_shape_narrowed_by_each_filter(database: Database):
+    acme = await workspace(database)
+    old = await definition(database, acme, name="Old")
+    new = await definition(database, acme, name="New", state="PAUSED")
+    graph = await definition(database, acme, "graph", name="Old")
+    await definition(database, await workspace(database), name="Old")
+    both = [new["id"], old["id"]]
+    expected = [
+        ({}, both),
+        ({"state": "PAUSED"}, [new["id"]]),
+        ({"name": "Old"}, [old["id"]]),
+        ({"name": "old"}, []),
+        ({"created_after": old["created_at"]}, [new["id"]]),
+        ({"created_before": new["created_at"]}, [old["id"]]),
+    ]
+    for filters, ids in expected:
+        assert await shown(database, acme, "steps", **filters) == ids, filters
+    assert await shown(database, acme, "graph") == [graph["id"]]
+
+
+async def test_what_uses_a_template_is_known_until_it_is_archived(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    body = '[{"type": "send_message", "templateId": "tpl_1"}]'
+    using = await definition(database, acme, body=body)
+    await definition(database, acme, body='[{"templateId": "tpl_10"}]')
+    await definition(database, acme, body=body, state="ARCHIVED")
+    await definition(database, rival, body=body)
+    async with database.read() as db:
+        named = await definitions.naming_template(db, workspace_id=acme, template_id="tpl_1")
+    assert named == [using["id"]]
+
+
+async def test_a_version_is_pinned_once(database: Database):
+    acme = await workspace(database)
+    made = await definition(database, acme)
+    async with database.write() as db:
+        version = {"workspace_id": acme, "definition_id": made["id"]}
+        what = {"trigger_config": WEBHOOK, "body": '["second"]'}
+        await definitions.pin(db, **version, version=2, **what)
+        with pytest.raises(Duplicate):
+            async with db.savepoint():
+                await definitions.pin(db, **version, version=2, **what)
+        bodies = [
+            (await definitions.pinned(db, **version, version=number))["body"] for number in (1, 2)
+        ]
+    assert bodies == ["[]", '["second"]']

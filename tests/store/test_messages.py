@@ -1,0 +1,243 @@
+"""Messages and their attempts: the intent and the outcome fenced by the claim."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.errors import Duplicate
+from app.store import jobs, messages
+from app.store.db import Database, Row, new_id
+from tests.store.rows import message, set_columns, workspace
+
+
+async def claimed(database: Database) -> Row:
+    async with database.write() as db:
+        [row] = await jobs.claim(db, "messages", hinted=[], limit=8, lease_seconds=15)
+    return row
+
+
+def claim_of(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in ("workspace_id", "id", "lease_token")}
+
+
+async def abandon(database: Database) -> None:
+    async with database.write() as db:
+        await db.execute("UPDATE messages SET wake_at = :now")
+
+
+async def intend(database: Database, row: Row) -> bool:
+    async with database.write() as db:
+        return await messages.intend(
+            db,
+            **claim_of(row),
+            to_address="ada@example.com",
+            template_version=3,
+            content='{"subject": "Hi"}',
+            wake_at=await db.now() + timedelta(seconds=15),
+        )
+
+
+async def settle(database: Database, row: Row, status: str, **changes: Any) -> bool:
+    nothing = dict.fromkeys(("reason_code", "reason_detail", "wake_at"))
+    async with database.write() as db:
+        return await messages.settle(db, **claim_of(row), status=status, **{**nothing, **changes})
+
+
+async def status_of(database: Database, id: str) -> str:
+    async with database.read() as db:
+        return str(await db.fetch_value("SELECT status FROM messages WHERE id = :id", id=id))
+
+
+async def attempts(database: Database, acme: str, **filters: Any) -> list[Row]:
+    async with database.read() as db:
+        return await messages.attempts_page(
+            db, workspace_id=acme, filters=filters, before=None, limit=50
+        )
+
+
+async def another_attempt(database: Database, acme: str, id: str, number: int) -> str:
+    attempt_id = new_id("att")
+    async with database.write() as db:
+        await messages.insert_attempt(
+            db,
+            workspace_id=acme,
+            id=attempt_id,
+            message_id=id,
+            number=number,
+            message_key=f"{id}-{number}",
+        )
+    return attempt_id
+
+
+async def test_a_visit_of_a_node_has_one_message(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    step = {"run_id": "run_1", "node_id": "hello", "visit": 1}
+    await message(database, acme, **step)
+    with pytest.raises(Duplicate):
+        await message(database, acme, **step)
+    await message(database, acme, **{**step, "visit": 2})
+    await message(database, rival, **step)
+    for _ in range(2):  # what no run sends is no step's
+        await message(database, acme)
+
+
+async def test_an_attempt_s_key_and_number_are_there_once(database: Database):
+    acme = await workspace(database)
+    id, other = await message(database, acme), await message(database, acme)
+    for message_id, number, key in ((id, 1, "new"), (other, 2, f"{id}-1")):
+        with pytest.raises(Duplicate):
+            async with database.write() as db:
+                await messages.insert_attempt(
+                    db,
+                    workspace_id=acme,
+                    id=new_id("att"),
+                    message_id=message_id,
+                    number=number,
+                    message_key=key,
+                )
+
+
+async def test_only_the_newest_claim_intends_and_settles(database: Database):
+    acme = await workspace(database)
+    id = await message(database, acme)
+    stale = await claimed(database)
+    await abandon(database)
+    fresh = await claimed(database)
+    async with database.write() as db:
+        assert await messages.held(db, **claim_of(stale)) is None
+        assert await messages.held(db, **{**claim_of(fresh), "workspace_id": "ws_0"}) is None
+    assert not await intend(database, stale)
+    assert await intend(database, fresh)
+    assert not await intend(database, fresh)  # one intent, one call
+    assert not await settle(database, stale, "FAILED")
+    assert await status_of(database, id) == "SENDING"
+    assert await settle(database, fresh, "SENT")
+    assert not await settle(database, fresh, "UNKNOWN")
+    assert await status_of(database, id) == "SENT"
+
+
+async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Database):
+    acme = await workspace(database)
+    id = await message(database, acme)
+    second = await another_attempt(database, acme, id, 2)
+    row = await claimed(database)
+    async with database.write() as db:
+        held = await messages.held(db, **claim_of(row))
+    assert held is not None
+    assert (held["id"], held["attempt_id"], held["number"]) == (id, second, 2)
+    assert (held["message_key"], held["tries"], held["events"]) == (f"{id}-2", 0, [])
+
+
+async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
+    database: Database,
+):
+    acme = await workspace(database)
+    await message(database, acme)
+    row = await claimed(database)
+    assert await intend(database, row)
+    async with database.read() as db:
+        later = await db.now() + timedelta(minutes=5)
+    assert await settle(database, row, "QUEUED", wake_at=later, reason_code="throttled")
+    async with database.read() as db:
+        kept = await db.fetch_one("SELECT status, claims, wake_at, reason_code FROM messages")
+    assert kept == {
+        "status": "QUEUED",
+        "claims": 0,
+        "wake_at": later,
+        "reason_code": "throttled",
+    }
+
+
+@pytest.mark.parametrize("status", ["QUEUED", "SENDING", "SENT", "FAILED", "SUPPRESSED"])
+async def test_only_what_is_unknown_is_sent_again(database: Database, status: str):
+    acme, rival = await workspace(database), await workspace(database)
+    id = await message(database, acme, run_id="run_1", node_id="hello", visit=1)
+    await set_columns(database, "messages", id, status=status, wake_at=None)
+    async with database.write() as db:
+        assert await messages.requeue(db, workspace_id=acme, id=id) is None
+    await set_columns(database, "messages", id, status="UNKNOWN", reason_code="worker_lost")
+    async with database.write() as db:
+        assert await messages.requeue(db, workspace_id=rival, id=id) is None
+        again = await messages.requeue(db, workspace_id=acme, id=id)
+    assert again == {"run_id": "run_1", "node_id": "hello", "visit": 1, "channel": "email"}
+    assert (await claimed(database))["id"] == id
+
+
+async def test_a_run_hears_how_its_message_ended_and_under_which_number(database: Database):
+    acme = await workspace(database)
+    id = await message(database, acme)
+    await another_attempt(database, acme, id, 2)
+    await set_columns(database, "messages", id, status="FAILED", reason_code="no_address")
+    async with database.read() as db:
+        outcome = await messages.outcome(db, workspace_id=acme, id=id)
+        assert await messages.outcome(db, workspace_id="ws_0", id=id) is None
+    assert outcome == {
+        "status": "FAILED",
+        "reason_code": "no_address",
+        "reason_detail": None,
+        "number": 2,
+    }
+
+
+async def test_an_attempt_is_read_back_as_it_was_recorded(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    id = await message(database, acme, to_address="ada@example.com")
+    [attempt] = await attempts(database, acme)
+    async with database.write() as db:
+        now = await db.now()
+        recorded = {
+            "status": "SENT",
+            "provider": "smtp",
+            "reason_code": None,
+            "reason_detail": None,
+            "provider_message_id": "<1@provider>",
+            "tries": 2,
+            "events": [{"at": "2026-01-01T00:00:00.000Z", "status": "SENT"}],
+            "sent_at": now,
+            "finished_at": now,
+        }
+        await messages.update_attempt(db, workspace_id=acme, id=attempt["id"], **recorded)
+        await messages.update_attempt(
+            db, workspace_id=rival, id=attempt["id"], **{**recorded, "status": "FAILED"}
+        )
+    async with database.read() as db:
+        row = await messages.attempt_by_id(db, workspace_id=acme, id=attempt["id"])
+        assert await messages.attempt_by_id(db, workspace_id=rival, id=attempt["id"]) is None
+    assert row is not None
+    assert {name: row[name] for name in recorded} == recorded
+    assert (row["message_id"], row["number"], row["to_address"]) == (id, 1, "ada@example.com")
+
+
+async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    old, new = await message(database, acme), await message(database, acme)
+    await message(database, rival)
+    resent = await another_attempt(database, acme, old, 2)
+    rows = await attempts(database, acme)
+    assert [row["message_id"] for row in rows] == [old, new, old]
+    ids = [row["id"] for row in rows]
+    assert ids[0] == resent
+    await set_columns(database, "delivery_attempts", ids[1], status="SENT")
+    born = rows[1]["created_at"]
+    expected = [
+        ({"message_id": old}, [ids[0], ids[2]]),
+        ({"message_id": old, "status": "SENT"}, []),
+        ({"status": "SENT"}, [ids[1]]),
+        ({"created_after": born}, [ids[0]]),
+        ({"created_before": born}, [ids[2]]),
+        ({"created_before": born + timedelta(days=9)}, ids),
+    ]
+    for filters, wanted in expected:
+        found = await attempts(database, acme, **filters)
+        assert [row["id"] for row in found] == wanted, filters
+    async with database.read() as db:
+        assert await messages.attempts_of(db, workspace_id=acme, message_id=old) == [
+            ids[2],
+            ids[0],
+        ]
+        page = {"workspace_id": acme, "filters": {}, "limit": 1}
+        [second] = await messages.attempts_page(db, **page, before=ids[0])
+    assert second["id"] == ids[1]

@@ -1,0 +1,263 @@
+"""Runs: each write fenced by its claim, each step recorded once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.store import jobs, runs
+from app.store.db import Database, Row, new_id
+from tests.store.rows import definition, run, set_columns, workspace
+
+
+async def claimed(database: Database) -> Row:
+    async with database.write() as db:
+        [row] = await jobs.claim(db, "runs", hinted=[], limit=8, lease_seconds=15)
+    return row
+
+
+async def read(database: Database, acme: str, id: str) -> Row:
+    async with database.read() as db:
+        row = await runs.by_id(db, workspace_id=acme, id=id)
+    assert row is not None
+    return row
+
+
+def claim_of(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in ("workspace_id", "id", "lease_token")}
+
+
+async def save(database: Database, row: Row, status: str, **changes: Any) -> bool:
+    nothing = dict.fromkeys(
+        ("state", "waiting_for", "wake_at", "reason_code", "reason_detail", "finished_at")
+    )
+    async with database.write() as db:
+        return await runs.save(db, **claim_of(row), status=status, **{**nothing, **changes})
+
+
+async def wait_for(database: Database, row: Row, message_id: str) -> None:
+    kind = {"kind": "delivery", "messageId": message_id}
+    assert await save(database, row, "WAITING", state="{}", waiting_for=kind)
+
+
+# --- the beginning --------------------------------------------------------------------------------
+
+
+async def test_a_run_begins_at_the_version_of_its_definition(database: Database):
+    acme = await workspace(database)
+    workflow = await definition(database, acme)
+    id = await run(database, acme, workflow["id"], "con_7")
+    row = await read(database, acme, id)
+    assert (row["version"], row["status"], row["contact_id"]) == (1, "QUEUED", "con_7")
+    assert (row["body"], row["state"], row["shape"]) == (b"{}", None, "steps")
+    assert (await claimed(database))["id"] == id
+
+
+@pytest.mark.parametrize("state", ["DRAFT", "PAUSED", "ARCHIVED"])
+async def test_no_run_begins_when_its_definition_is_not_active(database: Database, state: str):
+    acme, rival = await workspace(database), await workspace(database)
+    workflow = await definition(database, acme, state=state)
+    active = await definition(database, acme)
+    new = {"id": new_id("run"), "contact_id": "con_1", "body": b"{}"}
+    async with database.write() as db:
+        insert = runs.insert
+        assert not await insert(db, workspace_id=acme, definition_id=workflow["id"], **new)
+        assert not await insert(db, workspace_id=rival, definition_id=active["id"], **new)
+        assert await insert(db, workspace_id=acme, definition_id=active["id"], **new)
+        assert not await insert(db, workspace_id=acme, definition_id=active["id"], **new)
+        assert await runs.contact_of(db, workspace_id=acme, id=new["id"]) == "con_1"
+        assert await runs.contact_of(db, workspace_id=rival, id=new["id"]) is None
+
+
+# --- a claim's writes -----------------------------------------------------------------------------
+
+
+async def test_only_the_newest_claim_holds_a_run(database: Database):
+    acme = await workspace(database)
+    workflow = await definition(database, acme)
+    await run(database, acme, workflow["id"])
+    stale = await claimed(database)
+    async with database.write() as db:
+        await db.execute("UPDATE runs SET wake_at = :now")
+    fresh = await claimed(database)
+    async with database.write() as db:
+        assert await runs.held(db, **claim_of(stale)) is None
+        held = await runs.held(db, **claim_of(fresh))
+    assert held is not None
+    assert (held["definition_state"], held["status"]) == ("ACTIVE", "QUEUED")
+    assert not await save(database, stale, "COMPLETED")
+    assert (await read(database, acme, stale["id"]))["status"] == "QUEUED"
+
+
+async def test_what_is_saved_is_progress_and_is_kept(database: Database):
+    acme = await workspace(database)
+    workflow = await definition(database, acme)
+    id = await run(database, acme, workflow["id"])
+    row = await claimed(database)
+    async with database.read() as db:
+        tomorrow = await db.now() + timedelta(days=1)
+    waiting = {"kind": "time", "until": "tomorrow"}
+    assert await save(
+        database, row, "WAITING", state='{"at": 1.10}', waiting_for=waiting, wake_at=tomorrow
+    )
+    saved = await read(database, acme, id)
+    assert (saved["state"], saved["waiting_for"]) == ('{"at": 1.10}', waiting)
+    assert saved["started_at"] is not None
+    async with database.read() as db:
+        kept = await db.fetch_one("SELECT claims, wake_at FROM runs")
+    assert kept == {"claims": 0, "wake_at": tomorrow}
+    assert await save(database, row, "RUNNING", wake_at=tomorrow)
+    assert (await read(database, acme, id))["started_at"] == saved["started_at"]
+
+
+async def test_what_has_ended_is_not_saved_again(database: Database):
+    acme = await workspace(database)
+    await run(database, acme, (await definition(database, acme))["id"])
+    row = await claimed(database)
+    assert await save(database, row, "COMPLETED")
+    assert not await save(database, row, "FAILED")
+    async with database.write() as db:
+        assert await runs.held(db, **claim_of(row)) is None
+
+
+# --- what comes from elsewhere --------------------------------------------------------------------
+
+
+async def due(database: Database) -> int:
+    async with database.read() as db:
+        return int(await db.fetch_value("SELECT count(*) FROM runs WHERE wake_at IS NOT NULL"))
+
+
+async def test_a_run_wakes_for_the_message_it_waits_for_and_no_other(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    id = await run(database, acme, (await definition(database, acme))["id"])
+    await wait_for(database, await claimed(database), "msg_1")
+    for workspace_id, message_id, woken in (
+        (acme, "msg_2", 0),
+        (rival, "msg_1", 0),
+        (acme, "msg_1", 1),
+    ):
+        async with database.write() as db:
+            await runs.wake(db, workspace_id=workspace_id, id=id, message_id=message_id)
+        assert await due(database) == woken
+
+
+async def test_a_run_that_has_ended_is_not_woken(database: Database):
+    acme = await workspace(database)
+    id = await run(database, acme, (await definition(database, acme))["id"])
+    await wait_for(database, await claimed(database), "msg_1")
+    await set_columns(database, "runs", id, status="CANCELLED")
+    async with database.write() as db:
+        await runs.wake(db, workspace_id=acme, id=id, message_id="msg_1")
+    assert await due(database) == 0
+
+
+@pytest.mark.parametrize("whose", ["definition_id", "contact_id"])
+async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
+    database: Database, whose: str
+):
+    acme, rival = await workspace(database), await workspace(database)
+    workflow, other = await definition(database, acme), await definition(database, acme)
+    theirs = await definition(database, rival)
+    mine = {"definition_id": workflow["id"], "contact_id": "con_7"}
+    running = await run(database, acme, **mine)
+    row = await claimed(database)
+    ended = await run(database, acme, **mine)
+    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
+    await set_columns(
+        database, "runs", ended, status="COMPLETED", finished_at=long_ago, wake_at=None
+    )
+    others = [
+        await run(database, acme, other["id"], "con_8"),
+        await run(database, rival, theirs["id"], "con_7"),
+    ]
+    async with database.write() as db:
+        await runs.cancel_all(db, workspace_id=acme, reason_code="because", **{whose: mine[whose]})
+    assert not await save(database, row, "COMPLETED")
+    cancelled = await read(database, acme, running)
+    assert (cancelled["status"], cancelled["reason_code"]) == ("CANCELLED", "because")
+    assert cancelled["finished_at"] is not None
+    assert (await read(database, acme, ended))["status"] == "COMPLETED"
+    assert (await read(database, acme, others[0]))["status"] == "QUEUED"
+    assert (await read(database, rival, others[1]))["status"] == "QUEUED"
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+async def record(database: Database, acme: str, run_id: str, node: str, **changes: Any) -> None:
+    step = {
+        "node_id": node,
+        "visit": 1,
+        "position": 1,
+        "kind": "wait",
+        "status": "COMPLETED",
+        "reason_code": None,
+        "reason_detail": None,
+        "port": None,
+        "output": None,
+        "finished_at": None,
+    }
+    async with database.write() as db:
+        await runs.record(db, workspace_id=acme, run_id=run_id, **{**step, **changes})
+
+
+async def test_the_end_of_a_visit_completes_the_record_of_its_beginning(database: Database):
+    acme = await workspace(database)
+    id = await run(database, acme, (await definition(database, acme))["id"])
+    await record(database, acme, id, "pause", status="WAITING")
+    async with database.read() as db:
+        [began] = await runs.steps_of(db, workspace_id=acme, run_id=id)
+        now = await db.now()
+    await record(database, acme, id, "pause", port="next", output='{"n": 1.10}', finished_at=now)
+    await record(database, acme, id, "again", position=3)
+    await record(database, acme, id, "pause", visit=2, position=2)
+    async with database.read() as db:
+        steps = await runs.steps_of(db, workspace_id=acme, run_id=id)
+        assert await runs.steps_of(db, workspace_id="ws_0", run_id=id) == []
+    assert [(step["node_id"], step["visit"]) for step in steps] == [
+        ("pause", 1),
+        ("pause", 2),
+        ("again", 1),
+    ]
+    assert steps[0]["started_at"] == began["started_at"]
+    assert (steps[0]["status"], steps[0]["port"]) == ("COMPLETED", "next")
+    assert (steps[0]["output"], steps[0]["finished_at"]) == ('{"n": 1.10}', now)
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+async def test_a_page_is_narrowed_by_each_filter(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    workflow = await definition(database, acme)
+    automation = await definition(database, acme, "graph")
+    old = await run(database, acme, workflow["id"], "con_1")
+    new = await run(database, acme, automation["id"], "con_2")
+    await run(database, rival, (await definition(database, rival))["id"])
+    await set_columns(database, "runs", new, status="FAILED")
+    born = (await read(database, acme, old))["created_at"]
+    expected = [
+        ({}, [new, old]),
+        ({"workflow_id": workflow["id"]}, [old]),
+        ({"workflow_id": automation["id"]}, []),
+        ({"automation_id": automation["id"]}, [new]),
+        ({"contact_id": "con_2"}, [new]),
+        ({"contact_id": "con_2", "workflow_id": workflow["id"]}, []),
+        ({"status": "FAILED"}, [new]),
+        ({"created_after": born}, [new]),
+        ({"created_after": born - timedelta(days=9)}, [new, old]),
+        ({"created_before": born + timedelta(microseconds=1)}, [old]),
+        ({"created_before": born - timedelta(days=9)}, []),
+    ]
+    async with database.read() as db:
+        for filters, ids in expected:
+            rows = await runs.page(db, workspace_id=acme, filters=filters, before=None, limit=9)
+            assert [row["id"] for row in rows] == ids, filters
+        rows = await runs.page(db, workspace_id=acme, filters={}, before=new, limit=9)
+        assert [row["id"] for row in rows] == [old]
+        rows = await runs.page(db, workspace_id=acme, filters={}, before=None, limit=1)
+        assert [row["id"] for row in rows] == [new]
+        assert await runs.by_id(db, workspace_id=rival, id=old) is None

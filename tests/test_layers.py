@@ -1,0 +1,188 @@
+"""The rules of the house: who may import whom, where SQL lives, what the machine may not do."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from app import queue
+from workers import loop
+from workers.main import OPTIONS
+
+ROOT = Path(__file__).parents[1]
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+IMPORT = (ast.Import, ast.ImportFrom)
+ASYNC = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
+
+# Upper case, as house style has it: no English sentence of ours looks like this.
+SQL = re.compile(
+    r"\b(?:SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|ORDER\s+BY|GROUP\s+BY"
+    r"|CREATE\s+(?:TABLE|INDEX)|ALTER\s+TABLE|TRUNCATE|BEGIN\s+IMMEDIATE|ON\s+CONFLICT|RETURNING"
+    r"|LEFT\s+JOIN|JOIN\s+\w+\s+ON|WHERE\s+\w+)\b",
+    re.DOTALL,
+)
+
+
+def modules(*places: str) -> list[Path]:
+    found = [path for place in places for path in sorted((ROOT / place).rglob("*.py"))]
+    assert found, f"there is nothing in {places}"
+    return found
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def offences(
+    paths: list[Path], wrong: Callable[[ast.Module], Iterator[ast.expr | ast.stmt]]
+) -> list[str]:
+    """`app/x.py:12` for everything that `wrong` finds."""
+    return [
+        f"{path.relative_to(ROOT)}:{found.lineno}" for path in paths for found in wrong(tree(path))
+    ]
+
+
+def test_the_import_contract_is_kept():
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "0 broken" in ran.stdout
+
+
+def test_no_function_hides_an_import():
+    def hidden(module: ast.Module) -> Iterator[ast.stmt]:
+        for function in ast.walk(module):
+            if isinstance(function, FUNCTION):
+                yield from (node for node in ast.walk(function) if isinstance(node, IMPORT))
+
+    assert offences(modules("app", "workers"), hidden) == []
+
+
+@pytest.mark.parametrize("place", ["app/machine", "app/store", "app/channels"])
+def test_http_stays_at_the_edge(place: str):
+    assert offences(modules(place), lambda module: imports(module, "starlette")) == []
+
+
+@pytest.mark.parametrize(
+    ("library", "home"),
+    [
+        ("starlette", ("app/web", "app/routes", "app/main.py")),
+        ("hypercorn", ("app/web",)),
+        ("databases", ("app/store",)),
+        ("asyncpg", ("app/store",)),
+        ("aiosqlite", ("app/store",)),
+        ("liquid", ("app/machine",)),
+        ("aiosmtplib", ("app/channels",)),
+        ("arq", ("app/queue.py", "workers")),
+        ("joserfc", ("app/identity.py", "app/vault.py")),
+        ("argon2", ("app/identity.py",)),
+        ("phonenumbers", ("app/addresses.py",)),
+        ("email_validator", ("app/addresses.py",)),
+    ],
+)
+def test_a_library_has_one_home(library: str, home: tuple[str, ...]):
+    users = {
+        str(path.relative_to(ROOT))
+        for path in modules("app", "workers")
+        if any(imports(tree(path), library))
+    }
+    assert users, f"nobody imports {library} any more: take its row out"
+    assert {user for user in users if not user.startswith(home)} == set()
+
+
+def imports(module: ast.Module, library: str) -> Iterator[ast.stmt]:
+    for node in ast.walk(module):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        if any(name.split(".")[0] == library for name in names):
+            assert isinstance(node, IMPORT)
+            yield node
+
+
+def test_the_machine_awaits_nothing():
+    def waiting(module: ast.Module) -> Iterator[ast.expr | ast.stmt]:
+        return (node for node in ast.walk(module) if isinstance(node, ASYNC))
+
+    assert offences(modules("app/machine"), waiting) == []
+
+
+def test_the_machine_reads_no_clock_and_rolls_no_dice():
+    impure = ("time.time", "random.", "secrets.", "uuid.", "os.", "datetime.now", "datetime.today")
+
+    def read(module: ast.Module) -> Iterator[ast.expr]:
+        for node in ast.walk(module):
+            if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(impure):
+                yield node
+
+    assert offences(modules("app/machine"), read) == []
+
+
+def test_sql_lives_in_the_store():
+    outside = [path for path in modules("app", "workers") if "app/store" not in path.as_posix()]
+    assert offences(outside, statements) == []
+    assert len(offences(modules("app/store"), statements)) > 50  # or it would find none anywhere
+
+
+def statements(module: ast.Module) -> Iterator[ast.expr]:
+    """Strings that read like SQL; docstrings speak of what they like."""
+    prose = {
+        body[0].value
+        for node in ast.walk(module)
+        if isinstance(body := getattr(node, "body", None), list)
+        and body
+        and isinstance(body[0], ast.Expr)
+    }
+    for node in ast.walk(module):
+        if isinstance(node, ast.JoinedStr) and SQL.search(ast.unparse(node)):
+            yield node
+        if isinstance(node, ast.Constant) and node not in prose and SQL.search(str(node.value)):
+            yield node
+
+
+# What an f-string of SQL may hold: constants of its module, and names that fixed clauses go by.
+FIXED = re.compile(r"[A-Z_]+|narrowed|table|whose")
+DIALECT = ROOT / "app/store/sqlite.py"  # rewrites statements, names of values included
+
+
+def test_every_value_is_bound_and_only_fixed_clauses_are_joined():
+    def joined(module: ast.Module) -> Iterator[ast.expr]:
+        texts = (node for node in ast.walk(module) if isinstance(node, ast.JoinedStr))
+        for text in texts:
+            if SQL.search(ast.unparse(text)):
+                holes = (part for part in text.values if isinstance(part, ast.FormattedValue))
+                yield from (hole for hole in holes if not FIXED.fullmatch(ast.unparse(hole.value)))
+
+    assert offences([path for path in modules("app/store") if path != DIALECT], joined) == []
+
+
+def test_no_returning_asks_whether_something_is_null():
+    """SQLite 3.40 answers there for another column: a NULL counts as NOT NULL."""
+
+    def asking(module: ast.Module) -> Iterator[ast.expr]:
+        fixed = {
+            f"{{{target.id}}}": ast.unparse(node.value)
+            for node in module.body
+            if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name)
+        }
+        for statement in statements(module):
+            text = ast.unparse(statement)
+            for name, clause in fixed.items():
+                text = text.replace(name, clause)
+            if re.search(r"\bRETURNING\b.*\bIS (?:NOT )?NULL\b", text, re.DOTALL):
+                yield statement
+
+    assert offences(modules("app/store"), asking) == []
+
+
+def test_every_job_has_a_worker_and_every_worker_its_job():
+    names = {function.__name__ for function in OPTIONS["functions"]}
+    assert names == {queue.ADVANCE, queue.DELIVER} == set(loop.TABLES)

@@ -1,0 +1,281 @@
+"""The command line, as an operator meets it: what it says, and what it does in bad times."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from app.__main__ import COMMANDS, main
+from app.config import Settings
+from app.main import opened
+from app.process import SCHEMA
+from app.store import users
+from app.store.migrations import sections
+from tests import cast, servers
+from tests.deployment import ROOT, Deployment, Part, answers, until
+from tests.proxy import Proxy, proxy_before
+from tests.servers import PostgresServer
+
+SECRET_KEY = "a secret key that only the tests have"
+SECONDS = 30
+
+
+def command(
+    *words: str, environ: Mapping[str, str] | None = None, directory: Path = ROOT
+) -> subprocess.Popen[str]:
+    """`python -m app …`, started."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "app", *words],
+        cwd=directory,
+        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(environ or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    output, errors = process.communicate(timeout=SECONDS)
+    return process.returncode, output, errors
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def nowhere(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """An environment whose database is there and holds nothing."""
+    if request.param == "sqlite":
+        return {"DATABASE_URL": f"sqlite:///{tmp_path}/tidings.db", "SECRET_KEY": SECRET_KEY}
+    server = request.getfixturevalue("postgres_server")
+    url = asyncio.run(servers.new_database(server.url, ""))
+    return {"DATABASE_URL": url, "SECRET_KEY": SECRET_KEY}
+
+
+# --- what it says ---------------------------------------------------------------------------------
+
+
+def test_help_names_every_command_and_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["app", "--help"])
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    output = capsys.readouterr().out
+    words = " ".join(output.split())
+    for name, known in COMMANDS.items():
+        assert f"{name} {known.act.__doc__}" in words
+    assert max(map(len, output.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PORT", "eighty"),
+        ("DATABASE_URL", "mysql://localhost/tidings"),
+        ("SECRET_KEY", "short"),
+        ("ENVIRONMENT", "staging"),
+        ("TRUSTED_HOPS", "-1"),
+    ],
+)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_bad_variable_stops_every_command_and_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    variable: str,
+    value: str,
+):
+    monkeypatch.setattr(sys, "argv", ["app", name, *COMMANDS[name].arguments])
+    monkeypatch.setenv(variable, value)
+    assert main() == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"tidings: {variable} must be ")
+    assert "Traceback" not in said
+    assert variable not in ("SECRET_KEY", "DATABASE_URL") or value not in said
+
+
+def test_a_database_without_tables_is_told_what_to_run(nowhere: dict[str, str], redis_url: str):
+    sqlite = nowhere["DATABASE_URL"].startswith("sqlite")
+    name = "demo" if sqlite else "web"
+    environ = {**nowhere, "PORT": str(servers.free_port()), "REDIS_URL": redis_url}
+    code, _, errors = ended(command(name, environ=environ))
+    assert code == 1
+    assert "run python -m app migrate first" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("name", ["web", "worker"])
+def test_one_half_alone_on_sqlite_is_refused_in_words(tmp_path: Path, name: str):
+    environ = {"DATABASE_URL": f"sqlite:///{tmp_path}/tidings.db", "SECRET_KEY": SECRET_KEY}
+    code, _, errors = ended(command(name, environ=environ))
+    assert code == 1
+    assert "python -m app run" in errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "tidings.db").exists()
+
+
+def test_the_demo_is_not_for_production(tmp_path: Path):
+    production = {
+        "ENVIRONMENT": "production",
+        "ALLOW_SQLITE_IN_PRODUCTION": "1",
+        "DATABASE_URL": f"sqlite:///{tmp_path}/tidings.db",
+        "SECRET_KEY": SECRET_KEY,
+        "SMTP_URL": "smtp://127.0.0.1:1",
+        "MAIL_FROM": "hello@acme.test",
+        "BASE_URL": "http://127.0.0.1:1",
+    }
+    code, _, errors = ended(command("demo", environ=production))
+    assert code == 1
+    assert "ENVIRONMENT" in errors
+
+
+# --- migrate, demo, grant-super-admin -------------------------------------------------------------
+
+
+def test_migrating_at_once_and_again_applies_every_section_once(nowhere: dict[str, str]):
+    together = [command("migrate", environ=nowhere) for _ in range(2)]
+    ends = [ended(process) for process in together]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    applied = [number for _, output, _ in ends for number in applied_by(output)]
+    assert sorted(applied) == [section.number for section in sections(SCHEMA)]
+    code, output, _ = ended(command("migrate", environ=nowhere))
+    assert (code, output) == (0, "The schema is up to date.\n")
+
+
+def applied_by(output: str) -> list[str]:
+    return re.findall(r"\b\d{4}\b", output)
+
+
+@pytest.fixture
+def environ(postgres_url: str) -> Iterator[dict[str, str]]:
+    yield {"DATABASE_URL": postgres_url, "SECRET_KEY": SECRET_KEY}
+    asyncio.run(servers.empty(postgres_url))
+
+
+def test_the_demo_is_seeded_once_and_shown_again(environ: dict[str, str]):
+    first, second = (ended(command("demo", environ=environ)) for _ in range(2))
+    assert first[0] == 0, first
+    assert second == first
+    assert "td_test_" in first[1]
+    assert "curl -sS http://127.0.0.1:8000/v1/webhooks/in/" in first[1]
+
+
+def test_a_user_is_made_super_admin_by_address(environ: dict[str, str], tmp_path: Path):
+    settings = Settings.from_environ(environ, secret_key_file=tmp_path / "key")
+    olivia = asyncio.run(registered(settings))
+    granting = [
+        command("grant-super-admin", address, environ=environ)
+        for address in ("nobody@acme.test", olivia.upper())
+    ]
+    unknown, known = map(ended, granting)
+    assert unknown[0] == 1
+    assert "nobody@acme.test" in unknown[2]
+    assert "Traceback" not in unknown[2]
+    assert known[0] == 0, known
+    assert asyncio.run(is_super_admin(settings, olivia))
+
+
+async def registered(settings: Settings) -> str:
+    async with opened(settings) as process, cast.client(process) as client:
+        acme = await cast.workspace(process, "Acme")
+        return (await cast.person(process, client, acme, "olivia", "owner")).email
+
+
+async def is_super_admin(settings: Settings, email: str) -> bool:
+    async with opened(settings) as process, process.database.read() as db:
+        row = await users.by_email(db, email_key=email)
+    assert row is not None
+    return bool(row["super_admin"])
+
+
+# --- a database that comes late, or goes away -----------------------------------------------------
+
+
+async def test_a_database_that_comes_late_is_waited_for(
+    postgres_server: PostgresServer, postgres_url: str, redis_url: str, tmp_path: Path
+):
+    proxy = Proxy("127.0.0.1", postgres_server.port)
+    proxy.port = servers.free_port()
+    port = servers.free_port()
+    environ = {
+        "DATABASE_URL": through(proxy, postgres_url),
+        "REDIS_URL": redis_url,
+        "SECRET_KEY": SECRET_KEY,
+        "PORT": str(port),
+    }
+    web = Part("web", environ, tmp_path)
+    try:
+        await asyncio.to_thread(
+            until, lambda: "waiting for the database" in web.text, "it waits", web
+        )
+        await proxy.start()
+        ready = f"http://127.0.0.1:{port}/readyz"
+        await asyncio.to_thread(until, lambda: answers(ready), "it is ready", web)
+    finally:
+        web.kill()
+        await proxy.stop()
+        await servers.empty(postgres_url)
+
+
+async def test_while_the_database_is_away_requests_are_refused_quickly_and_then_served_again(
+    postgres_server: PostgresServer, postgres_url: str, redis_url: str, tmp_path: Path
+):
+    async with proxy_before("127.0.0.1", postgres_server.port) as proxy:
+        with Deployment(
+            tmp_path,
+            database_url=through(proxy, postgres_url),
+            redis_url=redis_url,
+            smtp_url="smtp://127.0.0.1:1",
+        ) as deployment:
+            await asyncio.to_thread(deployment.web)
+            async with httpx2.AsyncClient(base_url=deployment.url, timeout=30) as client:
+                assert (await ask(client))[0] == 404
+                await proxy.stop()
+                await refused(client)
+                await proxy.start()
+                await served(client)
+    await servers.empty(postgres_url)
+
+
+async def ask(client: httpx2.AsyncClient) -> tuple[int, httpx2.Response, float]:
+    """A webhook that nobody has: what only the database can tell."""
+    began = time.monotonic()
+    response = await client.post(f"/v1/webhooks/in/{'A' * 30}", json={})
+    return response.status_code, response, time.monotonic() - began
+
+
+async def refused(client: httpx2.AsyncClient) -> None:
+    asked = await asyncio.gather(*(ask(client) for _ in range(5)))
+    slowest = max(seconds for _, _, seconds in asked)
+    print(f"\nwhile it is away: answered within {slowest:.2f} s")
+    for status, response, _ in asked:
+        assert status == 503
+        assert int(response.headers["Retry-After"]) > 0
+        assert response.json()["code"] == "unavailable"
+    assert slowest < 2
+    assert (await client.get("/healthz")).status_code == 200
+    assert (await client.get("/readyz")).status_code == 503
+
+
+async def served(client: httpx2.AsyncClient) -> None:
+    began = time.monotonic()
+    async with asyncio.timeout(10):
+        while (await ask(client))[0] != 404:
+            await asyncio.sleep(0.05)
+    print(f"\nwhen it is back: served after {time.monotonic() - began:.2f} s")
+    assert time.monotonic() - began < 5
+
+
+def through(proxy: Proxy, url: str) -> str:
+    """The same database, by way of the proxy."""
+    return f"postgresql://postgres@127.0.0.1:{proxy.port}{urlsplit(url).path}"

@@ -1,0 +1,130 @@
+"""If-Match and If-None-Match, as RFC 9110 compares entity tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from app.routes import ROUTES, SANDBOX_ROUTES
+from app.web import conditions, reply
+from tests.cast import HELLO, Cast
+
+
+def sent(name: str, *lines: str) -> Headers:
+    return Headers(raw=[(name.encode(), line.encode()) for line in lines])
+
+
+@pytest.mark.parametrize(
+    ("lines", "matches"),
+    [
+        ([], True),
+        (["*"], True),
+        ([" * "], True),
+        (['"7"'], True),
+        (['"6", "7"'], True),
+        (['"6","7"'], True),
+        (['"6"', '"7"'], True),  # two lines are one list
+        (['"6"'], False),
+        (['"77"'], False),
+        (['W/"7"'], False),
+        (['W/"7", "7"'], True),
+        (["7"], False),
+        ([""], False),
+        (['"7'], False),
+    ],
+)
+def test_if_match_compares_strongly(lines, matches):
+    assert conditions.matches(sent("if-match", *lines), 7) is matches
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([], 200),
+        (['"7"'], 304),
+        (['W/"7"'], 304),  # weakly: the answer would be as good
+        (['"6", "7"'], 304),
+        (['"6"', 'W/"7"'], 304),
+        (["*"], 304),
+        (['"6"'], 200),
+        (["7"], 200),
+        ([""], 200),
+    ],
+)
+def test_if_none_match_compares_weakly(lines, status):
+    answer = reply.ok({"name": "Ada"}, revision=7)
+    response = conditions.unchanged(sent("if-none-match", *lines), answer)
+    assert response.status_code == status
+    assert response.headers["etag"] == '"7"'
+    assert bool(response.body) is (status == 200)
+
+
+@pytest.mark.parametrize("answer", [reply.ok({}), reply.created("/a", {}, revision=7), Response()])
+def test_only_what_has_a_revision_can_be_unchanged(answer):
+    assert conditions.unchanged(sent("if-none-match", '"7"', "*"), answer) is answer
+
+
+def test_unchanged_says_what_the_whole_answer_would_have_said():
+    answer = Response("x", headers={"ETag": '"7"', "Cache-Control": "max-age=1", "Vary": "Accept"})
+    unchanged = conditions.unchanged(sent("if-none-match", "*"), answer)
+    assert dict(unchanged.headers) == {
+        "etag": '"7"',
+        "cache-control": "max-age=1",
+        "vary": "Accept",
+    }
+
+
+# --- on every resource ----------------------------------------------------------------------------
+
+# What to make one of; the workspace is there.
+MADE: Mapping[str, Mapping[str, Any]] = {
+    "/contacts/{id}": {"email": "ada@example.com"},
+    "/templates/{id}": {"name": "Hello", "channel": "email", "content": HELLO},
+    "/automations/{id}": {"name": "Graph"},
+    "/workflows/{id}": {"name": "Steps"},
+}
+# The body of a DELETE that wants one.
+REMOVAL: Mapping[str, Any] = {"/settings/workspace": {"name": "Acme"}}
+
+
+def methods_by_path() -> dict[str, set[str]]:
+    """Of what can be read by itself and changed."""
+    methods: dict[str, set[str]] = {}
+    for endpoint in [*ROUTES, *SANDBOX_ROUTES]:
+        methods.setdefault(endpoint.path, set()).add(endpoint.method)
+    changing = {"PATCH", "DELETE"}
+    return {
+        path: found & changing
+        for path, found in methods.items()
+        if "GET" in found and found & changing
+    }
+
+
+@pytest.mark.parametrize("path", methods_by_path())
+async def test_a_change_is_made_to_the_revision_that_is_meant(path: str, cast: Cast):
+    url = path
+    if "{id}" in path:
+        collection = path.removesuffix("/{id}")
+        made = await cast.olivia.made(collection, MADE[path])
+        url = f"{collection}/{made['id']}"
+    tag = (await cast.olivia.get(url)).headers["etag"]
+    unchanged = await cast.olivia.get(url, headers={"If-None-Match": f'"0", W/{tag}'})
+    assert (unchanged.status_code, unchanged.headers["etag"]) == (304, tag)
+    for method in sorted(methods_by_path()[path], reverse=True):  # PATCH, then DELETE
+        body = {"json": {} if method == "PATCH" else REMOVAL[path]} if needs(method, path) else {}
+        for stale in ('"0"', f"W/{tag}", '"0", "999"'):
+            refused = await cast.olivia.call(method, url, headers={"If-Match": stale}, **body)
+            assert (refused.status_code, refused.json()["code"]) == (412, "stale")
+        assert (await cast.olivia.get(url)).headers["etag"] == tag
+        for fresh in (f'"0", {tag}', "*") if method == "PATCH" else (f'"0", {tag}',):
+            done = await cast.olivia.call(method, url, headers={"If-Match": fresh}, **body)
+            assert done.status_code in (200, 202, 204), done.text
+            tag = done.headers.get("etag", tag)
+
+
+def needs(method: str, path: str) -> bool:
+    return method == "PATCH" or path in REMOVAL

@@ -1,0 +1,278 @@
+"""The hands of a worker: never more than there are, never idle while work is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from app import intake, runner
+from app.errors import Unavailable
+from app.process import Process
+from app.queue import Pair
+from app.store import runs
+from app.store.db import Row
+from tests.cast import hook
+from tests.test_runner import later
+from workers.crew import PAUSE_SECONDS, Act, Claim, Crew
+
+SECONDS = 10.0
+
+
+class Work:
+    """Rows that are due, and what became of them: stands where the database and a verb would."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.due = [row(n) for n in range(count)]
+        self.hints: list[list[Pair]] = []  # of each claim
+        self.limits: list[int] = []
+        self.begun: list[str] = []
+        self.done: list[str] = []
+        self.gate = asyncio.Event()  # closed, nobody finishes
+        self.gate.set()
+        self._changed = asyncio.Condition()
+
+    async def claim(self, _process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+        self.hints.append(list(hinted))
+        self.limits.append(limit)
+        claimed, self.due = self.due[:limit], self.due[limit:]
+        await self._tell()
+        return claimed
+
+    async def act(self, _process: Process, claimed: Row) -> None:
+        self.begun.append(claimed["id"])
+        await self._tell()
+        await self.gate.wait()
+        self.done.append(claimed["id"])
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until(self, happens: Callable[[], bool]) -> None:
+        async with asyncio.timeout(SECONDS), self._changed:
+            await self._changed.wait_for(happens)
+
+
+def row(n: int) -> Row:
+    return {"workspace_id": "ws_1", "id": f"row_{n}", "lease_token": 1, "claims": 1}
+
+
+def crew(
+    process: Process, work: Work, *, claim: Claim | None = None, act: Act | None = None
+) -> Crew:
+    return Crew(process, "runs", claim or work.claim, act or work.act, hands=4)
+
+
+async def test_no_more_is_taken_than_there_are_hands(process: Process):
+    work = Work(10)
+    work.gate.clear()
+    busy = crew(process, work)
+    busy.hint()
+    await work.until(lambda: len(work.begun) == 4)
+    assert work.limits == [4]
+    work.gate.set()
+    await work.until(lambda: len(work.done) == 10)
+    assert max(work.limits) <= 4
+    await busy.close(SECONDS)
+
+
+async def test_a_hand_that_comes_free_goes_on_by_itself(process: Process):
+    work = Work(100)
+    busy = crew(process, work)
+    busy.hint()  # once
+    await work.until(lambda: len(work.done) == 100)
+    assert sorted(work.done) == sorted(row(n)["id"] for n in range(100))
+    await busy.close(SECONDS)
+
+
+async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Process):
+    work = Work()
+    looking, go_on = asyncio.Event(), asyncio.Event()
+
+    async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+        claimed = await work.claim(process, hinted, limit)  # what is due now …
+        looking.set()
+        await go_on.wait()
+        return claimed
+
+    busy = crew(process, work, claim=claim)
+    busy.hint()
+    await looking.wait()
+    work.due = [row(1)]  # … and not what is due a moment later
+    busy.hint()
+    go_on.set()
+    await work.until(lambda: work.done == ["row_1"])
+    await busy.close(SECONDS)
+
+
+async def test_a_hint_that_finds_no_hand_free_is_followed_when_one_is(process: Process):
+    work = Work(4)
+    work.gate.clear()
+    busy = crew(process, work)
+    busy.hint()
+    await work.until(lambda: len(work.begun) == 4)
+    work.due = [row(5)]
+    busy.hint([("ws_1", "row_5")])
+    work.gate.set()
+    await work.until(lambda: "row_5" in work.done)
+    assert work.hints[1] == [("ws_1", "row_5")]
+    await busy.close(SECONDS)
+
+
+async def test_of_many_hints_only_as_many_are_kept_as_there_are_hands(process: Process):
+    """The rest is found without: a flood must not become one enormous query."""
+    work = Work(4)
+    busy = crew(process, work)
+    for n in range(1_000):
+        busy.hint([("ws_1", f"row_{n}"), ("ws_1", f"row_{n}")])
+    await work.until(lambda: len(work.done) == 4)
+    assert work.hints[0] == [("ws_1", f"row_{n}") for n in range(4)]
+    await busy.close(SECONDS)
+
+
+async def test_a_broken_row_does_not_stop_the_others(process: Process):
+    work = Work(9)
+
+    async def act(process: Process, claimed: Row) -> None:
+        if claimed["id"] == "row_3":
+            raise ZeroDivisionError
+        await work.act(process, claimed)
+
+    busy = crew(process, work, act=act)
+    busy.hint()
+    await work.until(lambda: len(work.done) == 8)
+    await busy.close(SECONDS)
+
+
+@pytest.mark.parametrize("error", [Unavailable("The database is away."), ZeroDivisionError()])
+async def test_a_claim_that_fails_does_not_stop_the_next(process: Process, error: Exception):
+    work = Work(1)
+    failed = asyncio.Event()
+
+    async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+        if not failed.is_set():
+            failed.set()
+            raise error
+        return await work.claim(process, hinted, limit)
+
+    busy = crew(process, work, claim=claim)
+    busy.hint()
+    await failed.wait()
+    assert work.done == []
+    busy.hint()
+    await work.until(lambda: work.done == ["row_0"])
+    await busy.close(SECONDS)
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+async def test_closing_waits_for_what_is_in_hand_and_takes_nothing_more(process: Process):
+    work = Work(10)
+    work.gate.clear()
+    busy = crew(process, work)
+    busy.hint()
+    await work.until(lambda: len(work.begun) == 4)
+    closing = asyncio.create_task(busy.close(SECONDS))
+    await asyncio.sleep(0)
+    busy.hint()
+    work.gate.set()
+    await closing
+    assert len(work.done) == len(work.begun) == 4
+    assert len(work.due) == 6
+
+
+async def test_closing_twice_or_idle_is_nothing(process: Process):
+    idle = crew(process, Work())
+    await idle.close(SECONDS)
+    await idle.close(SECONDS)
+
+
+# --- real rows: what becomes of a claim that nothing came of --------------------------------------
+
+
+async def started(process: Process, acme: str) -> str:
+    token = await hook(process, acme, [{"type": "wait", "duration": "PT1H"}])
+    accepted = await intake.receive(
+        process, token=token, signatures=[], body=b'{"email": "ada@example.com"}'
+    )
+    return accepted.run_id
+
+
+async def claims_of(process: Process) -> list[int]:
+    """Of the runs that can be claimed now, what a claim would say."""
+    return [claimed["claims"] for claimed in await runner.claim(process, [], 10)]
+
+
+async def test_what_is_set_down_is_due_again_soon_and_not_counted(process: Process, acme: str):
+    await started(process, acme)
+    tried = asyncio.Event()
+
+    async def act(_process: Process, _claimed: Row) -> None:
+        tried.set()
+        raise Unavailable("A row is locked by somebody else.")
+
+    busy = crew(process, Work(), claim=runner.claim, act=act)
+    busy.hint()
+    await tried.wait()
+    await busy.close(SECONDS)
+    assert await claims_of(process) == []  # a pause: what is locked now will be for a moment
+    await later(process, "runs", 2 * PAUSE_SECONDS)
+    assert await claims_of(process) == [1]
+
+
+async def test_what_broke_keeps_its_lease(process: Process, acme: str):
+    await started(process, acme)
+    tried = asyncio.Event()
+
+    async def act(_process: Process, _claimed: Row) -> None:
+        tried.set()
+        raise ZeroDivisionError
+
+    busy = crew(process, Work(), claim=runner.claim, act=act)
+    busy.hint()
+    await tried.wait()
+    await busy.close(SECONDS)
+    assert await claims_of(process) == []
+
+
+async def test_what_is_not_done_in_time_is_cancelled_and_given_back(process: Process, acme: str):
+    await started(process, acme)
+    tried = asyncio.Event()
+
+    async def act(_process: Process, _claimed: Row) -> None:
+        tried.set()
+        await asyncio.Event().wait()
+
+    busy = crew(process, Work(), claim=runner.claim, act=act)
+    busy.hint()
+    await tried.wait()
+    await busy.close(0.01)
+    assert await claims_of(process) == [1]
+
+
+async def test_what_is_claimed_just_when_it_closes_is_given_back(process: Process, acme: str):
+    run_id = await started(process, acme)
+    claimed, go_on = asyncio.Event(), asyncio.Event()
+
+    async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+        rows = await runner.claim(process, hinted, limit)
+        claimed.set()
+        await go_on.wait()
+        return rows
+
+    busy = crew(process, Work(), claim=claim, act=runner.move)
+    busy.hint()
+    await claimed.wait()
+    closing = asyncio.create_task(busy.close(SECONDS))
+    await asyncio.sleep(0)
+    go_on.set()
+    await closing
+    async with process.database.read() as db:
+        run = await runs.by_id(db, workspace_id=acme, id=run_id)
+    assert run is not None
+    assert run["status"] == "QUEUED"
+    assert await claims_of(process) == [1]

@@ -1,0 +1,197 @@
+"""Our own heartbeat: what is due is found, with a hint or without, with Redis or without."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from app import intake, tasks
+from app.config import Settings
+from app.main import opened
+from app.process import Process
+from app.queue import NAME
+from app.store import runs
+from app.store.db import Row
+from tests.cast import hook, workspace
+from tests.proxy import proxy_before
+from tests.servers import PostgresServer, free_port
+from tests.test_runner import later
+from workers import loop
+from workers.crew import Crew
+from workers.main import crews_of, work
+
+SECONDS = 10.0
+TAG = {"type": "add_tag", "tag": "seen"}
+
+
+async def start(process: Process, acme: str, *steps: Any) -> str:
+    """The id of a new run; its hint lies in Redis, where nobody listens."""
+    token = await hook(process, acme, steps)
+    accepted = await intake.receive(
+        process, token=token, signatures=[], body=b'{"email": "ada@example.com"}'
+    )
+    return accepted.run_id
+
+
+async def run_of(process: Process, acme: str, run_id: str) -> Row:
+    async with process.database.read() as db:
+        row = await runs.by_id(db, workspace_id=acme, id=run_id)
+    assert row is not None
+    return row
+
+
+async def until(happens: Callable[[], Awaitable[object]]) -> None:
+    """What others write into a database or into Redis, nobody tells us."""
+    async with asyncio.timeout(SECONDS):
+        while not await happens():
+            await asyncio.sleep(0.01)
+
+
+async def completed(process: Process, acme: str, run_id: str) -> Row:
+    async def ended() -> bool:
+        return (await run_of(process, acme, run_id))["status"] == "COMPLETED"
+
+    await until(ended)
+    return await run_of(process, acme, run_id)
+
+
+async def closed(crews: Mapping[str, Crew]) -> None:
+    await asyncio.gather(*(crew.close(SECONDS) for crew in crews.values()))
+
+
+@asynccontextmanager
+async def beating(process: Process) -> AsyncIterator[None]:
+    """Only the loop, as while arq is away."""
+    crews = crews_of(process)
+    task = asyncio.create_task(loop.beat_for_ever(process, crews))
+    try:
+        yield
+    finally:
+        await tasks.end(task)
+        await closed(crews)
+
+
+# --- one beat -------------------------------------------------------------------------------------
+
+
+async def test_with_nothing_to_do_it_sleeps_a_whole_beat(process: Process):
+    assert await loop.beat(process, crews_of(process)) == loop.BEAT_SECONDS
+
+
+async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(process: Process, acme: str):
+    run_id = await start(process, acme, TAG)
+    async with process.database.write() as db:
+        await db.execute("UPDATE runs SET wake_at = NULL WHERE id = :id", id=run_id)
+    await start(process, acme, TAG)
+    await later(process, "runs", -0.3)
+    assert 0 < await loop.beat(process, crews_of(process)) <= 0.3
+
+
+async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str):
+    await start(process, acme, TAG)
+    await process.queue.redis.delete(NAME)
+    crews = crews_of(process)
+    await loop.beat(process, crews)
+    await until(lambda: process.queue.redis.zcard(NAME))
+    await closed(crews)
+    async with process.database.read() as db:  # nobody took it here: whoever listens will
+        assert await db.fetch_value("SELECT claims FROM runs") == 0
+
+
+async def test_a_row_whose_hint_was_lost_is_taken_without_one(process: Process, acme: str):
+    run_id = await start(process, acme, TAG)
+    await later(process, "runs", loop.OVERDUE.total_seconds())
+    crews = crews_of(process)
+    await loop.beat(process, crews)
+    await completed(process, acme, run_id)
+    await closed(crews)
+
+
+async def test_a_run_whose_worker_died_is_taken_up_when_its_lease_ends(process: Process, acme: str):
+    run_id = await start(process, acme, TAG)
+    crews = crews_of(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE runs SET lease_token = 1, claims = 1")
+    await later(process, "runs", 60)
+    await loop.beat(process, crews)
+    await completed(process, acme, run_id)
+    await closed(crews)
+
+
+# --- for ever -------------------------------------------------------------------------------------
+
+
+async def test_a_wait_ends_within_a_second_of_its_time_and_never_before(
+    process: Process, acme: str
+):
+    run_id = await start(process, acme, {"type": "wait", "duration": "PT1S"}, TAG)
+    stop = asyncio.Event()
+    working = asyncio.create_task(work(process, stop))
+    row = await completed(process, acme, run_id)
+    stop.set()
+    await working
+    async with process.database.read() as db:
+        [wait, _] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+    late = (row["finished_at"] - wait["started_at"]).total_seconds() - 1
+    print(f"\nthe wait ended {late * 1000:.0f} ms after its time")
+    assert 0 <= late < 1
+
+
+@pytest.fixture
+async def without_redis(database_url: str, tmp_path: Path) -> AsyncIterator[Process]:
+    """Its REDIS_URL leads nowhere."""
+    environ = {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": f"redis://127.0.0.1:{free_port()}/0",
+        "SECRET_KEY": "a secret key that only the tests have",
+    }
+    async with opened(Settings.from_environ(environ, secret_key_file=tmp_path / "key")) as process:
+        yield process
+
+
+async def test_without_redis_runs_go_on(without_redis: Process, database: Any):
+    acme = await workspace(without_redis, "Acme")
+    stop = asyncio.Event()
+    working = asyncio.create_task(work(without_redis, stop))
+    began = asyncio.get_running_loop().time()
+    await completed(without_redis, acme, await start(without_redis, acme, TAG))
+    taken = asyncio.get_running_loop().time() - began
+    stop.set()
+    await working
+    print(f"\na run without Redis: {taken:.2f} s")
+    assert taken < 2 * loop.BEAT_SECONDS + 1
+
+
+async def test_it_outlives_a_database_that_goes_away(
+    postgres_server: PostgresServer,
+    postgres_url: str,
+    redis_url: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+):
+    async with proxy_before("127.0.0.1", postgres_server.port) as proxy:
+        environ = {
+            "DATABASE_URL": (
+                f"postgresql://postgres@127.0.0.1:{proxy.port}{urlsplit(postgres_url).path}"
+            ),
+            "REDIS_URL": redis_url,
+            "SECRET_KEY": "a secret key that only the tests have",
+        }
+        settings = Settings.from_environ(environ, secret_key_file=tmp_path / "key")
+        async with opened(settings) as process, beating(process):
+            acme = await workspace(process, "Acme")
+            run_id = await start(process, acme, {"type": "wait", "duration": "PT1S"}, TAG)
+            with caplog.at_level(logging.WARNING):
+                await proxy.stop()
+                await asyncio.sleep(1.8)
+                await proxy.start()
+            failures = [record for record in caplog.records if record.name == loop.__name__]
+            assert 1 <= len(failures) <= 3
+            await completed(process, acme, run_id)
