@@ -6,10 +6,10 @@ RUNTIME := .venv/.runtime
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install run worker migrate test cover check format lock clean bench-scale bench-import
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*## .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## Show what there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
 
@@ -44,6 +44,21 @@ bench-scale: $(STAMP) ## Compare lookups and lists at 1,000 and 1,000,000 contac
 
 bench-import: $(STAMP) ## Import a file of 1,000,000 contacts: rows a second, peak memory
 	$(BIN)/python -m tests.bench.imports
+
+fuzz-api: $(STAMP) ## Send the API what nobody expects: 200 examples an operation, two roles
+	$(BIN)/python -m tests.fuzz.api
+
+bench-intake: $(STAMP) ## Compare the intake with a route that does nothing, on the same server (ten minutes)
+	$(BIN)/python -m tests.bench.intake
+
+chaos-intake: $(STAMP) ## Cut 200 COMMITs before and 200 after they arrive: every answer must be true
+	$(BIN)/python -m tests.chaos.intake
+
+fuzz-intake: $(STAMP) ## Send five minutes of requests that no sender would send to a real server
+	$(BIN)/python -m tests.fuzz.intake
+
+chaos-optout: $(STAMP) ## Answer 1,000 opt-outs while mail is under way, and look for what comes after
+	$(BIN)/python -m tests.chaos.optout
 
 check: $(STAMP) ## Format, lint, types, import contract
 	$(BIN)/ruff format --check .

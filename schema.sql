@@ -363,3 +363,314 @@ CREATE INDEX contacts_by_name_start ON contacts (workspace_id, name_key text_pat
 CREATE INDEX contacts_by_last_name_start ON contacts (workspace_id, last_name_key text_pattern_ops);
 CREATE INDEX contacts_by_update ON contacts (workspace_id, updated_at, id);
 CREATE INDEX captured_messages_by_contact ON captured_messages (workspace_id, contact_id, id);
+
+-- section 0008: what came in
+
+-- What became of one request to a webhook URL that was known: the newest 1,000 of a definition, for
+-- seven days. No foreign keys here: they would cost every event a look at each.
+CREATE TABLE webhook_requests (
+    workspace_id   TEXT NOT NULL,
+    id             TEXT NOT NULL,
+    definition_id  TEXT NOT NULL,
+    outcome        TEXT NOT NULL,                 -- ACCEPTED | REPEATED | REFUSED
+    status         INTEGER NOT NULL,              -- of the answer
+    code           TEXT,                          -- of the problem, when REFUSED
+    cause          TEXT,                          -- of a 401: missing | malformed | wrong | reserialised
+    detail         TEXT,                          -- what was refused and why, or what was noted
+    headers        JSONB NOT NULL,                -- name → value, secrets masked
+    body           BYTEA,                         -- at most 64 KiB; NULL unless REFUSED: the run has it
+    ip             TEXT NOT NULL,
+    duration_ms    INTEGER NOT NULL,              -- until this was written down
+    run_id         TEXT,                          -- the one started, or the first of a repeat
+    contact_id     TEXT,
+    created_at     TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX webhook_requests_by_definition ON webhook_requests (workspace_id, definition_id, id);
+CREATE INDEX webhook_requests_by_code ON webhook_requests (workspace_id, definition_id, code, id)
+    WHERE code IS NOT NULL;
+CREATE INDEX webhook_requests_by_contact ON webhook_requests (workspace_id, contact_id, id)
+    WHERE contact_id IS NOT NULL;
+
+-- What an event was answered, for its copies: for a day they are given the same ids.
+CREATE TABLE receipts (
+    workspace_id  TEXT NOT NULL,
+    id            BYTEA NOT NULL,                 -- keyed hash of definition, kind of key and value
+    run_id        TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    expires_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX receipts_by_expiry ON receipts (expires_at);
+
+-- section 0009: what starts a run, and what it waits for
+
+ALTER TABLE runs ADD COLUMN depth INTEGER NOT NULL DEFAULT 0;  -- of the chain of runs that started it
+CREATE INDEX runs_unfinished ON runs (workspace_id, definition_id, id) WHERE finished_at IS NULL;
+CREATE INDEX runs_listening ON runs (workspace_id, contact_id) WHERE waiting_for ->> 'kind' = 'event';
+
+ALTER TABLE definitions ADD COLUMN ending BOOLEAN NOT NULL DEFAULT FALSE;  -- ARCHIVED, and runs are left
+CREATE INDEX definitions_ending ON definitions (workspace_id, id) WHERE ending;
+CREATE INDEX definitions_by_source ON definitions (workspace_id, (trigger_config ->> 'source'))
+    WHERE state = 'ACTIVE';
+
+-- Something that a contact did, as somebody told us.
+CREATE TABLE contact_events (
+    workspace_id  TEXT NOT NULL,
+    id            TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    name          TEXT NOT NULL,
+    properties    TEXT NOT NULL,                  -- JSON with its literals
+    at            TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX contact_events_by_contact ON contact_events (workspace_id, contact_id, id);
+
+-- What has reached a run in its wait_for since the run last looked.
+CREATE TABLE run_signals (
+    workspace_id  TEXT NOT NULL,
+    run_id        TEXT NOT NULL,
+    id            TEXT NOT NULL,                  -- a contact event's; or 'contact', which was changed
+    at            TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, run_id, id),
+    FOREIGN KEY (workspace_id, run_id) REFERENCES runs (workspace_id, id) ON DELETE CASCADE
+);
+
+-- One contact let through one throttle once.
+CREATE TABLE throttle_takes (
+    workspace_id   TEXT NOT NULL,
+    id             TEXT NOT NULL,
+    contact_id     TEXT NOT NULL,
+    definition_id  TEXT NOT NULL,
+    node_id        TEXT NOT NULL,
+    key            TEXT NOT NULL,                 -- SHA-256 of what the definition renders
+    taken_at       TIMESTAMPTZ NOT NULL,
+    expires_at     TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX throttle_takes_by_place
+    ON throttle_takes (workspace_id, contact_id, definition_id, node_id, key, taken_at);
+CREATE INDEX throttle_takes_by_expiry ON throttle_takes (expires_at);
+
+-- section 0010: what runs ask of others
+
+-- An HTTP request that a run waits for. Like a run it is its own job: due at wake_at, fenced by
+-- lease_token. It lives no longer than the wait: the run takes the answer into its record.
+CREATE TABLE calls (
+    workspace_id   TEXT NOT NULL,
+    id             TEXT NOT NULL,
+    run_id         TEXT NOT NULL,
+    status         TEXT NOT NULL,                 -- QUEUED | CALLING | ANSWERED
+    sealed         BYTEA,                         -- the request, encrypted, until it is answered
+    tries          INTEGER NOT NULL,              -- begun, each counted before it begins
+    answer         TEXT,                          -- JSON, the body's literals kept; NULL without one
+    reason_code    TEXT,
+    reason_detail  TEXT,
+    wake_at        TIMESTAMPTZ,
+    lease_token    INTEGER NOT NULL,
+    claims         INTEGER NOT NULL,
+    created_at     TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    FOREIGN KEY (workspace_id, run_id) REFERENCES runs (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX calls_due ON calls (wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX calls_due_by_workspace ON calls (workspace_id, wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX calls_by_run ON calls (workspace_id, run_id);
+
+-- section 0011: people, and what a workspace says of itself
+
+-- Whom a provider of single sign-on means by one of its subjects.
+CREATE TABLE user_identities (
+    issuer      TEXT NOT NULL,
+    subject     TEXT NOT NULL,
+    user_id     TEXT NOT NULL REFERENCES users (id),
+    created_at  TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (issuer, subject)
+);
+CREATE INDEX user_identities_by_user ON user_identities (user_id);
+
+-- How long what happened is kept; NULL is the operator's own measure.
+ALTER TABLE workspaces ADD COLUMN retention_days INTEGER;
+-- Whom its mail is from, where the content does not say; NULL is the operator's own.
+ALTER TABLE workspaces ADD COLUMN from_name TEXT;
+ALTER TABLE workspaces ADD COLUMN from_email TEXT;
+ALTER TABLE workspaces ADD COLUMN reply_to TEXT;
+-- Its messages wait, without a wake_at, until it sends again.
+ALTER TABLE workspaces ADD COLUMN sending_paused BOOLEAN NOT NULL DEFAULT FALSE;
+CREATE INDEX messages_parked ON messages (workspace_id, id)
+    WHERE status = 'QUEUED' AND wake_at IS NULL;
+
+-- For lists of what has changed.
+CREATE INDEX templates_by_update ON templates (workspace_id, updated_at, id);
+CREATE INDEX definitions_by_update ON definitions (workspace_id, updated_at, id);
+
+-- section 0013: whom nobody writes to
+
+-- What is not simply `subscribed`: channel → unsubscribed | bounced | complained.
+ALTER TABLE contacts ADD COLUMN subscriptions JSONB NOT NULL DEFAULT '{}';
+
+-- An address that is not to be written to, for one of several reasons. It outlives its contact: of
+-- an erased one the keyed hash is left, which says nothing and is still found.
+CREATE TABLE suppressions (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,
+    channel       TEXT NOT NULL,
+    address_hash  TEXT NOT NULL,                  -- of workspace, channel and address; hexadecimal
+    address       TEXT,                           -- NULL once erased
+    reason        TEXT NOT NULL,                  -- unsubscribed | bounced | complained | stopped | manual | erased
+    source        TEXT NOT NULL,
+    in_flight     JSONB NOT NULL,                 -- ids of messages that may still arrive
+    created_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, address_hash, reason)
+);
+
+-- How often in a row mail to an address has bounced softly.
+CREATE TABLE soft_bounces (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    address_hash  TEXT NOT NULL,
+    bounces       INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, address_hash)
+);
+
+-- A contact wanted to be written to no more, or again; or seems to: somebody should read it.
+CREATE TABLE consent_events (
+    workspace_id  TEXT NOT NULL,
+    id            TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    channel       TEXT NOT NULL,
+    kind          TEXT NOT NULL,                  -- opted_out | opted_in | flagged
+    reason        TEXT,                           -- a suppression's
+    source        TEXT NOT NULL,
+    at            TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX consent_events_by_contact ON consent_events (workspace_id, contact_id, id);
+
+-- Where the message went, as suppressions know it, while nobody is sure that it has arrived.
+ALTER TABLE messages ADD COLUMN address_hash TEXT;
+CREATE INDEX messages_in_flight ON messages (workspace_id, address_hash)
+    WHERE address_hash IS NOT NULL;
+CREATE INDEX messages_by_run ON messages (workspace_id, run_id, id);
+
+-- section 0014: who changed what
+
+-- One act of a member or a key. Written in the act's own transaction with a MAC of its own; the
+-- worker chains it within a second. `changes` may be forgotten, its salted hash stays.
+CREATE TABLE audit_logs (
+    workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
+    id             TEXT NOT NULL,
+    action         TEXT NOT NULL,                 -- contact.created
+    actor_type     TEXT NOT NULL,                 -- user | api_key | operator
+    actor_id       TEXT,
+    actor_name     TEXT NOT NULL,
+    resource_type  TEXT NOT NULL,
+    resource_id    TEXT NOT NULL,
+    changes        TEXT,                          -- JSON: field → [before, after], secrets masked
+    salt           BYTEA,
+    changes_hash   BYTEA NOT NULL,
+    forgotten      BYTEA,                         -- the MAC that allows changes to be NULL
+    ip             TEXT,
+    request_id     TEXT NOT NULL,
+    created_at     TIMESTAMPTZ NOT NULL,
+    mac            BYTEA NOT NULL,
+    sequence       INTEGER,                       -- its place in the chain; NULL until it has one
+    hash           BYTEA,                         -- of the entry before it, and of its own MAC
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, sequence)
+);
+CREATE INDEX audit_logs_unchained ON audit_logs (workspace_id, id) WHERE sequence IS NULL;
+CREATE INDEX audit_logs_by_resource ON audit_logs (workspace_id, resource_id, id);
+CREATE INDEX audit_logs_by_actor ON audit_logs (workspace_id, actor_id, id);
+CREATE INDEX audit_logs_by_action ON audit_logs (workspace_id, action, id);
+
+-- Where a workspace's chain begins (after what was pruned) and ends, signed.
+CREATE TABLE audit_heads (
+    workspace_id    TEXT PRIMARY KEY REFERENCES workspaces (id),
+    first_sequence  INTEGER NOT NULL,             -- of the oldest entry that is kept
+    first_hash      BYTEA NOT NULL,               -- of the entry before that one
+    sequence        INTEGER NOT NULL,
+    hash            BYTEA NOT NULL,
+    mac             BYTEA NOT NULL
+);
+
+-- section 0015: what it costs
+
+-- The plan that is paid for, if any is.
+ALTER TABLE workspaces ADD COLUMN plan TEXT NOT NULL DEFAULT 'starter';
+
+-- How much of something a workspace has, up to what is still in usage_changes. Of what counts by the
+-- month, the period is such as 2026-01; else it is empty.
+CREATE TABLE usage_totals (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    meter         TEXT NOT NULL,                  -- contacts | messages
+    period        TEXT NOT NULL,
+    amount        INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, meter, period)
+);
+
+-- A change of it, written in the transaction that makes it; a worker adds it to the total.
+CREATE TABLE usage_changes (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    meter         TEXT NOT NULL,
+    period        TEXT NOT NULL,
+    id            TEXT NOT NULL,
+    amount        INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, meter, period, id)
+);
+INSERT INTO usage_totals (workspace_id, meter, period, amount)
+SELECT workspace_id, 'contacts', '', count(*) FROM contacts GROUP BY workspace_id;
+
+-- What a workspace pays for, as its payment provider last told.
+CREATE TABLE paid_plans (
+    workspace_id     TEXT PRIMARY KEY REFERENCES workspaces (id),
+    provider         TEXT NOT NULL,               -- stripe | sandbox
+    customer_id      TEXT UNIQUE,                 -- the provider's name for the workspace
+    subscription_id  TEXT,                        -- NULL: nothing is paid for
+    plan             TEXT NOT NULL,
+    next_plan        TEXT,                        -- from renews_at on, when it is another
+    status           TEXT NOT NULL,               -- active | trialing | past_due | canceled
+    renews_at        TIMESTAMPTZ,
+    revision         INTEGER NOT NULL,            -- an answer of the provider older than it is void
+    updated_at       TIMESTAMPTZ NOT NULL
+);
+CREATE INDEX paid_plans_by_end ON paid_plans (renews_at) WHERE renews_at IS NOT NULL;
+
+-- Somebody at the sandbox's own till.
+CREATE TABLE checkouts (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,
+    plan          TEXT NOT NULL,
+    token_hash    BYTEA NOT NULL UNIQUE,          -- SHA-256 of what opens its page
+    status        TEXT NOT NULL,                  -- OPEN | COMPLETED | CANCELLED
+    success_url   TEXT NOT NULL,
+    cancel_url    TEXT NOT NULL,
+    expires_at    TIMESTAMPTZ NOT NULL,
+    created_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX checkouts_by_expiry ON checkouts (expires_at);
+
+-- section 0016: how it goes
+
+-- A sum over all processes, those that ended included: what /metrics shows.
+CREATE TABLE counters (
+    name    TEXT NOT NULL,
+    labels  TEXT NOT NULL,                        -- JSON, names in order
+    value   DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (name, labels)
+);
+
+-- What nobody can know the outcome of, over all workspaces: zero when healthy.
+CREATE INDEX messages_unknown ON messages (id) WHERE status = 'UNKNOWN';
+
+-- section 0018: what an operator looks at
+
+-- Over all workspaces the newest of what went wrong: other rows cost nothing.
+CREATE INDEX runs_failed ON runs (id) WHERE status = 'FAILED';
+CREATE INDEX delivery_attempts_troubled ON delivery_attempts (id)
+    WHERE status IN ('FAILED', 'UNKNOWN', 'BOUNCED', 'COMPLAINED');
+CREATE INDEX audit_logs_by_id ON audit_logs (id);

@@ -1,21 +1,26 @@
-"""The command line: python -m app run | web | worker | migrate | demo | grant-super-admin."""
+"""The command line: python -m app run | web | worker | migrate | demo | doctor | …"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from app import demo, identity, logs, tasks
+from app import accounts, cases, demo, doctor, logs, tasks
 from app.addresses import BadAddress
 from app.config import ConfigError, Settings
 from app.errors import Problem
+from app.machine import reasons
 from app.main import FOR_EVER, Front, NotReady, database_of, opened, web
 from app.process import SCHEMA
+from app.store import keys
 from app.store.db import migrate
 from app.store.migrations import MigrationError
 from app.vault import VaultError
@@ -92,16 +97,74 @@ def show_demo(settings: Settings, _arguments: argparse.Namespace) -> int:
     return 0
 
 
+def examine(settings: Settings, _arguments: argparse.Namespace) -> int:
+    """Look at settings, database, schema, keys, clock, Redis and mail, and say what to mend."""
+
+    async def main() -> bool:
+        sound = True
+        async for finding in doctor.examine(settings):
+            print(finding, flush=True)
+            sound = sound and finding.verdict != "FAIL"
+        return sound
+
+    return 0 if asyncio.run(main()) else 1
+
+
+def rewrap_keys(settings: Settings, _arguments: argparse.Namespace) -> int:
+    """Wrap the data key by the first entry of SECRET_KEY, so that the older ones may go."""
+
+    async def main() -> bool:
+        async with opened(settings) as process, process.database.write() as db:
+            old = await keys.load(db)
+            return old is not None and await keys.replace(db, old=old, new=process.vault.rewrap())
+
+    if not asyncio.run(main()):
+        raise NotReady("Another process rewrapped the key at this moment; look again.")
+    print("The data key is wrapped by the first entry of SECRET_KEY.")
+    print("Take them out after fifteen minutes: so long live the access tokens that they signed.")
+    return 0
+
+
 def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
     """Make a user, named by email address, administrator of every workspace."""
 
     async def main() -> bool:
         async with opened(settings) as process:
-            return await identity.grant_super_admin(process, arguments.email)
+            return await accounts.grant_super_admin(process, arguments.email)
 
     if not asyncio.run(main()):
         raise NotReady(f"No user has the address {arguments.email}; register first.")
     print(f"{arguments.email} is a super-admin.")
+    return 0
+
+
+def simulate(_settings: Settings, arguments: argparse.Namespace) -> int:
+    """Play cases from files, without a database, and say what comes out otherwise than expected."""
+    same = True
+    for file in map(Path, arguments.files):
+        try:
+            case = cases.read(file.read_bytes())
+            came = cases.play(case)
+        except OSError as error:
+            raise NotReady(f"{file} cannot be read: {error.strerror}.") from None
+        except Problem as problem:
+            raise NotReady(f"{file}: {_sentences(problem)}") from None
+        if arguments.write:
+            file.write_text(cases.recorded(file.read_bytes(), came))
+        told = "" if arguments.write else cases.difference(case.expected, came)
+        print(f"{file}: {told or case.name}")
+        same = same and not told
+    return 0 if same else 1
+
+
+def _sentences(problem: Problem) -> str:
+    told = [f"{error.pointer or 'the document'}: {error.message}" for error in problem.errors]
+    return "\n  ".join([problem.detail, *told])
+
+
+def show_reasons(_settings: Settings, _arguments: argparse.Namespace) -> int:
+    """Print docs/reasons.md: every reason code with its sentence."""
+    print(reasons.page(), end="")
     return 0
 
 
@@ -160,7 +223,8 @@ Stop with Ctrl-C.{kept}
 @dataclass(frozen=True, slots=True)
 class Command:
     act: Callable[[Settings, argparse.Namespace], int]
-    arguments: Mapping[str, str]  # name → help
+    arguments: Mapping[str, Mapping[str, Any]]  # as argparse takes them
+    is_offline: bool = False  # it touches nothing, so the installation's key is not made for it
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -169,7 +233,18 @@ COMMANDS: Mapping[str, Command] = {
     "worker": Command(worker, {}),
     "migrate": Command(apply_schema, {}),
     "demo": Command(show_demo, {}),
-    "grant-super-admin": Command(grant_super_admin, {"email": "the user's address"}),
+    "doctor": Command(examine, {}),
+    "rewrap-keys": Command(rewrap_keys, {}),
+    "reasons": Command(show_reasons, {}, is_offline=True),
+    "grant-super-admin": Command(grant_super_admin, {"email": {"help": "the user's address"}}),
+    "simulate": Command(
+        simulate,
+        {
+            "files": {"nargs": "+", "metavar": "FILE", "help": "cases, as docs/examples has them"},
+            "--write": {"action": "store_true", "help": "record what comes out as expected"},
+        },
+        is_offline=True,
+    ),
 }
 
 EXPECTED = (ConfigError, NotReady, MigrationError, VaultError, BadAddress, Problem)
@@ -177,10 +252,12 @@ EXPECTED = (ConfigError, NotReady, MigrationError, VaultError, BadAddress, Probl
 
 def main() -> int:
     arguments = _parser().parse_args()
+    command = COMMANDS[arguments.command]
     try:
-        settings = Settings.from_environ(os.environ)
+        none = {"SECRET_KEY": secrets.token_urlsafe(48)} if command.is_offline else {}
+        settings = Settings.from_environ({**none, **os.environ})
         logs.configure(settings)
-        return COMMANDS[arguments.command].act(settings, arguments)
+        return command.act(settings, arguments)
     except EXPECTED as error:
         # What a person can mend is told in a sentence, not in a traceback.
         print(f"tidings: {error}", file=sys.stderr)
@@ -197,8 +274,8 @@ def _parser() -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         told = (command.act.__doc__ or "").strip()
         sub = commands.add_parser(name, help=told, description=told)
-        for argument, help in command.arguments.items():
-            sub.add_argument(argument, help=help)
+        for argument, options in command.arguments.items():
+            sub.add_argument(argument, **options)
     return parser
 
 

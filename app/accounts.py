@@ -10,11 +10,13 @@ import hmac
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from app import identity, letters
+from app import addresses, audit, identity, letters, passwords, signing_in
 from app.addresses import Email
+from app.audit import Origin, Where
 from app.errors import Duplicate, FieldError, Problem
-from app.identity import Member, SignIn
+from app.identity import Member
 from app.process import Process
+from app.signing_in import SignIn
 from app.store import memberships, sessions, users, workspaces
 from app.store.db import Handle, Row, new_id
 
@@ -33,7 +35,13 @@ CLOSED = {
 
 
 async def register(
-    process: Process, *, email: Email, password: str, name: str, workspace_name: str
+    process: Process,
+    where: Where,
+    *,
+    email: Email,
+    password: str,
+    name: str,
+    workspace_name: str,
 ) -> tuple[Row, SignIn]:
     """A user who owns a new workspace, signed in to it. Raises Problem `conflict`, `forbidden`.
 
@@ -42,31 +50,31 @@ async def register(
     """
     if process.settings.registration != "open":
         raise Problem("forbidden", CLOSED[process.settings.registration])
-    password_hash = await identity.hash_password(password)
+    password_hash = await passwords.hashed(password)
     try:
         async with process.database.write() as db:
             user = await new_user(db, email, name, password_hash)
-            workspace = await new_workspace(db, user["id"], workspace_name)
+            workspace = await new_workspace(process, db, where.user(user), workspace_name)
             await _ask_to_verify(process, db, user, workspace["id"])
-            return user, await identity.start_session(process, db, user["id"], workspace)
+            return user, await signing_in.start(process, db, user["id"], workspace)
     except Duplicate:
-        return await _return(process, email, password, workspace_name)
+        return await _return(process, where, email, password, workspace_name)
 
 
 async def _return(
-    process: Process, email: Email, password: str, workspace_name: str
+    process: Process, where: Where, email: Email, password: str, workspace_name: str
 ) -> tuple[Row, SignIn]:
     taken = "This email address has an account; sign in instead, or use another."
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=email.key)
         if user is None or await memberships.workspace(db, user_id=user["id"], workspace_id=None):
             raise Problem("conflict", taken)
-    if not await identity.password_matches(password, user["password_hash"]):
+    if not await passwords.match(password, user["password_hash"]):
         raise Problem("conflict", taken)
     async with process.database.write() as db:
-        await identity.require_unchanged(db, user)
-        workspace = await new_workspace(db, user["id"], workspace_name)
-        return user, await identity.start_session(process, db, user["id"], workspace)
+        await signing_in.require_unchanged(db, user)
+        workspace = await new_workspace(process, db, where.user(user), workspace_name)
+        return user, await signing_in.start(process, db, user["id"], workspace)
 
 
 async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> Row:
@@ -81,20 +89,38 @@ async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> R
     )
 
 
-async def new_workspace(db: Handle, owner_id: str, name: str) -> Row:
+async def new_workspace(process: Process, db: Handle, owner: Origin, name: str) -> Row:
+    """With the first entry of its audit trail."""
     workspace = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
     await memberships.insert(
-        db, workspace_id=workspace["id"], id=new_id("mem"), user_id=owner_id, role="owner"
+        db, workspace_id=workspace["id"], id=new_id("mem"), user_id=str(owner.id), role="owner"
+    )
+    await audit.note(
+        db,
+        process.vault,
+        owner,
+        workspace_id=workspace["id"],
+        action=audit.FIRST,
+        resource_id=workspace["id"],
+        after={"name": name},
     )
     return workspace
 
 
-async def found_workspace(process: Process, db: Handle, member: Member, name: str) -> Row:
+async def found_workspace(
+    process: Process, db: Handle, member: Member, origin: Origin, name: str
+) -> Row:
     """A further one, which the member owns. Raises Problem `forbidden`."""
     identity.require_session(member)
     if process.settings.registration == "closed" and not member.super_admin:
         raise Problem("forbidden", "Workspaces are the operator's to make here; ask them for one.")
-    return await new_workspace(db, member.user_id, name)
+    return await new_workspace(process, db, origin, name)
+
+
+async def grant_super_admin(process: Process, email: str) -> bool:
+    """From the command line only. False when no user has this address; raises BadAddress."""
+    async with process.database.write() as db:
+        return await users.grant_super_admin(db, email_key=addresses.email(email).key)
 
 
 # --- proved to be its address's -----------------------------------------------------------------
@@ -115,7 +141,7 @@ async def _ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: 
     )
 
 
-async def verify_email(process: Process, token: str) -> None:
+async def verify_email(process: Process, where: Where, token: str) -> None:
     """Raises Problem `invalid`. Saying it again is no fault."""
     stale = _worthless("This link has expired, or is none of ours.")
     proof = _opened(process, VERIFY, token)
@@ -126,6 +152,7 @@ async def verify_email(process: Process, token: str) -> None:
         if not user or not proof.holds(process, user["email_key"], await db.now()):
             raise stale
         await users.verify_email(db, id=user["id"])
+        await _note_at_home(process, db, where, user, "user.email_verified")
 
 
 # --- the password -------------------------------------------------------------------------------
@@ -155,7 +182,7 @@ async def forget_password(process: Process, email: Email) -> None:
         )
 
 
-async def reset_password(process: Process, token: str, password: str) -> None:
+async def reset_password(process: Process, where: Where, token: str, password: str) -> None:
     """Ends every session; and whoever has the letter reads mail at the address.
 
     Raises Problem `invalid` when the token is spent, expired or none.
@@ -163,7 +190,7 @@ async def reset_password(process: Process, token: str, password: str) -> None:
     proof = _opened(process, RESET, token)
     if proof is None:
         raise _spent()
-    new_hash = await identity.hash_password(password)
+    new_hash = await passwords.hashed(password)
     async with process.database.write() as db:
         user = await users.locked(db, id=proof.user_id)
         if not user or not proof.holds(process, user["password_hash"], await db.now()):
@@ -173,15 +200,16 @@ async def reset_password(process: Process, token: str, password: str) -> None:
         )
         await users.verify_email(db, id=user["id"])
         await sessions.end_all(db, user_id=user["id"])
+        await _note_at_home(process, db, where, user, "user.password_changed")
 
 
 async def change_password(
-    process: Process, member: Member, user: Row, *, current: str, new: str
+    process: Process, origin: Origin, member: Member, user: Row, *, current: str, new: str
 ) -> None:
     """Ends the other sessions, and every link to reset the old one. Raises Problem `invalid`."""
-    if not await identity.password_matches(current, user["password_hash"]):
+    if not await passwords.match(current, user["password_hash"]):
         raise _invalid("/currentPassword", "This is not your password.")
-    new_hash = await identity.hash_password(new)
+    new_hash = await passwords.hashed(new)
     async with process.database.write() as db:
         changed = await users.change_password(
             db, id=user["id"], old_hash=user["password_hash"], new_hash=new_hash
@@ -189,6 +217,28 @@ async def change_password(
         if not changed:
             raise Problem("conflict", "The password was changed just now by somebody else.")
         await sessions.end_all(db, user_id=user["id"], but=member.via_id)
+        await _note(process, db, origin, member.workspace_id, "user.password_changed")
+
+
+async def _note_at_home(process: Process, db: Handle, where: Where, user: Row, action: str) -> None:
+    """In the trail of the workspace that mail about the account is filed in, if there is one."""
+    home = await users.home(db, id=user["id"], email_key=user["email_key"])
+    if home is not None:
+        await _note(process, db, where.user(user), home, action)
+
+
+async def _note(
+    process: Process, db: Handle, origin: Origin, workspace_id: str, action: str
+) -> None:
+    """What somebody did to their own account."""
+    await audit.note(
+        db,
+        process.vault,
+        origin,
+        workspace_id=workspace_id,
+        action=action,
+        resource_id=str(origin.id),
+    )
 
 
 def _spent() -> Problem:

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from app import findings
 from app.errors import FieldError, Problem
+from app.findings import LAST4_FROM, Subject
 from app.machine import check, document
 from app.machine.program import Finding, Json
 from app.machine.reasons import Reason
 from app.process import Process
-from app.store import definitions, runs, templates
+from app.store import definitions, runs
 from app.store.db import Handle, Row, new_id
 
 State = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
@@ -28,8 +30,7 @@ TRANSITIONS: Mapping[str, Sequence[str]] = {
 LIVE = ("ACTIVE", "PAUSED")  # runs may exist, so what they walk is checked and versioned
 MAX_BYTES = 256 * 1024
 TOKEN_LENGTH = 30
-SHORT_SECRET = 16
-LAST4_FROM = 12  # the last four of a shorter secret would give too much of it away
+CANCELLED_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,8 @@ async def change(
     warnings = []
     version, body = row["version"], _written(draft.body)
     if draft.state in LIVE:
-        found = [*compiled.findings, *_trigger_findings(draft)]
-        found += await _template_findings(db, workspace_id, compiled)
+        looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
+        found = [*compiled.findings, *await findings.find(process, db, looked_at)]
         _refuse(found)
         warnings = [finding for finding in found if finding.severity == "warning"]
         if version == 0 or (body, draft.trigger) != (row["body"], row["trigger_config"]):
@@ -89,12 +90,7 @@ async def change(
     if draft.signing_secret is not None:
         await _keep_secret(process, db, workspace_id, row["id"], draft.signing_secret)
     if draft.state == "ARCHIVED":
-        await runs.cancel_all(
-            db,
-            workspace_id=workspace_id,
-            definition_id=row["id"],
-            reason_code=Reason.DEFINITION_ARCHIVED,
-        )
+        await _end_runs(db, workspace_id, row["id"])
     changed = await definitions.update(
         db,
         workspace_id=workspace_id,
@@ -109,15 +105,33 @@ async def change(
     return changed, warnings
 
 
+async def rotate(db: Handle, workspace_id: str, row: Row) -> Row:
+    """The locked definition `row` gets another webhook URL, or its first; from the commit on the
+    old one is known to nobody. Raises Problem `conflict` when it takes no webhooks."""
+    if row["state"] == "ARCHIVED":
+        raise Problem("conflict", "ARCHIVED is final: it takes no webhooks any more.")
+    if row["trigger_config"]["source"] != "inbound_webhook":
+        raise Problem("conflict", "Its trigger takes no webhooks: make inbound_webhook its source.")
+    return await definitions.set_token(
+        db, workspace_id=workspace_id, id=row["id"], token=_new_token()
+    )
+
+
 async def archive(db: Handle, workspace_id: str, row: Row) -> None:
     """Its runs end and stay readable; the definition is shown no more."""
-    await runs.cancel_all(
+    await _end_runs(db, workspace_id, row["id"])
+    await definitions.archive(db, workspace_id=workspace_id, id=row["id"])
+
+
+async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
+    """As many as nobody waits long for; a worker ends the rest (app/closure.py)."""
+    await runs.cancel_some(
         db,
         workspace_id=workspace_id,
-        definition_id=row["id"],
+        definition_id=id,
         reason_code=Reason.DEFINITION_ARCHIVED,
+        limit=CANCELLED_AT_ONCE,
     )
-    await definitions.archive(db, workspace_id=workspace_id, id=row["id"])
 
 
 # --- what is checked ----------------------------------------------------------------------------
@@ -135,59 +149,6 @@ def _check_draft(shape: Shape, draft: Draft) -> check.Compiled:
     return compiled
 
 
-def _trigger_findings(draft: Draft) -> list[Finding]:
-    trigger = draft.trigger
-    if trigger["source"] != "inbound_webhook":
-        return []
-    found = []
-    if trigger.get("contactLookup") is None:
-        found.append(
-            Finding(
-                "lookup_missing",
-                "/trigger/contactLookup",
-                "Say what identifies the contact: email, phone or contact_id.",
-            )
-        )
-    if trigger.get("createContact") and trigger.get("contactLookup") == "contact_id":
-        found.append(
-            Finding(
-                "create_without_address",
-                "/trigger/createContact",
-                "A contact cannot be created from an id alone; an unknown id answers 404.",
-                severity="warning",
-            )
-        )
-    if draft.signing_secret and len(draft.signing_secret) < SHORT_SECRET:
-        found.append(
-            Finding(
-                "short_secret",
-                "/trigger/signingSecret",
-                f"A signing secret under {SHORT_SECRET} characters can be guessed.",
-                severity="warning",
-            )
-        )
-    return found
-
-
-async def _template_findings(
-    db: Handle, workspace_id: str, compiled: check.Compiled
-) -> list[Finding]:
-    named = compiled.templates
-    channels = await templates.channels_of(
-        db, workspace_id=workspace_id, ids=sorted({reference.id for reference in named})
-    )
-    found = []
-    for reference in named:
-        channel = channels.get(reference.id)
-        if channel is None:
-            message = "There is no such template in this workspace."
-            found.append(Finding("template_unknown", reference.pointer, message))
-        elif channel != reference.channel:
-            message = f"This template is for {channel}, the step sends by {reference.channel}."
-            found.append(Finding("template_channel", reference.pointer, message))
-    return found
-
-
 def _refuse(found: Sequence[Finding]) -> None:
     errors = [finding for finding in found if finding.severity == "error"]
     if errors:
@@ -199,7 +160,7 @@ def _refuse(found: Sequence[Finding]) -> None:
         )
 
 
-def told(findings: Sequence[Finding]) -> list[dict[str, str]]:
+def told(found: Sequence[Finding]) -> list[dict[str, str]]:
     """As clients see them."""
     return [
         {
@@ -208,7 +169,7 @@ def told(findings: Sequence[Finding]) -> list[dict[str, str]]:
             "pointer": finding.pointer,
             "message": finding.message,
         }
-        for finding in findings
+        for finding in found
     ]
 
 

@@ -31,6 +31,9 @@ def email(text: str) -> Email:
     """Raises BadAddress. Judged by syntax alone: nothing is looked up."""
     if len(text) > MAX_EMAIL_LENGTH:
         raise BadAddress(f"An email address has at most {MAX_EMAIL_LENGTH} characters.")
+    if plain := _PLAIN.fullmatch(text):
+        domain = plain["domain"].lower()
+        return Email(f"{plain['local']}@{domain}", f"{plain['local'].lower()}@{domain}")
     try:
         address = validate_email(
             text.strip(" "), strict=True, check_deliverability=False
@@ -39,6 +42,14 @@ def email(text: str) -> Email:
         raise BadAddress(f"This is not an email address: {error}") from error
     # lower, not casefold: that would also merge look-alikes such as ß with ss and ﬁ with fi.
     return Email(address=address, key=address.lower())
+
+
+# Nearly all addresses look like this, and email-validator, which is right about all the others too,
+# takes a quarter of an event's time to say so.
+_PLAIN = re.compile(
+    r"(?P<local>(?=.{1,64}@)[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*)"
+    r"@(?P<domain>(?:(?=[^.]{1,63}\.)[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\.)+[A-Za-z]{2,63})"
+)
 
 
 def phone(text: str, country: str | None) -> str:

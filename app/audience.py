@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from app import profile
+from app import mentions, profile, subscriptions
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
-from app.store import contacts, erasure, runs
+from app.store import (
+    batches,
+    contact_events,
+    contacts,
+    definitions,
+    erasure,
+    runs,
+    suppressions,
+)
 from app.store.db import Handle, Row, new_id
+from app.subscriptions import OptOut, Person, Status
+from app.vault import Vault
 
 # Of one transaction: a second or so of SQLite's one writer.
 FORGOTTEN_PAGES = 5
 FORGOTTEN_ROWS = 500
+CANCELLED_AT_ONCE = 1_000
+
+LONGEST_CHAIN = 10  # of runs that start one another
+
+# What a trigger looks for, by its source.
+Source: TypeAlias = Literal["contact_created", "tag_added", "event"]
 
 Erasure: TypeAlias = Literal["done", "unknown", "more"]
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where a contact lives; `country` reads its national phone numbers."""
+    """Where a contact lives; `country` reads its national phone numbers, `vault` knows suppressed
+    addresses by their hashes.
+
+    A run that writes there says how deep in a chain the runs are that it starts by this, and finds
+    in `refused` the definitions that were not started because the chain is too long.
+    """
 
     id: str
     country: str | None
+    vault: Vault
+    depth: int = 0
+    refused: list[str] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +61,12 @@ class Lookup:
     value: str  # as a contact made from it would hold it
     key: str  # as it is compared
     field: str = ""
+
+    def within(self, workspace_id: str) -> Who:
+        return (workspace_id, self.kind, self.field, self.key)
+
+
+Who: TypeAlias = tuple[str, str, str, str]  # workspace, kind of lookup, field, key
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -54,6 +84,7 @@ def resource(row: Row, tags: Sequence[str]) -> dict[str, Json]:
         "locale": row["locale"],
         "metadata": row["metadata"],
         "tags": list(tags),
+        "subscriptions": subscriptions.shown(row),
         "createdAt": row["created_at"],
         "updatedAt": row["updated_at"],
     }
@@ -65,20 +96,6 @@ def writable(row: Row, tags: Sequence[str] | None = None) -> dict[str, Json]:
     return values if tags is None else {**values, "tags": list(tags)}
 
 
-async def find(db: Handle, workspace: Workspace, lookup: Lookup) -> Row | None:
-    match lookup.kind:
-        case "email":
-            return await contacts.by_email(db, workspace_id=workspace.id, email_key=lookup.key)
-        case "phone":
-            return await contacts.by_phone(db, workspace_id=workspace.id, phone=lookup.key)
-        case "contact_id":
-            return await contacts.by_id(db, workspace_id=workspace.id, id=lookup.key)
-        case "metadata":
-            return await contacts.by_field(
-                db, workspace_id=workspace.id, name=lookup.field, value=lookup.key
-            )
-
-
 # --- writing ------------------------------------------------------------------------------------
 
 
@@ -88,48 +105,95 @@ async def create(
     """A new contact. Raises Problem `invalid`, or `conflict` with the `existingId`."""
     checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
+    _refuse_heard(checked.columns["subscriptions"])
     row = await _insert(db, workspace, checked)
     if row is None:
         raise await _conflict(db, workspace, checked.columns)
     return row
 
 
-async def find_or_create(
-    db: Handle,
-    workspace: Workspace,
-    lookup: Lookup,
-    defaults: Mapping[str, Json],
-    tags: Json = None,
-) -> Row:
-    """The contact with the email or phone of the lookup; fifty at once make one.
+@dataclass(frozen=True, slots=True)
+class Found:
+    id: str
+    is_one_of_several: bool = False
 
-    A default that a contact may not hold is left out, never a reason to refuse.
-    """
-    found = await find(db, workspace, lookup)
-    if found is not None:
-        return found
-    checked = profile.check(workspace.country, {**defaults, lookup.kind: lookup.value}, tags)
-    made = await _insert(db, workspace, checked)
-    # No row: another request committed the same address since we looked, so it can be read now.
-    row = made or await find(db, workspace, lookup)
-    if row is None:
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Who is to be made when nobody is found; what a contact may not hold is left out."""
+
+    workspace: Workspace
+    lookup: Lookup
+    values: Mapping[str, Json]
+    tags: Sequence[Json]
+
+
+async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
+    """Those who exist: a statement for each kind of lookup, whoever they belong to."""
+    by_kind: dict[str, list[Who]] = {}
+    for who in set(wanted):
+        by_kind.setdefault(who[1], []).append(who)
+    found = {}
+    for kind, some in by_kind.items():
+        rows = await batches.found(
+            db, kind, [(workspace_id, field, key) for workspace_id, _, field, key in some]
+        )
+        for row in rows:
+            if row["id"] is not None:
+                who = (row["workspace_id"], kind, row["field"], row["value"])
+                found[who] = Found(row["id"], row["another"] is not None)
+    return found
+
+
+async def make_all(db: Handle, missing: Mapping[Who, Missing]) -> dict[Who, Found]:
+    """A contact for each email or phone; fifty requests at once make one. One that another request
+    has made since we looked is found instead."""
+    made = {}
+    people, new = [], {}
+    for who in sorted(missing):
+        one = missing[who]
+        checked = profile.check(
+            one.workspace.country, {**one.values, one.lookup.kind: one.lookup.value}, one.tags
+        )
+        made[who] = Found(new_id("con"))
+        new[made[who].id] = (one.workspace, checked)
+        people.append(Person(one.workspace.id, made[who].id, dict(checked.columns)))
+    await subscriptions.judge(db, missing[who].workspace.vault, people)
+    inserted = await batches.insert_missing(
+        db, [(one.workspace_id, one.id, one.columns) for one in people]
+    )
+    made_in: dict[Workspace, dict[str, Sequence[str]]] = {}
+    for id in sorted(inserted):
+        workspace, checked = new[id]
+        await _insert_belongings(db, workspace.id, id, checked)
+        made_in.setdefault(workspace, {})[id] = checked.tags
+    for workspace, some in made_in.items():
+        await appeared(db, workspace, some)
+    overtaken = [who for who, found in made.items() if found.id not in inserted]
+    found = await find_all(db, overtaken) if overtaken else {}
+    if len(found) < len(overtaken):
         raise Unavailable("The contact was erased while it was being made; send the request again.")
-    return row
+    return {**made, **found}
 
 
 async def _insert(db: Handle, workspace: Workspace, checked: profile.Checked) -> Row | None:
-    row = await contacts.insert(
-        db, workspace_id=workspace.id, id=new_id("con"), columns=checked.columns
-    )
-    if row is None:
-        return None
-    if checked.fields:
-        fields = [(str(row["id"]), checked.fields)]
-        await contacts.add_fields(db, workspace_id=workspace.id, fields=fields)
-    if checked.tags:
-        tags = [(str(row["id"]), checked.tags)]
-        await contacts.add_tags(db, workspace_id=workspace.id, tags=tags)
+    new = Person(workspace.id, new_id("con"), dict(checked.columns))
+    opting = await _judged(db, workspace, new)
+    row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
+    if row is not None:
+        await subscriptions.keep(db, workspace.id, opting, "member")
+        await _insert_belongings(db, workspace.id, row["id"], checked)
+        await appeared(db, workspace, {row["id"]: checked.tags})
     return row
+
+
+async def _insert_belongings(
+    db: Handle, workspace_id: str, id: str, checked: profile.Checked
+) -> None:
+    if checked.fields:
+        await contacts.add_fields(db, workspace_id=workspace_id, fields=[(id, checked.fields)])
+    if checked.tags:
+        await contacts.add_tags(db, workspace_id=workspace_id, tags=[(id, checked.tags)])
 
 
 async def change(db: Handle, workspace: Workspace, row: Row, patch: Mapping[str, Json]) -> Row:
@@ -150,20 +214,78 @@ async def replace(
     """
     checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
+    new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"])
+    await _resubscribe(db, workspace, new, subscriptions.shown(row))
+    opting = await _judged(db, workspace, new)
     try:
         async with db.savepoint():
             changed = await contacts.update(
-                db, workspace_id=workspace.id, id=row["id"], columns=checked.columns
+                db, workspace_id=workspace.id, id=row["id"], columns=new.columns
             )
     except Duplicate:
         raise await _conflict(db, workspace, checked.columns, other_than=row["id"]) from None
+    await subscriptions.keep(db, workspace.id, opting, "member")
     if checked.columns["metadata"] != row["metadata"]:
         await contacts.replace_fields(
             db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
         )
-    if tags is not None:
-        await _replace_tags(db, workspace, row["id"], checked.tags)
+    added = set() if tags is None else await _replace_tags(db, workspace, row["id"], checked.tags)
+    await changed_in(db, workspace, {row["id"]: sorted(added)})
     return changed
+
+
+async def _resubscribe(
+    db: Handle, workspace: Workspace, new: Person, before: Mapping[str, Status]
+) -> None:
+    """Where a member says that the person wants to be written to again. What the person or a
+    provider said is not a member's to take back: Problem `invalid`."""
+    errors, known = [], subscriptions.hashes(workspace.vault, workspace.id, new.columns)
+    for channel, was in before.items():
+        wanted, pointer = new.columns["subscriptions"].get(channel), f"/subscriptions/{channel}"
+        if wanted is None:
+            errors.append(FieldError(pointer, "Must be subscribed or unsubscribed."))
+        elif wanted != was and {wanted, was} & HEARD:
+            errors.append(
+                FieldError(pointer, f"It is {was}, which nobody writes: see suppressions.")
+            )
+        elif wanted != was == subscriptions.UNSUBSCRIBED and channel in known:
+            hash = known[channel]
+            await suppressions.lock(db, address_hash=hash)
+            where = {"workspace_id": workspace.id, "address_hash": hash}
+            await suppressions.lift(db, **where, reasons=["unsubscribed"])
+            left = await suppressions.reasons(db, workspace_id=workspace.id, address_hashes=[hash])
+            if left[hash]:
+                told = "The address is suppressed for another reason: lift that suppression."
+                errors.append(FieldError(pointer, told))
+    if errors:
+        raise profile.invalid(errors)
+    again = [
+        OptOut(new.id, channel, None, None)
+        for channel, was in before.items()
+        if was == "unsubscribed" and new.columns["subscriptions"][channel] == "subscribed"
+    ]
+    await subscriptions.tell(db, workspace.id, again, kind="opted_in", reason=None, source="member")
+
+
+async def _judged(db: Handle, workspace: Workspace, new: Person) -> list[OptOut]:
+    """Their addresses locked: whoever sends to one of them meanwhile waits, and obeys."""
+    opting = await subscriptions.judge(db, workspace.vault, [new])
+    for address_hash in sorted(one.address_hash for one in opting if one.address_hash):
+        await suppressions.lock(db, address_hash=address_hash)
+    return opting
+
+
+HEARD = frozenset({"bounced", "complained"})  # of an address; no member says so
+
+
+def _refuse_heard(chosen: Mapping[str, str]) -> None:
+    errors = [
+        FieldError(f"/subscriptions/{channel}", f"{status} is read-only.")
+        for channel, status in chosen.items()
+        if status in HEARD
+    ]
+    if errors:
+        raise profile.invalid(errors)
 
 
 async def add_tags(db: Handle, workspace: Workspace, contact_id: str, tags: Sequence[str]) -> None:
@@ -179,6 +301,7 @@ async def add_tags(db: Handle, workspace: Workspace, contact_id: str, tags: Sequ
     if added:
         await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
+        await changed_in(db, workspace, {contact_id: sorted(added)})
 
 
 async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str) -> bool:
@@ -188,6 +311,7 @@ async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str
     )
     if removed:
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
+        await changed_in(db, workspace, {contact_id: ()})
     return removed
 
 
@@ -203,25 +327,135 @@ async def erase(
 
     `match` is given its revision, and may raise: then nothing has happened.
     """
-    # Runs first, as a worker locks them: in the other order the two could wait for each other.
-    await runs.cancel_all(
-        db,
-        workspace_id=workspace.id,
-        contact_id=contact_id,
-        reason_code=Reason.CONTACT_ERASED,
-    )
+    # Then its runs, as a worker locks them: in the other order the two could wait for each other.
     row = await contacts.locked(db, workspace_id=workspace.id, id=contact_id)
     if row is None:
         return "unknown"
     if match is not None:
         match(row["revision"])
+    cancelled = await runs.cancel_some(
+        db,
+        workspace_id=workspace.id,
+        contact_id=contact_id,
+        reason_code=Reason.CONTACT_ERASED,
+        limit=CANCELLED_AT_ONCE,
+    )
+    if cancelled == CANCELLED_AT_ONCE:
+        return "more"
     for _ in range(FORGOTTEN_PAGES):
         if not await erasure.forget_some(
             db, workspace_id=workspace.id, contact_id=contact_id, limit=FORGOTTEN_ROWS
         ):
+            await mentions.forget_refused(db, workspace.id, row)
+            await _suppress_erased(db, workspace, row)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
             return "done"
     return "more"
+
+
+async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> None:
+    """Whoever has their data erased hears no more, though nobody can read any longer who it was."""
+    known = subscriptions.hashes(workspace.vault, workspace.id, row)
+    if not known:
+        return
+    for address_hash in sorted(set(known.values())):
+        await suppressions.lock(db, address_hash=address_hash)
+    await suppressions.insert_many(
+        db,
+        workspace_id=workspace.id,
+        rows=[
+            {
+                "id": new_id("sup"),
+                "channel": channel,
+                "address_hash": address_hash,
+                "address": None,
+                "reason": "erased",
+                "source": "erasure",
+            }
+            for channel, address_hash in known.items()
+        ],
+    )
+    await suppressions.forget(db, workspace_id=workspace.id, address_hashes=list(known.values()))
+
+
+# --- what hangs on it -----------------------------------------------------------------------------
+
+Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
+
+
+async def appeared(db: Handle, workspace: Workspace, made: Tagged) -> None:
+    """New contacts: start what starts with them."""
+    at = document.text(await db.now())
+    await _start(db, workspace, ("contact_created", ""), list(made), {"at": at})
+    await _start_by_tags(db, workspace, made)
+
+
+async def changed_in(
+    db: Handle, workspace: Workspace, changed: Tagged, *, starts: bool = True
+) -> None:
+    """Locked contacts that were changed: tell the runs that wait for it, start what tags start."""
+    listening = await contact_events.listening(
+        db, workspace_id=workspace.id, contact_ids=list(changed)
+    )
+    told = [row["id"] for row in listening if row["waiting_for"]["contact"]]
+    if told:
+        await contact_events.signal(
+            db, workspace_id=workspace.id, run_ids=told, id=contact_events.CONTACT
+        )
+    if starts:
+        await _start_by_tags(db, workspace, changed)
+
+
+async def happened(
+    db: Handle, workspace: Workspace, contact_id: str, name: str, properties: Mapping[str, Json]
+) -> Row:
+    """The locked contact did something: tell the runs that wait for it, start what starts by it."""
+    event = await contact_events.insert(
+        db,
+        workspace_id=workspace.id,
+        id=new_id("evt"),
+        contact_id=contact_id,
+        name=name,
+        properties=document.dumps(properties).decode(),
+    )
+    listening = await contact_events.listening(
+        db, workspace_id=workspace.id, contact_ids=[contact_id]
+    )
+    told = [row["id"] for row in listening if name in row["waiting_for"]["events"]]
+    if told:
+        await contact_events.signal(db, workspace_id=workspace.id, run_ids=told, id=event["id"])
+    body = {"name": name, "properties": properties, "at": document.text(event["at"])}
+    await _start(db, workspace, ("event", name), [contact_id], body)
+    return event
+
+
+async def _start_by_tags(db: Handle, workspace: Workspace, tagged: Tagged) -> None:
+    at = document.text(await db.now())
+    for tag in sorted({tag for tags in tagged.values() for tag in tags}):
+        ids = [id for id, tags in tagged.items() if tag in tags]
+        await _start(db, workspace, ("tag_added", tag), ids, {"tag": tag, "at": at})
+
+
+async def _start(
+    db: Handle,
+    workspace: Workspace,
+    cause: tuple[Source, str],
+    contact_ids: Sequence[str],
+    body: Mapping[str, Json],
+) -> None:
+    """One run for each contact of each definition that this triggers; a worker's loop finds it."""
+    source, key = cause
+    started = await definitions.started_by(db, workspace_id=workspace.id, source=source, key=key)
+    if started and workspace.depth > LONGEST_CHAIN:
+        workspace.refused.extend(started)
+    elif started:
+        await runs.insert_many(
+            db,
+            workspace_id=workspace.id,
+            rows=[(new_id("run"), id, contact_id) for contact_id in contact_ids for id in started],
+            body=document.dumps(body),
+            depth=workspace.depth,
+        )
 
 
 async def _held(db: Handle, workspace: Workspace, contact_id: str) -> list[str]:
@@ -231,12 +465,14 @@ async def _held(db: Handle, workspace: Workspace, contact_id: str) -> list[str]:
 
 async def _replace_tags(
     db: Handle, workspace: Workspace, contact_id: str, tags: Sequence[str]
-) -> None:
+) -> set[str]:
+    """Those that it did not have."""
     held = await _held(db, workspace, contact_id)
     for tag in set(held) - set(tags):
         await contacts.remove_tag(db, workspace_id=workspace.id, contact_id=contact_id, tag=tag)
     if added := set(tags) - set(held):
         await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
+    return added
 
 
 async def _conflict(

@@ -1,11 +1,12 @@
-"""The end of a workspace: at once nothing acts in it any more, then its rows go, some at a time."""
+"""The end of a workspace or a definition: nothing acts any more, and the rest goes bit by bit."""
 
 from __future__ import annotations
 
 import logging
 
+from app.machine.reasons import Reason
 from app.process import Process
-from app.store import messages, workspaces
+from app.store import definitions, messages, runs, workspaces
 
 log = logging.getLogger(__name__)
 
@@ -34,3 +35,27 @@ async def remove_some(process: Process) -> bool:
     if not left:
         log.info("workspace removed", extra={"workspace_id": workspace_id})
     return True
+
+
+async def end_some(process: Process) -> bool:
+    """Cancel a batch of runs of an archived definition; False when there is none (for now).
+
+    Nothing depends on it but what a person reads: such a run ends by itself at its next touch.
+    """
+    async with process.database.read() as db:
+        if not await definitions.any_ending(db):
+            return False
+    async with process.database.write() as db:
+        row = await definitions.ending(db)
+        if row is None:
+            return False  # another worker is at it
+        cancelled = await runs.cancel_some(
+            db,
+            workspace_id=row["workspace_id"],
+            definition_id=row["id"],
+            reason_code=Reason.DEFINITION_ARCHIVED,
+            limit=BATCH,
+        )
+        if cancelled < BATCH:
+            await definitions.ended(db, workspace_id=row["workspace_id"], id=row["id"])
+    return cancelled > 0

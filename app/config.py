@@ -9,14 +9,19 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from email.utils import parseaddr
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from app import plans
 
 Environment: TypeAlias = Literal["sandbox", "production"]
 Registration: TypeAlias = Literal["open", "invite_only", "closed"]
 
 SECRET_KEY_CHARACTERS = 32
+SAFE_LEASE_SECONDS = 10
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 KEY_FILE = "secret.key"  # beside the database's file, for it opens that one and no other
 
 # Set by platforms whose router reaches a process only when it listens on every interface.
@@ -100,6 +105,22 @@ def _base_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _issuer(text: str) -> str:
+    """Kept to the letter: the provider's tokens name themselves after it (OpenID Connect §2)."""
+    sentence = "an issuer's URL, such as https://accounts.example.com, without query or fragment"
+    parts = _split(text, sentence)
+    extras = (parts.username, parts.password, parts.query, parts.fragment)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or any(extras):
+        raise ValueError(sentence)
+    return text
+
+
+def _word(text: str) -> str:
+    if not text.isascii() or not text.isprintable():
+        raise ValueError("printable ASCII characters")
+    return text
+
+
 def _smtp_url(text: str) -> str:
     sentence = (
         "smtp://user:password@host:587 (with ?starttls=required, auto or off), or smtps://…:465"
@@ -136,6 +157,21 @@ _ORIGIN = re.compile(
     r"(?P<site>(?P<scheme>https?)://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\]))(?P<port>:\d{1,5})?/?",
     re.ASCII,
 )
+
+
+def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    sentence = "networks with commas between them, such as 10.1.2.0/24 or fd00:1::/64"
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(sentence) from error
+    if network.prefixlen < (8 if network.version == 4 else 7):
+        raise ValueError(f"{sentence}; {network} is more than any private network")
+    return network
 
 
 def _secret_keys(text: str) -> tuple[str, ...]:
@@ -224,7 +260,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "DATABASE_POOL_SIZE",
         _whole(1, 500),
-        "10",
+        "5",
         "Connections to PostgreSQL that one process may hold.",
     ),
     Variable(
@@ -299,6 +335,35 @@ VARIABLES: tuple[Variable, ...] = (
         "Who may make an account: anybody (open), who is invited (invite_only), nobody (closed).",
     ),
     Variable(
+        "DEFAULT_PLAN",
+        _one_of(*plans.NAMES),
+        plans.FREE,
+        "The plan that every workspace has without paying.",
+    ),
+    Variable(
+        "OIDC_ISSUER",
+        _issuer,
+        None,
+        "Single sign-on by this OpenID Connect provider, whose redirect URI is"
+        " BASE_URL/auth/oidc/callback.",
+        default_in_words="none",
+    ),
+    Variable(
+        "OIDC_CLIENT_ID",
+        _word,
+        None,
+        "What the provider calls this installation; needed with OIDC_ISSUER.",
+        default_in_words="none",
+    ),
+    Variable(
+        "OIDC_CLIENT_SECRET",
+        _word,
+        None,
+        "The client's secret, unless the provider takes PKCE alone.",
+        default_in_words="none",
+        secret=True,
+    ),
+    Variable(
         "SMTP_URL",
         _smtp_url,
         None,
@@ -315,6 +380,56 @@ VARIABLES: tuple[Variable, ...] = (
         required_in_production=True,
     ),
     Variable(
+        "STRIPE_SECRET_KEY",
+        _word,
+        None,
+        "Plans are paid for through Stripe in production; without it they cannot be bought.",
+        default_in_words="none",
+        secret=True,
+    ),
+    Variable(
+        "STRIPE_WEBHOOK_SECRET",
+        _word,
+        None,
+        "Signs what Stripe sends to BASE_URL/billing/webhooks/stripe; needed with the key.",
+        default_in_words="none",
+        secret=True,
+    ),
+    Variable(
+        "STRIPE_PRICE_GROWTH",
+        _word,
+        None,
+        "Stripe's id of the monthly price of growth; without one it cannot be bought here.",
+        default_in_words="none",
+    ),
+    Variable(
+        "STRIPE_PRICE_SCALE",
+        _word,
+        None,
+        "Stripe's id of the monthly price of scale; without one it cannot be bought here.",
+        default_in_words="none",
+    ),
+    Variable(
+        "STRIPE_PRICE_ENTERPRISE",
+        _word,
+        None,
+        "Stripe's id of the monthly price of enterprise; without one it cannot be bought here.",
+        default_in_words="none",
+    ),
+    Variable(
+        "STRIPE_BASE_URL",
+        _base_url,
+        "https://api.stripe.com",
+        "Where Stripe's API is.",
+    ),
+    Variable(
+        "EGRESS_ALLOW",
+        _networks,
+        "",
+        "Private networks that HTTP steps and outbound events may reach, at any port: CIDRs.",
+        default_in_words="none",
+    ),
+    Variable(
         "LEASE_SECONDS",
         _whole(1, 300),
         "15",
@@ -325,6 +440,14 @@ VARIABLES: tuple[Variable, ...] = (
         _one_of("debug", "info", "warning", "error"),
         "info",
         "The least that is logged.",
+    ),
+    Variable(
+        "METRICS_TOKEN",
+        str,
+        None,
+        "The bearer token that /metrics asks for; without one anybody may read the figures.",
+        default_in_words="none",
+        secret=True,
     ),
     Variable(
         "CLOCK_OFFSET_MS",
@@ -359,10 +482,22 @@ class Settings:
     cors_origins: tuple[str, ...]
     secret_keys: tuple[str, ...]  # the first signs, every one verifies
     registration: Registration
+    default_plan: str
+    oidc_issuer: str | None  # None: there is no single sign-on
+    oidc_client_id: str | None
+    oidc_client_secret: str | None
     smtp_url: str | None
     mail_from: str
+    stripe_secret_key: str | None  # None: in production plans cannot be bought
+    stripe_webhook_secret: str | None
+    stripe_price_growth: str | None
+    stripe_price_scale: str | None
+    stripe_price_enterprise: str | None
+    stripe_base_url: str
+    egress_allow: tuple[IPv4Network | IPv6Network, ...]
     lease_seconds: int
     log_level: str
+    metrics_token: str | None
     clock_offset_ms: int
     notes: tuple[str, ...] = ()  # what was changed on the way in, one sentence each, to be logged
 
@@ -373,7 +508,7 @@ class Settings:
         """Raises ConfigError with every fault at once. May make the secret key file."""
         given = {name: text.strip() for name, text in environ.items() if text.strip()}
         values, faults = _read(given)
-        faults = faults or _unsafe(values)
+        faults = faults or [*_incomplete(values), *_unsafe(values)]
         if faults:
             raise ConfigError("\n".join(faults))
         if values["secret_keys"] is None:
@@ -399,7 +534,13 @@ class Settings:
         """What must never be printed: the keys, and the passwords in URLs as both are spelled."""
         urls = [urlsplit(url) for url in (self.database_url, self.redis_url, self.smtp_url) if url]
         words = {word for url in urls for word in _passwords(url)}
-        return (*self.secret_keys, *sorted(words))
+        tokens = (
+            self.metrics_token,
+            self.oidc_client_secret,
+            self.stripe_secret_key,
+            self.stripe_webhook_secret,
+        )
+        return (*self.secret_keys, *filter(None, tokens), *sorted(words))
 
     def __repr__(self) -> str:
         shown = (f"{field.name}={self._shown(field.name)}" for field in fields(self))
@@ -428,6 +569,19 @@ def _read(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     return values, faults
 
 
+def _incomplete(values: Mapping[str, Any]) -> list[str]:
+    """What makes sense only together."""
+    faults = []
+    if values["oidc_issuer"] is not None and values["oidc_client_id"] is None:
+        faults.append("OIDC_CLIENT_ID must be set with OIDC_ISSUER: the provider gave it to you.")
+    if values["stripe_secret_key"] is not None and values["stripe_webhook_secret"] is None:
+        faults.append(
+            "STRIPE_WEBHOOK_SECRET must be set with STRIPE_SECRET_KEY: without it nobody hears of"
+            " a payment."
+        )
+    return faults
+
+
 def _unsafe(values: Mapping[str, Any]) -> list[str]:
     """What production refuses."""
     if values["environment"] != "production":
@@ -435,6 +589,17 @@ def _unsafe(values: Mapping[str, Any]) -> list[str]:
     faults = []
     if values["clock_offset_ms"]:
         faults.append("CLOCK_OFFSET_MS must be 0 in production: it is for tests.")
+    here_alone = urlsplit(values["base_url"]).hostname in LOOPBACK
+    if values["lease_seconds"] < SAFE_LEASE_SECONDS and not here_alone:
+        faults.append(
+            f"LEASE_SECONDS must be {SAFE_LEASE_SECONDS} or more in production: a worker that is"
+            " busy for longer loses what it works on."
+        )
+    stripe = urlsplit(values["stripe_base_url"])
+    if stripe.scheme == "http" and stripe.hostname not in LOOPBACK:
+        faults.append("STRIPE_BASE_URL must be https://… in production: it is sent the secret key.")
+    if (values["oidc_issuer"] or "").startswith("http:"):
+        faults.append("OIDC_ISSUER must be https://… in production: it says who people are.")
     if values["allow_sqlite_in_production"]:
         return faults
     if values["database_url"].startswith("sqlite:"):

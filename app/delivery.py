@@ -12,22 +12,23 @@ import asyncio
 import hashlib
 import logging
 import random
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app import addresses, facts, tasks
+from app import addresses, consent, facts, leases, quotas, subscriptions
 from app.channels.base import Message, Receipt, SendError
 from app.errors import CommitUnknown, Unavailable
+from app.leases import Lease
 from app.machine import content as contents
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
 from app.process import Process
 from app.queue import Pair
-from app.store import contacts, erasure, jobs, messages, runs, templates
+from app.store import contacts, erasure, jobs, messages, runs, templates, workspaces
 from app.store.db import Handle, Row, new_id
+from app.store.jobs import Roster
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +36,9 @@ ENDED = ("SENT", "FAILED", "SUPPRESSED", "UNKNOWN")  # what a waiting run waits 
 CLAIMS = 5  # without an intent or an outcome; then the message is set aside
 RETRY_SECONDS = (5, 30, 120, 600, 1_800, 3_600)  # the last one repeats
 RETRY_FOR = timedelta(hours=24)
-ASK_AGAIN_SECONDS = 0.3
-OUTCOME_TRIES = 200  # a minute at the least
+WOKEN_AT_ONCE = 5_000  # rows of one transaction
 ADDRESS = {"email": "email"}  # channel → the contact's field
+TEST = "test"  # the category of a test email
 SEALED = "account mail"  # the purpose that the vault encrypts for
 
 
@@ -54,7 +55,7 @@ class Order:
     to: str | None
     template_id: str | None
     content: Mapping[str, Json] | None
-    category: str = "transactional"
+    category: str = "transactional"  # a template's own wins
     data: Json = None
     run_id: str | None = None
     node_id: str | None = None
@@ -106,24 +107,39 @@ async def create(process: Process, db: Handle, order: Order) -> Made:
     return made
 
 
-async def resend(process: Process, db: Handle, workspace_id: str, message_id: str) -> None:
-    """A new attempt, under a new key, of a message whose outcome is UNKNOWN; else nothing."""
-    row = await messages.requeue(db, workspace_id=workspace_id, id=message_id)
+async def resend(
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    message_id: str,
+    ended: Sequence[str] = ("UNKNOWN",),
+) -> str | None:
+    """A new attempt, under a new key, of a message that has `ended` like this; its id, or None."""
+    row = await messages.requeue(db, workspace_id=workspace_id, id=message_id, ended=ended)
     if row is None:
-        return
+        return None
     number = 1 + len(
         await messages.attempts_of(db, workspace_id=workspace_id, message_id=message_id)
     )
-    origin = (row["run_id"] or message_id, row["node_id"], row["visit"])
+    origin, attempt_id = (row["run_id"] or message_id, row["node_id"], row["visit"]), new_id("att")
     await messages.insert_attempt(
         db,
         workspace_id=workspace_id,
-        id=new_id("att"),
+        id=attempt_id,
         message_id=message_id,
         number=number,
         message_key=_key(*origin, row["channel"], number),
     )
     process.queue.deliver(db, workspace_id, message_id)
+    return attempt_id
+
+
+async def suppress(
+    process: Process, db: Handle, workspace_id: str, run_id: str, code: Reason
+) -> None:
+    """What the run is about to send is not sent; what is on its way is left to arrive."""
+    for row in await messages.queued_of_run(db, workspace_id=workspace_id, run_id=run_id):
+        await _settle(process, db, row, Ending("SUPPRESSED", code))
 
 
 def _key(origin: str, node_id: str | None, visit: int | None, channel: str, number: int) -> str:
@@ -135,53 +151,28 @@ def _key(origin: str, node_id: str | None, visit: int | None, channel: str, numb
 # --- claim, intent, call, outcome ---------------------------------------------------------------
 
 
-async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+async def claim(
+    process: Process, hinted: Sequence[Pair], limit: int, roster: Roster | None = None
+) -> list[Row]:
     """Take what is due, the hinted messages first; see store/jobs.py for the rows."""
     async with process.database.write() as db:
         return await jobs.claim(
-            db, "messages", hinted=hinted, limit=limit, lease_seconds=process.settings.lease_seconds
+            db,
+            "messages",
+            hinted=hinted,
+            limit=limit,
+            lease_seconds=process.settings.lease_seconds,
+            roster=roster,
         )
 
 
 async def deliver(process: Process, claimed: Row) -> None:
     """Send the claimed message, or settle what its last sender left behind."""
-    lease = Lease(process, claimed)
+    lease = Lease(process, "messages", claimed)
     sending = await _intend_surely(process, claimed, lease)
     if sending is not None:
-        await _conclude(process, sending, await _call(process, sending.message, lease))
-
-
-class Lease:
-    """What we hold of a message, by this process' own clock: a part of what the database says."""
-
-    def __init__(self, process: Process, claimed: Row) -> None:
-        self._process = process
-        self._claimed = claimed
-        self.seconds = process.settings.lease_seconds
-        self._renewed_at = time.monotonic()
-        self._lost = False
-
-    @property
-    def held(self) -> bool:
-        """Work stops at two thirds, so that it has stopped before another may begin."""
-        return not self._lost and time.monotonic() - self._renewed_at < self.seconds * 2 / 3
-
-    async def renew(self) -> None:
-        asked_at = time.monotonic()
-        try:
-            async with self._process.database.write() as db:
-                renewed = await jobs.renew(
-                    db,
-                    "messages",
-                    workspace_id=self._claimed["workspace_id"],
-                    id=self._claimed["id"],
-                    lease_token=self._claimed["lease_token"],
-                    lease_seconds=self.seconds,
-                )
-        except Unavailable:
-            log.warning("lease not renewed", extra={"message_id": self._claimed["id"]})
-        else:
-            self._renewed_at, self._lost = asked_at, not renewed
+        result = await _call(process, sending.message, lease)
+        await leases.surely(lambda: _record(process, sending, result), claimed["id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +197,7 @@ async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sendin
                 raise
         if not lease.held:
             raise lost
-        await asyncio.sleep(ASK_AGAIN_SECONDS)
+        await asyncio.sleep(leases.ASK_AGAIN_SECONDS)
 
 
 async def _intend(process: Process, claimed: Row) -> Sending | None:
@@ -232,6 +223,8 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
             broke = "Preparing the message broke the worker several times."
             await _settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
             return None
+        if row["sending_paused"] and await _park(db, row):
+            return None
         prepared = await _prepare(process, db, row)
         if isinstance(prepared, Ending):
             await _settle(process, db, row, prepared)
@@ -239,6 +232,9 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
         provider = process.channels[row["channel"]].provider
         if row["status"] == "SENDING":
             return Sending(row, prepared.message, provider)
+        if not await quotas.take_message(process, db, row):
+            await _settle(process, db, row, Ending("SUPPRESSED", Reason.SUPPRESSED_QUOTA))
+            return None
         lease = timedelta(seconds=process.settings.lease_seconds)
         await messages.intend(
             db,
@@ -246,6 +242,8 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
             id=row["id"],
             lease_token=row["lease_token"],
             to_address=prepared.message.to,
+            address_hash=prepared.address_hash,
+            category=prepared.category,
             template_version=prepared.template_version,
             content=document.dumps(_recorded(row, prepared.message.content)).decode(),
             wake_at=await db.now() + lease,
@@ -254,24 +252,43 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
         return Sending(row, prepared.message, provider)
 
 
+async def _park(db: Handle, row: Row) -> bool:
+    """Have the message wait while its workspace sends nothing; mail about accounts is not its own.
+
+    Asked again under a lock: parked after the workspace had sent again, it would wait for ever.
+    """
+    workspace_id = row["workspace_id"]
+    if row["account_mail"] is not None or not await workspaces.sending_paused(db, id=workspace_id):
+        return False
+    await messages.park(db, workspace_id=workspace_id, id=row["id"], lease_token=row["lease_token"])
+    return True
+
+
+async def resume(db: Handle, workspace_id: str) -> bool:
+    """What waited while the workspace sent nothing is due, much of it at once; whether there is
+    more. The workers' heartbeat finds it."""
+    woken = await messages.wake_parked(db, workspace_id=workspace_id, limit=WOKEN_AT_ONCE)
+    return woken == WOKEN_AT_ONCE
+
+
+async def resume_some(process: Process) -> bool:
+    """Of a workspace that sends again and had too much waiting; False when there is none."""
+    async with process.database.read() as db:
+        workspace_id = await messages.parked_in_vain(db)
+    if workspace_id is None:
+        return False
+    async with process.database.write() as db:
+        if not await workspaces.sending_paused(db, id=workspace_id):
+            await resume(db, workspace_id)
+    return True
+
+
 async def _call(process: Process, message: Message, lease: Lease) -> Receipt | SendError:
     """The provider's answer. The lease is kept while it takes its time, at the end of data perhaps
     ten minutes; should it be lost, the call is cut off, and the channel knows how far it was."""
     if not lease.held:
         return OVERSLEPT
-    call = asyncio.create_task(_send(process, message))
-    try:
-        while not call.done():
-            await asyncio.wait([call], timeout=lease.seconds / 6)
-            if not call.done():
-                await lease.renew()
-            if not call.done() and not lease.held:
-                log.warning("lease lost during a call", extra={"message_id": message.message_id})
-                await tasks.end(call)
-    except asyncio.CancelledError:
-        # The process ends: what became of the call is still worth writing down.
-        await tasks.end(call)
-    return CUT_OFF if call.cancelled() else call.result()
+    return await lease.over(_send(process, message)) or CUT_OFF
 
 
 async def _send(process: Process, message: Message) -> Receipt | SendError:
@@ -290,18 +307,6 @@ OVERSLEPT = SendError(
 CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
 
 
-async def _conclude(process: Process, sending: Sending, result: Receipt | SendError) -> None:
-    """Record the outcome, and try long: what is known now nobody can find out later."""
-    for _ in range(OUTCOME_TRIES):
-        try:
-            await _record(process, sending, result)
-            return
-        except Unavailable:
-            log.warning("outcome not recorded yet", extra={"message_id": sending.row["id"]})
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
-    await _record(process, sending, result)
-
-
 async def _record(process: Process, sending: Sending, result: Receipt | SendError) -> None:
     async with process.database.write() as db:
         row = await messages.held(
@@ -310,11 +315,30 @@ async def _record(process: Process, sending: Sending, result: Receipt | SendErro
             id=sending.row["id"],
             lease_token=sending.row["lease_token"],
         )
-        if row is None or row["status"] != "SENDING":
-            # Recorded by a COMMIT whose answer was lost; or the lease was, and it is UNKNOWN.
+        if row is not None and row["status"] == "SENDING":
+            await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
+        elif isinstance(result, Receipt):
+            await _record_late(process, db, sending, result)
+        else:
             log.warning("outcome came after the lease", extra={"message_id": sending.row["id"]})
-            return
-        await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
+
+
+async def _record_late(process: Process, db: Handle, sending: Sending, receipt: Receipt) -> None:
+    """A receipt is true whenever it comes: the attempt that was given up as UNKNOWN is SENT.
+
+    Not when it was recorded by a COMMIT whose answer was lost, nor after a newer attempt; and a run
+    that went on meanwhile has gone on.
+    """
+    workspace_id, id = sending.row["workspace_id"], sending.row["id"]
+    row = await messages.of_attempt(
+        db, workspace_id=workspace_id, id=id, attempt_id=sending.row["attempt_id"]
+    )
+    if row is None:
+        return
+    await messages.reopen(db, workspace_id=workspace_id, id=id)
+    reopened = {**row, "lease_token": row["lease_token"] + 1}
+    sent = Ending("SENT", provider_message_id=receipt.provider_message_id)
+    await _settle(process, db, reopened, sent, sending.provider)
 
 
 # --- what will be said, and to whom -------------------------------------------------------------
@@ -323,6 +347,8 @@ async def _record(process: Process, sending: Sending, result: Receipt | SendErro
 @dataclass(frozen=True, slots=True)
 class Prepared:
     message: Message
+    address_hash: str
+    category: str
     template_version: int | None
 
 
@@ -331,19 +357,28 @@ async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
     if row["channel"] not in process.channels:
         return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
     source = _source(process, row)
+    contact = await _contact_of(db, row)  # before the run, as a worker locks them
     run = await _run_of(db, row)
     if run is not None and run["status"] == "CANCELLED":
         return Ending("SUPPRESSED", run["reason_code"])
-    contact = await _contact_of(db, row)
+    if run is not None and run["definition_state"] == "ARCHIVED":
+        return Ending("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
     if contact is None and row["contact_id"] is not None:
         return Ending("SUPPRESSED", Reason.CONTACT_ERASED)
     to = row["to_address"] or (contact and contact[ADDRESS[row["channel"]]])
     if not to:
         return Ending("FAILED", Reason.NO_ADDRESS, f"The contact has no {ADDRESS[row['channel']]}.")
-    said, version = await _content_of(db, row, source)
+    said = await _content_of(db, row, source)
     if said is None:
         return Ending("FAILED", Reason.TEMPLATE_MISSING)
     try:
+        key = subscriptions.key(row["channel"], to)
+        hash = subscriptions.hashed(process.vault, row["workspace_id"], row["channel"], key)
+        is_own = contact is not None and contact[subscriptions.COLUMN[row["channel"]]] == key
+        own = contact if is_own else None
+        barred = await _barred(db, row, said.category, hash, own)
+        if barred is not None:
+            return Ending("SUPPRESSED", barred)
         message = Message(
             message_key=row["message_key"],
             attempt_id=row["attempt_id"],
@@ -353,15 +388,55 @@ async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
             contact_id=row["contact_id"],
             channel=row["channel"],
             to=addresses.email(to).address,
-            content=contents.render(
-                row["channel"], said, await _facts(db, row, run, contact, source["data"])
+            content=_sender(row)
+            | contents.render(
+                row["channel"], said.content, await _facts(db, row, run, contact, source["data"])
             ),
+            headers=_way_out(process, row, said, own),
         )
     except addresses.BadAddress as error:
         return Ending("FAILED", Reason.INVALID_ADDRESS, str(error))
     except contents.PartError as error:
         return Ending("FAILED", Reason.TEMPLATE_ERROR, str(error))
-    return Prepared(message, version)
+    return Prepared(message, hash, said.category, said.version)
+
+
+async def _barred(
+    db: Handle, row: Row, category: str, address_hash: str, own: Row | None
+) -> Reason | None:
+    """Why it must not be sent. Mail about an account is for its owner, whatever a workspace says.
+
+    What a plan allows belongs here too, behind consent: what is suppressed uses up no quota.
+    """
+    if row["account_mail"] is not None:
+        return None
+    return await consent.judge(
+        db,
+        workspace_id=row["workspace_id"],
+        channel=row["channel"],
+        category=category,
+        address_hash=address_hash,
+        contact=own,
+    )
+
+
+def _way_out(process: Process, row: Row, said: Said, own: Row | None) -> dict[str, str]:
+    """The headers of mail that nobody has to put up with."""
+    if row["channel"] != "email" or said.category != "marketing":
+        return {}
+    link = consent.Link(row["workspace_id"], row["id"], own["id"] if own else None, row["channel"])
+    return consent.headers(process, link)
+
+
+SENDER = {"fromName": "from_name", "fromEmail": "from_email", "replyTo": "reply_to"}
+
+
+def _sender(row: Row) -> dict[str, str]:
+    """Whom the workspace's mail is from where its content does not say. Mail about accounts is the
+    operator's."""
+    if row["channel"] != "email" or row["account_mail"] is not None:
+        return {}
+    return {part: row[column] for part, column in SENDER.items() if row[column] is not None}
 
 
 def _source(process: Process, row: Row) -> Json:
@@ -390,14 +465,24 @@ async def _contact_of(db: Handle, row: Row) -> Row | None:
     return await contacts.locked(db, workspace_id=row["workspace_id"], id=row["contact_id"])
 
 
-async def _content_of(
-    db: Handle, row: Row, source: Json
-) -> tuple[Mapping[str, Json] | None, int | None]:
+@dataclass(frozen=True, slots=True)
+class Said:
     """What to render, and the version of the template it comes from."""
+
+    content: Mapping[str, Json]
+    category: str
+    version: int | None
+
+
+async def _content_of(db: Handle, row: Row, source: Json) -> Said | None:
+    """None when the template is gone. A test is a test, whatever is tested."""
     if row["template_id"] is None:
-        return source["content"], None
+        return Said(source["content"], row["category"], None)
     template = await templates.by_id(db, workspace_id=row["workspace_id"], id=row["template_id"])
-    return (template["content"], template["version"]) if template else (None, None)
+    if template is None:
+        return None
+    category = TEST if row["category"] == TEST else template["category"]
+    return Said(template["content"], category, template["version"])
 
 
 async def _facts(
@@ -461,15 +546,24 @@ async def _settle(
         await erasure.forget_message(
             db, workspace_id=row["workspace_id"], id=row["id"], contact_id=row["contact_id"]
         )
+    await _measure(process, db, row, ending)
     log.info(
         "message settled",
         extra={"message_id": row["id"], "run_id": row["run_id"], "status": ending.status},
     )
     if row["run_id"] is not None and ending.status in ENDED:
         await runs.wake(
-            db, workspace_id=row["workspace_id"], id=row["run_id"], message_id=row["id"]
+            db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"]
         )
         process.queue.advance(db, row["workspace_id"], row["run_id"])
+
+
+async def _measure(process: Process, db: Handle, row: Row, ending: Ending) -> None:
+    channel, status = row["channel"], ending.status
+    process.metrics.count("tidings_messages_ended", channel=channel, status=status)
+    if status == "SENT":
+        seconds = (await db.now() - row["created_at"]).total_seconds()
+        process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
 
 
 async def _note(db: Handle, row: Row, ending: Ending, *, provider: str | None, tries: int) -> None:

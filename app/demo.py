@@ -7,8 +7,9 @@ import secrets
 import shlex
 from dataclasses import dataclass
 
-from app import accounts, activation, addresses, identity
+from app import accounts, activation, addresses, keyring
 from app.activation import Draft
+from app.audit import Where
 from app.process import Process
 from app.store import definitions, memberships, templates, users
 from app.store.db import Handle, new_id
@@ -61,9 +62,7 @@ async def seed(process: Process) -> Demo | None:
 
     Key and secret come from the data key, so they can be shown again without being stored.
     """
-    api_key = identity.new_api_key(
-        process.settings.environment, _drawn(process, "demo api key", 30)
-    )
+    api_key = keyring.new_key(process.settings.environment, _drawn(process, "demo api key", 30))
     signing_secret = _drawn(process, "demo signing secret", 32)
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=OWNER.key)
@@ -80,6 +79,7 @@ async def seed(process: Process) -> Demo | None:
 async def _make(process: Process, api_key: str, signing_secret: str) -> None:
     user, signed_in = await accounts.register(
         process,
+        Where(None, "python -m app demo"),
         email=OWNER,
         password=secrets.token_urlsafe(24),  # nobody signs in: the key is the way in
         name="Demo",
@@ -87,7 +87,7 @@ async def _make(process: Process, api_key: str, signing_secret: str) -> None:
     )
     workspace_id = signed_in.workspace["id"]
     async with process.database.write() as db:
-        await identity.create_api_key(
+        await keyring.create(
             process,
             db,
             workspace_id=workspace_id,
@@ -147,6 +147,6 @@ def _drawn(process: Process, purpose: str, length: int) -> str:
     number = int.from_bytes(process.vault.keyed_hash(purpose, b""))
     drawn = ""
     for _ in range(length):
-        number, digit = divmod(number, len(identity.BASE62))
-        drawn += identity.BASE62[digit]
+        number, digit = divmod(number, len(keyring.BASE62))
+        drawn += keyring.BASE62[digit]
     return drawn

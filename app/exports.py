@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from app import audience, sheets
+from app import audience, sheets, subscriptions
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
@@ -31,7 +31,13 @@ async def as_csv(
         )
     if len(names) > METADATA_COLUMNS:
         raise TooManyColumns(METADATA_COLUMNS)
-    header = [*BEFORE, "tags", *(f"metadata.{name}" for name in names), *AFTER]
+    header = [
+        *BEFORE,
+        "tags",
+        *(f"subscriptions.{channel}" for channel in subscriptions.COLUMN),
+        *(f"metadata.{name}" for name in names),
+        *AFTER,
+    ]
     yield sheets.csv_text([header])
     async for page in _pages(process, workspace_id, filters):
         yield sheets.csv_text([_cells(contact, names) for contact in page])
@@ -71,6 +77,7 @@ def _cells(contact: Resource, names: Sequence[str]) -> list[str]:
     values = [
         *(contact[name] for name in BEFORE),
         ";".join(contact["tags"]),
+        *(contact["subscriptions"][channel] for channel in subscriptions.COLUMN),
         *(metadata.get(name) for name in names),
         *(contact[name] for name in AFTER),
     ]

@@ -13,14 +13,17 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from app import profile, sheets, upserts
+from app import audit, profile, quotas, sheets, subscriptions, upserts
 from app.audience import Workspace
+from app.audit import Origin
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
+from app.plans import Plan
 from app.process import Process
 from app.sheets import Record
 from app.store import workspaces
+from app.store.db import Handle
 from app.upserts import Entry, Outcome
 
 log = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ ADDRESSES = ("email", "phone", "id")  # by which a contact is found
 NAMES = ("id", *profile.WRITABLE, "tags")
 READ_ONLY = ("createdAt", "updatedAt")  # an export has them: they may come back, and count nothing
 METADATA = "metadata."
+SUBSCRIPTIONS = "subscriptions."
 
 Values: TypeAlias = Mapping[str, Json]
 
@@ -60,16 +64,20 @@ async def run(
     pieces: AsyncIterator[bytes],
     *,
     dry_run: bool,
+    starts: bool = False,
+    by: Origin | None = None,
     progress_seconds: float = PROGRESS_SECONDS,
 ) -> AsyncGenerator[bytes, None]:
-    """Lines of JSON: progress while it reads, then the errors, then the totals.
+    """Lines of JSON: progress while it reads, then the errors, then the totals. Who it is `by` is
+    noted in the audit trail with the first rows that are stored.
 
     What ends it before the file has ended is the last line instead, or, before any line, a Problem.
     """
     async with process.database.read() as db:
         row = await workspaces.by_id(db, id=workspace_id)
-    workspace = Workspace(workspace_id, row["country"] if row else None)
-    work = _Import(process, workspace, rows, dry_run=dry_run)
+    workspace = Workspace(workspace_id, row["country"] if row else None, process.vault)
+    plan = quotas.plan_of(process, row)
+    work = _Import(process, workspace, plan, rows, dry_run=dry_run, starts=starts, by=by)
     cut_short: Problem | None = None
     try:
         async for piece in pieces:
@@ -100,12 +108,23 @@ class _Import:
     """How far it has come."""
 
     def __init__(
-        self, process: Process, workspace: Workspace, rows: Format, *, dry_run: bool
+        self,
+        process: Process,
+        workspace: Workspace,
+        plan: Plan,
+        rows: Format,
+        *,
+        dry_run: bool,
+        starts: bool,
+        by: Origin | None,
     ) -> None:
         self._process = process
         self._workspace = workspace
+        self._plan = plan
         self._rows = rows
         self._dry_run = dry_run
+        self._starts = starts
+        self._by = None if dry_run else by
         self._batch: list[tuple[int, Entry]] = []
         self._checked = 0
         self._counts: Counter[str] = Counter()
@@ -187,14 +206,41 @@ class _Import:
     async def _once(self, entries: Sequence[Entry]) -> list[Outcome]:
         database = self._process.database
         async with database.read() if self._dry_run else database.write() as db:
-            return await upserts.upsert(db, self._workspace, entries, dry_run=self._dry_run)
+            outcomes = await upserts.upsert(
+                db,
+                self._workspace,
+                entries,
+                room=await self._room(db),
+                dry_run=self._dry_run,
+                starts=self._starts,
+            )
+            if self._by is not None:
+                await self._note(db, self._by)
+        self._by = None
+        return outcomes
+
+    async def _note(self, db: Handle, by: Origin) -> None:
+        await audit.note(
+            db,
+            self._process.vault,
+            by,
+            workspace_id=self._workspace.id,
+            action="contact.imported",
+            resource_id=by.request_id,
+        )
+
+    async def _room(self, db: Handle) -> int | None:
+        """A dry run has made none of those that it counted."""
+        room = await quotas.room(db, self._workspace.id, self._plan, only_looks=self._dry_run)
+        return room - self._counts["created"] if room is not None and self._dry_run else room
 
 
 # --- the two formats ------------------------------------------------------------------------------
 
 
 class CsvFormat:
-    """The first row names the columns: email, phone, firstName, …, tags, metadata.<name>."""
+    """The first row names the columns: email, phone, firstName, …, tags, metadata.<name>,
+    subscriptions.<channel>."""
 
     def __init__(self) -> None:
         self.reader: sheets.Reader = sheets.Csv()
@@ -256,9 +302,11 @@ def _wrong(name: str, before: Sequence[str]) -> str | None:
         return "This column is there twice."
     if ";" in name or "\t" in name:
         return "Separate the columns by commas."
-    if name in (*NAMES, *READ_ONLY) and name != "metadata":
+    if name in (*NAMES, *READ_ONLY) and name not in ("metadata", "subscriptions"):
         return None
     if name.startswith(METADATA) and name != METADATA:
+        return None
+    if name.startswith(SUBSCRIPTIONS) and name.removeprefix(SUBSCRIPTIONS) in subscriptions.COLUMN:
         return None
     return f"There is no such column; metadata goes into columns like {METADATA}plan."
 
@@ -274,16 +322,15 @@ def _values(columns: Sequence[str], cells: Sequence[str]) -> Values:
         for name, cell in zip(columns, cells, strict=False)
         if cell and name not in READ_ONLY
     }
-    values: dict[str, Json] = {
-        name: cell for name, cell in given.items() if not name.startswith(METADATA)
-    }
-    metadata = {
-        name.removeprefix(METADATA): cell
-        for name, cell in given.items()
-        if name.startswith(METADATA)
-    }
-    if metadata:
-        values["metadata"] = metadata
+    values: dict[str, Json] = {name: cell for name, cell in given.items() if "." not in name}
+    for group, prefix in (("metadata", METADATA), ("subscriptions", SUBSCRIPTIONS)):
+        within = {
+            name.removeprefix(prefix): cell
+            for name, cell in given.items()
+            if name.startswith(prefix)
+        }
+        if within:
+            values[group] = within
     if "tags" in given:
         values["tags"] = [tag.strip() for tag in given["tags"].split(";") if tag.strip()]
     return values

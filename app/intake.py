@@ -1,94 +1,99 @@
-"""1. An event comes in: token → signature → body → lookup → contact → run row.
+"""1. An event comes in: token → signature → body → key → lookup → contact → run row.
 
 The order of the checks, and what each answers, is the specification's (§4.2, §5, §7). The caller
 has counted the request and read its body under the cap; nothing is written before every check has
-passed, and the answer waits for the commit.
+passed, and the answer waits for the commit. What needs the database is asked for many requests at
+once: the doors here, the rest in app/acceptance.py.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import re
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
-from app import addresses, audience
+import orjson
+
+from app import acceptance, lookup, webhook_requests
+from app.acceptance import ACCEPT, Accepted, Event, Outdated
 from app.audience import Lookup, Workspace
-from app.errors import CommitUnknown, FieldError, Problem, Unavailable
-from app.machine import document, path, template
+from app.batching import Kind
+from app.errors import FieldError, Problem, Unavailable
+from app.machine import document, path
+from app.machine.document import MalformedJson
 from app.machine.path import MISSING
 from app.machine.program import Json
 from app.process import Process
-from app.store import definitions, runs
-from app.store.db import Handle, Row, new_id
+from app.store import definitions
+from app.store.db import Row, new_id
+from app.webhook_requests import Head, Note, Visit
+
+__all__ = ["Accepted", "Door", "Head", "Visit", "admit", "door_of", "receive", "settled"]
 
 TOKEN = re.compile(r"[A-Za-z0-9]{30}", re.ASCII)
-SETTLE_SECONDS = 2.0  # to find out whether a run exists; then the sender is told that we cannot
 SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
+LONGEST_KEY = 255
+TRIES = 5  # a definition may be changed while an event is judged by it, but hardly time and again
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    run_id: str
-    contact_id: str
+class Door:
+    """What a webhook token leads to, as it is at this moment."""
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A request that passed every check but the last: whether its contact exists."""
-
-    run_id: str
-    definition_id: str
     workspace: Workspace
+    definition_id: str
+    revision: int
     trigger: Mapping[str, Json]
-    lookup: Lookup
-    payload: Json
-    body: bytes
+    secret: bytes | None
+    shut: str | None  # why it takes nothing, for the owner
 
 
 async def receive(
-    process: Process, *, token: str, signatures: Sequence[str], body: bytes
+    process: Process,
+    *,
+    token: str,
+    body: bytes,
+    signatures: Sequence[str] = (),
+    head: Head | None = None,
 ) -> Accepted:
-    """Start exactly one run, or raise the Problem that says why not.
+    """Start exactly one run, or find the one that this is a repeat of; or raise the Problem that
+    says why not.
 
     `signatures` are the values of every X-Service-Signature header. Raises CommitUnknown, a 503,
     only when even a second look could not tell whether the run exists.
     """
-    async with process.database.read() as db:
-        definition = await definitions.by_token(db, token=token)
-    if definition is None:
+    head = head or Head()
+    return await settled(lambda: _received(process, token, body, signatures, head))
+
+
+async def settled(judge: Callable[[], Awaitable[Accepted]]) -> Accepted:
+    """Judged by what holds when the run is inserted: a secret that has been replaced, or a pause,
+    counts from the moment that it is committed. Raises Unavailable."""
+    for _ in range(TRIES):
+        with suppress(Outdated):
+            return await judge()
+    raise Unavailable("The webhook is being changed time and again; send the request again.")
+
+
+async def _received(
+    process: Process, token: str, body: bytes, signatures: Sequence[str], head: Head
+) -> Accepted:
+    door = await process.batches.ask(DOORS, process, token)
+    if door is None:
         raise unknown_token()
-    verify(_secret_of(process, definition), signatures, body)
-    payload = parse(body)
-    trigger = definition["trigger_config"]
-    workspace = Workspace(id=definition["workspace_id"], country=definition["country"])
-    event = Event(
-        run_id=new_id("run"),
-        definition_id=definition["id"],
-        workspace=workspace,
-        trigger=trigger,
-        lookup=resolve(trigger, payload, workspace.country),
-        payload=payload,
-        body=body,
-    )
+    visit = Visit(new_id("req"), door.workspace.id, door.definition_id, head, body)
     try:
-        return await _accept(process, event)
-    except CommitUnknown as unknown:
-        return await _settled(process, event, unknown)
-
-
-async def _settled(process: Process, event: Event, unknown: CommitUnknown) -> Accepted:
-    """COMMIT was sent and its answer lost. The same ids again: when the first commit did arrive
-    this finds its row, waiting for it if need be, and otherwise it is the first."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            return await _accept(process, event, again=True)
-        except Unavailable:
-            await asyncio.sleep(0.1)
-    raise unknown
+        if door.shut is not None:
+            raise unknown_token()
+        verify(door.secret, signatures, body)
+    except Problem as problem:
+        cause = partial(_cause, door.secret, signatures, body) if door.shut is None else None
+        _note(process, visit, problem, door.shut, cause)
+        raise
+    return await admit(process, door, visit)
 
 
 def unknown_token() -> Problem:
@@ -96,6 +101,86 @@ def unknown_token() -> Problem:
         "not_found",
         "No active workflow or automation has this webhook URL; check it, and that it is active.",
     )
+
+
+async def admit(process: Process, door: Door, visit: Visit) -> Accepted:
+    """What comes after the signature: of a sender, or of a member who vouches for it. Raises
+    Problem, or Outdated when the door is no longer what it was."""
+    try:
+        event = await _judged(process, door, visit)
+    except Problem as problem:
+        _note(process, visit, problem)
+        raise
+    return await process.batches.ask(ACCEPT, process, event)
+
+
+async def _judged(process: Process, door: Door, visit: Visit) -> Event:
+    payload = parse(visit.body)
+    if lookup.needs_literals(door.trigger, payload):
+        payload = await acceptance.parse(visit.body)
+    key = key_of(door, visit.head, payload)
+    return Event(
+        visit=visit,
+        workspace=door.workspace,
+        trigger=door.trigger,
+        revision=door.revision,
+        lookup=_looked_up(door, payload, is_keyed=key is not None),
+        receipt=key and process.vault.keyed_hash("receipt", key),
+    )
+
+
+def _note(
+    process: Process,
+    visit: Visit,
+    problem: Problem,
+    detail: str | None = None,
+    cause: Callable[[], str | None] | None = None,
+) -> None:
+    webhook_requests.note(process, Note(webhook_requests.refusal(visit, problem, detail), cause))
+
+
+# --- the door -------------------------------------------------------------------------------------
+
+
+async def _doors(process: Process, tokens: Sequence[str]) -> Sequence[Door | None]:
+    async with process.database.read() as db:
+        rows = await definitions.by_tokens(db, tokens=sorted(set(tokens)))
+    doors = {row["token"]: door_of(process, row) for row in rows}
+    return [doors.get(token) for token in tokens]
+
+
+DOORS: Kind[Process, str, Door | None] = Kind(_doors)
+
+
+def door_of(process: Process, row: Row) -> Door:
+    return Door(
+        workspace=Workspace(row["workspace_id"], row["country"], process.vault),
+        definition_id=row["id"],
+        revision=row["revision"],
+        trigger=row["trigger_config"],
+        secret=_secret_of(process, row),
+        shut=_shut(row),
+    )
+
+
+def _shut(row: Row) -> str | None:
+    if row["suspended"]:
+        return "The workspace is suspended."
+    if row["state"] != "ACTIVE":
+        return f"It is {row['state']}, not ACTIVE."
+    if row["trigger_config"]["source"] != "inbound_webhook":
+        return "Its trigger takes no webhooks any more."
+    return None
+
+
+def _secret_of(process: Process, row: Row) -> bytes | None:
+    sealed = row["signing_secret"]
+    if sealed is None:
+        return None
+    return process.vault.decrypt("signing secret", sealed, row["workspace_id"], row["id"])
+
+
+# --- the signature --------------------------------------------------------------------------------
 
 
 def verify(secret: bytes | None, signatures: Sequence[str], body: bytes) -> None:
@@ -112,12 +197,31 @@ def verify(secret: bytes | None, signatures: Sequence[str], body: bytes) -> None
         )
 
 
+def _cause(secret: bytes | None, signatures: Sequence[str], body: bytes) -> str | None:
+    """Which of the reasons it was: for the owner, never for the sender."""
+    if secret is None:
+        return None
+    match = SIGNATURE.fullmatch(signatures[0]) if len(signatures) == 1 else None
+    if match is None:
+        return "malformed" if signatures else "missing"
+    given = bytes.fromhex(match[1])
+
+    def is_right(other: bytes) -> bool:
+        return hmac.compare_digest(given, hmac.digest(secret, other, "sha256"))
+
+    return "reserialised" if webhook_requests.is_reserialised(body, is_right) else "wrong"
+
+
+# --- the body -------------------------------------------------------------------------------------
+
+
 def parse(body: bytes) -> Mapping[str, Json]:
+    """Its numbers without their literals."""
     if not body:
         raise Problem("malformed_json", "The body is empty; send a JSON object.")
     try:
-        payload = document.parse(body)
-    except document.MalformedJson as error:
+        payload = document.skim(body)
+    except MalformedJson as error:
         raise Problem("malformed_json", str(error)) from None
     if not isinstance(payload, dict):
         raise Problem(
@@ -128,139 +232,61 @@ def parse(body: bytes) -> Mapping[str, Json]:
     return payload
 
 
-def resolve(trigger: Mapping[str, Json], payload: Json, country: str | None) -> Lookup:
-    """Who the payload is about. Raises Problem `lookup_unresolved`, naming paths that do exist."""
-    kind = trigger["contactLookup"]
-    where = path.parse(contact_path(trigger) or "")
-    value = where.find(payload)
-    if value is MISSING or value is None or value == "":
-        raise _unresolved(f"{where} leads to nothing in this body.", payload, where)
-    try:
-        return _LOOKUPS[kind](value, trigger, country)
-    except ValueError as error:
-        raise _unresolved(
-            f"{where} is no {kind.replace('_', ' ')}: {error}", payload, where
-        ) from None
+# --- the key --------------------------------------------------------------------------------------
 
 
-def contact_path(trigger: Mapping[str, Json]) -> str | None:
-    """Where the lookup value is: by default at the lookup kind's own name (specification §2)."""
-    where: str | None = trigger.get("contactPath") or trigger.get("contactLookup")
-    return where
+def key_of(door: Door, head: Head, payload: Json) -> bytes | None:
+    """What makes a repeat: the sender's key, else a Standard Webhooks id, else a value in the body.
+
+    Raises Problem `malformed_request`.
+    """
+    for kind, find in _KEYS.items():
+        value = find(door, head, payload)
+        if value is not None:
+            return orjson.dumps([door.definition_id, kind, value])
+    return None
 
 
-def _by_email(value: Json, _trigger: Mapping[str, Json], _country: str | None) -> Lookup:
-    email = addresses.email(_text(value))
-    return Lookup("email", value=email.address, key=email.key)
-
-
-def _by_phone(value: Json, _trigger: Mapping[str, Json], country: str | None) -> Lookup:
-    number = addresses.phone(_text(value), country)
-    return Lookup("phone", value=number, key=number)
-
-
-def _by_id(value: Json, trigger: Mapping[str, Json], _country: str | None) -> Lookup:
-    # A sender's own id may be a number: 981230455 equals "981230455".
-    number = isinstance(value, int) and not isinstance(value, bool)
-    text = document.text(value) if number else _text(value)
-    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("it holds characters that no id has.")
-    field = trigger.get("metadataField")
-    if field is None:
-        return Lookup("contact_id", value=text, key=text)
-    return Lookup("metadata", value=text, key=text, field=field)
-
-
-def _text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise ValueError("it must be a string.")
-    return value
-
-
-_LOOKUPS = {"email": _by_email, "phone": _by_phone, "contact_id": _by_id}
-
-
-def _unresolved(sentence: str, payload: Json, where: path.Path) -> Problem:
-    near = path.near(payload, where)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return Problem("lookup_unresolved", sentence + hint)
-
-
-def _secret_of(process: Process, definition: Row) -> bytes | None:
-    sealed = definition["signing_secret"]
-    if sealed is None:
-        return None
-    return process.vault.decrypt(
-        "signing secret", sealed, definition["workspace_id"], definition["id"]
-    )
-
-
-# --- the one transaction ------------------------------------------------------------------------
-
-
-async def _accept(process: Process, event: Event, *, again: bool = False) -> Accepted:
-    async with process.database.write() as db:
-        earlier = again and await _earlier(db, event)
-        if earlier:
-            process.queue.advance(db, event.workspace.id, event.run_id)
-            return Accepted(event.run_id, earlier)
-        contact_id = await _contact_of(db, event)
-        inserted = await runs.insert(
-            db,
-            workspace_id=event.workspace.id,
-            id=event.run_id,
-            definition_id=event.definition_id,
-            contact_id=contact_id,
-            body=event.body,
-        )
-        if not inserted:
-            # Our own first try was under way until now; or the definition was paused meanwhile.
-            earlier = await _earlier(db, event)
-            if earlier is None:
-                raise unknown_token()
-            contact_id = earlier
-        process.queue.advance(db, event.workspace.id, event.run_id)
-        return Accepted(event.run_id, contact_id)
-
-
-async def _earlier(db: Handle, event: Event) -> str | None:
-    """The contact of the run, when an earlier try of this very request made it."""
-    return await runs.contact_of(db, workspace_id=event.workspace.id, id=event.run_id)
-
-
-async def _contact_of(db: Handle, event: Event) -> str:
-    trigger, lookup = event.trigger, event.lookup
-    if trigger.get("createContact") and lookup.kind in ("email", "phone"):
-        values, tags = defaults(trigger.get("contactDefaults") or {}, event.payload)
-        row = await audience.find_or_create(db, event.workspace, lookup, values, tags)
-        return str(row["id"])
-    found = await audience.find(db, event.workspace, lookup)
-    if found is None:
+def _idempotency_key(_door: Door, head: Head, _payload: Json) -> str | None:
+    given = head.values(b"idempotency-key")
+    if len(given) > 1 or not all(0 < len(key) <= LONGEST_KEY for key in given):
         raise Problem(
-            "contact_not_found",
-            f"No contact matches the {lookup.kind.replace('_', ' ')} at {contact_path(trigger)};"
-            " create it first, or switch on createContact for an email or phone lookup.",
+            "malformed_request",
+            f"Send one Idempotency-Key of 1 to {LONGEST_KEY} characters, or none.",
         )
-    return str(found["id"])
+    return given[0] if given else None
 
 
-def defaults(raw: Mapping[str, Json], payload: Json) -> tuple[dict[str, Json], list[Json]]:
-    """The fields and tags of a new contact; strings are Liquid, one that fails is left out."""
-    values = {
-        name: _rendered(value, payload) for name, value in raw.items() if name not in ("tags",)
-    }
-    tags = [_rendered(tag, payload) for tag in raw.get("tags") or ()]
-    return {name: value for name, value in values.items() if value is not None}, tags
+def _webhook_id(_door: Door, head: Head, _payload: Json) -> str | None:
+    given = head.values(b"webhook-id")
+    is_good = len(given) == 1 and 0 < len(given[0]) <= LONGEST_KEY
+    return given[0] if is_good else None
 
 
-def _rendered(value: Json, payload: Json) -> Json:
-    match value:
-        case str():
-            try:
-                return template.parse(value).render({"trigger": payload}).text or None
-            except (template.TemplateError, template.RenderError):
-                return None  # a default may fail; the event may not
-        case dict():
-            return {name: _rendered(inner, payload) for name, inner in value.items()}
-        case _:
-            return value
+def _deduped(door: Door, _head: Head, payload: Json) -> str | None:
+    where = door.trigger.get("dedupePath")
+    value = path.parse(where).find(payload) if where else None
+    if value is MISSING or isinstance(value, dict | list):
+        return None
+    return document.text(value) or None
+
+
+_KEYS: Mapping[str, Callable[[Door, Head, Json], str | None]] = {
+    "idempotency-key": _idempotency_key,
+    "webhook-id": _webhook_id,
+    "path": _deduped,
+}
+
+
+# --- the lookup -----------------------------------------------------------------------------------
+
+
+def _looked_up(door: Door, payload: Json, *, is_keyed: bool) -> Lookup | Problem:
+    """Of an event that may be a repeat the refusal is held back: a repeat gets its ids whatever it
+    says."""
+    try:
+        return lookup.resolve(door.trigger, payload, door.workspace.country)
+    except Problem as problem:
+        if is_keyed:
+            return problem
+        raise

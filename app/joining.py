@@ -6,13 +6,16 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app import accounts, identity, letters, roles
+from app import accounts, audit, identity, letters, passwords, quotas, roles, signing_in
 from app.addresses import Email
+from app.audit import Where
 from app.errors import Duplicate, FieldError, Problem
-from app.identity import Member, SignIn
+from app.identity import Member
 from app.process import Process
+from app.signing_in import SignIn
 from app.store import invitations, memberships, users
 from app.store.db import Handle, Row, new_id
+from app.vault import digest
 
 LIFETIME = timedelta(days=7)
 
@@ -29,7 +32,7 @@ def require_grantable(member: Member, role: str) -> None:
 async def invite(process: Process, db: Handle, member: Member, email: Email, role: str) -> Row:
     """In place of what this address was offered here before; the token is in the mail alone.
 
-    Raises Problem `conflict`, `forbidden`.
+    Raises Problem `conflict`, `forbidden`, `quota_exceeded`.
     """
     require_grantable(member, role)
     user = await users.by_email(db, email_key=email.key)
@@ -37,6 +40,7 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
         raise Problem("forbidden", "Nobody can make an account here, not even when invited.")
     if user is not None:
         await require_stranger(db, member.workspace_id, user["id"])
+    await quotas.require_member(process, db, member.workspace_id, more=1)
     earlier = await invitations.pending(db, workspace_id=member.workspace_id, email_key=email.key)
     if earlier is not None:
         require_grantable(member, earlier["role"])
@@ -49,14 +53,14 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
         email=email.address,
         email_key=email.key,
         role=role,
-        hash=identity.digest(token),
+        hash=digest(token),
         invited_by=member.user_id,
         expires_at=await db.now() + LIFETIME,
     )
     await letters.send(
         process,
         db,
-        letters.INVITATION,
+        letters.OWNER_INVITATION if role == "owner" else letters.INVITATION,
         workspace_id=member.workspace_id,
         to=email.address,
         token=token,
@@ -91,7 +95,7 @@ class Joined:
 async def by_token(process: Process, token: str) -> Row:
     """The PENDING invitation. Raises Problem `not_found`, `invitation_used`, `conflict`."""
     async with process.database.read() as db:
-        row = await invitations.by_hash(db, hash=identity.digest(token))
+        row = await invitations.by_hash(db, hash=digest(token))
     if row is None:
         raise Problem("not_found", "There is no such invitation.")
     _require_pending(row)
@@ -99,29 +103,30 @@ async def by_token(process: Process, token: str) -> Row:
 
 
 async def accept(
-    process: Process, invitation: Row, name: str | None, password: str | None
+    process: Process, where: Where, invitation: Row, name: str | None, password: str | None
 ) -> Joined:
     """The holder of the address joins, signed in: with their own password, or with the name and
     the password that they choose for a new account.
 
-    Raises Problem `invalid`, `unauthenticated`, `forbidden`, `conflict`, `invitation_used`.
+    Raises Problem `invalid`, `unauthenticated`, `forbidden`, `conflict`, `invitation_used`,
+    `quota_exceeded`.
     """
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=invitation["email_key"])
     if user is None:
-        return await _accept_as_new(process, invitation, name, password)
+        return await _accept_as_new(process, where, invitation, name, password)
     if password is None:
         raise _invalid("Your address has an account: give its password.", ["password"])
-    if not await identity.password_matches(password, user["password_hash"]):
+    if not await passwords.match(password, user["password_hash"]):
         raise identity.unauthenticated("This is not the password of your account.")
     async with process.database.write() as db:
-        await identity.require_unchanged(db, user)
-        await _take(db, invitation)
-        return await _join(process, db, invitation, user)
+        await signing_in.require_unchanged(db, user)
+        await take(db, invitation)
+        return await _join(process, db, where, invitation, user)
 
 
 async def _accept_as_new(
-    process: Process, invitation: Row, name: str | None, password: str | None
+    process: Process, where: Where, invitation: Row, name: str | None, password: str | None
 ) -> Joined:
     if process.settings.registration == "closed":
         raise Problem("forbidden", accounts.CLOSED["closed"])
@@ -129,23 +134,26 @@ async def _accept_as_new(
         given = {"name": name, "password": password}
         missing = [field for field, value in given.items() if value is None]
         raise _invalid("Your address has no account: choose a name and a password.", missing)
-    if len(password) < identity.SHORTEST_PASSWORD:
-        raise _invalid(f"Must have at least {identity.SHORTEST_PASSWORD} characters.", ["password"])
-    password_hash = await identity.hash_password(password)
+    if len(password) < passwords.SHORTEST:
+        raise _invalid(f"Must have at least {passwords.SHORTEST} characters.", ["password"])
+    password_hash = await passwords.hashed(password)
     email = Email(invitation["email"], invitation["email_key"])
     try:
         async with process.database.write() as db:
-            await _take(db, invitation)
+            await take(db, invitation)
             user = await accounts.new_user(db, email, name, password_hash)
-            return await _join(process, db, invitation, user)
+            return await _join(process, db, where, invitation, user)
     except Duplicate:
         raise Problem(
             "conflict", "Your address has just got an account: accept with its password."
         ) from None
 
 
-async def _take(db: Handle, invitation: Row) -> None:
-    """Before anything else is done: of two who accept at once the second waits here."""
+async def take(db: Handle, invitation: Row) -> None:
+    """Before anything else is done: of two who accept at once the second waits here.
+
+    Raises Problem `invitation_used`.
+    """
     taken = await invitations.accept(
         db, workspace_id=invitation["workspace_id"], id=invitation["id"]
     )
@@ -153,23 +161,40 @@ async def _take(db: Handle, invitation: Row) -> None:
         raise Problem("invitation_used", USED)
 
 
-async def _join(process: Process, db: Handle, invitation: Row, user: Row) -> Joined:
+async def _join(process: Process, db: Handle, where: Where, invitation: Row, user: Row) -> Joined:
     workspace_id, user_id = invitation["workspace_id"], user["id"]
-    membership = await join(db, workspace_id, user_id, invitation["role"])
+    membership = await join(process, db, workspace_id, user_id, invitation["role"])
+    workspace = await entered(db, user_id, workspace_id)
+    verified = await users.verify_email(db, id=user_id)  # who has the letter reads mail there
+    signed = await signing_in.start(process, db, user_id, workspace)
+    await audit.note(
+        db,
+        process.vault,
+        where.user(user),
+        workspace_id=workspace_id,
+        action="membership.created",
+        resource_id=membership["id"],
+        after={"userId": user_id, "role": invitation["role"]},
+    )
+    return Joined(verified, membership, signed)
+
+
+async def join(process: Process, db: Handle, workspace_id: str, user_id: str, role: str) -> Row:
+    """The new membership. Raises Problem `conflict` for a member, `quota_exceeded`."""
+    await require_stranger(db, workspace_id, user_id)
+    row = await memberships.insert(
+        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user_id, role=role
+    )
+    await quotas.require_member(process, db, workspace_id)
+    return row
+
+
+async def entered(db: Handle, user_id: str, workspace_id: str) -> Row:
+    """The workspace of a membership that was just made."""
     workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
     if workspace is None:
         raise LookupError("a membership that was just made leads to its workspace")
-    verified = await users.verify_email(db, id=user_id)  # who has the letter reads mail there
-    sign_in = await identity.start_session(process, db, user_id, workspace)
-    return Joined(verified, membership, sign_in)
-
-
-async def join(db: Handle, workspace_id: str, user_id: str, role: str) -> Row:
-    """The new membership. Raises Problem `conflict` for a member."""
-    await require_stranger(db, workspace_id, user_id)
-    return await memberships.insert(
-        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user_id, role=role
-    )
+    return workspace
 
 
 def _require_pending(row: Row) -> None:

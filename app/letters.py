@@ -15,19 +15,22 @@ from app.process import Process
 from app.store.db import Handle
 
 INVITATION = "invitation"
+OWNER_INVITATION = "owner_invitation"  # not for those who may make no owners
 PASSWORD_RESET = "password_reset"  # noqa: S105 - the kind of a letter
 EMAIL_VERIFICATION = "email_verification"
 
-LETTERS: Mapping[str, Mapping[str, str]] = {
-    INVITATION: {
-        "subject": "{{trigger.inviter}} invites you to {{workspace.name}}",
-        "html": """<p>Hello,</p>
+INVITED = {
+    "subject": "{{trigger.inviter}} invites you to {{workspace.name}}",
+    "html": """<p>Hello,</p>
 <p>{{trigger.inviter}} invites you to work in {{workspace.name}} as {{trigger.role}}. Accept
 here:</p>
 <p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
 <p>The link works once, for {{trigger.lifetime}}. If you expected no invitation, leave it
 be.</p>""",
-    },
+}
+LETTERS: Mapping[str, Mapping[str, str]] = {
+    INVITATION: INVITED,
+    OWNER_INVITATION: INVITED,
     PASSWORD_RESET: {
         "subject": "Choose a new password",
         "html": """<p>Hello {{trigger.name}},</p>
@@ -78,12 +81,14 @@ async def send(
 
 def _link(process: Process, kind: str, token: str) -> str:
     """The token stands behind the #, which no browser sends: it is in no server's log."""
-    return f"{process.settings.base_url}/account#{kind}&token={token}"
+    page = INVITATION if kind == OWNER_INVITATION else kind
+    return f"{process.settings.base_url}/account#{page}&token={token}"
 
 
 def sight(member: Member) -> dict[str, Any]:
     """Which of these letters a member may read: what store/messages.VISIBLE asks for."""
+    readable = {"memberships:write": INVITATION, "workspaces:write": OWNER_INVITATION}
     return {
-        "mails": [INVITATION] if "memberships:write" in member.permissions else [],
+        "mails": [mail for can, mail in readable.items() if can in member.permissions],
         "reader": member.user_id if member.via == "session" else None,
     }

@@ -26,7 +26,7 @@ DEPTH = 5  # of values inside values; what lies deeper is shown as Python would
 MASK = "***"
 
 # Libraries that would print queries with their values, URLs, or two lines for every job.
-QUIET = ("aiosqlite", "arq", "asyncio", "databases", "httpx2")
+QUIET = ("aiosqlite", "arq", "asyncio", "databases", "httpcore2", "httpx2")
 
 # What a secret looks like wherever it turns up; the first group stays, the rest is masked.
 PATTERNS = (
@@ -180,9 +180,12 @@ def _capped(record: dict[str, Any]) -> str:
     return line if len(line) <= RECORD_BYTES else _dumps(dict(list(record.items())[:16]))
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
 def _dumps(record: Any) -> str:
     """ASCII only: no control character, line separator or direction mark reaches a terminal."""
-    line = json.dumps(record, separators=(",", ":"), allow_nan=False)
+    line = _encode(record)
     return line.replace("\x7f", "\\u007f")
 
 

@@ -13,11 +13,16 @@ from contextlib import asynccontextmanager
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
+from app import metrics, tasks
+from app.billing.sandbox import Sandbox
+from app.billing.stripe import Stripe
 from app.channels.base import Channel
 from app.channels.email import EmailChannel
 from app.channels.inbox import Captured, Inbox
 from app.config import Settings
+from app.egress import Egress
 from app.errors import Unavailable
+from app.oidc import Provider
 from app.process import SCHEMA, Process
 from app.queue import Queue, connector
 from app.routes import ROUTES, SANDBOX_ROUTES
@@ -87,23 +92,51 @@ def _state(error: BaseException) -> str:
 @asynccontextmanager
 async def opened(settings: Settings, patience: float = BOOT_SECONDS) -> AsyncIterator[Process]:
     """Everything one process holds open, closed again at the end. Raises NotReady, VaultError."""
-    async with database_of(settings, patience) as database:
-        vault = Vault(settings.secret_keys)
-        async with database.write() as db:
-            left = await outstanding(db, SCHEMA)
-            if left:
-                raise NotReady(
-                    f"The database lacks section {left[0]} of schema.sql:"
-                    " run python -m app migrate first."
-                )
-            vault.open(await keys.load_or_create(db, wrapped=vault.new_data_key()))
-        queue = Queue(connector(settings))
-        process = Process(settings, database, vault, queue, _channels(settings, database))
-        try:
-            yield process
-        finally:
-            await queue.close()
-            await asyncio.gather(*(channel.close() for channel in process.channels.values()))
+    async with database_of(settings, patience) as database, upon(database, settings) as process:
+        yield process
+
+
+@asynccontextmanager
+async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]:
+    """Everything else. Raises NotReady when the schema is behind, VaultError."""
+    vault = Vault(settings.secret_keys)
+    async with database.write() as db:
+        left = await outstanding(db, SCHEMA)
+        if left:
+            raise NotReady(
+                f"The database lacks section {left[0]} of schema.sql:"
+                " run python -m app migrate first."
+            )
+        vault.open(await keys.load_or_create(db, wrapped=vault.new_data_key()))
+    queue = Queue(connector(settings))
+    egress = Egress(settings.egress_allow)
+    if settings.egress_allow:
+        networks = [str(network) for network in settings.egress_allow]
+        log.warning("HTTP may reach private networks", extra={"networks": networks})
+    channels = _channels(settings, database)
+    stripe = _stripe(settings)
+    process = Process(
+        settings,
+        database,
+        vault,
+        queue,
+        channels,
+        egress,
+        provider=_provider(settings),
+        billing=stripe if settings.production else Sandbox(settings.base_url),
+        stripe=stripe,
+    )
+    adding = asyncio.create_task(metrics.add_up_for_ever(database, process.metrics))
+    try:
+        yield process
+    finally:
+        await process.batches.close()
+        await tasks.end(adding)
+        await queue.close()
+        await egress.close()
+        if stripe is not None:
+            await stripe.close()
+        await asyncio.gather(*(channel.close() for channel in process.channels.values()))
 
 
 class Front:
@@ -143,10 +176,12 @@ def web(process: Process) -> Edge:
 
     @asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
+        await throttle.open()
         yield
         await throttle.close()
 
-    return Edge(router(mount(routes, process, throttle), lifespan), process.settings)
+    application = router(mount(routes, process, throttle), lifespan)
+    return Edge(application, process.settings, process.metrics)
 
 
 def _channels(settings: Settings, database: Database) -> Mapping[str, Channel]:
@@ -158,3 +193,30 @@ def _channels(settings: Settings, database: Database) -> Mapping[str, Channel]:
             await sandbox.insert(db, captured)
 
     return {"email": Inbox(capture, settings.mail_from)}
+
+
+def _provider(settings: Settings) -> Provider | None:
+    if settings.oidc_issuer is None or settings.oidc_client_id is None:
+        return None
+    return Provider(
+        settings.oidc_issuer,
+        settings.oidc_client_id,
+        settings.oidc_client_secret,
+        f"{settings.base_url}/auth/oidc/callback",
+    )
+
+
+def _stripe(settings: Settings) -> Stripe | None:
+    if settings.stripe_secret_key is None or settings.stripe_webhook_secret is None:
+        return None
+    prices = {
+        "growth": settings.stripe_price_growth,
+        "scale": settings.stripe_price_scale,
+        "enterprise": settings.stripe_price_enterprise,
+    }
+    return Stripe(
+        settings.stripe_secret_key,
+        settings.stripe_webhook_secret,
+        {plan: price for plan, price in prices.items() if price is not None},
+        settings.stripe_base_url,
+    )

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.batching import Batches
+from app.billing.base import Provider as Payments
+from app.billing.stripe import Stripe
 from app.channels.base import Channel
 from app.config import Settings
+from app.egress import Egress
+from app.metrics import Metrics
+from app.oidc import Provider
 from app.queue import Queue
 from app.store.db import Database
 from app.vault import Vault
@@ -22,3 +28,9 @@ class Process:
     vault: Vault
     queue: Queue
     channels: Mapping[str, Channel]  # by channel name
+    egress: Egress
+    metrics: Metrics = field(default_factory=Metrics)
+    provider: Provider | None = None  # of single sign-on
+    batches: Batches = field(default_factory=Batches)
+    billing: Payments | None = None  # through whom plans are paid for; None where nobody can
+    stripe: Stripe | None = None  # whose events are heard

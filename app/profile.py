@@ -8,12 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app import addresses, places
+from app import addresses, places, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json
 
-WRITABLE = ("email", "phone", "firstName", "lastName", "timezone", "locale", "metadata")
+WRITABLE = (
+    "email",
+    "phone",
+    "firstName",
+    "lastName",
+    "timezone",
+    "locale",
+    "metadata",
+    "subscriptions",
+)
 
 # The counts and lengths that Stripe's metadata has made the custom.
 NAME_LENGTH = 200
@@ -22,6 +31,9 @@ METADATA_NAME_LENGTH = 40
 METADATA_VALUE_LENGTH = 500
 TAG_LENGTH = 100
 TAGS = 200
+
+# The last two are heard of the address; nobody writes them.
+STATUSES = ("subscribed", "unsubscribed", "bounced", "complained")
 
 ERRORS = 100  # that are listed: an answer must not outgrow its question
 
@@ -72,6 +84,7 @@ def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked
         "timezone": _timezone(values.get("timezone"), errors),
         "locale": _line(values.get("locale"), "/locale", errors),
         "metadata": _metadata(values.get("metadata"), errors),
+        "subscriptions": _subscriptions(values.get("subscriptions"), errors),
     }
     kept = check_tags(tags, errors)
     return Checked(columns, as_text(columns["metadata"]), kept, errors)
@@ -95,7 +108,7 @@ def as_text(metadata: Mapping[str, Json]) -> dict[str, str]:
 
 
 def _unknown(name: str) -> FieldError:
-    return FieldError("/" + _pointer_token(name), "This field is unknown or read-only.")
+    return FieldError(_pointer(name), "This field is unknown or read-only.")
 
 
 def _address(
@@ -130,6 +143,25 @@ def _timezone(value: Json, errors: list[FieldError]) -> str | None:
     return value
 
 
+def _subscriptions(value: Json, errors: list[FieldError]) -> dict[str, str]:
+    """What is said of channels; of the others nothing."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        message = "Must be an object of channels: subscribed, or unsubscribed."
+        errors.append(FieldError("/subscriptions", message))
+        return {}
+    for channel, status in value.items():
+        if channel not in subscriptions.COLUMN:
+            message = f"There is no such channel: {', '.join(subscriptions.COLUMN)}."
+        elif status not in STATUSES:
+            message = "Must be subscribed or unsubscribed."
+        else:
+            continue
+        errors.append(FieldError(_pointer("subscriptions", channel), message))
+    return {channel: value[channel] for channel in subscriptions.COLUMN if channel in value}
+
+
 def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
     if value is None:
         return {}
@@ -143,7 +175,7 @@ def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
     for name, field in value.items():
         message = _metadata_error(name, field)
         if message is not None:
-            errors.append(FieldError("/metadata/" + _pointer_token(name), message))
+            errors.append(FieldError(_pointer("metadata", name), message))
         elif field is not None:
             kept[name] = plain(field)
     return kept
@@ -160,9 +192,9 @@ def _metadata_error(name: str, field: Json) -> str | None:
     return None
 
 
-def _pointer_token(name: str) -> str:
-    """RFC 6901 section 3; what cannot be printed is not echoed."""
-    return name.replace("~", "~0").replace("/", "~1") if _printable(name) else "?"
+def _pointer(*names: str) -> str:
+    """What cannot be printed is not echoed."""
+    return document.pointer(*(name if _printable(name) else "?" for name in names))
 
 
 def _scalar(value: Json) -> bool:

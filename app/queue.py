@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 NAME = "tidings:hints"
 ADVANCE = "advance"  # runs are due: workers/runs.py
 DELIVER = "deliver"  # messages are due: workers/deliveries.py
+CALL = "call"  # HTTP requests are due: workers/calls.py
 
 IDS_PER_HINT = 100
 TRIP_SECONDS = 1.0  # nobody waits for it
@@ -86,6 +87,10 @@ class Queue:
     def deliver(self, db: Handle, workspace_id: str, message_id: str) -> None:
         """Once this transaction has committed: the message is due."""
         db.after_commit(lambda: self.hint(DELIVER, [(workspace_id, message_id)]))
+
+    def call(self, db: Handle, workspace_id: str, call_id: str) -> None:
+        """Once this transaction has committed: the call is due."""
+        db.after_commit(lambda: self.hint(CALL, [(workspace_id, call_id)]))
 
     def hint(self, job: str, pairs: Iterable[Pair] = ()) -> None:
         """There is work for `job`, these rows among it. Returns at once and never raises."""

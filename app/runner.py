@@ -7,50 +7,81 @@ stops without a trace. No effect exists without its step, and no step without it
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from app import audience, delivery, facts
+from app import audience, calling, delivery, facts
 from app.audience import Workspace
 from app.errors import Problem
 from app.machine import check, document, step
 from app.machine.program import (
     AddTag,
+    Answered,
     ChangeContact,
+    Changed,
     Delivered,
     Event,
     Finish,
     Go,
+    Happened,
+    HttpCall,
+    Limited,
     Program,
     Record,
     RemoveTag,
     Resend,
     Send,
+    StartRun,
     State,
+    Step,
+    Take,
+    Taken,
+    WaitFor,
     WaitUntil,
     Woken,
 )
-from app.machine.reasons import Reason
+from app.machine.reasons import SENTENCES, Reason
 from app.process import Process
 from app.queue import Pair
-from app.store import contacts, definitions, erasure, jobs, messages, runs
-from app.store.db import Handle, Row
+from app.store import (
+    calls,
+    contact_events,
+    contacts,
+    definitions,
+    erasure,
+    jobs,
+    messages,
+    runs,
+    throttles,
+)
+from app.store.db import Handle, Row, new_id
+from app.store.jobs import Roster
 
 log = logging.getLogger(__name__)
 
 STEPS_PER_TRANSACTION = 50
 CLAIMS = 5  # without progress; a step that kills its worker every time is set aside
+SIGNALS = 100  # looked at in one transaction
 PROGRAMS = 100  # kept compiled; a large one takes some megabytes
 
 
-async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+async def claim(
+    process: Process, hinted: Sequence[Pair], limit: int, roster: Roster | None = None
+) -> list[Row]:
     """Take what is due, the hinted runs first: {workspace_id, id, lease_token, claims}."""
     async with process.database.write() as db:
         return await jobs.claim(
-            db, "runs", hinted=hinted, limit=limit, lease_seconds=process.settings.lease_seconds
+            db,
+            "runs",
+            hinted=hinted,
+            limit=limit,
+            lease_seconds=process.settings.lease_seconds,
+            roster=roster,
         )
 
 
@@ -59,6 +90,8 @@ async def move(process: Process, claimed: Row) -> None:
     rests = False
     while not rests:
         async with process.database.write() as db:
+            # The contact first, as everybody locks them who changes it and then wakes its runs.
+            contact = await _contact_of(db, claimed)
             row = await runs.held(
                 db,
                 workspace_id=claimed["workspace_id"],
@@ -67,7 +100,7 @@ async def move(process: Process, claimed: Row) -> None:
             )
             if row is None:
                 return
-            walk = Walk(process, db, row)
+            walk = Walk(process, db, row, contact)
             if claimed["claims"] > CLAIMS:
                 await walk.end("FAILED", Reason.POISONED)
             else:
@@ -75,55 +108,83 @@ async def move(process: Process, claimed: Row) -> None:
             rests = walk.rests
 
 
+async def _contact_of(db: Handle, claimed: Row) -> Row | None:
+    workspace_id = claimed["workspace_id"]
+    id = await runs.contact_of(db, workspace_id=workspace_id, id=claimed["id"])
+    return None if id is None else await contacts.locked(db, workspace_id=workspace_id, id=id)
+
+
 class Walk:
     """One transaction's worth of a run: steps until it waits or ends, or enough for one commit."""
 
-    def __init__(self, process: Process, db: Handle, row: Row) -> None:
+    def __init__(self, process: Process, db: Handle, row: Row, contact: Row | None) -> None:
         self.process = process
         self.db = db
         self.row = row
+        self._found = contact
         self.rests = True  # nothing to do until it is due again, if ever
+        self._moved = False
 
     async def on(self) -> None:
         if self.row["definition_state"] == "ARCHIVED":
             return await self.end("CANCELLED", Reason.DEFINITION_ARCHIVED)
-        contact = await contacts.locked(
-            self.db, workspace_id=self.row["workspace_id"], id=self.row["contact_id"]
-        )
+        contact = self._found
         if contact is None:
             await self.end("CANCELLED", Reason.CONTACT_ERASED)
-            return await erasure.forget_runs(
-                self.db, workspace_id=self.row["workspace_id"], ids=[self.row["id"]]
-            )
-        event = await _event(self.db, self.row)
-        if event is None:
-            return await self._save("WAITING", self.row["state"], self.row["waiting_for"], None)
+            return await self._forget()
+        if self.row["state"] is None:
+            waited = (await self.db.now() - self.row["created_at"]).total_seconds()
+            self.process.metrics.observe("tidings_acceptance_to_first_step_seconds", waited)
         self.contact = contact
         self.facts = await facts.of_run(self.db, self.row, contact)
-        self.audience = Workspace(self.row["workspace_id"], self.facts["workspace"]["country"])
-        return await self._steps(await _program(self.db, self.row), event)
+        country = self.facts["workspace"]["country"]
+        self.audience = Workspace(
+            self.row["workspace_id"], country, self.process.vault, self.row["depth"] + 1
+        )
+        arrived = await _arrived(self.db, self.row)
+        return await self._steps(await _program(self.db, self.row), arrived)
 
-    async def _steps(self, program: Program, event: Event) -> None:
+    async def _steps(self, program: Program, arrived: Arrived) -> None:
         raw = self.row["state"]
         state = (
             step.start(program) if raw is None else State.from_json(document.parse(raw.encode()))
         )
-        for _ in range(STEPS_PER_TRANSACTION):
+        events, steps = deque(arrived.events), 0
+        while events:
             self.facts["steps"] = state.outputs
-            result = step.step(program, state, event, self.facts)
-            state, event, came = result.state, Go(), Outcome(result.record)
-            for effect in result.effects:
-                await EFFECTS[type(effect)](self, effect, came)
-            if came.record is not None:
+            result = step.step(program, state, events.popleft(), self.facts)
+            if result.record is None and not result.effects:
+                continue  # not what it waits for
+            state, came = result.state, await self._carry_out(result)
+            self._moved = True
+            if came.record is not None and came.answer is None:
                 await self._record(came.record, sum(state.visits.values()))
             if came.finish is not None:
                 finish = came.finish
                 return await self.end(finish.status, finish.code, finish.detail, _text(state))
             if came.waiting_for is not None:
                 return await self._save("WAITING", _text(state), came.waiting_for, came.wake_at)
+            steps += 1
+            # An answer is nowhere but here, so it is heard before the commit.
+            if steps >= STEPS_PER_TRANSACTION and came.answer is None:
+                return await self._go_on(state)
+            events = deque([came.answer or Go()])
+        return await self._save("WAITING", raw, self.row["waiting_for"], arrived.wake_at)
+
+    async def _go_on(self, state: State) -> None:
+        """In another transaction."""
         self.rests = False
         lease = timedelta(seconds=self.process.settings.lease_seconds)
-        return await self._save("RUNNING", _text(state), None, await self.db.now() + lease)
+        await self._save("RUNNING", _text(state), None, await self.db.now() + lease)
+
+    async def _carry_out(self, result: Step) -> Outcome:
+        came = Outcome(result.record)
+        for effect in result.effects:
+            await EFFECTS[type(effect)](self, effect, came)
+        if self.audience.refused:
+            came.note(Reason.CHAIN_TOO_LONG)
+            self.audience.refused.clear()
+        return came
 
     async def _record(self, record: Record, position: int) -> None:
         await runs.record(
@@ -145,6 +206,17 @@ class Walk:
     async def end(
         self, status: str, code: str | None, detail: str | None = None, state: str | None = None
     ) -> None:
+        if (self.row["waiting_for"] or {}).get("kind") == "http":
+            await calls.delete_of_run(
+                self.db, workspace_id=self.row["workspace_id"], run_id=self.row["id"]
+            )
+        if status == "CANCELLED":
+            await runs.cancel_steps(
+                self.db,
+                workspace_id=self.row["workspace_id"],
+                run_ids=[self.row["id"]],
+                reason_code=code,
+            )
         await self._save(
             status,
             state or self.row["state"],
@@ -154,7 +226,16 @@ class Walk:
             detail=detail,
             finished_at=await self.db.now(),
         )
+        self.process.metrics.count("tidings_runs_ended", status=status)
         log.info("run ended", extra={"run_id": self.row["id"], "status": status, "code": code})
+
+    async def _forget(self) -> None:
+        """The contact was erased while its event was being accepted."""
+        workspace_id = self.row["workspace_id"]
+        await erasure.forget_runs(self.db, workspace_id=workspace_id, ids=[self.row["id"]])
+        await erasure.forget_requests(
+            self.db, workspace_id=workspace_id, contact_id=self.row["contact_id"]
+        )
 
     async def _save(
         self,
@@ -167,6 +248,11 @@ class Walk:
         detail: str | None = None,
         finished_at: datetime | None = None,
     ) -> None:
+        if self._moved and (self.row["waiting_for"] or {}).get("kind") == "event":
+            # What reached it where it was; its own changes of the contact are among that.
+            await contact_events.forget_signals(
+                self.db, workspace_id=self.row["workspace_id"], run_id=self.row["id"]
+            )
         await runs.save(
             self.db,
             workspace_id=self.row["workspace_id"],
@@ -189,15 +275,52 @@ def _text(state: State) -> str:
 # --- what drives the next step ------------------------------------------------------------------
 
 
-async def _event(db: Handle, row: Row) -> Event | None:
-    """What the run waited for; None when that has not come."""
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What has come for the run, in the order in which it came, and when to look again should it
+    wait for none of that."""
+
+    events: Sequence[Event]
+    wake_at: datetime | None = None
+
+
+async def _arrived(db: Handle, row: Row) -> Arrived:
     match row["waiting_for"]:
         case {"kind": "time"}:
-            return Woken()
+            return Arrived([Woken()])
         case {"kind": "delivery", "messageId": message_id}:
-            return await _delivered(db, row["workspace_id"], message_id)
+            outcome = await _delivered(db, row["workspace_id"], message_id)
+            return Arrived([outcome] if outcome else [])
+        case {"kind": "http", "callId": call_id}:
+            answer = await _answered(db, row["workspace_id"], call_id)
+            return Arrived([answer] if answer else [])
+        case {"kind": "event"} as waiting:
+            return await _heard(db, row, waiting)
         case _:
-            return Go()
+            return Arrived([Go()])
+
+
+async def _heard(db: Handle, row: Row, waiting: Mapping[str, Any]) -> Arrived:
+    """What happened by the deadline comes before it, however late we are; what came after does not
+    count any more."""
+    until = waiting.get("until") and datetime.fromisoformat(waiting["until"])
+    signals = await contact_events.take_signals(
+        db, workspace_id=row["workspace_id"], run_id=row["id"], limit=SIGNALS
+    )
+    events = [_signalled(signal) for signal in signals if until is None or signal["at"] <= until]
+    now = await db.now()
+    if len(signals) == SIGNALS:
+        return Arrived(events, now)
+    if until is not None and until <= now:
+        events.append(Woken())
+    return Arrived(events, until)
+
+
+def _signalled(signal: Row) -> Event:
+    if signal["name"] is None:
+        return Changed()
+    properties = document.parse(signal["properties"].encode())
+    return Happened(signal["name"], properties, signal["at"])
 
 
 async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivered | None:
@@ -210,6 +333,17 @@ async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivere
         number=outcome["number"],
         code=outcome["reason_code"],
         detail=outcome["reason_detail"],
+    )
+
+
+async def _answered(db: Handle, workspace_id: str, call_id: str) -> Answered | None:
+    """The answer leaves its call and enters the run, in one transaction."""
+    row = await calls.take(db, workspace_id=workspace_id, id=call_id)
+    if row is None:
+        return None
+    told = document.parse(row["answer"].encode()) if row["answer"] else {"status": None}
+    return Answered(
+        **told, tries=row["tries"], code=row["reason_code"], detail=row["reason_detail"]
     )
 
 
@@ -241,7 +375,13 @@ class Outcome:
     record: Record | None
     waiting_for: Mapping[str, Any] | None = None
     wake_at: datetime | None = None
+    answer: Event | None = None
     finish: Finish | None = None
+
+    def note(self, code: Reason, detail: str | None = None) -> None:
+        """For whoever reads the step: why it did not do the obvious thing."""
+        if self.record is not None:
+            self.record = replace(self.record, code=code, detail=detail or SENTENCES[code])
 
 
 async def _send(walk: Walk, effect: Send, came: Outcome) -> None:
@@ -255,6 +395,7 @@ async def _send(walk: Walk, effect: Send, came: Outcome) -> None:
             to=effect.to,
             template_id=effect.template_id,
             content=effect.content,
+            category=(effect.content or {}).get("category", "transactional"),
             run_id=walk.row["id"],
             node_id=effect.node_id,
             visit=effect.visit,
@@ -266,6 +407,13 @@ async def _send(walk: Walk, effect: Send, came: Outcome) -> None:
 async def _resend(walk: Walk, effect: Resend, came: Outcome) -> None:
     await delivery.resend(walk.process, walk.db, walk.row["workspace_id"], effect.message_id)
     came.waiting_for = {"kind": "delivery", "messageId": effect.message_id}
+
+
+async def _call(walk: Walk, effect: HttpCall, came: Outcome) -> None:
+    call_id = await calling.create(
+        walk.process, walk.db, walk.row["workspace_id"], walk.row["id"], effect
+    )
+    came.waiting_for = {"kind": "http", "callId": call_id}
 
 
 async def _change_contact(walk: Walk, effect: ChangeContact, came: Outcome) -> None:
@@ -290,6 +438,58 @@ async def _wait_until(_walk: Walk, effect: WaitUntil, came: Outcome) -> None:
     came.waiting_for, came.wake_at = {"kind": "time", "until": until}, effect.at
 
 
+async def _wait_for(_walk: Walk, effect: WaitFor, came: Outcome) -> None:
+    came.waiting_for = {
+        "kind": "event",
+        "events": list(effect.events),
+        "contact": effect.contact,
+        "until": None,
+    }
+    if effect.until is not None:
+        came.wake_at = _in_full(effect.until)
+        came.waiting_for["until"] = document.text(came.wake_at)
+
+
+def _in_full(moment: datetime) -> datetime:
+    """The next full millisecond: as text it has no more, and must not be early."""
+    return moment + timedelta(microseconds=-moment.microsecond % 1_000)
+
+
+async def _take(walk: Walk, effect: Take, came: Outcome) -> None:
+    taken = await throttles.take(
+        walk.db,
+        workspace_id=walk.row["workspace_id"],
+        contact_id=walk.contact["id"],
+        definition_id=walk.row["definition_id"],
+        node_id=effect.node_id,
+        key=hashlib.sha256(effect.key.encode()).hexdigest(),
+        limit=effect.limit,
+        window=effect.window,
+    )
+    came.answer = Taken() if taken else Limited()
+
+
+async def _start_run(walk: Walk, effect: StartRun, came: Outcome) -> None:
+    if walk.audience.depth > audience.LONGEST_CHAIN:
+        return came.note(Reason.CHAIN_TOO_LONG)
+    workspace_id, id = walk.row["workspace_id"], new_id("run")
+    started = await runs.insert(
+        walk.db,
+        workspace_id=workspace_id,
+        id=id,
+        definition_id=effect.definition_id,
+        contact_id=walk.contact["id"],
+        body=document.dumps(effect.data),
+        depth=walk.audience.depth,
+    )
+    if not started:
+        return came.note(Reason.START_REFUSED)
+    walk.process.queue.advance(walk.db, workspace_id, id)
+    if came.record is not None:
+        came.record = replace(came.record, output={**(came.record.output or {}), "runId": id})
+    return None
+
+
 async def _finish(_walk: Walk, effect: Finish, came: Outcome) -> None:
     came.finish = effect
 
@@ -297,10 +497,14 @@ async def _finish(_walk: Walk, effect: Finish, came: Outcome) -> None:
 EFFECTS: Mapping[type, Callable[[Walk, Any, Outcome], Awaitable[None]]] = {
     Send: _send,
     Resend: _resend,
+    HttpCall: _call,
     ChangeContact: _change_contact,
     AddTag: _add_tag,
     RemoveTag: _remove_tag,
     WaitUntil: _wait_until,
+    WaitFor: _wait_for,
+    Take: _take,
+    StartRun: _start_run,
     Finish: _finish,
 }
 
@@ -313,7 +517,7 @@ async def _unless_refused(change: Awaitable[Any], came: Outcome) -> Any:
         if problem.code not in ("invalid", "conflict") or came.record is None:
             raise
         told = " ".join(error.message for error in problem.errors) or problem.detail
-        came.record = replace(came.record, code=Reason.CHANGE_REFUSED, detail=told)
+        came.note(Reason.CHANGE_REFUSED, told)
         return None
 
 

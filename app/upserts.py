@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from app import profile
+from app import audience, profile, subscriptions
 from app.audience import Workspace
 from app.errors import FieldError
 from app.machine import document
@@ -14,6 +14,7 @@ from app.machine.program import Json
 from app.profile import Checked
 from app.store import batches, contacts
 from app.store.db import Handle, Row, new_id
+from app.subscriptions import Person
 
 COLUMNS = {
     "email": ("email", "email_key"),
@@ -48,17 +49,27 @@ class Entry:
 
 
 async def upsert(
-    db: Handle, workspace: Workspace, entries: Sequence[Entry], *, dry_run: bool = False
+    db: Handle,
+    workspace: Workspace,
+    entries: Sequence[Entry],
+    *,
+    room: int | None = None,
+    dry_run: bool = False,
+    starts: bool = False,
 ) -> list[Outcome]:
-    """What became of each, in order: an entry sees those before it. A dry run only reads.
+    """What became of each, in order: an entry sees those before it. At most `room` are made. A dry
+    run only reads. Runs that wait for a change are told of it; others are started only when
+    `starts` says so.
 
     Raises errors.Duplicate when another request got ahead of us, or when two of these contacts
     exchange an address: a second try, or one entry at a time, will do.
     """
-    batch = _Batch(await _held(db, workspace, entries, lock=not dry_run))
+    batch = _Batch(await _held(db, workspace, entries, lock=not dry_run), room)
     outcomes = [batch.take(entry) for entry in entries]
     if not dry_run:
-        await _write(db, workspace, list(batch.touched.values()))
+        touched = list(batch.touched.values())
+        await _write(db, workspace, touched)
+        await _tell(db, workspace, touched, starts=starts)
     return outcomes
 
 
@@ -69,6 +80,7 @@ class _Contact:
     id: str
     columns: dict[str, Any]
     tags: dict[str, None]  # in order
+    subscribed: Mapping[str, str] = field(default_factory=dict)  # before
     is_new: bool = False
     has_new_fields: bool = False
     new_tags: list[str] = field(default_factory=list)
@@ -90,7 +102,10 @@ async def _held(
     read = batches.locked if lock else contacts.by_ids
     rows = await read(db, workspace_id=workspace.id, ids=ids)
     tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=ids)
-    return [_Contact(row["id"], _columns(row), dict.fromkeys(tags[row["id"]])) for row in rows]
+    return [
+        _Contact(row["id"], _columns(row), dict.fromkeys(tags[row["id"]]), row["subscriptions"])
+        for row in rows
+    ]
 
 
 def _columns(row: Row) -> dict[str, Any]:
@@ -103,7 +118,8 @@ _OWN = ("id", "revision", "created_at", "updated_at")
 class _Batch:
     """The contacts that the entries are about, and how each entry changes them."""
 
-    def __init__(self, held: Sequence[_Contact]) -> None:
+    def __init__(self, held: Sequence[_Contact], room: int | None) -> None:
+        self._room = room
         self.touched: dict[str, _Contact] = {}  # by id, the one touched last at the end
         self._by_id = {contact.id: contact for contact in held}
         self._by: dict[str, dict[str, _Contact]] = {
@@ -122,11 +138,16 @@ class _Batch:
         return self._by_id.get(entry.id or "")
 
     def _make(self, entry: Entry) -> Outcome:
-        columns, tags = dict(entry.checked.columns), dict.fromkeys(entry.checked.tags)
+        columns = {**entry.checked.columns, "subscriptions": _opted_out({}, entry)}
+        tags = dict.fromkeys(entry.checked.tags)
         if not (columns["email"] or columns["phone"]):
             return [_UNKNOWN if entry.id else _NOBODY]
         if errors := profile.whole(columns, list(tags)):
             return errors
+        if self._room is not None:
+            if self._room < 1:
+                return [_FULL]
+            self._room -= 1
         contact = _Contact(new_id("con"), columns, tags, is_new=True, new_tags=list(tags))
         self._keep(contact)
         return "created"
@@ -165,6 +186,7 @@ class _Batch:
 
 
 _UNKNOWN = FieldError("/id", "There is no such contact; to make one, give an email or a phone.")
+_FULL = FieldError("", "The plan of the workspace allows no more contacts.")
 _NOBODY = FieldError("", "Give an email, a phone or an id, by which the contact is found again.")
 
 
@@ -176,7 +198,14 @@ def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
             joined[column] = entry.checked.columns[column]
     if "metadata" in entry.values:
         joined["metadata"] = _metadata(columns["metadata"], entry)
+    joined["subscriptions"] = _opted_out(columns["subscriptions"], entry)
     return joined
+
+
+def _opted_out(held: Mapping[str, str], entry: Entry) -> dict[str, str]:
+    """A file takes consent away and never gives it: it may be older than somebody's opt-out."""
+    said = entry.checked.columns["subscriptions"].items()
+    return {**{channel: status for channel, status in said if status == "unsubscribed"}, **held}
 
 
 def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
@@ -192,6 +221,8 @@ def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
 
 
 async def _write(db: Handle, workspace: Workspace, touched: Sequence[_Contact]) -> None:
+    people = [Person(workspace.id, one.id, one.columns, one.subscribed) for one in touched]
+    opting = await subscriptions.judge(db, workspace.vault, people)
     new = sorted((one for one in touched if one.is_new), key=_by_address)
     changed = [one for one in touched if not one.is_new]
     refielded = [one for one in changed if one.has_new_fields]
@@ -213,6 +244,18 @@ async def _write(db: Handle, workspace: Workspace, touched: Sequence[_Contact]) 
         await contacts.add_tags(
             db, workspace_id=workspace.id, tags=[(one.id, one.new_tags) for one in touched]
         )
+    await subscriptions.keep(db, workspace.id, opting, "import")
+
+
+async def _tell(
+    db: Handle, workspace: Workspace, touched: Sequence[_Contact], *, starts: bool
+) -> None:
+    made = {one.id: one.new_tags for one in touched if one.is_new}
+    changed = {one.id: one.new_tags for one in touched if not one.is_new}
+    if changed:
+        await audience.changed_in(db, workspace, changed, starts=starts)
+    if made and starts:
+        await audience.appeared(db, workspace, made)
 
 
 def _by_address(contact: _Contact) -> tuple[str, str]:

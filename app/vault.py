@@ -57,6 +57,20 @@ class Vault:
             " that this database was used with, or append that value to it after a comma."
         )
 
+    def wrapped_by_first(self, wrapped: bytes) -> bool:
+        """Whether the other entries of SECRET_KEY may go, as far as the data key is concerned."""
+        try:
+            _unseal(_derive(self._entries[0], "wrap"), wrapped, b"data key")
+        except VaultError:
+            return False
+        return True
+
+    def rewrap(self) -> bytes:
+        """The data key, wrapped anew by the first entry of SECRET_KEY."""
+        if self._data_key is None:
+            raise VaultError("The data key has not been opened yet.")
+        return _seal(_derive(self._entries[0], "wrap"), self._data_key, b"data key")
+
     def encrypt(self, purpose: str, plaintext: bytes, *bound_to: str) -> bytes:
         """Opens again only for the same purpose and ids: those of the row it stands in."""
         return _seal(self._key(f"encrypt {purpose}"), plaintext, _joined(bound_to))
@@ -136,3 +150,8 @@ def _to_bytes(text: str) -> bytes:
     except ValueError:
         return b""
     return token if _to_text(token) == text else b""
+
+
+def digest(token: str) -> bytes:
+    """What is kept of a token: it is random and long, so a fast hash is enough."""
+    return sha256(token.encode()).digest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,19 +11,22 @@ from functools import cache
 from typing import Any
 
 import httpx2
+from starlette.types import ASGIApp
 
-from app import activation, addresses, delivery, identity, runner
+from app import activation, addresses, calling, delivery, keyring, passwords, runner
 from app.main import web
 from app.process import Process
 from app.store import memberships, users, workspaces
-from app.store.db import new_id
+from app.store.db import Handle, new_id
+from app.web.edge import Edge
+from tests.conformance import Conforming
 
 PASSWORD = "correct horse battery"
 
 
 @cache
 def password_hash() -> str:
-    return identity.HASHER.hash(PASSWORD)
+    return passwords.HASHER.hash(PASSWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,57 +84,89 @@ class Cast:
 
 
 @asynccontextmanager
-async def client(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
-    """Straight into the application, without a socket; started and ended as a server would."""
+async def started(process: Process) -> AsyncIterator[Edge]:
+    """The application, ended as a server would: else it may ask Redis after the process is gone."""
     edge = web(process)
-    transport = httpx2.ASGITransport(app=edge, client=("127.0.0.1", 40_000))
-    async with (
-        edge.app.lifespan_context(edge.app),
-        httpx2.AsyncClient(transport=transport, base_url=process.settings.base_url) as client,
-    ):
+    async with edge.app.lifespan_context(edge.app):
+        yield edge
+
+
+@asynccontextmanager
+async def client(process: Process, address: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
+    """Straight into an application of its own, without a socket."""
+    async with started(process) as edge, caller(process, edge, address) as client:
         yield client
 
 
+def caller(process: Process, edge: ASGIApp, address: str) -> httpx2.AsyncClient:
+    transport = Conforming(edge, address)
+    return httpx2.AsyncClient(transport=transport, base_url=process.settings.base_url)
+
+
+def any_address() -> str:
+    """One's own: limits count by address, in a Redis that tests share."""
+    return str(ipaddress.IPv4Address(0x0A000000 + secrets.randbelow(2**24)))
+
+
+CASTING = {
+    "Acme": {"olivia": "owner", "adam": "admin", "ed": "editor", "vic": "viewer"},
+    "Rival": {"mallory": "owner"},
+}
+
+
 async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:
+    """In one transaction: half of all tests begin with it."""
     cast = Cast(through)
-    acme = await workspace(process, "Acme")
-    for name, role in (
-        ("olivia", "owner"),
-        ("adam", "admin"),
-        ("ed", "editor"),
-        ("vic", "viewer"),
-    ):
-        cast.people[name] = await person(process, through, acme, name, role)
-    rival = await workspace(process, "Rival")
-    cast.people["mallory"] = await person(process, through, rival, "mallory", "owner")
+    async with process.database.write() as db:
+        for place, people in CASTING.items():
+            workspace_id = await _founded(db, place)
+            for name, role in people.items():
+                cast.people[name] = await _joined(process, db, through, workspace_id, name, role)
     return cast
 
 
 async def workspace(process: Process, name: str) -> str:
     async with process.database.write() as db:
-        row = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
-    return str(row["id"])
+        return await _founded(db, name)
 
 
 async def person(
     process: Process, through: httpx2.AsyncClient, workspace_id: str, name: str, role: str
 ) -> Person:
-    email = addresses.email(f"{name}@tidings.example")
     async with process.database.write() as db:
-        user = await users.insert(
-            db,
-            id=new_id("usr"),
-            email=email.address,
-            email_key=email.key,
-            name=name.title(),
-            password_hash=password_hash(),
-        )
-        await memberships.insert(
-            db, workspace_id=workspace_id, id=new_id("mem"), user_id=user["id"], role=role
-        )
-        _, key = await identity.create_api_key(
-            process, db, workspace_id=workspace_id, made_by=user["id"], name=name, role=role
-        )
+        return await _joined(process, db, through, workspace_id, name, role)
+
+
+async def _founded(db: Handle, name: str) -> str:
+    row = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
+    await workspaces.change_plan(db, id=row["id"], plan="growth")
+    return str(row["id"])
+
+
+async def _joined(
+    process: Process,
+    db: Handle,
+    through: httpx2.AsyncClient,
+    workspace_id: str,
+    name: str,
+    role: str,
+) -> Person:
+    email = addresses.email(f"{name}@tidings.example")
+    user = await users.insert(
+        db,
+        id=new_id("usr"),
+        email=email.address,
+        email_key=email.key,
+        name=name.title(),
+        password_hash=password_hash(),
+    )
+    await users.verify_email(db, id=user["id"])
+    await memberships.insert(
+        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user["id"], role=role
+    )
+    _, key = await keyring.create(
+        process, db, workspace_id=workspace_id, made_by=user["id"], name=name, role=role
+    )
     return Person(through, workspace_id, user["id"], email.address, key)
 
 
@@ -142,7 +179,10 @@ async def settle(process: Process, *, rounds: int = 50) -> None:
         sent = await delivery.claim(process, [], 50)
         for row in sent:
             await delivery.deliver(process, row)
-        if not moved and not sent:
+        called = await calling.claim(process, [], 50)
+        for row in called:
+            await calling.make(process, row)
+        if not moved and not sent and not called:
             return
     raise AssertionError(f"work is still due after {rounds} rounds")
 

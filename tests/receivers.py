@@ -37,13 +37,14 @@ REJECT_DATA = "reject_data"  # 554 to the final dot
 THROTTLE_DATA = "throttle_data"  # 451 to the final dot
 CLOSE_BEFORE_DOT = "close_before_dot"  # gone after the first octets of the message
 ACCEPT_THEN_CLOSE = "accept_then_close"  # in the ledger, but the reply is never sent
+HESITATE = "hesitate"  # accepts, once the test says so
 STALL = "stall"  # has the message and never answers; not in the ledger
 GOODBYE = "goodbye"  # 421 to MAIL, as a server says that is about to close
 HANG_UP = "hang_up"  # gone at MAIL, without a word
 
 BEHAVIOURS = (
     ACCEPT, REFUSE_SENDER, REFUSE_RECIPIENT, THROTTLE, REJECT_DATA, THROTTLE_DATA,
-    CLOSE_BEFORE_DOT, ACCEPT_THEN_CLOSE, STALL, GOODBYE, HANG_UP,
+    CLOSE_BEFORE_DOT, ACCEPT_THEN_CLOSE, HESITATE, STALL, GOODBYE, HANG_UP,
 )  # fmt: skip
 
 AT_MAIL = {REFUSE_SENDER: "550 5.7.1 Not from you", GOODBYE: "421 4.3.2 Closing, come back"}
@@ -132,6 +133,7 @@ class Receiver:
         self.login = login
         self.sessions = 0  # so far
         self.stalled = asyncio.Event()
+        self.released = asyncio.Event()
         self._starttls = None if implicit_tls else tls_context
         self._implicit_tls = tls_context if implicit_tls else None
         self._arrived = asyncio.Event()
@@ -254,6 +256,9 @@ class Handler:
         if self.behaviour == STALL:
             self.receiver.stalled.set()
             await asyncio.Event().wait()  # until the sender, or the test, cuts the session
+        if self.behaviour == HESITATE:
+            self.receiver.stalled.set()
+            await self.receiver.released.wait()
         self.receiver.write_down(envelope, encrypted=server.is_encrypted())
         if self.behaviour == ACCEPT_THEN_CLOSE:
             await server.vanish()

@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from email_validator import EmailNotValidError, validate_email
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import addresses
@@ -182,3 +183,27 @@ def test_any_text_is_a_phone_number_or_is_refused(text: str, country: str | None
 def test_importing_addresses_does_not_pay_for_a_name_server_client():
     check = "import sys, app.addresses; sys.exit('dns' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+LABEL = st.from_regex(r"[A-Za-z0-9-]{1,5}", fullmatch=True)
+LOCAL = st.from_regex(r"[A-Za-z0-9._+-]{1,66}", fullmatch=True)
+LONG = st.integers(60, 66).map(lambda length: "x" * length)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(
+    LOCAL | LONG,
+    st.lists(LABEL | LONG, min_size=1, max_size=4),
+    st.sampled_from(["com", "Co", "c", "c0m", "1"]),
+)
+def test_the_short_way_says_what_the_library_says(local, labels, last):
+    text = f"{local}@{'.'.join([*labels, last])}"
+    try:
+        wanted = validate_email(text, strict=True, check_deliverability=False).normalized
+    except EmailNotValidError:
+        wanted = None
+    try:
+        found = addresses.email(text).address
+    except addresses.BadAddress:
+        found = None
+    assert found == wanted

@@ -1,10 +1,11 @@
-"""A closed workspace goes, a batch at a time, and its neighbours stay."""
+"""A closed workspace goes, and an archived definition's runs end, a batch at a time."""
 
 from __future__ import annotations
 
-from app import closure, delivery
+from app import activation, closure, delivery
 from app.process import Process
-from app.store import messages, workspaces
+from app.store import definitions, messages, runs, workspaces
+from app.store.db import new_id
 from tests.cast import Cast
 
 
@@ -33,3 +34,66 @@ async def test_what_is_stopped_is_not_due_any_more(cast: Cast, process: Process)
         assert await messages.stop(db, workspace_id=cast.ed.workspace_id, limit=2)
         assert not await messages.stop(db, workspace_id=cast.ed.workspace_id, limit=2)
     assert await delivery.claim(process, [], 50) == []
+
+
+async def unfinished(process: Process, definition_id: str) -> int:
+    async with process.database.read() as db:
+        count: int = await db.fetch_value(
+            "SELECT count(*) FROM runs WHERE definition_id = :id AND finished_at IS NULL",
+            id=definition_id,
+        )
+    return count
+
+
+async def many_runs(process: Process, workspace_id: str, definition_id: str, count: int) -> None:
+    async with process.database.write() as db:
+        await runs.insert_many(
+            db,
+            workspace_id=workspace_id,
+            rows=[(new_id("run"), definition_id, new_id("con")) for _ in range(count)],
+            body=b"{}",
+            depth=0,
+        )
+
+
+async def test_what_is_archived_ends_some_runs_at_once_and_the_others_a_batch_at_a_time(
+    cast: Cast, process: Process
+):
+    workflow = {"name": "W", "state": "ACTIVE", "steps": [{"type": "wait", "duration": "P1D"}]}
+    [one, other] = [(await cast.ed.made("/workflows", workflow))["id"] for _ in range(2)]
+    count = activation.CANCELLED_AT_ONCE + closure.BATCH + 7
+    await many_runs(process, cast.ed.workspace_id, one, count)
+    await many_runs(process, cast.ed.workspace_id, other, 3)
+    assert not await closure.end_some(process)
+    archived = await cast.ed.patch(f"/workflows/{one}", {"state": "ARCHIVED"})
+    assert archived.status_code == 200
+    assert await unfinished(process, one) == closure.BATCH + 7
+    assert await closure.end_some(process)
+    assert await unfinished(process, one) == 7
+    assert await closure.end_some(process)
+    assert not await closure.end_some(process)
+    assert (await unfinished(process, one), await unfinished(process, other)) == (0, 3)
+    async with process.database.read() as db:
+        assert not await definitions.any_ending(db)
+    ended = (await cast.vic.read(f"/runs?workflowId={one}&limit=1"))["data"][0]
+    assert (ended["status"], ended["reason"]["code"]) == ("CANCELLED", "definition_archived")
+
+
+async def test_a_run_that_is_being_moved_is_passed_over_and_the_definition_kept_in_mind(
+    cast: Cast, process: Process
+):
+    if process.database.engine == "sqlite":
+        return  # one writer: nobody moves anything meanwhile
+    workflow = {"name": "W", "state": "ACTIVE", "steps": [{"type": "wait", "duration": "P1D"}]}
+    id = (await cast.ed.made("/workflows", workflow))["id"]
+    await many_runs(process, cast.ed.workspace_id, id, 2)
+    async with process.database.write() as moving:
+        await moving.fetch_one("SELECT id FROM runs ORDER BY id LIMIT 1 FOR UPDATE")
+        await cast.ed.patch(f"/workflows/{id}", {"state": "ARCHIVED"})
+        assert await unfinished(process, id) == 1
+        assert not await closure.end_some(process)
+    assert await closure.end_some(process)
+    assert await unfinished(process, id) == 0
+    assert not await closure.end_some(process)
+    async with process.database.read() as db:
+        assert not await definitions.any_ending(db)

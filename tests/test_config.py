@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import threading
 from dataclasses import fields
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_nothing_needs_to_be_set(tmp_path):
         environment="sandbox",
         database_url="sqlite:///data/tidings.db",
         allow_sqlite_in_production=False,
-        database_pool_size=10,
+        database_pool_size=5,
         redis_url=None,
         redis_tls_verify=True,
         host="127.0.0.1",
@@ -49,10 +50,22 @@ def test_nothing_needs_to_be_set(tmp_path):
         cors_origins=(),
         secret_keys=found.secret_keys,
         registration="open",
+        default_plan="starter",
+        oidc_issuer=None,
+        oidc_client_id=None,
+        oidc_client_secret=None,
         smtp_url=None,
         mail_from="Tidings <hello@tidings.example>",
+        stripe_secret_key=None,
+        stripe_webhook_secret=None,
+        stripe_price_growth=None,
+        stripe_price_scale=None,
+        stripe_price_enterprise=None,
+        stripe_base_url="https://api.stripe.com",
+        egress_allow=(),
         lease_seconds=15,
         log_level="info",
+        metrics_token=None,
         clock_offset_ms=0,
     )
     assert found.sqlite
@@ -121,6 +134,11 @@ def test_blank_is_unset():
         ),
         ("REGISTRATION", "closed", None),
         ("MAIL_FROM", "hello@example.com", None),
+        (
+            "EGRESS_ALLOW",
+            "10.1.2.0/24, fd00:1::/64,127.0.0.1",
+            (ip_network("10.1.2.0/24"), ip_network("fd00:1::/64"), ip_network("127.0.0.1/32")),
+        ),
     ],
 )
 def test_a_good_value_is_taken(name, text, value):
@@ -132,6 +150,10 @@ def test_a_good_value_is_taken(name, text, value):
     ("name", "text"),
     [
         ("ENVIRONMENT", "prod"),
+        ("EGRESS_ALLOW", "0.0.0.0/0"),
+        ("EGRESS_ALLOW", "::/0"),
+        ("EGRESS_ALLOW", "10.0.0.1/8"),
+        ("EGRESS_ALLOW", "intranet.example"),
         ("CORS_ORIGINS", "*"),
         ("CORS_ORIGINS", "null"),
         ("CORS_ORIGINS", "app.example.com"),
@@ -212,6 +234,17 @@ def test_production_refuses_what_is_unsafe(changes, named):
         production(**changes)
     (sentence,) = str(refused.value).splitlines()
     assert sentence.startswith(named)
+
+
+def test_a_lease_that_a_busy_worker_outsleeps_is_for_tests_on_this_machine():
+    with pytest.raises(ConfigError, match="LEASE_SECONDS must be 10 or more"):
+        production(LEASE_SECONDS="9")
+    assert production(LEASE_SECONDS="10").lease_seconds == 10
+    assert production(LEASE_SECONDS="1", BASE_URL="http://127.0.0.1:8000").lease_seconds == 1
+    assert Settings.from_environ({**OWN_KEY, "LEASE_SECONDS": "1"}).lease_seconds == 1
+
+
+OWN_KEY = {"SECRET_KEY": "k" * 40}
 
 
 def test_production_may_be_one_process_when_that_is_meant():

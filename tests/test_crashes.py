@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
@@ -16,6 +16,7 @@ import pytest
 
 from tests import servers
 from tests.deployment import A_CALL_EVERY, Deployment, MailServer, Part, made, owner_of, until
+from tests.listener import Asked, Listener, says
 from tests.proxy import Proxy
 from tests.test_story import post, say, trigger
 
@@ -75,21 +76,30 @@ class Guillotine(Proxy):
         self.fell.set()
 
 
-class Threaded:
-    """A proxy in an event loop of its own, for tests that wait."""
+class Server(Protocol):
+    async def start(self) -> None: ...
 
-    def __init__(self, proxy: Proxy) -> None:
-        self.proxy = proxy
+    async def stop(self) -> None: ...
+
+
+Served = TypeVar("Served", bound=Server)
+
+
+class Threaded(Generic[Served]):
+    """A server in an event loop of its own, for tests that wait."""
+
+    def __init__(self, server: Served) -> None:
+        self.server = server
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Served:
         self.thread.start()
-        self._do(self.proxy.start())
-        return self.proxy
+        self._do(self.server.start())
+        return self.server
 
     def __exit__(self, *_: object) -> None:
-        self._do(self.proxy.stop())
+        self._do(self.server.stop())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
         self.loop.close()
@@ -128,6 +138,7 @@ def deployment(
         redis_url=redis.url,
         smtp_url=mail.url,
         LEASE_SECONDS=str(LEASE_SECONDS),
+        EGRESS_ALLOW="127.0.0.1",
     ) as deployment:
         assert deployment.start("migrate").process.wait(30) == 0
         deployment.web()
@@ -187,7 +198,6 @@ def test_a_worker_killed_at_any_commit_loses_nothing_and_sends_nothing_twice(
     database = urlsplit(deployment.environ["DATABASE_URL"])
     kills, unknown = 0, 0
     with Threaded(Guillotine(database.hostname or "", database.port or 0)) as guillotine:
-        assert isinstance(guillotine, Guillotine)
         through = database._replace(netloc=f"postgres@127.0.0.1:{guillotine.port}").geturl()
         worker = deployment.start("worker", DATABASE_URL=through)
         until(lambda: "worker started" in worker.text, "the worker is up", worker)
@@ -220,10 +230,36 @@ def test_a_worker_killed_at_any_commit_loses_nothing_and_sends_nothing_twice(
     keys = Counter(received.message_key for received in mail.received)
     assert set(keys.values()) == {1}
     # A kill between the intent and its outcome leaves what nobody can know, and nothing else does;
-    # a claim that finds nothing may add a COMMIT there.
+    # a claim that finds nothing, or figures that are added up, may add a COMMIT there.
     assert kills >= 2 * COMMITS
-    assert 1 <= unknown <= 2 + kills - 2 * COMMITS
+    assert 1 <= unknown <= 3 + kills - 2 * COMMITS
     print(f"\n{kills} kills, {len(keys)} mails, {unknown} UNKNOWN")
+
+
+@pytest.mark.timeout(120)
+def test_a_call_whose_worker_is_killed_is_made_again_under_the_same_key(
+    deployment: Deployment, api: httpx2.Client
+):
+    """Between the intent and the answer."""
+    workers = [deployment.start("worker")]
+
+    async def kill(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if len(workers) > 1:
+            await says({"paid": True})(asked, writer)
+        else:
+            workers[-1].kill()
+            workers.append(deployment.start("worker"))
+
+    with Threaded(Listener(kill)) as listener:
+        call = {"id": "pay", "type": "http_request", "method": "POST", "url": listener.url}
+        hook = workflow(api, call, {"id": "tag", "type": "add_tag", "tag": "paid"})
+        run = ended(api, post(hook, {"email": "payer@acme.test"}))
+    workers[-1].kill()
+    assert run["status"] == "COMPLETED", run
+    [paid, _] = run["steps"]
+    assert (paid["output"]["tries"], paid["output"]["body"]) == (2, {"paid": True})
+    assert len({asked.header("idempotency-key") for asked in listener.asked}) == 1
+    assert len(listener.asked) == 2
 
 
 @pytest.mark.timeout(120)
@@ -249,28 +285,26 @@ def test_runs_that_wait_survive_an_emptied_redis_and_a_restart(
 def test_without_redis_the_intake_answers_and_runs_go_on(
     deployment: Deployment, api: httpx2.Client, mail: MailServer, redis: servers.RedisServer
 ):
-    """For thirty seconds: long enough for every time-out and pause on the way to come round."""
+    """For eight seconds: every time-out and pause on the way is at most two, and comes round."""
     hook = workflow(api, say("without redis"))
     worker = deployment.start("worker")
     ended(api, post(hook, {"email": "down-before@acme.test"}))
     redis.stop()
     began = time.monotonic()
     receipts, slowest = [], 0.0
-    while time.monotonic() - began < 30:
+    while time.monotonic() - began < 8:
         asked = time.monotonic()
         receipts.append(post(hook, {"email": f"down{len(receipts)}@acme.test"}))  # a 202 or fails
         slowest = max(slowest, time.monotonic() - asked)
-        time.sleep(0.5)
-    during = sum(1 for r in receipts if api.get(f"/runs/{r['runId']}").json()["finishedAt"])
-    assert during > len(receipts) * 0.8  # runs went on while it was away
+        time.sleep(0.2)
+    for receipt in receipts:
+        assert ended(api, receipt)["status"] == "COMPLETED"  # and it is still away
     assert worker.process.poll() is None
     redis.start()
-    for receipt in receipts:
-        assert ended(api, receipt)["status"] == "COMPLETED"
     recovered = post(hook, {"email": "down-after@acme.test"})
     assert ended(api, recovered)["status"] == "COMPLETED"
     got = Counter(r.recipients[0] for r in mail.received if r.recipients[0].startswith("down"))
     assert set(got.values()) == {1}
     assert len(got) == len(receipts) + 2
-    print(f"\n{len(receipts)} events in 30 s without Redis, slowest 202 {slowest * 1000:.0f} ms")
+    print(f"\n{len(receipts)} events in 8 s without Redis, slowest 202 {slowest * 1000:.0f} ms")
     worker.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import orjson
@@ -13,6 +14,7 @@ import pytest
 from app import audience, delivery, intake, runner
 from app.audience import Workspace
 from app.channels.base import Capabilities, Message, Receipt, SendError
+from app.channels.email import EmailChannel
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import messages, runs
@@ -20,6 +22,7 @@ from app.store.db import Database, Row
 from tests import servers
 from tests.cast import HELLO, SEND_HELLO, hook, settle
 from tests.proxy import Proxy, proxy_before
+from tests.receivers import HESITATE, Receiver
 from tests.test_runner import later
 
 EVENT = orjson.dumps({"email": "ada@example.com", "word": "tea"})
@@ -268,7 +271,7 @@ async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
     await runner.move(process, run)
     async with process.database.write() as db:
         [contact] = await db.fetch_all("SELECT id FROM contacts")
-        await audience.erase(db, Workspace(acme, None), contact["id"])
+        await audience.erase(db, Workspace(acme, None, process.vault), contact["id"])
         sending = asyncio.create_task(settle(process))
         await asyncio.sleep(0.3)  # time enough to send, were it not waiting
         assert provider.given == []
@@ -276,18 +279,106 @@ async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
     assert provider.given == []
 
 
-async def test_a_sender_that_lost_its_lease_writes_nothing(process: Process, acme: str):
-    async def oversleep(message: Message) -> Receipt:
-        await later(process, "messages", 60)
-        [other] = await delivery.claim(process, [], 10)
-        await delivery.deliver(process, other)
-        return await accepts(message)
+async def test_a_refusal_that_comes_after_the_lease_writes_nothing(process: Process, acme: str):
+    """Somebody may have decided by what the record said; only a receipt is worth changing it."""
+
+    async def oversleep(_message: Message) -> Receipt:
+        await given_up(process)
+        raise SendError("rejected", Reason.PROVIDER_REJECTED, "550 no such user")
 
     slow, _ = with_provider(process, oversleep)
     await start(process, acme)
     await settle(slow)
     [attempt] = await attempts(process, acme)
     assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+
+
+async def given_up(process: Process) -> None:
+    """The lease runs out, and another worker finds an intent without an outcome."""
+    await later(process, "messages", 60)
+    [other] = await delivery.claim(process, [], 10)
+    await delivery.deliver(process, other)
+
+
+async def hesitating(
+    process: Process, receiver: Receiver
+) -> tuple[Process, asyncio.Task[None], EmailChannel]:
+    """A message is at a real server, which has not answered the final dot yet."""
+    channel = EmailChannel(receiver.url, "Acme <hello@acme.test>")
+    through = replace(process, channels={"email": channel})
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    [claimed] = await delivery.claim(process, [], 10)
+    sending = asyncio.create_task(delivery.deliver(through, claimed))
+    await receiver.stalled.wait()
+    return through, sending, channel
+
+
+async def test_a_receipt_that_comes_late_settles_what_was_given_up(
+    process: Process, acme: str, tmp_path: Path
+):
+    async with Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver:
+        run_id = await start(process, acme)
+        through, sending, channel = await hesitating(process, receiver)
+        await given_up(through)
+        await settle(through)
+        [attempt] = await attempts(process, acme)
+        assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+        assert await run_status(process, acme, run_id) == "COMPLETED"  # it has gone on
+        receiver.released.set()
+        await sending
+        await channel.close()
+        assert len(receiver.received) == 1
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"], attempt["number"]) == ("SENT", None, 1)
+    assert attempt["sent_at"] is not None
+    assert "queued as 1" in attempt["provider_message_id"]
+    assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN", "SENT"]
+    async with process.database.read() as db:
+        message = await messages.by_id(db, workspace_id=acme, id=attempt["message_id"])
+    assert message is not None
+    assert (message["status"], message["reason_code"]) == ("SENT", None)
+    assert await delivery.claim(process, [], 10) == []
+
+
+async def test_a_receipt_before_anybody_gave_up_is_the_run_s_answer(
+    process: Process, acme: str, tmp_path: Path
+):
+    async with Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver:
+        run_id = await start(process, acme)
+        through, sending, channel = await hesitating(process, receiver)
+        await later(process, "messages", 60)
+        [other] = await delivery.claim(process, [], 10)  # and does nothing with it yet
+        receiver.released.set()
+        await sending
+        await delivery.deliver(through, other)
+        await channel.close()
+    await settle(process)
+    [attempt] = await attempts(process, acme)
+    assert [event["status"] for event in attempt["events"]] == ["SENDING", "SENT"]
+    async with process.database.read() as db:
+        [step] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+    assert orjson.loads(step["output"])["status"] == "SENT"
+
+
+async def test_a_receipt_that_comes_after_a_newer_attempt_changes_nothing(
+    process: Process, acme: str, tmp_path: Path
+):
+    async with Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver:
+        await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
+        through, sending, channel = await hesitating(process, receiver)
+        await given_up(through)
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        receiver.released.set()
+        await sending
+        [first, second] = await attempts(process, acme)
+        assert (first["status"], second["status"]) == ("UNKNOWN", "QUEUED")
+        await settle(through)
+        await channel.close()
+        assert len(receiver.received) == 2
+    [first, second] = await attempts(process, acme)
+    assert (first["status"], second["status"]) == ("UNKNOWN", "SENT")
 
 
 async def test_a_slow_provider_does_not_cost_the_lease(process: Process, acme: str):

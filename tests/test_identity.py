@@ -16,22 +16,26 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from app import accounts, addresses, identity, roles
+from app import accounts, addresses, identity, keyring, roles, signing_in
+from app.audit import Where
 from app.config import Settings
+from app.egress import Egress
 from app.errors import Problem
-from app.identity import SignIn
 from app.process import Process
 from app.queue import Queue, connector
+from app.signing_in import SignIn
 from app.store import api_keys
 from app.store.db import Database, Row
 from app.vault import Vault
 
 PASSWORD = "correct horse battery"
+HERE = Where("192.0.2.1", "a request of these tests")
 
 
 async def registered(process: Process, name: str = "olivia") -> tuple[Row, SignIn]:
     return await accounts.register(
         process,
+        HERE,
         email=addresses.email(f"{name}@acme.example"),
         password=PASSWORD,
         name=name.title(),
@@ -41,19 +45,19 @@ async def registered(process: Process, name: str = "olivia") -> tuple[Row, SignI
 
 async def signed_in(process: Process, **given: Any) -> SignIn:
     defaults = {"password": PASSWORD, "workspace_id": None}
-    return await identity.sign_in(
-        process, email=addresses.email("olivia@acme.example"), **{**defaults, **given}
+    return await signing_in.with_password(
+        process, HERE, email=addresses.email("olivia@acme.example"), **{**defaults, **given}
     )
 
 
 async def key_of(
-    process: Process, user: Row, sign_in: SignIn, role: str = "editor", **given: Any
+    process: Process, user: Row, signed: SignIn, role: str = "editor", **given: Any
 ) -> tuple[Row, str]:
     async with process.database.write() as db:
-        return await identity.create_api_key(
+        return await keyring.create(
             process,
             db,
-            workspace_id=sign_in.workspace["id"],
+            workspace_id=signed.workspace["id"],
             made_by=user["id"],
             name="CRM",
             role=role,
@@ -73,101 +77,14 @@ async def refusal(awaitable: Awaitable[object]) -> str:
     return caught.value.code
 
 
-# --- roles --------------------------------------------------------------------------------------
-
-
-def test_what_each_role_adds_to_the_one_before_it():
-    added = {}
-    below: frozenset[str] = frozenset()
-    for role in roles.ROLES:
-        assert below <= roles.PERMISSIONS[role]
-        added[role] = sorted(roles.PERMISSIONS[role] - below)
-        below = roles.PERMISSIONS[role]
-    assert added == {
-        "viewer": [
-            "automations:read",
-            "billing:read",
-            "contacts:read",
-            "event_endpoints:read",
-            "memberships:read",
-            "messages:read",
-            "runs:read",
-            "settings:read",
-            "suppressions:read",
-            "templates:read",
-            "workflows:read",
-        ],
-        "editor": [
-            "automations:write",
-            "contacts:write",
-            "messages:write",
-            "runs:write",
-            "templates:write",
-            "workflows:write",
-        ],
-        "admin": [
-            "api_keys:read",
-            "api_keys:write",
-            "audit_logs:read",
-            "event_endpoints:write",
-            "memberships:write",
-            "settings:write",
-            "suppressions:write",
-        ],
-        "owner": ["billing:write", "workspaces:write"],
-    }
-
-
-def test_nobody_grants_more_than_they_hold():
-    grants = {
-        role: [granted for granted in roles.ROLES if roles.grantable(role, granted)]
-        for role in roles.ROLES
-    }
-    assert grants == {
-        "viewer": ["viewer"],
-        "editor": ["viewer", "editor"],
-        "admin": ["viewer", "editor", "admin"],
-        "owner": ["viewer", "editor", "admin", "owner"],
-    }
-
-
-# --- passwords ----------------------------------------------------------------------------------
-
-
-async def test_a_password_is_kept_as_argon2id():
-    kept = await identity.hash_password(PASSWORD)
-    assert kept.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
-    assert await identity.password_matches(PASSWORD, kept)
-    assert not await identity.password_matches(PASSWORD + " ", kept)
-
-
-async def test_a_password_is_the_same_however_the_keyboard_composes_it():
-    kept = await identity.hash_password("Stra\u00dfencaf\u00e9")
-    assert await identity.password_matches("Stra\u00dfencafe\u0301", kept)
-
-
-async def test_hashing_leaves_the_loop_free():
-    hashing = asyncio.create_task(identity.hash_password(PASSWORD))
-    turns = 0
-    while not hashing.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns > 10
-
-
-async def test_nobody_s_password_costs_what_anybody_s_does():
-    assert not identity.HASHER.check_needs_rehash(identity.NOBODY)
-    assert not await identity.password_matches(PASSWORD, identity.NOBODY)
-
-
 # --- registration and sign-in -------------------------------------------------------------------
 
 
 async def test_who_registers_owns_the_new_workspace(process: Process):
-    user, sign_in = await registered(process)
-    member = await identity.authenticate(process, sign_in.access_token)
+    user, signed = await registered(process)
+    member = await identity.authenticate(process, signed.access_token)
     assert (member.role, member.via, member.name) == ("owner", "session", "Olivia")
-    assert (member.user_id, member.workspace_id) == (user["id"], sign_in.workspace["id"])
+    assert (member.user_id, member.workspace_id) == (user["id"], signed.workspace["id"])
     assert member.permissions == roles.PERMISSIONS["owner"]
     assert not member.super_admin
 
@@ -199,8 +116,9 @@ async def test_sign_in_is_refused_alike_for_an_unknown_address_and_a_wrong_passw
     refusals = []
     for name, password in (("olivia", "wrong password"), ("nobody", PASSWORD)):
         with pytest.raises(Problem) as caught:
-            await identity.sign_in(
+            await signing_in.with_password(
                 process,
+                HERE,
                 email=addresses.email(f"{name}@acme.example"),
                 password=password,
                 workspace_id=None,
@@ -226,8 +144,8 @@ async def test_sign_in_is_to_the_oldest_membership_or_to_the_one_asked_for(proce
         user_id=user["id"],
     )
     assert (await signed_in(process)).workspace["id"] == first_id
-    sign_in = await signed_in(process, workspace_id=other_id)
-    member = await identity.authenticate(process, sign_in.access_token)
+    signed = await signed_in(process, workspace_id=other_id)
+    member = await identity.authenticate(process, signed.access_token)
     assert (member.workspace_id, member.role) == (other_id, "viewer")
 
 
@@ -235,12 +153,12 @@ async def test_sign_in_is_to_the_oldest_membership_or_to_the_one_asked_for(proce
 
 
 async def test_a_refresh_gives_new_tokens_of_the_same_session(process: Process):
-    _, sign_in = await registered(process)
-    renewed = await identity.refresh(process, sign_in.refresh_token)
-    before = await identity.authenticate(process, sign_in.access_token)
+    _, signed = await registered(process)
+    renewed = await signing_in.refresh(process, signed.refresh_token)
+    before = await identity.authenticate(process, signed.access_token)
     assert await identity.authenticate(process, renewed.access_token) == before
-    assert renewed.workspace == sign_in.workspace
-    assert renewed.refresh_token != sign_in.refresh_token
+    assert renewed.workspace == signed.workspace
+    assert renewed.refresh_token != signed.refresh_token
 
 
 @pytest.mark.parametrize("generation", [0, 1, 2])
@@ -248,55 +166,55 @@ async def test_a_refresh_token_of_any_age_used_twice_ends_the_session(
     process: Process, generation: int
 ):
     """Also one that the thief has refreshed past: its owner is the second to show it."""
-    _, sign_in = await registered(process)
-    tokens = [sign_in.refresh_token]
+    _, signed = await registered(process)
+    tokens = [signed.refresh_token]
     for _ in range(3):
-        newest = await identity.refresh(process, tokens[-1])
+        newest = await signing_in.refresh(process, tokens[-1])
         tokens.append(newest.refresh_token)
-    assert await refusal(identity.refresh(process, tokens[generation])) == "unauthenticated"
-    assert await refusal(identity.refresh(process, tokens[-1])) == "unauthenticated"
+    assert await refusal(signing_in.refresh(process, tokens[generation])) == "unauthenticated"
+    assert await refusal(signing_in.refresh(process, tokens[-1])) == "unauthenticated"
     refused = identity.authenticate(process, newest.access_token)
     assert await refusal(refused) == "unauthenticated"
 
 
 async def test_of_two_refreshes_at_once_one_succeeds_and_the_session_ends(process: Process):
-    _, sign_in = await registered(process)
+    _, signed = await registered(process)
     outcomes = await asyncio.gather(
-        *(identity.refresh(process, sign_in.refresh_token) for _ in range(2)),
+        *(signing_in.refresh(process, signed.refresh_token) for _ in range(2)),
         return_exceptions=True,
     )
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Problem", "SignIn"]
-    refused = identity.authenticate(process, sign_in.access_token)
+    refused = identity.authenticate(process, signed.access_token)
     assert await refusal(refused) == "unauthenticated"
 
 
 async def test_a_refresh_of_one_session_leaves_the_others_alone(process: Process):
-    _, sign_in = await registered(process)
+    _, signed = await registered(process)
     other = await signed_in(process)
-    await identity.refresh(process, sign_in.refresh_token)
-    await refusal(identity.refresh(process, sign_in.refresh_token))
+    await signing_in.refresh(process, signed.refresh_token)
+    await refusal(signing_in.refresh(process, signed.refresh_token))
     assert await identity.authenticate(process, other.access_token)
 
 
 async def test_a_session_ends_after_thirty_days(process: Process):
-    _, sign_in = await registered(process)
+    _, signed = await registered(process)
     await execute(process, "UPDATE sessions SET expires_at = :now")
-    assert await refusal(identity.refresh(process, sign_in.refresh_token)) == "unauthenticated"
-    assert await refusal(identity.authenticate(process, sign_in.access_token)) == "unauthenticated"
+    assert await refusal(signing_in.refresh(process, signed.refresh_token)) == "unauthenticated"
+    assert await refusal(identity.authenticate(process, signed.access_token)) == "unauthenticated"
 
 
 async def test_signing_out_ends_both_tokens(process: Process):
-    _, sign_in = await registered(process)
-    member = await identity.authenticate(process, sign_in.access_token)
+    _, signed = await registered(process)
+    member = await identity.authenticate(process, signed.access_token)
     async with process.database.write() as db:
-        await identity.sign_out(db, member)
-    assert await refusal(identity.authenticate(process, sign_in.access_token)) == "unauthenticated"
-    assert await refusal(identity.refresh(process, sign_in.refresh_token)) == "unauthenticated"
+        await signing_in.end(db, member)
+    assert await refusal(identity.authenticate(process, signed.access_token)) == "unauthenticated"
+    assert await refusal(signing_in.refresh(process, signed.refresh_token)) == "unauthenticated"
 
 
 async def test_the_database_holds_no_token_and_no_password(process: Process):
-    user, sign_in = await registered(process)
-    _, key = await key_of(process, user, sign_in)
+    user, signed = await registered(process)
+    _, key = await key_of(process, user, signed)
     async with process.database.read() as db:
         tables = [
             await db.fetch_all(f"SELECT * FROM {table}")
@@ -309,7 +227,7 @@ async def test_the_database_holds_no_token_and_no_password(process: Process):
         for value in row.values()
         if isinstance(value, bytes)
     )
-    for secret in (PASSWORD, sign_in.refresh_token, sign_in.access_token, key):
+    for secret in (PASSWORD, signed.refresh_token, signed.access_token, key):
         assert secret.encode() not in dump
 
 
@@ -326,9 +244,9 @@ async def test_the_database_holds_no_token_and_no_password(process: Process):
     ],
 )
 async def test_a_session_loses_its_force_at_once(process: Process, sql: str, code: str):
-    _, sign_in = await registered(process)
+    _, signed = await registered(process)
     await execute(process, sql)
-    assert await refusal(identity.authenticate(process, sign_in.access_token)) == code
+    assert await refusal(identity.authenticate(process, signed.access_token)) == code
 
 
 @pytest.mark.parametrize(
@@ -358,28 +276,28 @@ async def test_a_key_loses_its_force_at_once(process: Process, sql: str, code: s
 async def test_a_key_acts_with_its_role_capped_by_its_maker_s(
     process: Process, makers: str, keys: str, effective: str
 ):
-    user, sign_in = await registered(process)
-    row, key = await key_of(process, user, sign_in, keys)
+    user, signed = await registered(process)
+    row, key = await key_of(process, user, signed, keys)
     await execute(process, "UPDATE memberships SET role = :role", role=makers)
     member = await identity.authenticate(process, key)
     assert (member.role, member.permissions) == (effective, roles.PERMISSIONS[effective])
     assert (member.via, member.via_id, member.name) == ("key", row["id"], "CRM")
-    assert (member.user_id, member.workspace_id) == (user["id"], sign_in.workspace["id"])
-    session = await identity.authenticate(process, sign_in.access_token)
+    assert (member.user_id, member.workspace_id) == (user["id"], signed.workspace["id"])
+    session = await identity.authenticate(process, signed.access_token)
     assert session.role == makers
 
 
 async def test_a_super_admin_is_one_as_a_person_and_never_as_a_key(process: Process):
-    user, sign_in = await registered(process)
-    _, key = await key_of(process, user, sign_in, "owner")
-    assert await identity.grant_super_admin(process, "Olivia@ACME.example")
-    assert (await identity.authenticate(process, sign_in.access_token)).super_admin
+    user, signed = await registered(process)
+    _, key = await key_of(process, user, signed, "owner")
+    assert await accounts.grant_super_admin(process, "Olivia@ACME.example")
+    assert (await identity.authenticate(process, signed.access_token)).super_admin
     assert not (await identity.authenticate(process, key)).super_admin
 
 
 async def test_nobody_is_made_super_admin_by_an_unknown_address(process: Process):
     await registered(process)
-    assert not await identity.grant_super_admin(process, "nobody@acme.example")
+    assert not await accounts.grant_super_admin(process, "nobody@acme.example")
     async with process.database.read() as db:
         assert not await db.fetch_value("SELECT super_admin FROM users")
 
@@ -407,7 +325,7 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Process:
     vault = Vault(settings.secret_keys)
     vault.open(vault.new_data_key())
     database = Database(settings.database_url)
-    return Process(settings, database, vault, Queue(connector(settings)), {})
+    return Process(settings, database, vault, Queue(connector(settings)), {}, Egress())
 
 
 def token_of(
@@ -429,24 +347,24 @@ def content(part: str) -> dict[str, Any]:
 
 
 async def test_an_access_token_says_who_where_and_until_when(process: Process):
-    user, sign_in = await registered(process)
-    header, claims, _ = sign_in.access_token.split(".")
+    user, signed = await registered(process)
+    header, claims, _ = signed.access_token.split(".")
     kid = process.vault.jwt_keys.keys[0].kid
     assert content(header) == {"alg": "HS256", "kid": kid, "typ": "at+jwt"}
     assert content(claims).keys() == CLAIMS.keys()
     assert content(claims)["sub"] == user["id"]
-    assert content(claims)["ws"] == sign_in.workspace["id"]
+    assert content(claims)["ws"] == signed.workspace["id"]
     assert content(claims)["exp"] - content(claims)["iat"] == 15 * 60
-    assert token_of(process, content(claims)) == sign_in.access_token
+    assert token_of(process, content(claims)) == signed.access_token
 
 
 async def test_a_token_outlives_the_rotation_of_its_key_until_that_is_dropped(process: Process):
-    _, sign_in = await registered(process)
+    _, signed = await registered(process)
     old = process.settings.secret_keys[0]
     rotated = replace(process, vault=Vault(["new" * 20, old]))
-    assert await identity.authenticate(rotated, sign_in.access_token)
+    assert await identity.authenticate(rotated, signed.access_token)
     dropped = replace(process, vault=Vault(["new" * 20]))
-    assert await refusal(identity.authenticate(dropped, sign_in.access_token)) == "unauthenticated"
+    assert await refusal(identity.authenticate(dropped, signed.access_token)) == "unauthenticated"
 
 
 @pytest.mark.parametrize(
@@ -463,8 +381,8 @@ async def test_a_token_outlives_the_rotation_of_its_key_until_that_is_dropped(pr
     ids=["past exp", "exp now", "first exp", "future iat", "other sub", "other sid", "other ws"],
 )
 async def test_a_token_that_is_true_of_no_session_now_is_refused(process: Process, change: Claims):
-    _, sign_in = await registered(process)
-    claims = content(sign_in.access_token.split(".")[1])
+    _, signed = await registered(process)
+    claims = content(signed.access_token.split(".")[1])
     for name, value in change.items():
         claims[name] = value(claims["iat"]) if callable(value) else value
     refused = identity.authenticate(process, token_of(process, claims))
@@ -618,13 +536,13 @@ async def test_a_signature_has_one_spelling(offline: Process):
 
 
 async def test_no_token_does_the_work_of_another(process: Process):
-    user, sign_in = await registered(process)
-    _, key = await key_of(process, user, sign_in)
-    for bearer in (sign_in.refresh_token, process.vault.sign("cursor", b"x"), "A" * 30):
+    user, signed = await registered(process)
+    _, key = await key_of(process, user, signed)
+    for bearer in (signed.refresh_token, process.vault.sign("cursor", b"x"), "A" * 30):
         assert await refusal(identity.authenticate(process, bearer)) == "unauthenticated"
-    for refresh_token in (sign_in.access_token, key, process.vault.sign("cursor", b"ses_1 x")):
-        assert await refusal(identity.refresh(process, refresh_token)) == "unauthenticated"
-    assert await identity.authenticate(process, sign_in.access_token)
+    for refresh_token in (signed.access_token, key, process.vault.sign("cursor", b"ses_1 x")):
+        assert await refusal(signing_in.refresh(process, refresh_token)) == "unauthenticated"
+    assert await identity.authenticate(process, signed.access_token)
 
 
 # --- API keys -----------------------------------------------------------------------------------
@@ -632,7 +550,7 @@ async def test_no_token_does_the_work_of_another(process: Process):
 
 def test_a_key_has_the_published_form_and_an_honest_checksum():
     alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-    keys = [identity.new_api_key("production") for _ in range(1000)]
+    keys = [keyring.new_key("production") for _ in range(1000)]
     for key in keys:
         match = re.fullmatch(r"td_live_([0-9A-Za-z]{30})([0-9A-Za-z]{6})", key)
         assert match
@@ -644,7 +562,7 @@ def test_a_key_has_the_published_form_and_an_honest_checksum():
 
 
 def test_a_key_says_which_environment_it_is_for():
-    assert identity.new_api_key("sandbox").startswith("td_test_")
+    assert keyring.new_key("sandbox").startswith("td_test_")
 
 
 @pytest.mark.parametrize(
@@ -667,29 +585,29 @@ def test_a_key_says_which_environment_it_is_for():
 async def test_a_damaged_key_is_refused_without_a_query(
     offline: Process, damage: Callable[[str], str]
 ):
-    damaged = damage(identity.new_api_key("sandbox"))
+    damaged = damage(keyring.new_key("sandbox"))
     assert await refusal(identity.authenticate(offline, damaged)) == "unauthenticated"
 
 
 async def test_an_unknown_key_of_the_right_form_is_refused(process: Process):
     await key_of(process, *await registered(process))
-    unknown = identity.new_api_key("sandbox")
+    unknown = keyring.new_key("sandbox")
     assert await refusal(identity.authenticate(process, unknown)) == "unauthenticated"
 
 
 async def test_a_key_works_until_the_moment_it_expires(process: Process):
-    user, sign_in = await registered(process)
+    user, signed = await registered(process)
     async with process.database.read() as db:
         now = await db.now()
-    _, lasting = await key_of(process, user, sign_in, expires_at=now + timedelta(hours=1))
-    _, over = await key_of(process, user, sign_in, expires_at=now - timedelta(seconds=1))
+    _, lasting = await key_of(process, user, signed, expires_at=now + timedelta(hours=1))
+    _, over = await key_of(process, user, signed, expires_at=now - timedelta(seconds=1))
     assert await identity.authenticate(process, lasting)
     assert await refusal(identity.authenticate(process, over)) == "unauthenticated"
 
 
 async def test_the_last_use_of_a_key_is_noted_once_a_minute(process: Process):
-    user, sign_in = await registered(process)
-    _, key = await key_of(process, user, sign_in)
+    user, signed = await registered(process)
+    _, key = await key_of(process, user, signed)
 
     async def last_used() -> Any:
         async with process.database.read() as db:
@@ -709,10 +627,10 @@ async def test_the_last_use_of_a_key_is_noted_once_a_minute(process: Process):
 
 
 async def test_a_database_that_cannot_note_the_use_does_not_fail_the_call(process: Process):
-    user, sign_in = await registered(process)
-    row, key = await key_of(process, user, sign_in)
+    user, signed = await registered(process)
+    row, key = await key_of(process, user, signed)
 
     async with process.database.write() as db:  # holds SQLite's one writer, PostgreSQL's one row
-        await api_keys.touch(db, workspace_id=sign_in.workspace["id"], id=row["id"])
+        await api_keys.touch(db, workspace_id=signed.workspace["id"], id=row["id"])
         member = await asyncio.wait_for(identity.authenticate(process, key), 2)
         assert member.via_id == row["id"]

@@ -228,7 +228,9 @@ async def test_a_national_number_is_read_with_the_workspace_s_country(process: P
 
 async def test_a_contact_s_own_id_finds_it(process: Process, acme: str):
     async with process.database.write() as db:
-        ada = await audience.create(db, Workspace(acme, None), {"email": "ada@example.com"})
+        ada = await audience.create(
+            db, Workspace(acme, None, process.vault), {"email": "ada@example.com"}
+        )
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
     accepted = await receive(process, token, {"contact_id": ada["id"]})
     assert accepted.contact_id == ada["id"]
@@ -239,7 +241,9 @@ async def test_a_contact_s_own_id_finds_it(process: Process, acme: str):
 async def test_another_workspace_s_contact_does_not_exist(process: Process, acme: str):
     rival = await workspace(process, "Rival")
     async with process.database.write() as db:
-        theirs = await audience.create(db, Workspace(rival, None), {"email": "ada@example.com"})
+        theirs = await audience.create(
+            db, Workspace(rival, None, process.vault), {"email": "ada@example.com"}
+        )
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
     refused = await refusal(process, token, {"contact_id": theirs["id"]})
     unknown = await refusal(process, token, {"contact_id": "con_00000000000000000000000000"})
@@ -253,9 +257,11 @@ async def test_a_metadata_field_matches_as_text(
 ):
     async with process.database.write() as db:
         first = await audience.create(
-            db, Workspace(acme, None), {"metadata": {"crmId": stored, "n": 1}}
+            db, Workspace(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 1}}
         )
-        await audience.create(db, Workspace(acme, None), {"metadata": {"crmId": stored, "n": 2}})
+        await audience.create(
+            db, Workspace(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 2}}
+        )
     trigger = {
         "source": "inbound_webhook",
         "contactLookup": "contact_id",

@@ -131,7 +131,9 @@ async def test_an_address_that_somebody_else_has_is_refused_without_harm(
     process: Process, acme: str
 ):
     async with process.database.write() as db:
-        await audience.create(db, Workspace(acme, None), {"email": "taken@example.com"})
+        await audience.create(
+            db, Workspace(acme, None, process.vault), {"email": "taken@example.com"}
+        )
     run_id = await started(
         process,
         acme,
@@ -196,7 +198,7 @@ async def test_an_erased_contact_s_runs_end(process: Process, acme: str):
     await settle(process)
     run = await read(process, acme, waiting)
     async with process.database.write() as db:
-        assert await audience.erase(db, Workspace(acme, None), run["contact_id"])
+        assert await audience.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
     run = await read(process, acme, waiting)
     assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.CONTACT_ERASED)
 
@@ -207,7 +209,7 @@ async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme
     await runner.move(process, claimed)
     run = await read(process, acme, run_id)
     async with process.database.write() as db:
-        await audience.erase(db, Workspace(acme, None), run["contact_id"])
+        await audience.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
     await settle(process)
     async with process.database.read() as db:
         message = await messages.by_id(db, workspace_id=acme, id=run["waiting_for"]["messageId"])

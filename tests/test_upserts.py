@@ -14,9 +14,12 @@ from app.errors import Duplicate
 from app.store import contacts
 from app.store.db import Database
 from app.upserts import Entry
+from app.vault import Vault
 from tests.store.rows import workspace
 
 ADA = {"email": "ada@x.test", "phone": "+14155550100", "firstName": "Ada"}
+VAULT = Vault(["a secret key that only the tests have"])
+VAULT.open(VAULT.new_data_key())
 BOB = {"email": "bob@x.test", "phone": "+14155550101"}
 
 
@@ -32,7 +35,7 @@ async def upsert(
     """Outcomes; of what failed the pointers."""
     async with database.read() if dry_run else database.write() as db:
         outcomes = await upserts.upsert(
-            db, Workspace(workspace_id, None), entries(*values), dry_run=dry_run
+            db, Workspace(workspace_id, None, VAULT), entries(*values), dry_run=dry_run
         )
     return [one if isinstance(one, str) else [error.pointer for error in one] for one in outcomes]
 
@@ -47,7 +50,7 @@ async def everybody(database: Database, workspace_id: str) -> list[dict[str, Any
             db, workspace_id=workspace_id, contact_ids=[row["id"] for row in rows]
         )
     shown = [audience.resource(row, tags[row["id"]]) for row in reversed(rows)]
-    own = ("id", "createdAt", "updatedAt")
+    own = ("id", "createdAt", "updatedAt", "subscriptions")
     return [
         {k: v for k, v in one.items() if v not in (None, {}, []) and k not in own} for one in shown
     ]
@@ -105,7 +108,7 @@ async def test_a_contact_is_found_by_email_else_phone_else_id(database: Database
 async def test_an_id_finds_who_has_no_other_address(database: Database):
     acme = await workspace(database)
     async with database.write() as db:
-        row = await audience.create(db, Workspace(acme, None), {"metadata": {"crmId": "7"}})
+        row = await audience.create(db, Workspace(acme, None, VAULT), {"metadata": {"crmId": "7"}})
     assert await upsert(database, acme, {"id": row["id"], "email": "a@x.test"}) == ["updated"]
     assert await upsert(database, acme, {"id": row["id"], "email": None, "metadata": None}) == [
         [""]

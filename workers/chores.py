@@ -6,10 +6,11 @@ import asyncio
 import logging
 import time
 
-from app import closure
+from app import audit, closure, delivery, paying, quotas
 from app.errors import Unavailable
 from app.process import Process
-from app.store import idempotency
+from app.store import checkouts, idempotency, receipts, throttles, webhook_requests
+from app.store.db import Handle
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +18,15 @@ ROUND_SECONDS = 1.0
 BREATH_SECONDS = 0.05  # between two batches, for whoever waits for SQLite's one writer
 SWEEP_SECONDS = 60.0  # between two looks for what has expired
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
+DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
+# A batch of each in turn.
+CHORES = (audit.seal, quotas.fold_some, closure.end_some, closure.remove_some)
+EXPIRING = (
+    checkouts.delete_expired,
+    idempotency.delete_expired,
+    receipts.delete_expired,
+    throttles.delete_expired,
+)
 
 
 async def do_for_ever(process: Process) -> None:
@@ -24,7 +34,7 @@ async def do_for_ever(process: Process) -> None:
     swept_at = -SWEEP_SECONDS
     while True:
         try:
-            while await closure.remove_some(process):  # noqa: ASYNC110 - work, not waiting
+            while any([await some(process) for some in CHORES]):  # noqa: ASYNC110 - work, not waiting
                 await asyncio.sleep(BREATH_SECONDS)
             if time.monotonic() - swept_at > SWEEP_SECONDS:
                 swept_at = time.monotonic()
@@ -37,9 +47,42 @@ async def do_for_ever(process: Process) -> None:
 
 
 async def sweep(process: Process) -> None:
-    """Delete what has expired."""
-    deleted = SWEPT_AT_ONCE
-    while deleted == SWEPT_AT_ONCE:
-        async with process.database.write() as db:
-            deleted = await idempotency.delete_expired(db, limit=SWEPT_AT_ONCE)
+    """Delete what has expired, and wake what was left waiting."""
+    while await delivery.resume_some(process):  # noqa: ASYNC110 - work, not waiting
         await asyncio.sleep(BREATH_SECONDS)
+    for delete_expired in EXPIRING:
+        deleted = SWEPT_AT_ONCE
+        while deleted == SWEPT_AT_ONCE:
+            async with process.database.write() as db:
+                deleted = await delete_expired(db, limit=SWEPT_AT_ONCE)
+            await asyncio.sleep(BREATH_SECONDS)
+    await sweep_requests(process)
+    # Last, for it may wait for a provider.
+    while await paying.renew_some(process):  # noqa: ASYNC110 - work, not waiting
+        await asyncio.sleep(BREATH_SECONDS)
+
+
+async def sweep_requests(process: Process) -> None:
+    """Of each definition's requests those that are too old, or too many."""
+    definition: tuple[str, str] | None = ("", "")
+    while definition is not None:
+        async with process.database.write() as db:
+            definition = await _sweep_some(db, definition)
+        await asyncio.sleep(BREATH_SECONDS)
+
+
+async def _sweep_some(db: Handle, after: tuple[str, str]) -> tuple[str, str] | None:
+    """One transaction's worth; the definition to go on after, or None."""
+    left = SWEPT_AT_ONCE
+    for _ in range(DEFINITIONS_AT_ONCE):
+        definition = await webhook_requests.next_definition(db, after)
+        if definition is None:
+            return None
+        workspace_id, id = definition
+        left -= await webhook_requests.delete_old(
+            db, workspace_id=workspace_id, definition_id=id, limit=left
+        )
+        if left <= 0:
+            return after  # it may have more
+        after = definition
+    return after

@@ -1,11 +1,17 @@
-"""The hands of one worker for one kind of job: as many rows are claimed as there are free hands."""
+"""The hands of one worker for one kind of job: as many rows are claimed as there are free hands.
+
+No workspace has more in hand than hands are free, so that one whose work stalls, because its mail
+server does, holds up nobody else (store/jobs.py).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -14,11 +20,11 @@ from app.process import Process
 from app.queue import Pair
 from app.store import jobs
 from app.store.db import Row
-from app.store.jobs import Table
+from app.store.jobs import Roster, Table
 
 log = logging.getLogger(__name__)
 
-Claim: TypeAlias = Callable[[Process, Sequence[Pair], int], Awaitable[list[Row]]]
+Claim: TypeAlias = Callable[[Process, Sequence[Pair], int, Roster], Awaitable[list[Row]]]
 Act: TypeAlias = Callable[[Process, Row], Awaitable[None]]
 
 SUSPECT = 2  # claims without progress: one may be chance
@@ -39,6 +45,7 @@ class Crew:
         self._act = act
         self._hands = hands
         self._busy: set[asyncio.Task[None]] = set()
+        self._roster = Roster()
         self._hinted: dict[Pair, None] = {}
         self._wanted = False  # there may be work that nobody has looked for since
         self._taking: asyncio.Task[None] | None = None
@@ -78,10 +85,11 @@ class Crew:
             while self._wanted and not self._closed and (free := self._hands - len(self._busy)):
                 self._wanted = False
                 hinted, self._hinted = list(self._hinted), {}
-                rows = await self._claim(self._process, hinted, free)
+                rows = await self._claim(self._process, hinted, free, self._roster)
                 if self._closed:
                     return await self._give_back(rows)
-                self._wanted = self._wanted or len(rows) == free
+                self._wanted |= len(rows) == free
+                self._wanted |= self._roster.held_back and len(self._busy) < self._hands - free
                 suspects = [row for row in rows if row["claims"] > SUSPECT]
                 if suspects:
                     await self._give_back([row for row in rows if row not in suspects])
@@ -111,10 +119,13 @@ class Crew:
     def _begin(self, row: Row) -> None:
         task = asyncio.create_task(self._work(row))
         self._busy.add(task)
-        task.add_done_callback(self._freed)
+        self._roster.busy[row["workspace_id"]] += 1
+        task.add_done_callback(partial(self._freed, row["workspace_id"]))
 
-    def _freed(self, task: asyncio.Task[None]) -> None:
+    def _freed(self, workspace_id: str, task: asyncio.Task[None]) -> None:
+        self._wanted |= self._roster.held_back  # what was, may have room now
         self._busy.discard(task)
+        self._roster.busy -= Counter([workspace_id])
         self._go()
 
     # --- one row ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from app import delivery
 from app.process import Process
 from workers.crew import Crew
 
-HANDS = 32  # each waits for a provider most of the time
+HANDS = 64  # each waits for a provider most of the time; half of them for one workspace
 
 
 def crew(process: Process) -> Crew:

@@ -109,6 +109,14 @@ class EmailChannel:
             raise _verdict(error, progress.handed_over) from error
         return Receipt(reply or None)
 
+    async def sign_in(self) -> None:
+        """Connect, with TLS and credentials as for a message, and take leave. Raises SendError."""
+        try:
+            client = await self._connect()
+        except (Exception, asyncio.CancelledError) as error:
+            raise _verdict(error, handed_over=False) from error
+        _take_leave(client)
+
     async def close(self) -> None:
         """Ends the kept sessions; a send under way ends by itself."""
         self._closed = True

@@ -32,15 +32,28 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Another definition that a node starts, the shape it must have, and where it is named."""
+
+    id: str
+    shape: Shape
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Compiled:
     """The Program, or None when a finding is an error; the gravest findings come first.
 
-    `templates` are listed whether or not the rest is right, so that all is found in one go.
+    `templates` and `starts` are listed whether or not the rest is right, so that all is found in
+    one go.
+    `parts` tell where each node of the Program stands.
     """
 
     program: Program | None
     findings: tuple[Finding, ...]
     templates: tuple[Reference, ...]
+    starts: tuple[Start, ...]
+    parts: tuple[Part, ...]
 
 
 def compile(shape: Shape, body: Json) -> Compiled:
@@ -57,7 +70,8 @@ def compile(shape: Shape, body: Json) -> Compiled:
         if entry is None:
             root.warn("does_nothing", "Nothing follows the trigger: a run ends where it begins.")
     findings.sort(key=lambda finding: (not finding.draft, finding.severity))
-    return Compiled(program, tuple(findings[:MOST_FINDINGS]), _templates(outline))
+    kept = tuple(findings[:MOST_FINDINGS])
+    return Compiled(program, kept, _templates(outline), _starts(outline), outline.parts)
 
 
 def _templates(outline: Outline) -> tuple[Reference, ...]:
@@ -69,6 +83,18 @@ def _templates(outline: Outline) -> tuple[Reference, ...]:
         )
         for part in outline.parts
         if part.node.config.keys() >= {"templateId", "channel"}
+    )
+
+
+_TARGETS: Mapping[str, Shape] = {"workflowId": "steps", "automationId": "graph"}
+
+
+def _starts(outline: Outline) -> tuple[Start, ...]:
+    return tuple(
+        Start(part.node.config[name], shape, f"{part.config_pointer}/{name}")
+        for part in outline.parts
+        for name, shape in _TARGETS.items()
+        if part.node.kind == "start_workflow" and name in part.node.config
     )
 
 

@@ -203,8 +203,13 @@ OPS: Mapping[str, Op] = {
 DEEPEST = 16
 
 
-def read(raw: Json, place: Place, depth: int = 1) -> Condition | None:
-    """The condition that JSON spells, or None when findings were left."""
+Roots: TypeAlias = frozenset[str]
+
+
+def read(
+    raw: Json, place: Place, depth: int = 1, roots: Roots = template.ROOTS
+) -> Condition | None:
+    """The condition that JSON spells over the roots, or None when findings were left."""
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "A condition must be an object.")
         return None
@@ -214,35 +219,39 @@ def read(raw: Json, place: Place, depth: int = 1) -> Condition | None:
     for name, read_parts in _COMBINATIONS.items():
         if name in raw:
             refuse_unknown(raw, {name}, place)
-            return read_parts(raw[name], place.at(name), depth + 1)
-    return _read_comparison(raw, place)
+            return read_parts(raw[name], place.at(name), depth + 1, roots)
+    return _read_comparison(raw, place, roots)
 
 
 def _read_parts(
-    combine: Callable[[tuple[Condition, ...]], Condition], raw: Json, place: Place, depth: int
+    combine: Callable[[tuple[Condition, ...]], Condition],
+    raw: Json,
+    place: Place,
+    depth: int,
+    roots: Roots,
 ) -> Condition | None:
     if not isinstance(raw, list):
         place.refuse("wrong_type", "This must be a list of conditions.")
         return None
     if not raw:
         place.hold("missing", "Give at least one condition here.")
-    parts = [read(part, place.at(index), depth) for index, part in enumerate(raw)]
+    parts = [read(part, place.at(index), depth, roots) for index, part in enumerate(raw)]
     return combine(tuple(part for part in parts if part is not None))
 
 
-def _read_not(raw: Json, place: Place, depth: int) -> Condition | None:
-    part = read(raw, place, depth)
+def _read_not(raw: Json, place: Place, depth: int, roots: Roots) -> Condition | None:
+    part = read(raw, place, depth, roots)
     return None if part is None else Not(part)
 
 
-_COMBINATIONS: Mapping[str, Callable[[Json, Place, int], Condition | None]] = {
+_COMBINATIONS: Mapping[str, Callable[[Json, Place, int, Roots], Condition | None]] = {
     "all": partial(_read_parts, All),
     "any": partial(_read_parts, AnyOf),
     "not": _read_not,
 }
 
 
-def _read_path(raw: Json, place: Place) -> path.Path | None:
+def _read_path(roots: Roots, raw: Json, place: Place) -> path.Path | None:
     if not isinstance(raw, str):
         place.refuse("wrong_type", "A path must be text, such as contact.metadata.plan.")
         return None
@@ -251,22 +260,23 @@ def _read_path(raw: Json, place: Place) -> path.Path | None:
     except path.BadPath as error:
         place.refuse("bad_path", str(error))
         return None
-    if found.segments[0] not in template.ROOTS:
-        roots = ", ".join(sorted(template.ROOTS))
-        place.refuse("bad_path", f"A path must start at one of {roots}.")
+    if found.segments[0] not in roots:
+        place.refuse("bad_path", f"A path must start at one of {', '.join(sorted(roots))}.")
         return None
     return found
 
 
 _FIELDS = {
-    "path": Field(_read_path, "Say which value to look at, such as contact.metadata.plan."),
     "op": Field(choice(*OPS), f"Say how to compare: one of {', '.join(OPS)}."),
     "value": Field(lambda value, _: value),
 }
 
 
-def _read_comparison(raw: dict[str, Json], place: Place) -> Comparison | None:
-    members = read_object(raw, _FIELDS, place)
+def _read_comparison(raw: dict[str, Json], place: Place, roots: Roots) -> Comparison | None:
+    at = Field(
+        partial(_read_path, roots), "Say which value to look at, such as contact.metadata.plan."
+    )
+    members = read_object(raw, {"path": at, **_FIELDS}, place)
     if "op" not in members:
         return None
     op, value = OPS[members["op"]], raw.get("value")

@@ -1,32 +1,19 @@
-"""What a message says, part by part, on each channel; one renderer for preview, test and send."""
+"""What a message says, part by part, on each channel; one reader for templates and inline content,
+one renderer for preview, test email and send."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from email.errors import HeaderParseError
+from email.headerregistry import Address
+from functools import partial
 
-from app.machine import template
+from app.machine import document, template
+from app.machine.fields import Field, Place, Reader, choice, liquid, quote, read_object
+from app.machine.path import Path
 from app.machine.program import Facts, Json
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of Liquid. HTML is escaped where values enter it."""
-
-    needed: bool = False
-    html: bool = False
-
-
-PARTS: Mapping[str, Mapping[str, Part]] = {
-    "email": {
-        "subject": Part(needed=True),
-        "html": Part(needed=True, html=True),
-        "text": Part(),  # derived from the HTML when absent
-        "preheader": Part(),
-        "fromName": Part(),
-        "replyTo": Part(),
-    },
-}
 
 
 class PartError(Exception):
@@ -38,51 +25,149 @@ class PartError(Exception):
         self.message = message
 
 
-def check(channel: str, content: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """What is wrong, as (part, sentence); empty when the content can be saved."""
-    parts = PARTS[channel]
-    found = [(name, _unknown(parts)) for name in content if name not in parts]
-    for name, part in parts.items():
-        source = content.get(name)
-        if source is None or source == "":
-            if part.needed:
-                found.append((name, f"A message by {channel} cannot do without {name}."))
-        elif not isinstance(source, str):
-            found.append((name, "This must be text; Liquid may stand in it."))
-        else:
-            found += [(name, sentence) for sentence in _template_errors(source, part)]
-    return found
+# --- reading ------------------------------------------------------------------------------------
+
+_CONTENT_SID = re.compile(r"HX[0-9a-fA-F]{32}")
+MOST_VARIABLES = 100
+
+
+def _reply_to(raw: Json, place: Place) -> Json:
+    """An address; one that Liquid makes is judged when it is made."""
+    read = liquid(raw, place)
+    if read is not None and not ("{{" in raw or "{%" in raw):
+        try:
+            if not Address(addr_spec=raw.strip()).domain:
+                raise ValueError("there is no domain")
+        except (ValueError, HeaderParseError, IndexError):
+            place.refuse("bad_address", f"{quote(raw)} is not an email address.")
+            return None
+    return read
+
+
+def _content_sid(raw: Json, place: Place) -> Json:
+    if isinstance(raw, str) and _CONTENT_SID.fullmatch(raw):
+        return raw
+    place.refuse("wrong_type", "This must be a content SID: HX and 32 hexadecimal digits.")
+    return None
+
+
+def _variables(raw: Json, place: Place) -> Json:
+    if not isinstance(raw, dict):
+        place.refuse("wrong_type", "This must be an object of variables by their names.")
+    elif len(raw) > MOST_VARIABLES:
+        place.refuse("too_many", f"A message has at most {MOST_VARIABLES} variables.")
+    else:
+        return {name: liquid(value, place.at(name)) for name, value in raw.items()}
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of Liquid, unless `read` says otherwise. HTML is escaped where values enter it."""
+
+    needed: bool = False
+    html: bool = False
+    read: Reader = liquid
+
+
+PARTS: Mapping[str, Mapping[str, Part]] = {
+    "email": {
+        "subject": Part(needed=True),
+        "html": Part(needed=True, html=True, read=partial(liquid, html=True)),
+        "text": Part(),  # derived from the HTML when absent
+        "preheader": Part(),
+        "fromName": Part(),
+        "replyTo": Part(read=_reply_to),
+    },
+    "sms": {"text": Part(needed=True)},
+    "whatsapp": {
+        "text": Part(),
+        "contentSid": Part(read=_content_sid),
+        "variables": Part(read=_variables),
+    },
+}
+CHANNELS = tuple(PARTS)
+CATEGORY = {"category": Field(choice("transactional", "marketing"))}  # of inline content
+
+# A draft whose channel is not chosen yet may say whatever some channel can.
+_ANY = {name: Field(part.read) for parts in PARTS.values() for name, part in parts.items()}
+
+
+def _field(channel: str, name: str, part: Part) -> Field:
+    needed = f"A message by {channel} cannot do without {name}." if part.needed else None
+    return Field(part.read, needed)
+
+
+_FIELDS: Mapping[str, Mapping[str, Field]] = {
+    channel: {name: _field(channel, name, part) for name, part in parts.items()}
+    for channel, parts in PARTS.items()
+}
+
+
+def read(
+    channel: str | None, raw: Json, place: Place, more: Mapping[str, Field] | None = None
+) -> dict[str, Json]:
+    """The parts as they were written, without empty ones; what is wrong goes to `place`."""
+    fields = _ANY if channel is None else _FIELDS[channel]
+    members = read_object(raw, {**fields, **(more or {})}, place)
+    if channel == "whatsapp" and isinstance(raw, dict):
+        _either(raw, place)
+    return {name: raw[name] for name in members}
+
+
+def _either(raw: Mapping[str, Json], place: Place) -> None:
+    """WhatsApp: a text of one's own, or one that was approved before, with its variables."""
+    if raw.get("text") and raw.get("contentSid"):
+        place.at("contentSid").hold("both", "Give a text or a contentSid, not both.")
+    elif not raw.get("text") and not raw.get("contentSid"):
+        place.at("text").hold("missing", "Say what to send: a text, or a contentSid.")
+    if raw.get("variables") and not raw.get("contentSid"):
+        place.at("variables").hold("needs_content_sid", "Variables belong to a contentSid.")
+
+
+# --- rendering ----------------------------------------------------------------------------------
 
 
 def render(channel: str, content: Mapping[str, Json], facts: Facts) -> dict[str, str]:
-    """Every part that is there, rendered. Raises PartError."""
-    return {name: render_part(channel, name, content[name], facts) for name in _given(content)}
+    """Every part that is there, rendered, variables as JSON. Raises PartError."""
+    return {
+        name: render_part(channel, name, content[name], facts) for name in given(channel, content)
+    }
 
 
-def render_part(channel: str, name: str, source: str, facts: Facts) -> str:
+def render_part(channel: str, name: str, source: Json, facts: Facts) -> str:
     """Raises PartError."""
+    html = PARTS[channel][name].html
     try:
-        return template.parse(source, html=PARTS[channel][name].html).render(facts).text
+        if isinstance(source, dict):
+            rendered = {key: _rendered(value, html, facts) for key, value in sorted(source.items())}
+            return document.dumps(rendered).decode()
+        return _rendered(source, html, facts)
     except (template.TemplateError, template.RenderError) as error:
         raise PartError(name, str(error)) from None
 
 
-def variables(content: Mapping[str, Json]) -> list[str]:
+def _rendered(source: str, html: bool, facts: Facts) -> str:
+    return template.parse(source, html=html).render(facts).text
+
+
+def given(channel: str, content: Mapping[str, Json]) -> Iterator[str]:
+    """The names of the parts that are there, in the channel's order: a database keeps none."""
+    return (name for name in PARTS[channel] if content.get(name))
+
+
+def reads(channel: str, content: Mapping[str, Json]) -> Iterator[tuple[tuple[str, ...], Path]]:
+    """What the parts read: where in the content each path stands, and the path."""
+    for name in given(channel, content):
+        source = content[name]
+        pieces: list[tuple[tuple[str, ...], str]] = [((name,), source)]
+        if isinstance(source, dict):
+            pieces = [((name, key), source[key]) for key in sorted(source)]
+        for place, piece in pieces:
+            for segments in template.parse(piece, html=PARTS[channel][name].html).paths:
+                yield place, Path(segments)
+
+
+def variables(channel: str, content: Mapping[str, Json]) -> list[str]:
     """The paths that the parts read, such as `trigger.data.email`, each once."""
-    found = [name for part in _given(content) for name in template.variables(content[part])]
-    return list(dict.fromkeys(found))
-
-
-def _given(content: Mapping[str, Json]) -> Iterator[str]:
-    return (name for name, source in content.items() if source)
-
-
-def _template_errors(source: str, part: Part) -> Iterator[str]:
-    try:
-        template.parse(source, html=part.html)
-    except template.TemplateError as error:
-        yield str(error)
-
-
-def _unknown(parts: Mapping[str, Part]) -> str:
-    return f"There is no such part; known parts are {', '.join(parts)}."
+    return list(dict.fromkeys(str(path) for _, path in reads(channel, content)))

@@ -70,6 +70,16 @@ def parse(body: bytes) -> Json:
         raise MalformedJson(f"The body is not JSON: {error.msg} at {where}.") from None
 
 
+def skim(body: bytes) -> Json:
+    """Like `parse`, ten times as fast, but numbers lose their literals: for looking around, not for
+    printing. Raises MalformedJson."""
+    _refuse_deep(body)
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return parse(body)  # which says why, and reads what orjson cannot hold
+
+
 def _refuse_deep(body: bytes) -> None:
     """Measure the nesting without recursion, at the speed of C: every bracket outside a string."""
     if body.count(b"[") + body.count(b"{") <= NESTING:
@@ -100,6 +110,13 @@ def _constant(name: str) -> NoReturn:
 _decoder = json.JSONDecoder(parse_float=LiteralFloat, parse_int=_integer, parse_constant=_constant)
 
 
+def pointer(*keys: int | str) -> str:
+    """Where something stands in a document (RFC 6901). JSON may carry half a surrogate pair, which
+    no answer of ours could be encoded with."""
+    texts = (str(key).encode("utf-8", "backslashreplace").decode() for key in keys)
+    return "".join("/" + text.replace("~", "~0").replace("/", "~1") for text in texts)
+
+
 def merge(target: Json, patch: Json) -> Json:
     """The target as changed by a JSON merge patch (RFC 7396); null removes a member."""
     if not isinstance(patch, Mapping):
@@ -118,10 +135,20 @@ def merge(target: Json, patch: Json) -> Json:
 
 def dumps(value: Json) -> bytes:
     """Compact JSON; literals as they came, times RFC 3339 in UTC, lone surrogates as U+FFFD."""
+    return _dumps(value, _OPTIONS)
+
+
+def pretty(value: Json, *, sort: bool = False) -> str:
+    """The same for a person: a line for each value, the names perhaps in their order."""
+    lined = _OPTIONS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    return _dumps(value, lined | orjson.OPT_SORT_KEYS if sort else lined).decode()
+
+
+def _dumps(value: Json, options: int) -> bytes:
     try:
-        return orjson.dumps(value, _written, _OPTIONS)
+        return orjson.dumps(value, _written, options)
     except TypeError:  # a lone surrogate or more than 64 bits, rare enough to look for only now
-        return orjson.dumps(_writable(value), _written, _OPTIONS)
+        return orjson.dumps(_writable(value), _written, options)
 
 
 def text(value: Json) -> str:

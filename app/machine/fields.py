@@ -9,6 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TypeAlias
 
+from app.machine import document
 from app.machine.program import Facts, Finding, Json
 from app.machine.template import Rendered, Template, TemplateError, parse
 
@@ -23,7 +24,7 @@ class Place:
     findings: list[Finding]
 
     def at(self, *keys: str | int) -> Place:
-        return Place(self.pointer + "".join(f"/{_token(key)}" for key in keys), self.findings)
+        return Place(self.pointer + document.pointer(*keys), self.findings)
 
     def refuse(self, code: str, message: str) -> None:
         """Even a draft may not be saved like this."""
@@ -36,9 +37,10 @@ class Place:
     def warn(self, code: str, message: str) -> None:
         self.findings.append(Finding(code, self.pointer, message, severity="warning"))
 
-
-def _token(key: str | int) -> str:
-    return _encodable(str(key)).replace("~", "~0").replace("/", "~1")
+    def has_findings(self, *keys: str) -> bool:
+        """Whether something is wrong with one of these members already, or within it."""
+        within = tuple(f"{self.at(key).pointer}/" for key in keys)
+        return any(f"{finding.pointer}/".startswith(within) for finding in self.findings)
 
 
 def _encodable(text: str) -> str:
@@ -114,6 +116,21 @@ def line(value: Json, place: Place) -> str | None:
     else:
         return value
     return None
+
+
+def count(least: int, most: int) -> Reader:
+    """A whole number."""
+
+    def read(value: Json, place: Place) -> int | None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            place.refuse("wrong_type", "This must be a whole number.")
+        elif not least <= value <= most:
+            place.hold("out_of_range", f"This must be from {least:,} to {most:,}.")
+        else:
+            return value
+        return None
+
+    return read
 
 
 def choice(*options: str) -> Reader:

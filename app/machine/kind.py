@@ -71,9 +71,11 @@ def _never(_config: Mapping[str, Json]) -> bool:
 class Kind:
     """A row of NODES: how a kind runs, what its configuration may say, and where it leads.
 
-    `ports` are always there and, unwired, end the run; `arms` count only when wired; each item of
-    the list `fork` has a port of its own. In steps every port but `next` is written as a list.
-    `settle` judges members that depend on each other. `waits` tells whether a run rests here.
+    `ports` are always there and, unwired, end the run, but those in `given` only when the
+    configuration has the member of that name; `arms` count only when wired; each item of the list
+    `fork` has a port of its own. In steps every port but `next` is written as a list, and without
+    one joins at the step after; those in `ends` end the run there, too. `settle` judges members
+    that depend on each other. `waits` tells whether a run always rests here.
     """
 
     enter: Enter
@@ -82,6 +84,8 @@ class Kind:
     settle: Callable[[Config, Place], Config] = _settled
     ports: tuple[str, ...] = ("next",)
     arms: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
     fork: str | None = None
     waits: Callable[[Mapping[str, Json]], bool] = _never
 
@@ -99,11 +103,20 @@ class Kind:
     def forks(self, config: Mapping[str, Json]) -> list[Config]:
         return list(config.get(self.fork, ())) if self.fork else []
 
+    def open_ports(self, config: Mapping[str, Json]) -> tuple[str, ...]:
+        """Those that are there, wired or not."""
+        fixed = (port for port in self.ports if port not in self.given or port in config)
+        return (*(item["port"] for item in self.forks(config)), *fixed)
+
     def all_ports(self, config: Mapping[str, Json]) -> tuple[str, ...]:
-        return (*(item["port"] for item in self.forks(config)), *self.ports, *self.arms)
+        return (*self.open_ports(config), *self.arms)
 
 
-def fork(stem: str, fields: Mapping[str, Field]) -> Callable[[Json, Place], list[Config] | None]:
+def fork(
+    stem: str,
+    fields: Mapping[str, Field],
+    settle: Callable[[Config, Place], Config] = _settled,
+) -> Callable[[Json, Place], list[Config] | None]:
     """A list whose n-th item has the port `<stem>n` unless it names another."""
 
     def read(raw: Json, place: Place) -> list[Config] | None:
@@ -114,7 +127,8 @@ def fork(stem: str, fields: Mapping[str, Field]) -> Callable[[Json, Place], list
             place.hold("missing", f"Give at least one {stem}.")
         ported = {"port": Field(line), **fields}
         return [
-            {"port": f"{stem}{index + 1}"} | read_object(item, ported, place.at(index))
+            {"port": f"{stem}{index + 1}"}
+            | settle(read_object(item, ported, place.at(index)), place.at(index))
             for index, item in enumerate(raw)
         ]
 

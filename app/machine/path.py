@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -17,6 +17,7 @@ from app.machine.program import Json
 SEGMENTS = 32
 CHARACTERS = 512
 NODES = 2_000  # looked at for a suggestion, so that a hostile body costs no more than a small one
+JUDGED = 100  # of those, whether they would do
 
 
 class BadPath(ValueError):
@@ -139,18 +140,24 @@ def _escaped(character: re.Match[str]) -> str:
 Pairs: TypeAlias = tuple[set[tuple[str, str]], set[tuple[str, str]]]
 
 
-def near(document: Json, path: Path, limit: int = 3) -> list[str]:
-    """The paths of existing values that read most like this one, nearest first."""
+def near(
+    document: Json, path: Path, limit: int = 3, *, fits: Callable[[Json], bool] | None = None
+) -> list[str]:
+    """The paths of existing values that read most like this one, nearest first.
+
+    When some of the values `fit`, only theirs; so many of the nearest are asked.
+    """
     wanted = _likeness(str(path))
-    there = (str(leaf) for leaf in _leaves(document) if leaf != path)
+    there = ((str(leaf), value) for leaf, value in _leaves(document) if leaf != path)
     ranked = sorted(
-        (text for text in there if len(text) <= CHARACTERS),
-        key=lambda text: -_alike(wanted, _likeness(text)),
+        ((text, value) for text, value in there if len(text) <= CHARACTERS),
+        key=lambda one: -_alike(wanted, _likeness(one[0])),
     )
-    return ranked[:limit]
+    fitting = (text for text, value in ranked[:JUDGED] if fits is not None and fits(value))
+    return list(islice(fitting, limit)) or [text for text, _ in ranked[:limit]]
 
 
-def _leaves(document: Json) -> Iterator[Path]:
+def _leaves(document: Json) -> Iterator[tuple[Path, Json]]:
     """Paths to values that say something, breadth first, over the first NODES nodes."""
     waiting: deque[tuple[tuple[str | int, ...], Json]] = deque([((), document)])
     left = NODES
@@ -161,7 +168,7 @@ def _leaves(document: Json) -> Iterator[Path]:
         if len(segments) < SEGMENTS:
             waiting.extend(((*segments, key), child) for key, child in children)
         if segments and value not in (None, "") and not isinstance(value, dict | list):
-            yield Path(segments)
+            yield Path(segments), value
 
 
 def _children(value: Json) -> Iterable[tuple[str | int, Json]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 Json: TypeAlias = Any  # a JSON value; the one place where Any is honest
@@ -93,7 +93,44 @@ class Delivered:
     detail: str | None = None
 
 
-Event: TypeAlias = Go | Woken | Delivered
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What an HttpCall came to. Without a status there was no answer, and `code` says why."""
+
+    status: int | None
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: Json = None
+    truncated: bool = False
+    tries: int = 1
+    code: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something that the contact did, since a WaitFor asked for it."""
+
+    name: str
+    properties: Mapping[str, Json]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The contact was changed; what the facts say of it is how it is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a Take asked for was still free, and is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """What a Take asked for has been taken as often as it may be."""
+
+
+Event: TypeAlias = Go | Woken | Delivered | Answered | Happened | Changed | Taken | Limited
 
 
 # --- what a step asks of the world --------------------------------------------------------------
@@ -116,6 +153,19 @@ class Resend:
     """Try the UNKNOWN message again under a new attempt number. Answered by Delivered."""
 
     message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall:
+    """Make a request, at least once, under one Idempotency-Key. Answered by Answered."""
+
+    node_id: str
+    visit: int
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: str
+    timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +193,36 @@ class WaitUntil:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitFor:
+    """Tell the run what the contact does under one of these names, when the contact changes, and
+    when the moment (aware UTC) has come. Answered by Happened, Changed or Woken, in the order in
+    which it came about, until the run goes on."""
+
+    events: tuple[str, ...]
+    contact: bool
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """One of `limit` in any `window` of time, for the contact, the node and the key. Answered by
+    Taken or Limited, in the same transaction."""
+
+    node_id: str
+    limit: int
+    window: timedelta
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartRun:
+    """Start another definition for the same contact, with `data` as what triggered it."""
+
+    definition_id: str
+    data: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The run ends here."""
 
@@ -151,7 +231,19 @@ class Finish:
     detail: str | None = None
 
 
-Effect: TypeAlias = Send | Resend | ChangeContact | AddTag | RemoveTag | WaitUntil | Finish
+Effect: TypeAlias = (
+    Send
+    | Resend
+    | HttpCall
+    | ChangeContact
+    | AddTag
+    | RemoveTag
+    | WaitUntil
+    | WaitFor
+    | Take
+    | StartRun
+    | Finish
+)
 
 
 # --- what a step leaves behind ------------------------------------------------------------------

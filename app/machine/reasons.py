@@ -32,11 +32,27 @@ class Reason(StrEnum):
     OUTCOME_UNKNOWN = "outcome_unknown"
     WORKER_LOST = "worker_lost"
 
+    # Another system did not do what a step asked of it.
+    HTTP_STATUS = "http_status"
+    HTTP_INVALID = "http_invalid"
+    HTTP_REFUSED = "http_refused"
+    HTTP_UNREACHABLE = "http_unreachable"
+    HTTP_TIMEOUT = "http_timeout"
+    HTTP_BROKEN = "http_broken"
+
     # A step took the other way, or found nothing to do.
     CONDITION_FALSE = "condition_false"
+    ALREADY_TRUE = "already_true"
+    TIMED_OUT = "timed_out"
+    THROTTLED = "throttled"
+    TIME_PASSED = "time_passed"
+    TIME_UNREADABLE = "time_unreadable"
     TAG_EMPTY = "tag_empty"
     NOTHING_TO_CHANGE = "nothing_to_change"
     CHANGE_REFUSED = "change_refused"
+    START_REFUSED = "start_refused"
+    CHAIN_TOO_LONG = "chain_too_long"
+    DATA_TOO_LARGE = "data_too_large"
 
     # The run itself ended.
     CONTACT_ERASED = "contact_erased"
@@ -45,6 +61,7 @@ class Reason(StrEnum):
     VISIT_LIMIT = "visit_limit"
     STEP_MISSING = "step_missing"
     POISONED = "poisoned"
+    SIMULATION_LIMIT = "simulation_limit"
 
 
 SENTENCES: Mapping[Reason, str] = {
@@ -65,14 +82,43 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.PROVIDER_UNREACHABLE: "The provider could not be reached until we gave up.",
     Reason.OUTCOME_UNKNOWN: "The provider may or may not have accepted the message.",
     Reason.WORKER_LOST: "A worker was lost while it handed the message to the provider.",
+    Reason.HTTP_STATUS: "The server answered with something else than success.",
+    Reason.HTTP_INVALID: "What the step's templates came to is not a request that can be made.",
+    Reason.HTTP_REFUSED: "The address is not one on the public internet, so nothing was sent.",
+    Reason.HTTP_UNREACHABLE: "The server could not be reached, so nothing was sent.",
+    Reason.HTTP_TIMEOUT: "The server did not answer in time; it may have done what it was asked.",
+    Reason.HTTP_BROKEN: "The answer was lost; the server may have done what it was asked.",
     Reason.CONDITION_FALSE: "No case held, so the run took the else exit.",
+    Reason.ALREADY_TRUE: "A condition held when the run came here, so it did not wait.",
+    Reason.TIMED_OUT: "Nothing that the step waits for came in time.",
+    Reason.THROTTLED: "The contact has been through here as often as the step allows.",
+    Reason.TIME_PASSED: "The time to wait for had passed, so the run went on at once.",
+    Reason.TIME_UNREADABLE: "What should be a time to wait for cannot be read as one.",
     Reason.TAG_EMPTY: "The tag came out empty, so no tag was changed.",
     Reason.NOTHING_TO_CHANGE: "Every value came out empty, so the contact was left as it is.",
     Reason.CHANGE_REFUSED: "A new value is not one the contact may have, so nothing was changed.",
+    Reason.START_REFUSED: "What the step starts is not active, so nothing was started.",
+    Reason.CHAIN_TOO_LONG: "One run had started the next ten times over, so no more was started.",
+    Reason.DATA_TOO_LARGE: "What the step renders for the run it starts is too large.",
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
     Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
     Reason.CANCELLED: "A member cancelled the run.",
     Reason.VISIT_LIMIT: "The run went through more steps than a run may.",
     Reason.STEP_MISSING: "The step that the run stood at is not in its definition.",
     Reason.POISONED: "The run broke the worker several times and was set aside.",
+    Reason.SIMULATION_LIMIT: "The simulation has shown as much as it may; a real run would go on.",
 }
+
+
+def page() -> str:
+    """docs/reasons.md."""
+    rows = "\n".join(f"| `{reason}` | {SENTENCES[reason]} |" for reason in Reason)
+    return f"""# Reasons
+
+Every step, message and run that did not do the obvious thing carries one of these codes, with its
+sentence or a more exact one. They are kept for ever. `python -m app reasons` prints this page.
+
+| code | what it means |
+|---|---|
+{rows}
+"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from app.machine.fields import Field, Place, line, quote, read_members
 from app.machine.kind import Kind, refuse_kind
@@ -54,11 +55,22 @@ class _Walk:
         elif spot.depth > DEEPEST:
             spot.place.refuse("too_deep", f"Arms may stand at most {DEEPEST} deep in each other.")
         elif self._has_room(len(raw)):
-            names = [_name(step, spot.item(index)) for index, step in enumerate(raw)]
+            names = [self._name(step, spot.item(index)) for index, step in enumerate(raw)]
             for index, (step, follow) in enumerate(zip(raw, [*names[1:], after], strict=False)):
                 self._step(step, names[index], spot.item(index), follow)
             return names[0] if names else after
         return after
+
+    def _name(self, raw: Json, spot: _Spot) -> str:
+        """Its own; a name that is taken already would weave two steps into one."""
+        name = raw.get("id") if isinstance(raw, dict) else None
+        if not isinstance(name, str) or not name:
+            name = spot.path
+        if name in self.names:
+            spot.place.at("id").hold("doubled_id", f"Another step is called {quote(name)} too.")
+            name = next(f"{name} ({n})" for n in count(2) if f"{name} ({n})" not in self.names)
+        self.names.add(name)
+        return name
 
     def _has_room(self, more: int) -> bool:
         had_room = self.met <= MOST_STEPS
@@ -81,37 +93,32 @@ class _Walk:
     def _part(
         self, raw: Mapping[str, Json], name: str, kind: Kind, spot: _Spot, follow: str | None
     ) -> None:
-        if name in self.names:
-            spot.place.at("id").hold("doubled_id", f"Another step is called {quote(name)} too.")
-        self.names.add(name)
-        config = kind.read(_config(raw, kind), spot.place)
+        written = _written(raw, kind)
+        config = kind.read(_config(raw, kind, written), spot.place)
         exits: dict[str, str] = {}
         node = Node(name, raw["type"], config, exits)
         self.parts.append(Part(node, spot.place.pointer, spot.place.pointer))
         targets: dict[str, str | None] = dict.fromkeys(_joining(kind, config), follow)
-        for port, arm, at in _arms(raw, config, kind, spot):
+        for port, arm, at in _arms(raw, config, kind, written, spot):
             targets[port] = self.sequence(arm, at, follow)
         exits |= {port: target for port, target in targets.items() if target}
 
 
-def _name(raw: Json, spot: _Spot) -> str:
-    name = raw.get("id") if isinstance(raw, dict) else None
-    return name if isinstance(name, str) and name else spot.path
-
-
-def _written(kind: Kind) -> list[str]:
-    """The ports that a step writes as members of its own."""
-    return [port for port in (*kind.ports, *kind.arms) if port != "next"]
+def _written(raw: Mapping[str, Json], kind: Kind) -> list[str]:
+    """The ports that a step may write as members of its own. A member of the configuration that
+    goes by the name of a port, as a timeout does, is the arm when it is a list."""
+    ports = (port for port in (*kind.ports, *kind.arms) if port != "next")
+    return [port for port in ports if port not in kind.fields or isinstance(raw.get(port), list)]
 
 
 def _joining(kind: Kind, config: Mapping[str, Json]) -> list[str]:
     """The ports that go on at the step after when nothing is written for them."""
-    return [*kind.ports, *(item["port"] for item in kind.forks(config))]
+    return [port for port in kind.open_ports(config) if port not in kind.ends]
 
 
-def _config(raw: Mapping[str, Json], kind: Kind) -> dict[str, Json]:
+def _config(raw: Mapping[str, Json], kind: Kind, written: list[str]) -> dict[str, Json]:
     """What is left of a step without its name, its kind and its arms."""
-    config = {key: raw[key] for key in raw.keys() - {"id", "type", *_written(kind)}}
+    config = {key: raw[key] for key in raw.keys() - {"id", "type", *written}}
     if kind.fork and isinstance(config.get(kind.fork), list):
         config[kind.fork] = [_without_steps(item) for item in config[kind.fork]]
     return config
@@ -124,11 +131,17 @@ def _without_steps(item: Json) -> Json:
 
 
 def _arms(
-    raw: Mapping[str, Json], config: Mapping[str, Json], kind: Kind, spot: _Spot
+    raw: Mapping[str, Json],
+    config: Mapping[str, Json],
+    kind: Kind,
+    written: list[str],
+    spot: _Spot,
 ) -> Iterator[tuple[str, Json, _Spot]]:
     """Every arm with something in it: its port, its steps, and where they stand."""
-    for port in _written(kind):
+    for port in written:
         if raw.get(port) not in (None, []):
+            if port not in kind.all_ports(config):
+                spot.place.at(port).hold("unknown_port", f"Nothing leads to {quote(port)} here.")
             yield port, raw[port], spot.arm(port)
     for index, item in enumerate(kind.forks(config)):
         source = raw[kind.fork or ""][index]

@@ -28,4 +28,4 @@ async def page(_call: Call) -> Response:
     return HTMLResponse(PAGE, headers=HEADERS)
 
 
-routes = [get("/account", page, can=PUBLIC, tx=None)]
+routes = [get("/account", page, can=PUBLIC, tx=None, gives={200: ("text/html",)})]

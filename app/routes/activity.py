@@ -3,21 +3,65 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from starlette.responses import Response
 
 from app.errors import Problem
-from app.routes.runs import reason, summary
+from app.routes.ids import AttemptId, ConsentId, MessageId, RunId
+from app.routes.messages import MessageSummary, Status
+from app.routes.messages import summary as told
+from app.routes.runs import RunSummary, summary
 from app.store import activity, contacts
 from app.store.db import Row
+from app.subscriptions import Reason
 from app.web import paging
+from app.web.body import Shape
 from app.web.paging import Pages
+from app.web.reply import Page
 from app.web.routing import Call, get
 
 
+class Try(Shape):
+    """A delivery attempt, in short."""
+
+    id: AttemptId
+    number: int
+    status: Status
+    sent_at: datetime | None
+    finished_at: datetime | None
+
+
+class TriedMessage(MessageSummary):
+    attempts: list[Try]
+
+
+class Consent(Shape):
+    """The contact opted out of a channel, or in again, or wrote what may mean that (`flagged`)."""
+
+    id: ConsentId
+    channel: Literal["email", "sms", "whatsapp"]
+    change: Literal["opted_out", "opted_in", "flagged"]
+    reason: Reason | None
+    source: str
+    created_at: datetime
+
+
+class Happening(Shape):
+    """A run, a message, or a word about consent; `type` says which of them is there."""
+
+    id: RunId | MessageId | ConsentId
+    type: Literal["run", "message", "consent"]
+    run: RunSummary | None = None
+    message: TriedMessage | None = None
+    consent: Consent | None = None
+    created_at: datetime
+
+
 async def index(call: Call) -> Response:
-    """Its runs and its messages in one list, each as a list of its own would show it."""
+    """Its runs, its messages and its opt-outs in one list, each as a list of its own would show
+    it."""
     query = call.query(Pages)
     workspace_id, contact_id = call.member.workspace_id, call.path("id")
     if await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id) is None:
@@ -32,6 +76,7 @@ async def index(call: Call) -> Response:
     items = {
         **await _runs(call, [id for kind, id in happened if kind == "run"]),
         **await _messages(call, [id for kind, id in happened if kind == "message"]),
+        **await _consents(call, [id for kind, id in happened if kind == "consent"]),
     }
     # What retention has removed since the ids were read is no longer there.
     rows = [{"id": id, "type": kind, kind: items[id]} for kind, id in happened if id in items]
@@ -56,20 +101,21 @@ async def _messages(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     return {row["id"]: _message(row, attempts[row["id"]]) for row in rows}
 
 
-def _message(row: Row, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+async def _consents(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
+    rows = await activity.consents(call.db, workspace_id=call.member.workspace_id, ids=ids)
+    return {row["id"]: _consent(row) for row in rows}
+
+
+def _consent(row: Row) -> dict[str, Any]:
     return {
-        "id": row["id"],
-        "channel": row["channel"],
-        "contactId": row["contact_id"],
-        "runId": row["run_id"],
-        "nodeId": row["node_id"],
-        "templateId": row["template_id"],
-        "to": row["to_address"],
-        "status": row["status"],
-        "reason": reason(row),
-        "attempts": attempts,
-        "createdAt": row["created_at"],
+        **{name: row[name] for name in ("id", "channel", "reason", "source")},
+        "change": row["kind"],
+        "createdAt": row["at"],
     }
+
+
+def _message(row: Row, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {**told(row), "attempts": attempts}
 
 
 def _attempt(row: Row) -> dict[str, Any]:
@@ -83,5 +129,11 @@ def _attempt(row: Row) -> dict[str, Any]:
 
 
 routes = [
-    get("/contacts/{id}/activity", index, can="contacts:read"),
+    get(
+        "/contacts/{id}/activity",
+        index,
+        can="contacts:read",
+        query=Pages,
+        gives={200: Page[Happening]},
+    ),
 ]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from app.routes.definitions import Automation, Kind
+from app.routes.definitions import Automation, AutomationSummary, Kind, WritableAutomation
+from app.routes.drawings import drawn
+from app.web.reply import Page
 from app.web.routing import delete
 
-kind = Kind(shape="graph", noun="automation", model=Automation)
+kind = Kind(
+    shape="graph",
+    noun="automation",
+    model=WritableAutomation,
+    shown=Automation,
+    listed=Page[AutomationSummary],
+)
 
 routes = [
     *kind.routes(),
-    delete("/automations/{id}", kind.remove, can="automations:write"),
+    drawn(kind),
+    delete("/automations/{id}", kind.remove, can="automations:write", gives={204: None}),
 ]

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import addresses, audience
+from app import addresses, audience, audit, consent, quotas
 from app.audience import Workspace
 from app.errors import FieldError, Problem
+from app.machine import document
 from app.machine.program import Json
+from app.plans import PLANS
+from app.process import Process
+from app.routes.ids import ContactId, EventId
 from app.store import contacts, workspaces
 from app.store.db import Handle, Row
+from app.subscriptions import Status
 from app.web import paging, reply
-from app.web.body import Moment, Query, Shape
+from app.web.body import After, Name, Query, Shape, Writable
 from app.web.paging import Paging
+from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
 
-class Contact(Shape, extra="allow"):
-    """The names. What they may hold, and that there are no others, is said in one place for every
-    way in, so that all that is wrong is found at once: app/profile.py."""
+class WritableContact(Writable, extra="allow"):
+    """At least an email, a phone or one metadata field."""
 
+    # What they may hold, and that there are no others, is said in one place for every way in, so
+    # that all that is wrong is found at once: app/profile.py.
     email: Json = None
     phone: Json = None
     first_name: Json = None
@@ -31,7 +39,28 @@ class Contact(Shape, extra="allow"):
     timezone: Json = None
     locale: Json = None
     metadata: Json = Field(default_factory=dict)
+    subscriptions: Json = Field(default_factory=dict)
     tags: Json = Field(default_factory=list)
+
+
+class Contact(Revised):
+    """Somebody whom messages go to."""
+
+    id: ContactId
+    email: str | None
+    phone: str | None
+    first_name: str | None
+    last_name: str | None
+    timezone: str | None
+    locale: str | None
+    metadata: dict[str, str | int | float | bool]
+    tags: list[str]
+    subscriptions: dict[Literal["email", "sms", "whatsapp"], Status]
+    created_at: datetime
+    updated_at: datetime
+
+
+LARGEST_EVENT = 64 * 1024  # it may become part of a run's state
 
 
 class Tags(Shape):
@@ -47,11 +76,27 @@ class Narrowing(Query):
     tag: str | None = None
     metadata: Annotated[dict[str, str], Field(max_length=contacts.FIELDS)] | None = None
     q: Annotated[str, AfterValidator(str.strip), Field(min_length=2, max_length=200)] | None = None
-    updated_after: Moment | None = None
+    updated_after: After | None = None
 
 
 class Filters(Narrowing, Paging):
     pass
+
+
+class WritableEvent(Shape):
+    """Something that the contact did: an order, a visit, a click."""
+
+    name: Name
+    properties: dict[str, Any] = Field(default_factory=dict)
+
+
+class ContactEvent(Shape):
+    """It was told: what it starts has started, and who waits for it will hear of it."""
+
+    id: EventId
+    contact_id: ContactId
+    name: str
+    at: datetime
 
 
 async def index(call: Call) -> Response:
@@ -75,49 +120,83 @@ async def show(call: Call) -> Response:
 
 
 async def create(call: Call) -> Response:
-    values = call.read(Contact).model_dump(by_alias=True, exclude_unset=True)
+    values = call.read(WritableContact).model_dump(by_alias=True, exclude_unset=True)
     tags = values.pop("tags", None)
     row = await audience.create(call.db, await _workspace(call), values, tags)
+    await quotas.require_contact(call.db, call.member.workspace_id, PLANS[call.member.plan])
     resource = audience.resource(row, await _tags(call, row["id"]))
+    await call.note("contact.created", row["id"], after=resource)
+    _await_quiet(call, row)
     return reply.created(f"/contacts/{row['id']}", resource, revision=row["revision"])
 
 
 async def update(call: Call) -> Response:
-    row = await _locked(call)
-    stored = audience.writable(row, await _tags(call, row["id"]))
-    new = call.patch(Contact, stored).model_dump(by_alias=True)
+    row, before = await _locked(call)
+    stored = audience.writable(row, before["tags"])
+    new = call.patch(WritableContact, stored).model_dump(by_alias=True)
     tags = new.pop("tags")
-    return await _answer(
-        call, await audience.replace(call.db, await _workspace(call), row, new, tags)
-    )
+    changed = await audience.replace(call.db, await _workspace(call), row, new, tags)
+    _await_quiet(call, changed, before["subscriptions"])
+    return await _changed(call, before, changed)
 
 
 async def remove(call: Call) -> Response:
-    """In as many transactions as its history is long; the contact goes in the last."""
-    call.query(Query)
+    """Erases it: what its runs and messages held is forgotten too."""
+    # In as many transactions as its history is long; the contact goes in the last.
     match: Callable[[int], None] | None = call.match
     erased: audience.Erasure = "more"
     while erased == "more":
         async with call.process.database.write() as db:
-            workspace = await workspace_of(db, call.member.workspace_id)
+            workspace = await workspace_of(call.process, db, call.member.workspace_id)
+            row = await contacts.by_id(db, workspace_id=workspace.id, id=call.path("id"))
             erased = await audience.erase(db, workspace, call.path("id"), match)
+            if erased == "done":
+                await call.note("contact.erased", call.path("id"), db=db)
+                await audit.forget(
+                    db, call.process.vault, workspace_id=workspace.id, resource_id=call.path("id")
+                )
         if erased == "unknown" and match is not None:  # else somebody else did the rest of it
             raise _unknown()
         match = None
+    if row is not None:
+        await consent.all_quiet(call.process, consent.erased(call.process, workspace.id, row))
     return reply.no_content()
 
 
 async def add_tags(call: Call) -> Response:
-    row = await _locked(call)
+    row, before = await _locked(call)
     await audience.add_tags(call.db, await _workspace(call), row["id"], call.read(Tags).tags)
-    return await _answer(call, await _found(call))
+    return await _changed(call, before, await _found(call))
 
 
 async def remove_tag(call: Call) -> Response:
-    row = await _locked(call)
+    row, before = await _locked(call)
     if not await audience.remove_tag(call.db, await _workspace(call), row["id"], call.path("tag")):
         raise Problem("not_found", "The contact does not have this tag.")
+    await _changed(call, before, await _found(call))
     return reply.no_content()
+
+
+async def tell(call: Call) -> Response:
+    """What the contact did: it starts automations, and ends waits."""
+    row, _ = await _locked(call)
+    new = call.read(WritableEvent)
+    if len(document.dumps(new.properties)) > LARGEST_EVENT:
+        errors = [FieldError("/properties", f"At most {LARGEST_EVENT // 1024} KiB of JSON.")]
+        raise Problem("invalid", "The event is too large; see errors.", errors=errors)
+    workspace = await _workspace(call)
+    event = await audience.happened(call.db, workspace, row["id"], new.name, new.properties)
+    await call.note("contact.event", row["id"], {}, {"event": new.name})
+    return reply.accepted(
+        {"id": event["id"], "contactId": row["id"], "name": event["name"], "at": event["at"]}
+    )
+
+
+def _await_quiet(call: Call, row: Row, before: Mapping[str, str] | None = None) -> None:
+    """Who unsubscribed by this is not answered while something is on its way to them."""
+    out = consent.withdrawn(call.process, call.member.workspace_id, row, before)
+    if out:
+        call.before_answering(lambda: consent.all_quiet(call.process, out))
 
 
 async def _found(call: Call) -> Row:
@@ -127,18 +206,28 @@ async def _found(call: Call) -> Row:
     return row
 
 
-async def _locked(call: Call) -> Row:
-    """To change it: nobody else does meanwhile, and it is still what If-Match names."""
+async def _locked(call: Call) -> tuple[Row, dict[str, Any]]:
+    """To change it: nobody else does meanwhile, and it is still what If-Match names. The resource
+    is what it was before."""
     row = await contacts.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
     call.match(row["revision"])
-    return row
+    return row, await _resource(call, row)
+
+
+async def _changed(call: Call, before: dict[str, Any], row: Row) -> Response:
+    after = await _resource(call, row)
+    await call.note("contact.updated", row["id"], before, after)
+    return reply.ok(after, revision=row["revision"])
 
 
 async def _answer(call: Call, row: Row) -> Response:
-    resource = audience.resource(row, await _tags(call, row["id"]))
-    return reply.ok(resource, revision=row["revision"])
+    return reply.ok(await _resource(call, row), revision=row["revision"])
+
+
+async def _resource(call: Call, row: Row) -> dict[str, Any]:
+    return audience.resource(row, await _tags(call, row["id"]))
 
 
 async def _tags(call: Call, id: str) -> list[str]:
@@ -147,17 +236,21 @@ async def _tags(call: Call, id: str) -> list[str]:
 
 
 async def _workspace(call: Call) -> Workspace:
-    return await workspace_of(call.db, call.member.workspace_id)
+    return await workspace_of(call.process, call.db, call.member.workspace_id)
 
 
-async def workspace_of(db: Handle, id: str) -> Workspace:
-    row = await workspaces.by_id(db, id=id)
-    return Workspace(id=id, country=row["country"] if row else None)
+async def workspace_of(process: Process, db: Handle, id: str) -> Workspace:
+    return Workspace(id, await country_of(db, id), process.vault)
+
+
+async def country_of(db: Handle, workspace_id: str) -> str | None:
+    row = await workspaces.by_id(db, id=workspace_id)
+    return row["country"] if row else None
 
 
 async def filters_of(db: Handle, workspace_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Column filters; what is compared is the clean form."""
-    country = (await workspace_of(db, workspace_id)).country
+    country = await country_of(db, workspace_id)
     clean: Mapping[str, tuple[str, Callable[[str], str]]] = {
         "email": ("email_key", lambda text: addresses.email(text).key),
         "phone": ("phone", lambda text: addresses.phone(text, country)),
@@ -182,12 +275,33 @@ def _unknown() -> Problem:
 
 
 routes = [
-    get("/contacts", index, can="contacts:read"),
-    post("/contacts", create, can="contacts:write"),
-    get("/contacts/{id}", show, can="contacts:read"),
-    patch("/contacts/{id}", update, can="contacts:write"),
-    delete("/contacts/{id}", remove, can="contacts:write", tx=None),
-    post("/contacts/{id}/tags", add_tags, can="contacts:write"),
+    get("/contacts", index, can="contacts:read", query=Filters, gives={200: Page[Contact]}),
+    post(
+        "/contacts",
+        create,
+        can="contacts:write",
+        takes=WritableContact,
+        gives={201: Contact},
+        raises=("conflict", "quota_exceeded"),
+    ),
+    get("/contacts/{id}", show, can="contacts:read", gives={200: Contact}),
+    patch(
+        "/contacts/{id}",
+        update,
+        can="contacts:write",
+        takes=WritableContact,
+        gives={200: Contact},
+        raises=("conflict",),
+    ),
+    delete("/contacts/{id}", remove, can="contacts:write", tx=None, gives={204: None}),
+    post("/contacts/{id}/tags", add_tags, can="contacts:write", takes=Tags, gives={200: Contact}),
+    post(
+        "/contacts/{id}/events",
+        tell,
+        can="contacts:write",
+        takes=WritableEvent,
+        gives={202: ContactEvent},
+    ),
     # A tag may hold a slash.
-    delete("/contacts/{id}/tags/{tag:path}", remove_tag, can="contacts:write"),
+    delete("/contacts/{id}/tags/{tag:path}", remove_tag, can="contacts:write", gives={204: None}),
 ]

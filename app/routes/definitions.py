@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import activation, intake, profile
+from app import activation, lookup, profile
 from app.activation import Draft
 from app.errors import FieldError, Problem
-from app.machine import document, path, template
-from app.machine.program import Finding
+from app.machine import document, path, program, template
+from app.routes.ids import AutomationId, WorkflowId
 from app.store import definitions
 from app.store.db import Row
 from app.web import paging, reply
-from app.web.body import Name, Shape
-from app.web.paging import Paging
+from app.web.body import Name, Shape, Writable
+from app.web.paging import Changing
+from app.web.reply import Page, Revised
 from app.web.routing import Call, Endpoint, get, patch, post
 
 States = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
@@ -47,6 +49,15 @@ def _liquid(value: Any) -> Any:
             return profile.plain(value)
 
 
+def _tag(text: str) -> str:
+    """As contacts hold it, so that it is the same one."""
+    errors: list[FieldError] = []
+    tags = profile.check_tags([text], errors)
+    if errors or not tags:
+        raise ValueError(errors[0].message if errors else "A tag is not empty.")
+    return tags[0]
+
+
 Defaulted = Annotated[str, AfterValidator(_liquid)]
 
 
@@ -61,13 +72,16 @@ class ContactDefaults(Shape):
     tags: list[Defaulted] = Field(default_factory=list)
 
 
-class Trigger(Shape):
-    source: Literal["inbound_webhook", "manual"] = "manual"
+class WritableTrigger(Shape):
+    source: Literal["inbound_webhook", "manual", "contact_created", "tag_added", "event"] = "manual"
+    tag: Annotated[str, AfterValidator(_tag)] | None = None
+    name: Name | None = None
     contact_lookup: Literal["email", "phone", "contact_id"] | None = None
     contact_path: Annotated[str, AfterValidator(_path)] | None = None
     metadata_field: Annotated[str, Field(min_length=1, max_length=40)] | None = None
     create_contact: bool = False
     contact_defaults: ContactDefaults | None = None
+    dedupe_path: Annotated[str, AfterValidator(_path)] | None = None
     signing_secret: Annotated[str, Field(max_length=LONGEST_SECRET)] | None = None
 
     def stored(self) -> dict[str, Any]:
@@ -75,23 +89,88 @@ class Trigger(Shape):
         return self.model_dump(by_alias=True, exclude_none=True, exclude={"signing_secret"})
 
 
-class Automation(Shape):
+class WritableAutomation(Writable):
     name: Name
     state: States = "DRAFT"
-    trigger: Trigger = Trigger()
+    trigger: WritableTrigger = WritableTrigger()
     graph: dict[str, Any] = Field(default_factory=lambda: {"nodes": [], "edges": []})
 
 
-class Workflow(Shape):
+class WritableWorkflow(Writable):
     name: Name
     state: States = "DRAFT"
-    trigger: Trigger = Trigger()
+    trigger: WritableTrigger = WritableTrigger()
     steps: list[Any] = Field(default_factory=list)
 
 
-class Filters(Paging):
+class Filters(Changing):
     state: States | None = None
     name: str | None = None
+
+
+# --- resources ----------------------------------------------------------------------------------
+
+
+class Trigger(Shape):
+    """What starts it. Whether there is a signing secret is told, never which."""
+
+    source: str
+    tag: str | None = None
+    name: str | None = None
+    contact_lookup: str | None = None
+    contact_path: str | None
+    metadata_field: str | None = None
+    create_contact: bool
+    contact_defaults: dict[str, Any] | None = None
+    signing_secret_set: bool
+    signing_secret_last4: str | None
+    webhook_url: str | None
+
+
+class Finding(Shape):
+    """What the check of a definition has to say, and where (RFC 6901)."""
+
+    severity: Literal["error", "warning"]
+    code: str
+    pointer: str
+    message: str
+
+
+class _Summary(Shape):
+    name: str
+    state: States
+    version: int
+    trigger_source: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class AutomationSummary(_Summary):
+    id: AutomationId
+
+
+class WorkflowSummary(_Summary):
+    id: WorkflowId
+
+
+class _Definition(Revised):
+    name: str
+    state: States
+    trigger: Trigger
+    version: int
+    findings: list[Finding]
+    created_at: datetime
+    updated_at: datetime
+
+
+class Automation(_Definition):
+    id: AutomationId
+    graph: dict[str, Any]
+
+
+class Workflow(_Definition):
+    id: WorkflowId
+    steps: list[Any]
 
 
 # --- the two kinds ------------------------------------------------------------------------------
@@ -103,7 +182,9 @@ class Kind:
 
     shape: Literal["graph", "steps"]
     noun: str  # "automation": of paths, permissions and sentences
-    model: type[Automation] | type[Workflow]
+    model: type[WritableAutomation] | type[WritableWorkflow]
+    shown: type[Automation] | type[Workflow]
+    listed: type[Page[AutomationSummary]] | type[Page[WorkflowSummary]]
 
     @property
     def path(self) -> str:
@@ -139,11 +220,9 @@ class Kind:
         row, warnings = await activation.create(
             call.process, call.db, call.member.workspace_id, self.shape, self.draft(call, new)
         )
-        return reply.created(
-            f"{self.path}/{row['id']}",
-            self.resource(call, row, warnings),
-            revision=row["revision"],
-        )
+        shown = self.resource(call, row, warnings)
+        await call.note(f"{self.noun}.created", row["id"], after=shown)
+        return reply.created(f"{self.path}/{row['id']}", shown, revision=row["revision"])
 
     async def update(self, call: Call) -> Response:
         row = await self.locked(call)
@@ -151,12 +230,23 @@ class Kind:
         changed, warnings = await activation.change(
             call.process, call.db, call.member.workspace_id, row, self.draft(call, new)
         )
-        return reply.ok(self.resource(call, changed, warnings), revision=changed["revision"])
+        shown = self.resource(call, changed, warnings)
+        await call.note(f"{self.noun}.updated", row["id"], self.resource(call, row), shown)
+        return reply.ok(shown, revision=changed["revision"])
 
     async def remove(self, call: Call) -> Response:
         row = await self.locked(call)
         await activation.archive(call.db, call.member.workspace_id, row)
+        await call.note(f"{self.noun}.deleted", row["id"], before=self.resource(call, row))
         return reply.no_content()
+
+    async def rotate(self, call: Call) -> Response:
+        """A new webhook URL; the old one is dead when this is answered."""
+        row = await self.locked(call)
+        changed = await activation.rotate(call.db, call.member.workspace_id, row)
+        before, after = self.resource(call, row), self.resource(call, changed)
+        await call.note(f"{self.noun}.webhook_rotated", row["id"], before, after)
+        return reply.ok(after["trigger"])
 
     # --- pieces ---
 
@@ -175,7 +265,7 @@ class Kind:
     def unknown(self) -> Problem:
         return Problem("not_found", f"There is no such {self.noun}.")
 
-    def draft(self, call: Call, new: Automation | Workflow) -> Draft:
+    def draft(self, call: Call, new: WritableAutomation | WritableWorkflow) -> Draft:
         if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
             raise Problem(
                 "invalid",
@@ -188,7 +278,7 @@ class Kind:
             name=new.name,
             state=new.state,
             trigger=new.trigger.stored(),
-            body=new.graph if isinstance(new, Automation) else new.steps,
+            body=new.graph if isinstance(new, WritableAutomation) else new.steps,
             signing_secret=_secret(call, new.trigger),
         )
 
@@ -211,7 +301,9 @@ class Kind:
             "updatedAt": row["updated_at"],
         }
 
-    def resource(self, call: Call, row: Row, warnings: Sequence[Finding] = ()) -> dict[str, Any]:
+    def resource(
+        self, call: Call, row: Row, warnings: Sequence[program.Finding] = ()
+    ) -> dict[str, Any]:
         return {
             "id": row["id"],
             **self.writable(row),
@@ -225,14 +317,35 @@ class Kind:
     def routes(self) -> list[Endpoint]:
         read, write = f"{self.noun}s:read", f"{self.noun}s:write"
         return [
-            get(self.path, self.index, can=read),
-            post(self.path, self.create, can=write),
-            get(f"{self.path}/{{id}}", self.show, can=read),
-            patch(f"{self.path}/{{id}}", self.update, can=write),
+            get(self.path, self.index, can=read, query=Filters, gives={200: self.listed}),
+            post(
+                self.path,
+                self.create,
+                can=write,
+                takes=self.model,
+                gives={201: self.shown},
+                raises=("not_activatable",),
+            ),
+            get(f"{self.path}/{{id}}", self.show, can=read, gives={200: self.shown}),
+            patch(
+                f"{self.path}/{{id}}",
+                self.update,
+                can=write,
+                takes=self.model,
+                gives={200: self.shown},
+                raises=("not_activatable", "conflict"),
+            ),
+            post(
+                f"{self.path}/{{id}}/webhook/rotate",
+                self.rotate,
+                can=write,
+                gives={200: Trigger},
+                raises=("conflict",),
+            ),
         ]
 
 
-def _secret(call: Call, trigger: Trigger) -> str | None:
+def _secret(call: Call, trigger: WritableTrigger) -> str | None:
     """None keeps the stored one; "" removes it, and so does a null, its own or the trigger's."""
     if trigger.signing_secret is not None:
         return trigger.signing_secret
@@ -245,7 +358,7 @@ def _trigger(call: Call, row: Row) -> dict[str, Any]:
     token = row["token"]
     return {
         **row["trigger_config"],
-        "contactPath": intake.contact_path(row["trigger_config"]),
+        "contactPath": lookup.contact_path(row["trigger_config"]),
         "signingSecretSet": row["secret_set"],
         "signingSecretLast4": row["secret_last4"],
         "webhookUrl": token and f"{call.process.settings.base_url}/v1/webhooks/in/{token}",

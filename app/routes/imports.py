@@ -10,7 +10,7 @@ from app import exports, imports
 from app.errors import FieldError, Problem
 from app.routes.contacts import Narrowing, filters_of
 from app.web import stream
-from app.web.body import Moment, Query, require_media_type
+from app.web.body import After, Before, Query, require_media_type
 from app.web.routing import Call, get, post
 
 LARGEST_FILE = 1024 * 1024 * 1024
@@ -24,15 +24,16 @@ EXPORTS = {
 
 class Import(Query):
     dry_run: bool = False
+    start_automations: bool = False
 
 
 class Export(Narrowing):
     format: Literal["csv", "ndjson"] = "csv"
-    created_after: Moment | None = None
-    created_before: Moment | None = None
+    created_after: After | None = None
+    created_before: Before | None = None
 
 
-async def receive(call: Call) -> Response:
+async def import_contacts(call: Call) -> Response:
     """A CSV or NDJSON file, by its Content-Type; answered by lines of JSON while it is read."""
     query, headers = call.query(Import), call.request.headers
     require_media_type(headers, frozenset(imports.FORMATS))
@@ -43,11 +44,13 @@ async def receive(call: Call) -> Response:
         imports.FORMATS[media_type](),
         call.stream_body(LARGEST_FILE, PIECE_SECONDS),
         dry_run=query.dry_run,
+        starts=query.start_automations,
+        by=call.origin,
     )
     return await stream.answer(call.request, lines, stream.JSON_LINES, while_reading=True)
 
 
-async def send(call: Call) -> Response:
+async def export_contacts(call: Call) -> Response:
     """Every contact, or those that the filters of the list name."""
     query, workspace_id = call.query(Export), call.member.workspace_id
     async with call.process.database.read() as db:
@@ -66,6 +69,21 @@ async def send(call: Call) -> Response:
 
 
 routes = [
-    post("/contacts/import", receive, can="contacts:write", tx=None),
-    get("/contacts/export", send, can="contacts:read", tx=None),
+    post(
+        "/contacts/import",
+        import_contacts,
+        can="contacts:write",
+        tx=None,
+        takes=tuple(imports.FORMATS),
+        query=Import,
+        gives={200: (stream.JSON_LINES,)},
+    ),
+    get(
+        "/contacts/export",
+        export_contacts,
+        can="contacts:read",
+        tx=None,
+        query=Export,
+        gives={200: tuple(media_type for _, media_type in EXPORTS.values())},
+    ),
 ]

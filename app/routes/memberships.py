@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from starlette.responses import Response
@@ -9,12 +10,22 @@ from starlette.responses import Response
 from app import joining
 from app.errors import Problem
 from app.joining import require_grantable
-from app.routes.sessions import Address, Password, Token, account, sign_in_resource, user_resource
+from app.routes.ids import InvitationId, MembershipId, UserId
+from app.routes.sessions import (
+    Address,
+    Password,
+    Registered,
+    Token,
+    account,
+    sign_in_resource,
+    user_resource,
+)
 from app.store import api_keys, invitations, memberships, sessions, users
 from app.store.db import Row
 from app.web import paging, reply
-from app.web.body import Name, Shape
+from app.web.body import Name, Shape, Writable
 from app.web.paging import Paging
+from app.web.reply import Page
 from app.web.routing import PUBLIC, Call, delete, get, patch, post
 from app.web.throttle import AUTH, Rule
 
@@ -31,7 +42,7 @@ class NewMember(Shape):
     role: Role
 
 
-class RoleChange(Shape):
+class RoleChange(Writable):
     role: Role
 
 
@@ -42,6 +53,37 @@ class Acceptance(Shape):
 
 
 # --- resources ----------------------------------------------------------------------------------
+
+
+class Membership(Shape):
+    """`email` is null for those who may not manage members."""
+
+    id: MembershipId
+    user_id: UserId
+    email: str | None
+    name: str
+    role: Role
+    created_at: datetime
+
+
+class Invitation(Shape):
+    """`email` is null for those who may not manage members."""
+
+    id: InvitationId
+    email: str | None
+    role: Role
+    status: Literal["PENDING", "ACCEPTED", "EXPIRED", "REVOKED"]
+    invited_by: UserId | None
+    expires_at: datetime
+    created_at: datetime
+
+
+class Invited(Shape):
+    invitation: Invitation
+
+
+class Joined(Registered):
+    membership: Membership
 
 
 def membership_resource(row: Row, *, with_email: bool) -> dict[str, Any]:
@@ -88,14 +130,17 @@ async def index(call: Call) -> Response:
 
 
 async def create(call: Call) -> Response:
-    """Whoever has an account is a member at once; others are invited."""
+    """Whoever has an account that proved its address is a member at once; others are invited: an
+    address may be registered by somebody whose it is not."""
     new = call.read(NewMember)
     require_grantable(call.member, new.role)
     user = await users.by_email(call.db, email_key=new.email.key)
-    if user is None:
+    if user is None or user["email_verified_at"] is None:
         return reply.accepted({"invitation": await _invited(call, new)})
-    row = await joining.join(call.db, call.member.workspace_id, user["id"], new.role)
-    return reply.created(f"/memberships/{row['id']}", membership_resource(row, with_email=True))
+    row = await joining.join(call.process, call.db, call.member.workspace_id, user["id"], new.role)
+    resource = membership_resource(row, with_email=True)
+    await call.note("membership.created", row["id"], after=resource)
+    return reply.created(f"/memberships/{row['id']}", resource)
 
 
 async def update(call: Call) -> Response:
@@ -107,7 +152,10 @@ async def update(call: Call) -> Response:
     await memberships.change_role(
         call.db, workspace_id=call.member.workspace_id, id=row["id"], role=new.role
     )
-    return reply.ok(membership_resource({**row, "role": new.role}, with_email=True))
+    after = membership_resource({**row, "role": new.role}, with_email=True)
+    before = membership_resource(row, with_email=True)
+    await call.note("membership.updated", row["id"], before, after)
+    return reply.ok(after)
 
 
 async def remove(call: Call) -> Response:
@@ -118,6 +166,8 @@ async def remove(call: Call) -> Response:
     await memberships.delete(call.db, workspace_id=workspace_id, id=row["id"])
     await sessions.end_all(call.db, user_id=user_id, workspace_id=workspace_id)
     await api_keys.revoke_of(call.db, workspace_id=workspace_id, made_by=user_id)
+    before = membership_resource(row, with_email=True)
+    await call.note("membership.deleted", row["id"], before=before)
     return reply.no_content()
 
 
@@ -162,7 +212,9 @@ async def _invited(call: Call, new: NewMember) -> dict[str, Any]:
     row = await joining.invite(call.process, call.db, call.member, new.email, new.role)
     # Last, so that only what is sent counts: refused here, it is undone with the rest.
     await call.throttle.check(INVITATIONS, call.member.workspace_id)
-    return invitation_resource(row, with_email=True)
+    resource = invitation_resource(row, with_email=True)
+    await call.note("invitation.created", row["id"], after=resource)
+    return resource
 
 
 async def remove_invitation(call: Call) -> Response:
@@ -174,6 +226,8 @@ async def remove_invitation(call: Call) -> Response:
         raise Problem("invitation_used", "It was accepted; remove the membership instead.")
     require_grantable(call.member, row["role"])
     await invitations.revoke(call.db, workspace_id=workspace_id, id=id)
+    before = invitation_resource(row, with_email=True)
+    await call.note("invitation.revoked", id, before=before)
     return reply.no_content()
 
 
@@ -183,7 +237,7 @@ async def accept(call: Call) -> Response:
     given = call.read(Acceptance)
     invitation = await joining.by_token(call.process, given.token)
     await call.throttle.check(AUTH, account(call, invitation["email_key"]))
-    joined = await joining.accept(call.process, invitation, given.name, given.password)
+    joined = await joining.accept(call.process, call.where, invitation, given.name, given.password)
     return reply.created(
         f"/memberships/{joined.membership['id']}",
         {
@@ -195,12 +249,67 @@ async def accept(call: Call) -> Response:
 
 
 routes = [
-    get("/memberships", index, can="memberships:read"),
-    post("/memberships", create, can="memberships:write"),
-    get("/memberships/invitations", index_invitations, can="memberships:read"),
-    post("/memberships/invitations", create_invitation, can="memberships:write"),
-    post("/memberships/invitations/accept", accept, can=PUBLIC, tx=None),
-    delete("/memberships/invitations/{id}", remove_invitation, can="memberships:write"),
-    patch("/memberships/{id}", update, can="memberships:write"),
-    delete("/memberships/{id}", remove, can="memberships:write"),
+    get("/memberships", index, can="memberships:read", query=Paging, gives={200: Page[Membership]}),
+    post(
+        "/memberships",
+        create,
+        can="memberships:write",
+        takes=NewMember,
+        gives={201: Membership, 202: Invited},
+        raises=("conflict", "quota_exceeded"),
+    ),
+    get(
+        "/memberships/invitations",
+        index_invitations,
+        can="memberships:read",
+        query=Paging,
+        gives={200: Page[Invitation]},
+    ),
+    post(
+        "/memberships/invitations",
+        create_invitation,
+        can="memberships:write",
+        takes=NewMember,
+        gives={201: Invitation},
+        raises=("conflict", "quota_exceeded"),
+    ),
+    post(
+        "/memberships/invitations/accept",
+        accept,
+        can=PUBLIC,
+        tx=None,
+        takes=Acceptance,
+        gives={201: Joined},
+        raises=(
+            "rate_limited",
+            "forbidden",
+            "not_found",
+            "invitation_used",
+            "unauthenticated",
+            "conflict",
+            "quota_exceeded",
+        ),
+    ),
+    delete(
+        "/memberships/invitations/{id}",
+        remove_invitation,
+        can="memberships:write",
+        gives={204: None},
+        raises=("invitation_used",),
+    ),
+    patch(
+        "/memberships/{id}",
+        update,
+        can="memberships:write",
+        takes=RoleChange,
+        gives={200: Membership},
+        raises=("last_owner",),
+    ),
+    delete(
+        "/memberships/{id}",
+        remove,
+        can="memberships:write",
+        gives={204: None},
+        raises=("last_owner",),
+    ),
 ]

@@ -159,4 +159,4 @@ async def show(call: Call) -> Response:
     return page(title, f"<code>{code}</code>, status {status}", meaning, remedy)
 
 
-routes = [get("/problems/{code}", show, can=PUBLIC, tx=None)]
+routes = [get("/problems/{code}", show, can=PUBLIC, tx=None, gives={200: ("text/html",)})]

@@ -2,29 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
 
+from pydantic import Field
 from starlette.responses import Response
 
+from app import steering
 from app.errors import Problem
 from app.machine import document
 from app.machine.reasons import SENTENCES
-from app.store import runs
+from app.routes import automations, workflows
+from app.routes.definitions import Kind
+from app.routes.ids import AutomationId, ContactId, RunId, WorkflowId
+from app.store import definitions, runs
 from app.store.db import Row
 from app.web import paging, reply
+from app.web.body import Shape
 from app.web.paging import Paging
-from app.web.routing import Call, get
+from app.web.reply import Page
+from app.web.routing import Call, Endpoint, Handler, get, post
 
 OWNER = {"graph": "automationId", "steps": "workflowId"}
+
+
+Status: TypeAlias = Literal["QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED"]
 
 
 class Filters(Paging):
     workflow_id: str | None = None
     automation_id: str | None = None
     contact_id: str | None = None
-    status: Literal["QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED"] | None = (
-        None
-    )
+    status: Status | None = None
+
+
+class Reason(Shape):
+    """Why it is so, when it is not the obvious thing: a stable code, and a sentence."""
+
+    code: str | None
+    detail: str | None
+
+
+class RunSummary(Shape):
+    """Of a workflow or of an automation."""
+
+    id: RunId
+    workflow_id: WorkflowId | None = None
+    automation_id: AutomationId | None = None
+    version: int
+    contact_id: ContactId | None
+    status: Status
+    reason: Reason | None
+    waiting_for: dict[str, Any] | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class RunStep(Shape):
+    node_id: str
+    kind: str
+    visit: int
+    status: str
+    reason: Reason | None
+    port: str | None
+    output: Any
+    started_at: datetime
+    finished_at: datetime | None
+
+
+class Run(RunSummary):
+    """`trigger` is the body that started it."""
+
+    trigger: Any
+    steps: list[RunStep]
+
+
+class Start(Shape):
+    """`data` is what templates see as `trigger`."""
+
+    contact_id: str
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class Receipt(Shape):
+    run_id: RunId
+    contact_id: ContactId
 
 
 async def index(call: Call) -> Response:
@@ -40,18 +103,80 @@ async def index(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    workspace_id, id = call.member.workspace_id, call.path("id")
-    row = await runs.by_id(call.db, workspace_id=workspace_id, id=id)
+    return reply.ok(await _resource(call))
+
+
+async def cancel(call: Call) -> Response:
+    row = await _found(call)
+    await steering.cancel(call.process, call.db, call.member.workspace_id, row)
+    cancelled = await _resource(call)
+    if row["finished_at"] is None:
+        changes = [{"status": run["status"]} for run in (row, cancelled)]
+        await call.note("run.cancelled", row["id"], *changes)
+    return reply.ok(cancelled)
+
+
+async def retry(call: Call) -> Response:
+    row = await runs.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
-        raise Problem("not_found", "There is no such run.")
-    steps = await runs.steps_of(call.db, workspace_id=workspace_id, run_id=id)
-    return reply.ok(
-        {
-            **summary(row),
-            "trigger": document.parse(row["body"]),
-            "steps": [_step(step) for step in steps],
-        }
-    )
+        raise _unknown()
+    await steering.retry(call.process, call.db, call.member.workspace_id, row)
+    await call.note("run.retried", row["id"])
+    return _receipt(row["id"], row["contact_id"])
+
+
+async def replay(call: Call) -> Response:
+    row = await _found(call)
+    run_id = await steering.replay(call.process, call.db, call.member.workspace_id, row)
+    await call.note("run.replayed", run_id, after={"replayOf": row["id"]})
+    return _receipt(run_id, row["contact_id"])
+
+
+def start_of(kind: Kind) -> Handler:
+    async def start(call: Call) -> Response:
+        new, workspace_id = call.read(Start), call.member.workspace_id
+        row = await definitions.by_id(
+            call.db, workspace_id=workspace_id, shape=kind.shape, id=call.path("id")
+        )
+        if row is None:
+            raise kind.unknown()
+        run_id = await steering.start(
+            call.process,
+            call.db,
+            workspace_id,
+            definition_id=row["id"],
+            contact_id=new.contact_id,
+            data=new.data,
+        )
+        await call.note("run.started", run_id, after={"contactId": new.contact_id})
+        return _receipt(run_id, new.contact_id)
+
+    return start
+
+
+async def _found(call: Call) -> Row:
+    row = await runs.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
+    if row is None:
+        raise _unknown()
+    return row
+
+
+def _unknown() -> Problem:
+    return Problem("not_found", "There is no such run.")
+
+
+def _receipt(run_id: str, contact_id: str) -> Response:
+    return reply.accepted({"runId": run_id, "contactId": contact_id})
+
+
+async def _resource(call: Call) -> dict[str, Any]:
+    row = await _found(call)
+    steps = await runs.steps_of(call.db, workspace_id=call.member.workspace_id, run_id=row["id"])
+    return {
+        **summary(row),
+        "trigger": document.parse(row["body"]),
+        "steps": [_step(step) for step in steps],
+    }
 
 
 def summary(row: Row) -> dict[str, Any]:
@@ -92,7 +217,23 @@ def reason(row: Row) -> dict[str, Any] | None:
     return {"code": code, "detail": detail or SENTENCES.get(code)}
 
 
+def _start_route(kind: Kind) -> Endpoint:
+    return post(
+        f"{kind.path}/{{id}}/runs",
+        start_of(kind),
+        can="runs:write",
+        takes=Start,
+        gives={202: Receipt},
+        raises=["conflict"],
+    )
+
+
 routes = [
-    get("/runs", index, can="runs:read"),
-    get("/runs/{id}", show, can="runs:read"),
+    get("/runs", index, can="runs:read", query=Filters, gives={200: Page[RunSummary]}),
+    get("/runs/{id}", show, can="runs:read", gives={200: Run}),
+    post("/runs/{id}/cancel", cancel, can="runs:write", gives={200: Run}, raises=["conflict"]),
+    post("/runs/{id}/retry", retry, can="runs:write", gives={202: Receipt}, raises=["conflict"]),
+    post("/runs/{id}/replay", replay, can="runs:write", gives={202: Receipt}, raises=["conflict"]),
+    _start_route(automations.kind),
+    _start_route(workflows.kind),
 ]

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator
+from pydantic import Field, PlainValidator, WithJsonSchema
 from starlette.responses import Response
 
-from app import accounts, addresses, identity
+from app import access_tokens, accounts, addresses, identity, passwords, signing_in
 from app.addresses import Email
 from app.errors import Problem
-from app.identity import SignIn
-from app.routes.settings import workspace_resource
+from app.routes.ids import UserId
+from app.routes.settings import Workspace, workspace_resource
+from app.signing_in import SignIn
 from app.store import users, workspaces
 from app.store.db import Row
 from app.web import reply
-from app.web.body import Name, Query, Shape
+from app.web.body import Name, Shape
 from app.web.routing import MEMBER, PUBLIC, Call, get, patch, post
 from app.web.throttle import AUTH, Rule
 
@@ -33,12 +35,16 @@ def _email(value: object) -> Email:
     return addresses.email(value)
 
 
-Address = Annotated[Email, PlainValidator(_email)]
+Address = Annotated[
+    Email,
+    PlainValidator(_email),
+    WithJsonSchema({"type": "string", "format": "email", "maxLength": 254}),
+]
 NewPassword = Annotated[
     str,
-    Field(min_length=identity.SHORTEST_PASSWORD, max_length=identity.LONGEST_PASSWORD),
+    Field(min_length=passwords.SHORTEST, max_length=passwords.LONGEST),
 ]
-Password = Annotated[str, Field(max_length=identity.LONGEST_PASSWORD)]
+Password = Annotated[str, Field(max_length=passwords.LONGEST)]
 Token = Annotated[str, Field(max_length=200)]
 Id = Annotated[str, Field(max_length=40)]
 
@@ -85,6 +91,45 @@ class Switch(Shape):
 # --- resources ----------------------------------------------------------------------------------
 
 
+class User(Shape):
+    id: UserId
+    email: str
+    email_verified: bool
+    name: str
+    super_admin: bool
+    created_at: datetime
+
+
+class SignedIn(Shape):
+    workspace: Workspace
+    access_token: str
+    refresh_token: str
+    expires_in: int
+
+
+class Registered(SignedIn):
+    user: User
+
+
+class Nothing(Shape):
+    """An empty object."""
+
+
+class ActingKey(Shape):
+    id: str
+    name: str
+
+
+class Me(Shape):
+    """Who acts: a person, or a key."""
+
+    user: User | None
+    api_key: ActingKey | None
+    workspace: Workspace
+    role: str
+    permissions: list[str]
+
+
 def user_resource(row: Row) -> dict[str, Any]:
     return {
         "id": row["id"],
@@ -96,12 +141,12 @@ def user_resource(row: Row) -> dict[str, Any]:
     }
 
 
-def sign_in_resource(sign_in: SignIn) -> dict[str, Any]:
+def sign_in_resource(signed: SignIn) -> dict[str, Any]:
     return {
-        "workspace": workspace_resource(sign_in.workspace),
-        "accessToken": sign_in.access_token,
-        "refreshToken": sign_in.refresh_token,
-        "expiresIn": identity.ACCESS_SECONDS,
+        "workspace": workspace_resource(signed.workspace),
+        "accessToken": signed.access_token,
+        "refreshToken": signed.refresh_token,
+        "expiresIn": access_tokens.SECONDS,
     }
 
 
@@ -113,43 +158,45 @@ async def register(call: Call) -> Response:
     await call.receive_body()
     new = call.read(Registration)
     await call.throttle.check(AUTH, account(call, new.email.key))
-    user, sign_in = await accounts.register(
+    user, signed = await accounts.register(
         call.process,
+        call.where,
         email=new.email,
         password=new.password,
         name=new.name,
         workspace_name=new.workspace_name,
     )
-    return reply.created("/auth/me", {"user": user_resource(user), **sign_in_resource(sign_in)})
+    return reply.created("/auth/me", {"user": user_resource(user), **sign_in_resource(signed)})
 
 
-async def token(call: Call) -> Response:
+async def sign_in_with_password(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     given = call.read(Credentials)
     await call.throttle.check(AUTH, account(call, given.email.key))
-    sign_in = await identity.sign_in(
+    signed = await signing_in.with_password(
         call.process,
+        call.where,
         email=given.email,
         password=given.password,
         workspace_id=given.workspace_id,
     )
-    return reply.ok(sign_in_resource(sign_in))
+    return reply.ok(sign_in_resource(signed))
 
 
 async def refresh(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
-    sign_in = await identity.refresh(call.process, call.read(Refresh).refresh_token)
-    return reply.ok(sign_in_resource(sign_in))
+    signed = await signing_in.refresh(call.process, call.read(Refresh).refresh_token)
+    return reply.ok(sign_in_resource(signed))
 
 
-async def switch(call: Call) -> Response:
+async def switch_workspace(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
-    call.query(Query)
     await call.receive_body()
-    sign_in = await identity.switch(call.process, call.member, call.read(Switch).workspace_id)
-    return reply.ok(sign_in_resource(sign_in))
+    wanted = call.read(Switch)
+    signed = await signing_in.switch(call.process, call.origin, call.member, wanted.workspace_id)
+    return reply.ok(sign_in_resource(signed))
 
 
 async def forget_password(call: Call) -> Response:
@@ -171,14 +218,14 @@ async def reset_password(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     wanted = call.read(Reset)
-    await accounts.reset_password(call.process, wanted.token, wanted.password)
+    await accounts.reset_password(call.process, call.where, wanted.token, wanted.password)
     return reply.no_content()
 
 
 async def change_password(call: Call) -> Response:
-    """Whoever found a session open must not guess at its password faster than at the door."""
+    """Ends the other sessions."""
+    # Whoever found a session open must not guess at its password faster than at the door.
     await call.throttle.check(AUTH, call.client)
-    call.query(Query)
     identity.require_session(call.member)
     await call.receive_body()
     wanted = call.read(PasswordChange)
@@ -188,7 +235,12 @@ async def change_password(call: Call) -> Response:
         raise identity.unauthenticated("There is no such account any more.")
     await call.throttle.check(AUTH, account(call, user["email_key"]))
     await accounts.change_password(
-        call.process, call.member, user, current=wanted.current_password, new=wanted.new_password
+        call.process,
+        call.origin,
+        call.member,
+        user,
+        current=wanted.current_password,
+        new=wanted.new_password,
     )
     return reply.no_content()
 
@@ -196,16 +248,17 @@ async def change_password(call: Call) -> Response:
 async def verify_email(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
-    await accounts.verify_email(call.process, call.read(Verification).token)
+    await accounts.verify_email(call.process, call.where, call.read(Verification).token)
     return reply.no_content()
 
 
 async def logout(call: Call) -> Response:
-    await identity.sign_out(call.db, call.member)
+    await signing_in.end(call.db, call.member)
+    await call.note("session.ended", call.member.via_id)
     return reply.no_content()
 
 
-async def me(call: Call) -> Response:
+async def show_me(call: Call) -> Response:
     """Behind a key there is no person: its maker's address is not the program's business."""
     member = call.member
     workspace = await workspaces.by_id(call.db, id=member.workspace_id)
@@ -228,15 +281,82 @@ def account(call: Call, email_key: str) -> str:
     return call.process.vault.keyed_hash("account", email_key.encode()).hex()
 
 
+LIMITED = ("rate_limited",)
+AT_THE_DOOR = ("rate_limited", "unauthenticated")
+
 routes = [
-    post("/auth/register", register, can=PUBLIC, tx=None),
-    post("/auth/token", token, can=PUBLIC, tx=None),
-    post("/auth/refresh", refresh, can=PUBLIC, tx=None),
-    post("/auth/logout", logout, can=MEMBER),
-    post("/auth/switch", switch, can=MEMBER, tx=None),
-    post("/auth/password/forgot", forget_password, can=PUBLIC, tx=None),
-    post("/auth/password/reset", reset_password, can=PUBLIC, tx=None),
-    patch("/auth/password", change_password, can=MEMBER, tx=None),
-    post("/auth/email/verify", verify_email, can=PUBLIC, tx=None),
-    get("/auth/me", me, can=MEMBER),
+    post(
+        "/auth/register",
+        register,
+        can=PUBLIC,
+        tx=None,
+        takes=Registration,
+        gives={201: Registered},
+        raises=("rate_limited", "conflict", "forbidden"),
+    ),
+    post(
+        "/auth/token",
+        sign_in_with_password,
+        can=PUBLIC,
+        tx=None,
+        takes=Credentials,
+        gives={200: SignedIn},
+        raises=(*AT_THE_DOOR, "not_found"),
+    ),
+    post(
+        "/auth/refresh",
+        refresh,
+        can=PUBLIC,
+        tx=None,
+        takes=Refresh,
+        gives={200: SignedIn},
+        raises=AT_THE_DOOR,
+    ),
+    post("/auth/logout", logout, can=MEMBER, gives={204: None}, raises=("forbidden",)),
+    post(
+        "/auth/switch",
+        switch_workspace,
+        can=MEMBER,
+        tx=None,
+        takes=Switch,
+        gives={200: SignedIn},
+        raises=("forbidden", "not_found"),
+    ),
+    post(
+        "/auth/password/forgot",
+        forget_password,
+        can=PUBLIC,
+        tx=None,
+        takes=Forgotten,
+        gives={202: Nothing},
+        raises=LIMITED,
+    ),
+    post(
+        "/auth/password/reset",
+        reset_password,
+        can=PUBLIC,
+        tx=None,
+        takes=Reset,
+        gives={204: None},
+        raises=LIMITED,
+    ),
+    patch(
+        "/auth/password",
+        change_password,
+        can=MEMBER,
+        tx=None,
+        takes=PasswordChange,
+        gives={204: None},
+        raises=("forbidden", "conflict"),
+    ),
+    post(
+        "/auth/email/verify",
+        verify_email,
+        can=PUBLIC,
+        tx=None,
+        takes=Verification,
+        gives={204: None},
+        raises=LIMITED,
+    ),
+    get("/auth/me", show_me, can=MEMBER, gives={200: Me}),
 ]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from email.utils import parseaddr
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import closure, identity, places, roles
+from app import addresses, closure, delivery, keyring, paying, places, roles
 from app.errors import FieldError, Problem
+from app.routes.ids import KeyId, WorkspaceId
 from app.store import api_keys, workspaces
 from app.store.db import Row
 from app.web import paging, reply
-from app.web.body import Moment, Name, Query, Shape
+from app.web.body import Moment, Name, Shape, Writable
 from app.web.paging import Paging
+from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
-
-# From the time zone database that is installed anyway: its names, and ISO 3166-1 alpha-2.
-
 
 # --- shapes -------------------------------------------------------------------------------------
 
@@ -34,10 +35,28 @@ def _country(text: str) -> str:
     return text
 
 
-class WorkspaceSettings(Shape):
+def _email(text: str) -> str:
+    return addresses.email(text).address
+
+
+EmailAddress = Annotated[str, AfterValidator(_email)]
+
+
+class Sender(Shape):
+    """Whom the workspace's mail is from, where its content does not say: null is the operator's."""
+
+    from_name: Name | None = None
+    from_email: EmailAddress | None = None
+    reply_to: EmailAddress | None = None
+
+
+class WritableWorkspace(Writable):
     name: Name
     timezone: Annotated[str, AfterValidator(_timezone)]
     country: Annotated[str, AfterValidator(_country)] | None = None
+    retention_days: Annotated[int, Field(ge=1, le=3_650)] | None = None
+    sender: Sender | None = None
+    sending_paused: bool = False
 
 
 class Removal(Shape):
@@ -53,6 +72,39 @@ class NewKey(Shape):
 # --- resources ----------------------------------------------------------------------------------
 
 
+class WorkspaceFields(Shape):
+    id: WorkspaceId
+    name: str
+    timezone: str
+    country: str | None
+    retention_days: int | None
+    sender: Sender
+    sending_paused: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+class Workspace(WorkspaceFields, Revised):
+    pass
+
+
+class ApiKey(Shape):
+    id: KeyId
+    name: str
+    role: Literal["viewer", "editor", "admin", "owner"]
+    last4: str
+    made_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+class NewApiKey(ApiKey):
+    """The only answer that has the key itself."""
+
+    key: str
+
+
 def workspace_resource(row: Row) -> dict[str, Any]:
     return {
         "id": row["id"],
@@ -63,7 +115,18 @@ def workspace_resource(row: Row) -> dict[str, Any]:
 
 
 def _writable(row: Row) -> dict[str, Any]:
-    return {"name": row["name"], "timezone": row["timezone"], "country": row["country"]}
+    return {
+        "name": row["name"],
+        "timezone": row["timezone"],
+        "country": row["country"],
+        "retentionDays": row["retention_days"],
+        "sender": {
+            "fromName": row["from_name"],
+            "fromEmail": row["from_email"],
+            "replyTo": row["reply_to"],
+        },
+        "sendingPaused": row["sending_paused"],
+    }
 
 
 def key_resource(row: Row) -> dict[str, Any]:
@@ -94,30 +157,59 @@ async def update_workspace(call: Call) -> Response:
     if row is None:
         raise Problem("not_found", "There is no such workspace.")
     call.match(row["revision"])
-    new = call.patch(WorkspaceSettings, _writable(row))
-    row = await workspaces.update(
-        call.db, id=row["id"], name=new.name, timezone=new.timezone, country=new.country
+    new = call.patch(WritableWorkspace, _writable(row))
+    sender = new.sender or Sender()
+    if sender.from_email not in (None, row["from_email"]):
+        _require_our_domain(call, sender.from_email)
+    changed = await workspaces.update(
+        call.db,
+        id=row["id"],
+        name=new.name,
+        timezone=new.timezone,
+        country=new.country,
+        retention_days=new.retention_days,
+        sending_paused=new.sending_paused,
+        **sender.model_dump(),
     )
-    return reply.ok(workspace_resource(row), revision=row["revision"])
+    if row["sending_paused"] and not new.sending_paused:
+        await delivery.resume(call.db, row["id"])
+    after = workspace_resource(changed)
+    await call.note("workspace.updated", row["id"], workspace_resource(row), after)
+    return reply.ok(after, revision=changed["revision"])
+
+
+def _require_our_domain(call: Call, from_email: str) -> None:
+    """Our mail server signs for MAIL_FROM's domain alone, and receivers check (RFC 7489 §3.1)."""
+    ours = parseaddr(call.process.settings.mail_from)[1].rpartition("@")[2]
+    if addresses.email(f"x@{ours}").key.rpartition("@")[2] != from_email.rpartition("@")[2]:
+        sentence = (
+            f"Must end in @{ours}: for another domain the workspace needs its own email provider."
+        )
+        raise Problem("invalid", sentence, errors=[FieldError("/sender/fromEmail", sentence)])
 
 
 async def remove_workspace(call: Call) -> Response:
     """Nothing acts in it any more when this is answered; its rows go a little later."""
-    call.query(Query)
     await call.receive_body()
     wanted = call.read(Removal)
     workspace_id = call.member.workspace_id
+    async with call.process.database.read() as db:
+        _require_meant(call, wanted, await workspaces.by_id(db, id=workspace_id))
+    await paying.end(call.process, workspace_id)
     async with call.process.database.write() as db:
-        row = await workspaces.locked(db, id=workspace_id)
-        if row is None:
-            raise Problem("not_found", "There is no such workspace.")
-        call.match(row["revision"])
-        if wanted.name != row["name"]:
-            sentence = "Must be the workspace's name, to the letter."
-            raise Problem("invalid", sentence, errors=[FieldError("/name", sentence)])
+        _require_meant(call, wanted, await workspaces.locked(db, id=workspace_id))
         await workspaces.close(db, id=workspace_id)
     await closure.stop(call.process, workspace_id)
     return reply.no_content()
+
+
+def _require_meant(call: Call, wanted: Removal, row: Row | None) -> None:
+    if row is None:
+        raise Problem("not_found", "There is no such workspace.")
+    call.match(row["revision"])
+    if wanted.name != row["name"]:
+        sentence = "Must be the workspace's name, to the letter."
+        raise Problem("invalid", sentence, errors=[FieldError("/name", sentence)])
 
 
 async def index_keys(call: Call) -> Response:
@@ -143,7 +235,7 @@ async def create_key(call: Call) -> Response:
             "The key would have expired already.",
             errors=[FieldError("/expiresAt", "Must be in the future.")],
         )
-    row, key = await identity.create_api_key(
+    row, key = await keyring.create(
         call.process,
         call.db,
         workspace_id=call.member.workspace_id,
@@ -152,24 +244,49 @@ async def create_key(call: Call) -> Response:
         role=new.role,
         expires_at=new.expires_at,
     )
+    await call.note("api_key.created", row["id"], after=key_resource(row))
     resource = {**key_resource(row), "key": key}
     return reply.created(f"/settings/api-keys/{row['id']}", resource, secret=True)
 
 
 async def remove_key(call: Call) -> Response:
-    revoked = await api_keys.revoke(
-        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
-    )
-    if not revoked:
+    id = call.path("id")
+    if not await api_keys.revoke(call.db, workspace_id=call.member.workspace_id, id=id):
         raise Problem("not_found", "There is no such API key.")
+    await call.note("api_key.revoked", id)
     return reply.no_content()
 
 
 routes = [
-    get("/settings/workspace", show_workspace, can="settings:read"),
-    patch("/settings/workspace", update_workspace, can="settings:write"),
-    delete("/settings/workspace", remove_workspace, can="workspaces:write", tx=None),
-    get("/settings/api-keys", index_keys, can="api_keys:read"),
-    post("/settings/api-keys", create_key, can="api_keys:write"),
-    delete("/settings/api-keys/{id}", remove_key, can="api_keys:write"),
+    get("/settings/workspace", show_workspace, can="settings:read", gives={200: Workspace}),
+    patch(
+        "/settings/workspace",
+        update_workspace,
+        can="settings:write",
+        takes=WritableWorkspace,
+        gives={200: Workspace},
+    ),
+    delete(
+        "/settings/workspace",
+        remove_workspace,
+        can="workspaces:write",
+        tx=None,
+        takes=Removal,
+        gives={204: None},
+    ),
+    get(
+        "/settings/api-keys",
+        index_keys,
+        can="api_keys:read",
+        query=Paging,
+        gives={200: Page[ApiKey]},
+    ),
+    post(
+        "/settings/api-keys",
+        create_key,
+        can="api_keys:write",
+        takes=NewKey,
+        gives={201: NewApiKey},
+    ),
+    delete("/settings/api-keys/{id}", remove_key, can="api_keys:write", gives={204: None}),
 ]

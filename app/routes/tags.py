@@ -6,8 +6,14 @@ from starlette.responses import Response
 
 from app.store import contacts
 from app.web import paging
+from app.web.body import Shape
 from app.web.paging import Pages
+from app.web.reply import Page
 from app.web.routing import Call, get
+
+
+class Tag(Shape):
+    name: str
 
 
 async def index(call: Call) -> Response:
@@ -24,5 +30,5 @@ async def index(call: Call) -> Response:
 
 
 routes = [
-    get("/tags", index, can="contacts:read"),
+    get("/tags", index, can="contacts:read", query=Pages, gives={200: Page[Tag]}),
 ]

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from app import facts
 from app.errors import FieldError, Problem
 from app.machine import content as contents
-from app.machine.program import Json
+from app.machine.fields import Place
+from app.machine.program import Finding, Json
+from app.routes.ids import TemplateId
 from app.store import contacts, definitions, templates
 from app.store.db import Row, new_id
 from app.web import paging, reply
-from app.web.body import Name, Shape
-from app.web.paging import Paging
+from app.web.body import Name, Shape, Writable
+from app.web.paging import Changing
+from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
 Category = Literal["transactional", "marketing"]
 
 
-class Template(Shape):
+class WritableTemplate(Writable):
     name: Name
-    channel: Literal["email"]
+    channel: Literal["email", "sms", "whatsapp"]
     category: Category = "transactional"
     content: dict[str, Any]
 
@@ -34,8 +38,38 @@ class Preview(Shape):
     trigger: dict[str, Any] = Field(default_factory=dict)
 
 
+class TemplateSummary(Shape):
+    """As lists have it: without what is heavy."""
+
+    id: TemplateId
+    name: str
+    channel: str
+    category: Category
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class Template(TemplateSummary, Revised):
+    """`variables` are the paths that its parts read."""
+
+    content: dict[str, str | dict[str, str]]
+    variables: list[str]
+
+
+class RenderedPart(Shape):
+    """What would be sent, or why it cannot be."""
+
+    rendered: str | None = None
+    error: str | None = None
+
+
+class Rendered(RootModel[dict[str, RenderedPart]]):
+    """Each part of the template, by its name."""
+
+
 async def index(call: Call) -> Response:
-    query = call.query(Paging)
+    query = call.query(Changing)
     rows = await templates.page(
         call.db,
         workspace_id=call.member.workspace_id,
@@ -52,7 +86,7 @@ async def show(call: Call) -> Response:
 
 
 async def create(call: Call) -> Response:
-    new = call.read(Template)
+    new = call.read(WritableTemplate)
     row = await templates.insert(
         call.db,
         workspace_id=call.member.workspace_id,
@@ -62,6 +96,7 @@ async def create(call: Call) -> Response:
         category=new.category,
         content=_checked(new),
     )
+    await call.note("template.created", row["id"], after=resource(row))
     return reply.created(f"/templates/{row['id']}", resource(row), revision=row["revision"])
 
 
@@ -70,9 +105,8 @@ async def update(call: Call) -> Response:
     if row is None:
         raise _unknown()
     call.match(row["revision"])
-    new = call.patch(
-        Template, {name: row[name] for name in ("name", "channel", "category", "content")}
-    )
+    stored = {name: row[name] for name in ("name", "channel", "category", "content")}
+    new = call.patch(WritableTemplate, stored)
     if new.channel != row["channel"]:
         raise _invalid([("/channel", "A template keeps its channel; make another one instead.")])
     content = _checked(new)
@@ -85,6 +119,7 @@ async def update(call: Call) -> Response:
         content=content,
         version=row["version"] + (content != row["content"]),
     )
+    await call.note("template.updated", row["id"], resource(row), resource(changed))
     return reply.ok(resource(changed), revision=changed["revision"])
 
 
@@ -102,6 +137,7 @@ async def remove(call: Call) -> Response:
             usedBy=users,
         )
     await templates.delete(call.db, workspace_id=workspace_id, id=id)
+    await call.note("template.deleted", id, before=resource(row))
     return reply.no_content()
 
 
@@ -113,13 +149,13 @@ async def preview(call: Call) -> Response:
     )
     return reply.ok(
         {
-            name: _part(row["channel"], name, source, roots)
-            for name, source in row["content"].items()
+            name: _part(row["channel"], name, row["content"][name], roots)
+            for name in contents.given(row["channel"], row["content"])
         }
     )
 
 
-def _part(channel: str, name: str, source: str, roots: Mapping[str, Json]) -> dict[str, str]:
+def _part(channel: str, name: str, source: Json, roots: Mapping[str, Json]) -> dict[str, str]:
     try:
         return {"rendered": contents.render_part(channel, name, source, roots)}
     except contents.PartError as error:
@@ -135,17 +171,13 @@ async def _contact(call: Call, wanted: Preview) -> Row | None:
     return row
 
 
-def _checked(template: Template) -> dict[str, Json]:
-    """The content without its empty parts."""
-    found = contents.check(template.channel, template.content)
-    if found:
-        raise _invalid([(_pointer(part), sentence) for part, sentence in found])
-    return {name: source for name, source in template.content.items() if source}
-
-
-def _pointer(part: str) -> str:
-    """RFC 6901 §3: an unknown part may be called anything."""
-    return "/content/" + part.replace("~", "~0").replace("/", "~1")
+def _checked(template: WritableTemplate) -> dict[str, Json]:
+    """The content without its empty parts. Raises Problem `invalid`."""
+    findings: list[Finding] = []
+    content = contents.read(template.channel, template.content, Place("/content", findings))
+    if findings:
+        raise _invalid([(finding.pointer, finding.message) for finding in findings])
+    return content
 
 
 def _invalid(errors: list[tuple[str, str]]) -> Problem:
@@ -181,15 +213,42 @@ def resource(row: Row) -> dict[str, Any]:
     return {
         **summary(row),
         "content": row["content"],
-        "variables": contents.variables(row["content"]),
+        "variables": contents.variables(row["channel"], row["content"]),
     }
 
 
 routes = [
-    get("/templates", index, can="templates:read"),
-    post("/templates", create, can="templates:write"),
-    get("/templates/{id}", show, can="templates:read"),
-    patch("/templates/{id}", update, can="templates:write"),
-    delete("/templates/{id}", remove, can="templates:write"),
-    post("/templates/{id}/preview", preview, can="templates:read", tx="read"),
+    get(
+        "/templates",
+        index,
+        can="templates:read",
+        query=Changing,
+        gives={200: Page[TemplateSummary]},
+    ),
+    post(
+        "/templates", create, can="templates:write", takes=WritableTemplate, gives={201: Template}
+    ),
+    get("/templates/{id}", show, can="templates:read", gives={200: Template}),
+    patch(
+        "/templates/{id}",
+        update,
+        can="templates:write",
+        takes=WritableTemplate,
+        gives={200: Template},
+    ),
+    delete(
+        "/templates/{id}",
+        remove,
+        can="templates:write",
+        gives={204: None},
+        raises=("conflict",),
+    ),
+    post(
+        "/templates/{id}/preview",
+        preview,
+        can="templates:read",
+        tx="read",
+        takes=Preview,
+        gives={200: Rendered},
+    ),
 ]

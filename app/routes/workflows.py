@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from app.routes.definitions import Kind, Workflow
+from app.routes.definitions import Kind, Workflow, WorkflowSummary, WritableWorkflow
+from app.routes.drawings import drawn
+from app.web.reply import Page
 
-kind = Kind(shape="steps", noun="workflow", model=Workflow)
+kind = Kind(
+    shape="steps",
+    noun="workflow",
+    model=WritableWorkflow,
+    shown=Workflow,
+    listed=Page[WorkflowSummary],
+)
 
-routes = kind.routes()
+routes = [*kind.routes(), drawn(kind)]

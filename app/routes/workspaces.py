@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from starlette.responses import Response
 
 from app import accounts
-from app.routes.settings import workspace_resource
+from app.routes.settings import WorkspaceFields, workspace_resource
 from app.store import memberships
 from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Name, Shape
-from app.web.paging import Paging
+from app.web.paging import Changing
+from app.web.reply import Page
 from app.web.routing import MEMBER, Call, get, post
 
 
 class NewWorkspace(Shape):
     name: Name
+
+
+class OwnWorkspace(WorkspaceFields):
+    role: Literal["viewer", "editor", "admin", "owner"]
 
 
 def resource(row: Row) -> dict[str, Any]:
@@ -27,7 +32,7 @@ def resource(row: Row) -> dict[str, Any]:
 
 async def index(call: Call) -> Response:
     """A key belongs to one workspace, wherever else its maker may be a member."""
-    query = call.query(Paging)
+    query = call.query(Changing)
     own = {"id": call.member.workspace_id} if call.member.via == "key" else {}
     rows = await memberships.workspaces_of(
         call.db,
@@ -41,11 +46,18 @@ async def index(call: Call) -> Response:
 
 async def create(call: Call) -> Response:
     new = call.read(NewWorkspace)
-    row = await accounts.found_workspace(call.process, call.db, call.member, new.name)
+    row = await accounts.found_workspace(call.process, call.db, call.member, call.origin, new.name)
     return reply.created("/workspaces", resource({**row, "role": "owner"}))
 
 
 routes = [
-    get("/workspaces", index, can=MEMBER),
-    post("/workspaces", create, can=MEMBER),
+    get("/workspaces", index, can=MEMBER, query=Changing, gives={200: Page[OwnWorkspace]}),
+    post(
+        "/workspaces",
+        create,
+        can=MEMBER,
+        takes=NewWorkspace,
+        gives={201: OwnWorkspace},
+        raises=("forbidden",),
+    ),
 ]

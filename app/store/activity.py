@@ -1,4 +1,4 @@
-"""What happened to a contact: its runs and its messages in one line of time."""
+"""What happened to a contact: its runs, its messages and its opt-outs in one line of time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAST = "z" * 27  # behind every id
 async def page(
     db: Handle, *, workspace_id: str, contact_id: str, before: str | None, limit: int
 ) -> list[tuple[str, str]]:
-    """Kinds and ids, newest first. What follows the kind in an id is its time, so ids of both kinds
+    """Kinds and ids, newest first. What follows the kind in an id is its time, so ids of all kinds
     stand in one order; `before` is such an id."""
     rest = before[4:] if before else LAST
     rows = await db.fetch_all(
@@ -29,7 +29,13 @@ async def page(
                 SELECT 'message' AS kind, m.id, substr(m.id, 5) AS made FROM messages m
                 WHERE m.workspace_id = :workspace_id AND m.contact_id = :contact_id
                   AND m.id < :before_message
-                ORDER BY m.id DESC LIMIT :limit) newest_messages) both_kinds
+                ORDER BY m.id DESC LIMIT :limit) newest_messages
+              UNION ALL
+              SELECT * FROM (
+                SELECT 'consent' AS kind, e.id, substr(e.id, 5) AS made FROM consent_events e
+                WHERE e.workspace_id = :workspace_id AND e.contact_id = :contact_id
+                  AND e.id < :before_consent
+                ORDER BY e.id DESC LIMIT :limit) newest_consents) all_kinds
         ORDER BY made DESC
         LIMIT :limit
         """,
@@ -37,6 +43,7 @@ async def page(
         contact_id=contact_id,
         before_run="run_" + rest,
         before_message="msg_" + rest,
+        before_consent="cns_" + rest,
         limit=limit,
     )
     return [(row["kind"], row["id"]) for row in rows]
@@ -62,6 +69,17 @@ async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list
         SELECT id, channel, contact_id, run_id, node_id, template_id, to_address, status,
                reason_code, reason_detail, created_at
         FROM messages
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def consents(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    return await db.fetch_all(
+        """
+        SELECT id, channel, kind, reason, source, at FROM consent_events
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,

@@ -45,7 +45,7 @@ async def bearer(db: Handle, *, hash: bytes) -> Row | None:
     return await db.fetch_one(
         """
         SELECT k.id AS via_id, k.workspace_id, k.made_by AS user_id, k.name, k.role,
-               k.last_used_at, m.role AS maker_role, w.suspended
+               k.last_used_at, m.role AS maker_role, w.suspended, w.plan
         FROM api_keys k
         JOIN memberships m ON m.workspace_id = k.workspace_id AND m.user_id = k.made_by
         JOIN workspaces w ON w.id = k.workspace_id AND w.deleted_at IS NULL

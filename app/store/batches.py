@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from app.store import usage
 from app.store.contacts import COLUMNS, searchable
 from app.store.db import Handle, Row
 
@@ -41,6 +43,96 @@ async def matching(
     return [row["id"] for row in rows if row["id"] is not None]
 
 
+# How each kind of lookup finds a contact; of several with one metadata value the oldest.
+FOUND = {
+    "email": """(SELECT c.id FROM contacts c
+                WHERE c.workspace_id = given.workspace_id AND c.email_key = given.value) AS id,
+               NULL AS another""",
+    "phone": """(SELECT c.id FROM contacts c
+                WHERE c.workspace_id = given.workspace_id AND c.phone = given.value) AS id,
+               NULL AS another""",
+    "contact_id": """(SELECT c.id FROM contacts c
+                WHERE c.workspace_id = given.workspace_id AND c.id = given.value) AS id,
+               NULL AS another""",
+    "metadata": """(SELECT f.contact_id FROM contact_fields f
+                WHERE f.workspace_id = given.workspace_id AND f.name = given.field
+                  AND f.value = given.value
+                ORDER BY f.contact_id LIMIT 1) AS id,
+               (SELECT f.contact_id FROM contact_fields f
+                WHERE f.workspace_id = given.workspace_id AND f.name = given.field
+                  AND f.value = given.value
+                ORDER BY f.contact_id LIMIT 1 OFFSET 1) AS another""",
+}
+
+
+async def found(db: Handle, kind: str, wanted: Sequence[tuple[str, str, str]]) -> list[Row]:
+    """For each workspace, field (of metadata) and value: the `id` of its contact or None, and that
+    of another one it fits as well. Looked up one by one for the reason above."""
+    return await db.fetch_all(
+        f"""
+        SELECT given.workspace_id, given.field, given.value,
+               {FOUND[kind]}
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:fields AS TEXT[]),
+                    CAST(:given_values AS TEXT[])) AS given (workspace_id, field, value)
+        """,
+        workspace_ids=[workspace_id for workspace_id, _, _ in wanted],
+        fields=[field for _, field, _ in wanted],
+        given_values=[value for _, _, value in wanted],
+    )
+
+
+async def insert_missing(
+    db: Handle, rows: Sequence[tuple[str, str, Mapping[str, Any]]]
+) -> set[str]:
+    """Workspaces, ids and columns; the ids of those whose address nobody has taken meanwhile. They
+    come sorted, so that two batches do not wait for each other in a circle."""
+    columns = [searchable(columns) for _, _, columns in rows]
+    inserted = await db.fetch_all(
+        """
+        INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
+                              name_key, last_name_key, timezone, locale, metadata,
+                              subscriptions, revision, created_at, updated_at)
+        SELECT given.workspace_id, given.id, given.email, given.email_key, given.phone,
+               given.first_name, given.last_name, given.name_key, given.last_name_key,
+               given.timezone, given.locale, given.metadata, given.subscriptions, 1, :now,
+               :now
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]), CAST(:email AS TEXT[]),
+                    CAST(:email_key AS TEXT[]), CAST(:phone AS TEXT[]),
+                    CAST(:first_name AS TEXT[]), CAST(:last_name AS TEXT[]),
+                    CAST(:name_key AS TEXT[]), CAST(:last_name_key AS TEXT[]),
+                    CAST(:timezone AS TEXT[]), CAST(:locale AS TEXT[]),
+                    CAST(:metadata AS JSONB[]), CAST(:subscriptions AS JSONB[]))
+             AS given (workspace_id, id, email, email_key, phone, first_name, last_name, name_key,
+                       last_name_key, timezone, locale, metadata, subscriptions)
+        WHERE TRUE
+        ON CONFLICT DO NOTHING
+        RETURNING workspace_id, id
+        """,
+        workspace_ids=[workspace_id for workspace_id, _, _ in rows],
+        ids=[id for _, id, _ in rows],
+        **{name: [one[name] for one in columns] for name in GIVEN},
+    )
+    if inserted:
+        made = Counter(row["workspace_id"] for row in inserted)
+        await usage.add_each(db, meter=usage.CONTACTS, amounts=made)
+    return {row["id"] for row in inserted}
+
+
+GIVEN = (
+    "email",
+    "email_key",
+    "phone",
+    "first_name",
+    "last_name",
+    "name_key",
+    "last_name_key",
+    "timezone",
+    "locale",
+    "metadata",
+    "subscriptions",
+)
+
+
 async def locked(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
     """In the order of their ids, so that two batches that share contacts do not wait for each
     other."""
@@ -57,19 +149,21 @@ async def locked(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[R
 
 
 async def insert(
-    db: Handle, *, workspace_id: str, rows: Iterable[tuple[str, Mapping[str, Any]]]
+    db: Handle, *, workspace_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> None:
     """Ids and columns. Raises errors.Duplicate when another contact has an address."""
     await db.execute_many(
         """
         INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
-                              name_key, last_name_key, timezone, locale, metadata, revision,
-                              created_at, updated_at)
+                              name_key, last_name_key, timezone, locale, metadata,
+                              subscriptions, revision, created_at, updated_at)
         VALUES (:workspace_id, :id, :email, :email_key, :phone, :first_name, :last_name,
-                :name_key, :last_name_key, :timezone, :locale, :metadata, 1, :now, :now)
+                :name_key, :last_name_key, :timezone, :locale, :metadata, :subscriptions, 1, :now,
+                :now)
         """,
         [{"workspace_id": workspace_id, "id": id, **searchable(columns)} for id, columns in rows],
     )
+    await usage.add(db, workspace_id=workspace_id, meter=usage.CONTACTS, amount=len(rows))
 
 
 async def update(
@@ -82,7 +176,7 @@ async def update(
         SET email = :email, email_key = :email_key, phone = :phone, first_name = :first_name,
             last_name = :last_name, name_key = :name_key, last_name_key = :last_name_key,
             timezone = :timezone, locale = :locale, metadata = :metadata,
-            revision = revision + 1, updated_at = :now
+            subscriptions = :subscriptions, revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         [{"workspace_id": workspace_id, "id": id, **searchable(columns)} for id, columns in rows],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from app.store import keyset
+from app.store import keyset, usage
 from app.store.db import Handle, Row
 
 COLUMNS = """id, email, email_key, phone, first_name, last_name, timezone, locale, metadata,
-             revision, created_at, updated_at"""
+             subscriptions, revision, created_at, updated_at"""
 
 
 def search_key(text: str) -> str:
@@ -31,13 +31,14 @@ async def insert(
     db: Handle, *, workspace_id: str, id: str, columns: Mapping[str, Any]
 ) -> Row | None:
     """None when another contact has the address: the caller reads that one."""
-    return await db.fetch_one(
+    row = await db.fetch_one(
         f"""
         INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
-                              name_key, last_name_key, timezone, locale, metadata, revision,
-                              created_at, updated_at)
+                              name_key, last_name_key, timezone, locale, metadata,
+                              subscriptions, revision, created_at, updated_at)
         VALUES (:workspace_id, :id, :email, :email_key, :phone, :first_name, :last_name,
-                :name_key, :last_name_key, :timezone, :locale, :metadata, 1, :now, :now)
+                :name_key, :last_name_key, :timezone, :locale, :metadata, :subscriptions, 1, :now,
+                :now)
         ON CONFLICT DO NOTHING
         RETURNING {COLUMNS}
         """,
@@ -45,6 +46,9 @@ async def insert(
         id=id,
         **searchable(columns),
     )
+    if row is not None:
+        await usage.add(db, workspace_id=workspace_id, meter=usage.CONTACTS)
+    return row
 
 
 async def update(db: Handle, *, workspace_id: str, id: str, columns: Mapping[str, Any]) -> Row:
@@ -55,13 +59,28 @@ async def update(db: Handle, *, workspace_id: str, id: str, columns: Mapping[str
         SET email = :email, email_key = :email_key, phone = :phone, first_name = :first_name,
             last_name = :last_name, name_key = :name_key, last_name_key = :last_name_key,
             timezone = :timezone, locale = :locale, metadata = :metadata,
-            revision = revision + 1, updated_at = :now
+            subscriptions = :subscriptions, revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
         workspace_id=workspace_id,
         id=id,
         **searchable(columns),
+    )
+
+
+async def set_subscriptions(
+    db: Handle, *, workspace_id: str, id: str, subscriptions: Mapping[str, str]
+) -> None:
+    await db.execute(
+        """
+        UPDATE contacts
+        SET subscriptions = :subscriptions, revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        subscriptions=dict(subscriptions),
     )
 
 
@@ -83,6 +102,8 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> bool:
         workspace_id=workspace_id,
         id=id,
     )
+    if gone is not None:
+        await usage.add(db, workspace_id=workspace_id, meter=usage.CONTACTS, amount=-1)
     return gone is not None
 
 
@@ -130,7 +151,7 @@ async def by_field(db: Handle, *, workspace_id: str, name: str, value: str) -> R
     return await db.fetch_one(
         """
         SELECT c.id, c.email, c.email_key, c.phone, c.first_name, c.last_name, c.timezone,
-               c.locale, c.metadata, c.revision, c.created_at, c.updated_at
+               c.locale, c.metadata, c.subscriptions, c.revision, c.created_at, c.updated_at
         FROM contact_fields f
         JOIN contacts c ON c.workspace_id = f.workspace_id AND c.id = f.contact_id
         WHERE f.workspace_id = :workspace_id AND f.name = :name AND f.value = :value
@@ -141,6 +162,31 @@ async def by_field(db: Handle, *, workspace_id: str, name: str, value: str) -> R
         name=name,
         value=value,
     )
+
+
+async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
+    rows = await db.fetch_all(
+        "SELECT id FROM contacts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return {row["id"] for row in rows}
+
+
+async def with_fields(
+    db: Handle, *, workspace_id: str, names: Sequence[str], values: Sequence[str]
+) -> set[tuple[str, str]]:
+    """Which of the metadata fields have which of the values, in any contact."""
+    rows = await db.fetch_all(
+        """
+        SELECT DISTINCT name, value FROM contact_fields
+        WHERE workspace_id = :workspace_id AND name = ANY(:names) AND value = ANY(:field_values)
+        """,
+        workspace_id=workspace_id,
+        names=list(names),
+        field_values=list(values),
+    )
+    return {(row["name"], row["value"]) for row in rows}
 
 
 # --- lists ----------------------------------------------------------------------------------------
@@ -406,22 +452,6 @@ async def add_tags(
             for tag in added
         ],
     )
-
-
-async def add_tag(db: Handle, *, workspace_id: str, contact_id: str, tag: str) -> bool:
-    """True when the contact did not have it."""
-    added = await db.fetch_value(
-        """
-        INSERT INTO contact_tags (workspace_id, contact_id, tag)
-        VALUES (:workspace_id, :contact_id, :tag)
-        ON CONFLICT DO NOTHING
-        RETURNING tag
-        """,
-        workspace_id=workspace_id,
-        contact_id=contact_id,
-        tag=tag,
-    )
-    return added is not None
 
 
 async def remove_tag(db: Handle, *, workspace_id: str, contact_id: str, tag: str) -> bool:

@@ -38,7 +38,7 @@ from typing import Any, cast
 import databases
 from databases.core import DatabaseURL
 
-from app.store.engine import Deadlines, Engine, Link, Row, to_the_end
+from app.store.engine import Deadlines, Engine, Link, Pooled, Row, to_the_end
 from app.store.handle import Handle
 from app.store.ids import new_id
 from app.store.migrations import CREATE_TABLE, Section, pending, sections
@@ -131,6 +131,10 @@ class Database:
         """What is set so that a crash can lose a committed transaction; a sentence for each."""
         async with self.read() as db:
             return await db.use(lambda link: link.durability())
+
+    def connections(self) -> Mapping[str, int]:
+        """How many of the pool are open, by state."""
+        return cast(Pooled, self._databases._backend).connections()
 
     def _handle(self, *, writing: bool) -> Handle:
         link = self._databases._backend.connection()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.store import keyset
@@ -57,7 +57,8 @@ async def update(
         f"""
         UPDATE definitions
         SET name = :name, state = :state, trigger_config = :trigger_config, body = :body,
-            version = :version, token = :token, revision = revision + 1, updated_at = :now
+            version = :version, token = :token, ending = (CAST(:state AS TEXT) = 'ARCHIVED'),
+            revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
@@ -88,12 +89,26 @@ async def set_secret(
     )
 
 
+async def set_token(db: Handle, *, workspace_id: str, id: str, token: str) -> Row:
+    return await db.returning(
+        f"""
+        UPDATE definitions SET token = :token, revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        token=token,
+    )
+
+
 async def archive(db: Handle, *, workspace_id: str, id: str) -> None:
-    """ARCHIVED and shown no more."""
+    """ARCHIVED and shown no more; its runs are still to be ended."""
     await db.execute(
         """
         UPDATE definitions
-        SET state = 'ARCHIVED', hidden = :hidden, revision = revision + 1, updated_at = :now
+        SET state = 'ARCHIVED', hidden = :hidden, ending = TRUE, revision = revision + 1,
+            updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -127,20 +142,101 @@ async def locked(db: Handle, *, workspace_id: str, shape: str, id: str) -> Row |
     )
 
 
-async def by_token(db: Handle, *, token: str) -> Row | None:
-    """What a webhook token opens: an ACTIVE definition with a webhook trigger, workspace included.
+async def by_tokens(db: Handle, *, tokens: Sequence[str]) -> list[Row]:
+    """What webhook tokens belong to, in whatever state, with what the intake needs of it.
 
     The one query without a workspace: the token is what tells it.
     """
-    return await db.fetch_one(
-        """
-        SELECT d.workspace_id, d.id, d.trigger_config, d.signing_secret, w.country
+    return await db.fetch_all(
+        f"""
+        SELECT {DOOR}
         FROM definitions d
         JOIN workspaces w ON w.id = d.workspace_id
-        WHERE d.token = :token AND d.state = 'ACTIVE' AND NOT w.suspended
-          AND d.trigger_config ->> 'source' = 'inbound_webhook'
+        WHERE d.token = ANY(:tokens)
         """,
-        token=token,
+        tokens=list(tokens),
+    )
+
+
+async def door(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    """The same for a definition that a member names."""
+    return await db.fetch_one(
+        f"""
+        SELECT {DOOR}
+        FROM definitions d
+        JOIN workspaces w ON w.id = d.workspace_id
+        WHERE d.workspace_id = :workspace_id AND d.id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+DOOR = """d.workspace_id, d.id, d.state, d.revision, d.trigger_config, d.signing_secret, d.token,
+               w.country, w.suspended"""
+
+
+async def started_by(db: Handle, *, workspace_id: str, source: str, key: str) -> list[str]:
+    """Ids of the ACTIVE ones whose trigger this is; `key` is the tag or the event's name."""
+    rows = await db.fetch_all(
+        """
+        SELECT id FROM definitions
+        WHERE workspace_id = :workspace_id AND state = 'ACTIVE'
+          AND trigger_config ->> 'source' = :source
+          AND CASE trigger_config ->> 'source' WHEN 'tag_added' THEN trigger_config ->> 'tag'
+                                               WHEN 'event' THEN trigger_config ->> 'name'
+                                               ELSE '' END = :key
+        ORDER BY id
+        """,
+        workspace_id=workspace_id,
+        source=source,
+        key=key,
+    )
+    return [row["id"] for row in rows]
+
+
+async def any_ending(db: Handle) -> bool:
+    """Without a lock: asked often, and nearly always No."""
+    return await db.fetch_one("SELECT id FROM definitions WHERE ending LIMIT 1") is not None
+
+
+async def ending(db: Handle) -> Row | None:
+    """An ARCHIVED one whose runs may not all have ended, locked for whoever ends them."""
+    return await db.fetch_one(
+        """
+        SELECT workspace_id, id FROM definitions
+        WHERE ending
+        ORDER BY workspace_id, id
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+        """
+    )
+
+
+async def ended(db: Handle, *, workspace_id: str, id: str) -> None:
+    """When no run of it is left."""
+    await db.execute(
+        """
+        UPDATE definitions SET ending = FALSE
+        WHERE workspace_id = :workspace_id AND id = :id
+          AND NOT EXISTS (SELECT 1 FROM runs r
+                          WHERE r.workspace_id = :workspace_id AND r.definition_id = :id
+                            AND r.finished_at IS NULL)
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def bodies(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    """What these are and say now."""
+    return await db.fetch_all(
+        """
+        SELECT id, shape, state, body FROM definitions
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND NOT hidden
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
     )
 
 
@@ -174,6 +270,9 @@ CLAUSES = {
     "name": "name = :name",
     "created_after": "created_at > :created_after",
     "created_before": "created_at < :created_before",
+    "updated_after": """id IN (SELECT u.id FROM definitions u
+                               WHERE u.workspace_id = :workspace_id
+                                 AND u.updated_at > :updated_after)""",
 }
 
 
@@ -222,6 +321,54 @@ async def pinned(db: Handle, *, workspace_id: str, definition_id: str, version: 
         JOIN definitions d ON d.workspace_id = v.workspace_id AND d.id = v.definition_id
         WHERE v.workspace_id = :workspace_id AND v.definition_id = :definition_id
           AND v.version = :version
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        version=version,
+    )
+
+
+async def versions_page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    definition_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+) -> list[Row]:
+    """Filters: see VERSION_CLAUSES. `id` is the version as text, for cursors."""
+    given = dict(filters) if before is None else {**filters, "older_than": int(before)}
+    narrowed, values = keyset.narrowed(VERSION_CLAUSES, given, None)
+    return await db.fetch_all(
+        f"""
+        SELECT CAST(version AS TEXT) AS id, version, trigger_config, created_at
+        FROM definition_versions
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id {narrowed}
+        ORDER BY version DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        limit=limit,
+        **values,
+    )
+
+
+VERSION_CLAUSES = {
+    "older_than": "version < :older_than",
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+}
+
+
+async def version(db: Handle, *, workspace_id: str, definition_id: str, version: int) -> Row | None:
+    return await db.fetch_one(
+        """
+        SELECT version, trigger_config, body, created_at
+        FROM definition_versions
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+          AND version = :version
         """,
         workspace_id=workspace_id,
         definition_id=definition_id,

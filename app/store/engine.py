@@ -33,6 +33,12 @@ class Deadlines:
     migration_ms: int = 600_000  # one section, index builds included
 
 
+class Pooled(Protocol):
+    """What both backends tell of their connections."""
+
+    def connections(self) -> Mapping[str, int]: ...
+
+
 class Link(Protocol):
     """One connection of an engine, as `databases` defines it, and what our handle needs beyond."""
 
@@ -58,6 +64,9 @@ class Link(Protocol):
 
     async def try_lock(self, number: int) -> bool:
         """Takes what goes by this number until the transaction ends; False when another has it."""
+
+    async def lock(self, number: int) -> None:
+        """Likewise, but waits for it."""
 
     async def begin_section(self) -> None:
         """Waits until no other process migrates, and gives the section its own deadlines."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.store.db import Handle
+from app.store.db import Handle, Row
 
 
 async def forget_some(db: Handle, *, workspace_id: str, contact_id: str, limit: int) -> bool:
@@ -15,9 +15,13 @@ async def forget_some(db: Handle, *, workspace_id: str, contact_id: str, limit: 
     runs = await _remembering_runs(db, workspace_id, contact_id, limit)
     messages = await _remembering_messages(db, workspace_id, contact_id, limit)
     captured = await _forget_captured(db, workspace_id, contact_id, limit)
+    events = await _forget_events(db, workspace_id, contact_id, limit)
+    requests = await forget_requests(
+        db, workspace_id=workspace_id, contact_id=contact_id, limit=limit
+    )
     await forget_runs(db, workspace_id=workspace_id, ids=runs)
     await forget_messages(db, workspace_id=workspace_id, ids=messages)
-    return bool(runs or messages or captured)
+    return bool(runs or messages or captured or events or requests)
 
 
 async def forget_runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
@@ -56,7 +60,8 @@ async def forget_messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) 
     )
     await db.execute(
         """
-        UPDATE messages SET to_address = NULL, source = '{}', content = NULL, reason_detail = NULL
+        UPDATE messages SET to_address = NULL, source = '{}', content = NULL, reason_detail = NULL,
+                            address_hash = CASE WHEN status = 'SENDING' THEN address_hash END
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
@@ -121,3 +126,65 @@ async def _forget_captured(db: Handle, workspace_id: str, contact_id: str, limit
         limit=limit,
     )
     return len(gone)
+
+
+async def _forget_events(db: Handle, workspace_id: str, contact_id: str, limit: int) -> int:
+    gone = await db.fetch_all(
+        """
+        DELETE FROM contact_events
+        WHERE workspace_id = :workspace_id AND id IN (
+            SELECT id FROM contact_events
+            WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+            LIMIT :limit)
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        limit=limit,
+    )
+    return len(gone)
+
+
+async def forget_requests(
+    db: Handle, *, workspace_id: str, contact_id: str, limit: int = 1_000
+) -> int:
+    """Receipts stay: they hold ids and hashes, and a repeat must not start another run."""
+    gone = await db.fetch_all(
+        """
+        DELETE FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND id IN (
+            SELECT id FROM webhook_requests
+            WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+            LIMIT :limit)
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        limit=limit,
+    )
+    return len(gone)
+
+
+async def refused_requests(db: Handle, *, workspace_id: str, after: str, limit: int) -> list[Row]:
+    """Nothing but their words tells whom they are about; the first page is after ""."""
+    return await db.fetch_all(
+        """
+        SELECT id, headers, detail, body FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND id > :after AND outcome = 'REFUSED'
+        ORDER BY id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        limit=limit,
+    )
+
+
+async def delete_requests(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
+    if not ids:
+        return
+    await db.execute(
+        "DELETE FROM webhook_requests WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )

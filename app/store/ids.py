@@ -9,6 +9,7 @@ import uuid
 from datetime import datetime, timedelta
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32, lower case
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _RANDOM_BITS = 74  # rand_a (12) and rand_b (62) of RFC 9562 §5.7, one counter here (§6.2, method 2)
 
 
@@ -40,15 +41,19 @@ _source = _Source()
 
 
 def uuid7() -> uuid.UUID:
+    return uuid.UUID(int=_number())
+
+
+def _number() -> int:
     milliseconds, rest = _source.next()
     high = milliseconds << 16 | 0x7 << 12 | rest >> 62
     low = 0b10 << 62 | rest & (1 << 62) - 1
-    return uuid.UUID(int=high << 64 | low)
+    return high << 64 | low
 
 
 def new_id(prefix: str) -> str:
     """`con` → `con_01jd…`: the prefix and 26 characters; as text in the order of making."""
-    return _written(prefix, uuid7().int)
+    return _written(prefix, _number())
 
 
 def first_id(prefix: str, moment: datetime, earlier: timedelta) -> str:
@@ -58,5 +63,5 @@ def first_id(prefix: str, moment: datetime, earlier: timedelta) -> str:
 
 
 def _written(prefix: str, value: int) -> str:
-    digits = "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
+    digits = "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
     return f"{prefix}_{digits}"

@@ -109,6 +109,27 @@ async def by_hash(db: Handle, *, hash: bytes) -> Row | None:
     )
 
 
+async def offers(db: Handle, *, email_key: str, workspace_id: str | None) -> list[Row]:
+    """What this address could take, here or anywhere, the newest first, and no long list of it;
+    each with the inviter's role today, as by_hash."""
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS},
+               (SELECT m.role FROM memberships m
+                WHERE m.workspace_id = invitations.workspace_id
+                  AND m.user_id = invitations.invited_by) AS inviter_role
+        FROM invitations
+        WHERE email_key = :email_key
+          AND (CAST(:workspace_id AS TEXT) IS NULL OR workspace_id = :workspace_id)
+          AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now
+        ORDER BY id DESC
+        LIMIT 20
+        """,
+        email_key=email_key,
+        workspace_id=workspace_id,
+    )
+
+
 async def accept(db: Handle, *, workspace_id: str, id: str) -> bool:
     """False when it is no longer PENDING: of two who accept at once the second hears that."""
     accepted = await db.fetch_value(

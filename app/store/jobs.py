@@ -1,4 +1,4 @@
-"""What makes a row its own job, the same for runs and messages.
+"""What makes a row its own job, the same for runs, messages and calls.
 
 A row is due when wake_at has come; wake_at is NULL when there is nothing to do. Claiming raises
 lease_token and moves wake_at to the end of the lease, so that a claim whose worker died is simply
@@ -8,13 +8,37 @@ lease writes nothing.
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
 from app.store.db import Handle, Row
 
-Table = Literal["runs", "messages"]
+Table = Literal["runs", "messages", "calls"]
+
+
+HEAD = 64  # of all that is due, the oldest rows; nearly always that is all of it
+ASKED = 256  # workspaces asked in turn, when there is more due than that
+
+
+@dataclass(slots=True)
+class Roster:
+    """What one worker knows from claim to claim: how many rows of each workspace it has in hand,
+    which workspace was asked last whether something of it is due, and whether the last claim left
+    something due although there were hands."""
+
+    busy: Counter[str] = field(default_factory=Counter)
+    asked: str = ""
+    held_back: bool = False
+
+    def room(self, workspace_id: str, free: int) -> int:
+        """How many more a workspace may have: no more in hand than hands stay free, so that others
+        always find some (the dynamic threshold of Choudhury and Hahne, as switches share buffers).
+        """
+        return max(0, (free - self.busy[workspace_id] + 1) // 2)
 
 
 async def claim(
@@ -24,27 +48,72 @@ async def claim(
     hinted: Sequence[tuple[str, str]],
     limit: int,
     lease_seconds: float,
+    roster: Roster | None = None,
 ) -> list[Row]:
     """Up to `limit` due rows as {workspace_id, id, status, lease_token, claims}.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
-    does not stand before another's single row.
+    does not stand before another's single row. With a roster, no workspace gets more than its room.
     """
     until = await db.now() + timedelta(seconds=lease_seconds)
-    fresh = hinted[: limit - 1]
-    claimed = await _claim_hinted(db, table, fresh, until) if fresh else []
-    workspaces = await _due_workspaces(db, table, limit - len(claimed))
+    taking = _Taking(limit, roster)
+    fresh = taking.allowed(hinted[: limit - 1])
+    if fresh:
+        taking.add(await _claim_hinted(db, table, fresh, until))
+    workspaces = await _due_workspaces(db, table, roster or Roster())
+    workspaces = taking.drawn(workspaces)
     while workspaces:
-        share = (limit - len(claimed)) // len(workspaces)
+        share = taking.free // len(workspaces)
         unfinished = []
         for workspace_id in workspaces:
-            rows = await _claim_oldest(db, table, workspace_id, share, until)
-            claimed += rows
-            if len(rows) == share:
+            most = min(share, taking.room(workspace_id))
+            rows = await _claim_oldest(db, table, workspace_id, most, until) if most else []
+            taking.add(rows)
+            if rows and len(rows) == share:
                 unfinished.append(workspace_id)
-        workspaces = unfinished[: limit - len(claimed)]
-    return claimed
+            elif len(rows) == most:
+                taking.held_back = True
+        workspaces = unfinished[: taking.free]
+    if roster is not None:
+        roster.held_back = taking.held_back
+    return taking.rows
+
+
+class _Taking:
+    """One claim under way."""
+
+    def __init__(self, limit: int, roster: Roster | None) -> None:
+        self.rows: list[Row] = []
+        self.free = limit
+        self.held_back = False
+        self._capped = roster is not None
+        self._held = Roster(Counter(roster.busy)) if roster else Roster()
+
+    def room(self, workspace_id: str) -> int:
+        return self._held.room(workspace_id, self.free) if self._capped else self.free
+
+    def add(self, rows: Sequence[Row]) -> None:
+        self.rows += rows
+        self.free -= len(rows)
+        self._held.busy.update(row["workspace_id"] for row in rows)
+
+    def allowed(self, hinted: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        kept: Counter[str] = Counter()
+        allowed = []
+        for workspace_id, id in hinted:
+            if kept[workspace_id] < self.room(workspace_id):
+                kept[workspace_id] += 1
+                allowed.append((workspace_id, id))
+            else:
+                self.held_back = True
+        return allowed
+
+    def drawn(self, workspaces: Sequence[str]) -> list[str]:
+        """By lot, so that with a single row to claim it is not always the longest queue's."""
+        open_to = [workspace_id for workspace_id in workspaces if self.room(workspace_id)]
+        self.held_back |= len(open_to) < len(workspaces)
+        return random.sample(open_to, min(len(open_to), self.free))
 
 
 async def _claim_hinted(
@@ -72,33 +141,55 @@ async def _claim_hinted(
     )
 
 
-async def _due_workspaces(db: Handle, table: Table, limit: int) -> list[str]:
-    """Drawn by lot, so that with a single row to claim it is not always the longest queue's.
-
-    One index probe or two for each workspace that has something to do, however much it is.
-    """
+async def _due_workspaces(db: Handle, table: Table, roster: Roster) -> list[str]:
+    """Those of the oldest rows; and when there are more than these, those of some that are asked in
+    turn, so that whoever stands behind a backlog is found a few claims later. The cost is the same
+    however many workspaces wait, and however much is due."""
     rows = await db.fetch_all(
         f"""
-        WITH RECURSIVE pending (workspace_id) AS (
-            SELECT min(workspace_id) FROM {table} WHERE wake_at IS NOT NULL
+        SELECT workspace_id
+        FROM (SELECT workspace_id, wake_at FROM {table}
+              WHERE wake_at IS NOT NULL
+              ORDER BY wake_at, id
+              LIMIT :limit) AS oldest
+        WHERE wake_at <= :now
+        """,
+        limit=HEAD,
+    )
+    found = dict.fromkeys(row["workspace_id"] for row in rows)
+    if len(rows) == HEAD:
+        found |= dict.fromkeys(await _due_in_turn(db, table, roster))
+    return list(found)
+
+
+async def _due_in_turn(db: Handle, table: Table, roster: Roster) -> list[str]:
+    """Of the ASKED workspaces that come next: one index probe or two for each, however long its
+    queue is."""
+    rows = await db.fetch_all(
+        f"""
+        WITH RECURSIVE pending (workspace_id, n) AS (
+            SELECT (SELECT min(t.workspace_id) FROM {table} t
+                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > :asked), 1
             UNION ALL
             SELECT (SELECT min(t.workspace_id) FROM {table} t
-                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > pending.workspace_id)
+                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > pending.workspace_id), n + 1
             FROM pending
-            WHERE pending.workspace_id IS NOT NULL
+            WHERE pending.workspace_id IS NOT NULL AND n < :most
         )
-        SELECT workspace_id
+        SELECT workspace_id, n
         FROM pending
-        WHERE (SELECT t.wake_at FROM {table} t
+        WHERE n = :most OR workspace_id IS NULL
+           OR (SELECT t.wake_at FROM {table} t
                WHERE t.wake_at IS NOT NULL AND t.workspace_id >= pending.workspace_id
                ORDER BY t.workspace_id, t.wake_at
                LIMIT 1) <= :now
-        ORDER BY random()
-        LIMIT :limit
+        ORDER BY n
         """,
-        limit=limit,
+        asked=roster.asked,
+        most=ASKED,
     )
-    return [row["workspace_id"] for row in rows]
+    roster.asked = rows[-1]["workspace_id"] or ""
+    return [row["workspace_id"] for row in rows if row["workspace_id"] is not None]
 
 
 async def _claim_oldest(

@@ -7,6 +7,27 @@ from app.store.db import Handle
 FIRST = "dk_1"
 
 
+async def load(db: Handle) -> bytes | None:
+    """Before the first process has booted there is none."""
+    stored: bytes | None = await db.fetch_value(
+        "SELECT wrapped FROM data_keys WHERE id = :id", id=FIRST
+    )
+    return stored
+
+
+async def replace(db: Handle, *, old: bytes, new: bytes) -> bool:
+    """False when another has replaced it meanwhile."""
+    replaced = await db.fetch_value(
+        """
+        UPDATE data_keys SET wrapped = :new WHERE id = :id AND wrapped = :old RETURNING id
+        """,
+        id=FIRST,
+        old=old,
+        new=new,
+    )
+    return replaced is not None
+
+
 async def load_or_create(db: Handle, *, wrapped: bytes) -> bytes:
     """The wrapped data key of this database: `wrapped` itself when there was none.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.store import keyset
+from app.store import keyset, workspaces
 from app.store.db import Handle, Row
 
 COLUMNS = "m.id, m.user_id, m.role, m.created_at, u.email, u.name"
+WORKSPACE = ", ".join(f"w.{column.strip()}" for column in workspaces.COLUMNS.split(","))
 
 
 async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: str) -> Row:
@@ -31,9 +32,8 @@ async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: 
 async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Row | None:
     """This workspace if the user belongs to it; without an id the one of the oldest membership."""
     return await db.fetch_one(
-        """
-        SELECT w.id, w.name, w.timezone, w.country, w.suspended, w.revision, w.created_at,
-               w.updated_at
+        f"""
+        SELECT {WORKSPACE}
         FROM memberships m
         JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
         WHERE m.user_id = :user_id
@@ -100,6 +100,14 @@ async def by_user(db: Handle, *, workspace_id: str, user_id: str) -> Row | None:
     )
 
 
+async def count(db: Handle, *, workspace_id: str) -> int:
+    members: int = await db.fetch_value(
+        "SELECT count(*) FROM memberships WHERE workspace_id = :workspace_id",
+        workspace_id=workspace_id,
+    )
+    return members
+
+
 async def owners(db: Handle, *, workspace_id: str) -> list[str]:
     """Ids of the owners' memberships, locked: of two owners who leave at once the second waits,
     and no longer finds the first."""
@@ -156,8 +164,7 @@ async def workspaces_of(
     narrowed, values = keyset.narrowed(WORKSPACES, filters, before, "w.id")
     return await db.fetch_all(
         f"""
-        SELECT w.id, w.name, w.timezone, w.country, w.suspended, w.revision, w.created_at,
-               w.updated_at, m.role
+        SELECT {WORKSPACE}, m.role
         FROM memberships m
         JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
         WHERE m.user_id = :user_id {narrowed}
@@ -174,4 +181,5 @@ WORKSPACES = {
     "id": "w.id = :id",
     "created_after": "w.created_at > :created_after",
     "created_before": "w.created_at < :created_before",
+    "updated_after": "w.updated_at > :updated_after",
 }

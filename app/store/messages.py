@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from app.store import keyset
 from app.store.db import Handle, Row
+
+ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
 
 
 async def insert(
@@ -74,15 +76,19 @@ async def insert_attempt(
 
 
 async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
-    """The claimed message, locked, with its newest attempt; None when the claim is lost."""
+    """The claimed message, locked, with its newest attempt and its workspace's sender; None when
+    the claim is lost."""
     return await db.fetch_one(
         """
         SELECT m.workspace_id, m.id, m.run_id, m.node_id, m.visit, m.contact_id, m.template_id,
                m.template_version, m.channel, m.category, m.to_address, m.source, m.account_mail,
                m.sealed, m.status, m.lease_token, m.created_at,
                a.id AS attempt_id, a.created_at AS attempt_created_at, a.number, a.message_key,
-               a.provider, a.tries, a.events
+               a.provider, a.tries, a.events,
+               CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
+               w.from_name, w.from_email, w.reply_to
         FROM messages m
+        JOIN workspaces w ON w.id = m.workspace_id
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.lease_token = :lease_token
           AND m.wake_at IS NOT NULL
@@ -96,6 +102,61 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
     )
 
 
+async def queued_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
+    """Like held, whoever has a claim: what the run is about to send. COALESCE keeps a planner from
+    walking all that is queued."""
+    return await db.fetch_all(
+        """
+        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
+               m.created_at,
+               a.id AS attempt_id, a.provider, a.tries, a.events
+        FROM messages m
+        JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
+        WHERE m.workspace_id = :workspace_id AND m.run_id = :run_id
+          AND COALESCE(m.status = 'QUEUED' AND m.wake_at IS NOT NULL, FALSE)
+          AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
+                          WHERE newest.workspace_id = m.workspace_id AND newest.message_id = m.id)
+        FOR UPDATE OF m
+        """,
+        workspace_id=workspace_id,
+        run_id=run_id,
+    )
+
+
+async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str) -> Row | None:
+    """Like held, whoever has a claim: the message whose newest attempt this is, as long as nobody
+    knows what became of it."""
+    return await db.fetch_one(
+        """
+        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
+               m.created_at,
+               a.id AS attempt_id, a.provider, a.tries, a.events
+        FROM messages m
+        JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
+        WHERE m.workspace_id = :workspace_id AND m.id = :id AND a.id = :attempt_id
+          AND m.status IN ('SENDING', 'UNKNOWN')
+          AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
+                          WHERE newest.workspace_id = m.workspace_id AND newest.message_id = m.id)
+        FOR UPDATE OF m
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        attempt_id=attempt_id,
+    )
+
+
+async def reopen(db: Handle, *, workspace_id: str, id: str) -> None:
+    """A message locked by of_attempt may be settled once more; who has a claim loses it."""
+    await db.execute(
+        """
+        UPDATE messages SET lease_token = lease_token + 1, wake_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def intend(
     db: Handle,
     *,
@@ -103,6 +164,8 @@ async def intend(
     id: str,
     lease_token: int,
     to_address: str,
+    address_hash: str,
+    category: str,
     template_version: int | None,
     content: str,
     wake_at: datetime,
@@ -111,8 +174,9 @@ async def intend(
     intended = await db.fetch_value(
         """
         UPDATE messages
-        SET status = 'SENDING', to_address = :to_address, template_version = :template_version,
-            content = :content, wake_at = :wake_at
+        SET status = 'SENDING', to_address = :to_address, address_hash = :address_hash,
+            category = :category, template_version = :template_version, content = :content,
+            wake_at = :wake_at
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
           AND status = 'QUEUED'
         RETURNING id
@@ -121,6 +185,8 @@ async def intend(
         id=id,
         lease_token=lease_token,
         to_address=to_address,
+        address_hash=address_hash,
+        category=category,
         template_version=template_version,
         content=content,
         wake_at=wake_at,
@@ -147,6 +213,7 @@ async def settle(
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
             wake_at = :wake_at, claims = 0,
+            address_hash = CASE WHEN CAST(:status AS TEXT) = 'UNKNOWN' THEN address_hash END,
             sealed = CASE WHEN CAST(:wake_at AS TIMESTAMPTZ) IS NULL THEN NULL ELSE sealed END
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
           AND wake_at IS NOT NULL
@@ -165,20 +232,74 @@ async def settle(
     )
 
 
-async def requeue(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """An UNKNOWN message is due again, for a new attempt; None when it is not UNKNOWN, or was about
-    an account: what that said is gone."""
+async def requeue(
+    db: Handle, *, workspace_id: str, id: str, ended: Sequence[str] = ("UNKNOWN",)
+) -> Row | None:
+    """A message that has `ended` like this is due again, for a new attempt; None when it has not,
+    or was about an account: what that said is gone."""
     return await db.fetch_one(
         """
         UPDATE messages SET status = 'QUEUED', reason_code = NULL, reason_detail = NULL,
                             wake_at = :now
-        WHERE workspace_id = :workspace_id AND id = :id AND status = 'UNKNOWN'
+        WHERE workspace_id = :workspace_id AND id = :id AND status = ANY(:ended)
           AND account_mail IS NULL
         RETURNING run_id, node_id, visit, channel
         """,
         workspace_id=workspace_id,
         id=id,
+        ended=list(ended),
     )
+
+
+async def park(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> None:
+    """It waits until the workspace sends again; as if it had not been claimed."""
+    await db.execute(
+        """
+        UPDATE messages SET wake_at = NULL, claims = 0
+        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
+          AND status = 'QUEUED'
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        lease_token=lease_token,
+    )
+
+
+async def wake_parked(db: Handle, *, workspace_id: str, limit: int) -> int:
+    """Up to `limit` that waited are due; how many. The oldest first."""
+    woken = await db.fetch_all(
+        """
+        WITH parked AS MATERIALIZED (
+            SELECT id FROM messages
+            WHERE workspace_id = :workspace_id AND status = 'QUEUED' AND wake_at IS NULL
+            ORDER BY id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        UPDATE messages SET wake_at = :now
+        FROM parked
+        WHERE messages.workspace_id = :workspace_id AND messages.id = parked.id
+        RETURNING messages.id
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+    return len(woken)
+
+
+async def parked_in_vain(db: Handle) -> str | None:
+    """A workspace that sends again, and whose messages still wait."""
+    workspace_id: str | None = await db.fetch_value(
+        """
+        SELECT w.id FROM workspaces w
+        WHERE NOT w.sending_paused AND NOT w.suspended AND w.deleted_at IS NULL
+          AND EXISTS (SELECT 1 FROM messages m
+                      WHERE m.workspace_id = w.id AND m.status = 'QUEUED' AND m.wake_at IS NULL)
+        ORDER BY w.id
+        LIMIT 1
+        """
+    )
+    return workspace_id
 
 
 async def update_attempt(
@@ -216,6 +337,26 @@ async def update_attempt(
         events=events,
         sent_at=sent_at,
         finished_at=finished_at,
+    )
+
+
+async def in_flight(db: Handle, *, workspace_id: str, address_hash: str) -> list[Row]:
+    """Messages that may reach the address although nobody sends to it any more: those that are
+    being sent, and those whose outcome became UNKNOWN no longer ago than a provider takes to accept
+    what it has been given. Mail about accounts asks nobody for consent."""
+    return await db.fetch_all(
+        """
+        SELECT m.id, m.status FROM messages m
+        WHERE m.workspace_id = :workspace_id AND m.address_hash = :address_hash
+          AND m.account_mail IS NULL
+          AND (m.status = 'SENDING' OR EXISTS (
+              SELECT 1 FROM delivery_attempts a
+              WHERE a.workspace_id = m.workspace_id AND a.message_id = m.id
+                AND a.status = 'UNKNOWN' AND a.finished_at > :since))
+        """,
+        workspace_id=workspace_id,
+        address_hash=address_hash,
+        since=await db.now() - ACCEPTING,
     )
 
 
@@ -330,6 +471,45 @@ async def by_id(
         mails=mails,
         reader=reader,
     )
+
+
+async def page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+    mails: Sequence[str] = (),
+    reader: str | None = None,
+) -> list[Row]:
+    """Newest first, without what was said. Filters: see MESSAGE_CLAUSES."""
+    filters = await keyset.by_time(db, "msg", filters)
+    narrowed, values = keyset.narrowed(MESSAGE_CLAUSES, filters, before, "m.id")
+    return await db.fetch_all(
+        f"""
+        SELECT m.id, m.channel, m.contact_id, m.run_id, m.node_id, m.template_id, m.to_address,
+               m.status, m.reason_code, m.reason_detail, m.created_at
+        FROM messages m
+        WHERE m.workspace_id = :workspace_id AND {VISIBLE} {narrowed}
+        ORDER BY m.id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        mails=mails,
+        reader=reader,
+        **values,
+    )
+
+
+MESSAGE_CLAUSES = {
+    "contact_id": "m.contact_id = :contact_id",
+    "run_id": "m.run_id = :run_id",
+    "status": "m.status = :status",
+    "created_after": "m.created_at > :created_after",
+    "created_before": "m.created_at < :created_before",
+}
 
 
 async def stop(db: Handle, *, workspace_id: str, limit: int) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from app.store.sql import essence, refuse_current_time
 
@@ -32,25 +33,26 @@ class Section:
     number: str
     name: str
     sql: str
-
-    @property
-    def checksum(self) -> str:
-        """Of what it does: comments and layout may be improved afterwards."""
-        return hashlib.sha256(essence(self.sql).encode()).hexdigest()
+    checksum: str  # of what it does: comments and layout may be improved afterwards
 
 
-def sections(schema: str) -> list[Section]:
+@lru_cache(4)  # every probe of readiness asks
+def sections(schema: str) -> tuple[Section, ...]:
     """Cut at the lines `-- section 0001: words`."""
     preamble, *parts = _HEADING.split(schema)
     if essence(preamble):
         raise MigrationError("SQL stands before the first line `-- section 0001: …`.")
-    found = [Section(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
+    found = tuple(_section(*parts[at : at + 3]) for at in range(0, len(parts), 3))
     numbers = [section.number for section in found]
     if numbers != sorted(set(numbers)):
         raise MigrationError("The sections' numbers must rise from one to the next.")
     for section in found:
         refuse_current_time(section.sql)
     return found
+
+
+def _section(number: str, name: str, sql: str) -> Section:
+    return Section(number, name, sql, hashlib.sha256(essence(sql).encode()).hexdigest())
 
 
 def pending(found: Sequence[Section], applied: Mapping[str, str]) -> list[Section]:

@@ -83,6 +83,10 @@ class PostgresBackend(DatabasesPostgresBackend):
             },
         )
 
+    def connections(self) -> Mapping[str, int]:
+        idle = self.pool.get_idle_size()
+        return {"busy": self.pool.get_size() - idle, "idle": idle}
+
     def connection(self) -> PostgresConnection:
         return PostgresConnection(self, self._dialect)
 
@@ -170,6 +174,9 @@ class PostgresConnection(DatabasesPostgresConnection):
             "SELECT pg_try_advisory_xact_lock($1)", number
         )
         return taken
+
+    async def lock(self, number: int) -> None:
+        await self.raw_connection.fetchval("SELECT pg_advisory_xact_lock($1)", number)
 
     async def begin_section(self) -> None:
         await self._script(

@@ -2,46 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from app.store import keyset
 from app.store.db import Handle, Row
 
+INSERT = """
+    INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
+                      wake_at, lease_token, claims, depth, created_at)
+    SELECT workspace_id, CAST(:id AS TEXT), id, version, CAST(:contact_id AS TEXT), 'QUEUED',
+           CAST(:body AS BYTEA), :now, 0, 0, CAST(:depth AS INTEGER), :now
+    FROM definitions
+    WHERE workspace_id = :workspace_id AND id = :definition_id AND state = 'ACTIVE'
+    ON CONFLICT DO NOTHING
+    """
 
-async def insert(
-    db: Handle, *, workspace_id: str, id: str, definition_id: str, contact_id: str, body: bytes
-) -> bool:
-    """False when the definition is no longer ACTIVE, whatever was read before, or the id exists."""
-    inserted = await db.fetch_value(
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    workspace_id: str
+    id: str
+    definition_id: str
+    revision: int  # of the definition
+    contact_id: str
+    body: bytes
+
+
+async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
+    """The ids of those that are there now for this: not of one whose definition is no longer
+    ACTIVE or has been changed since, nor of one whose id existed."""
+    rows = await db.fetch_all(
         """
         INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
-                          wake_at, lease_token, claims, created_at)
-        SELECT workspace_id, CAST(:id AS TEXT), id, version, CAST(:contact_id AS TEXT), 'QUEUED',
-               CAST(:body AS BYTEA), :now, 0, 0, :now
-        FROM definitions
-        WHERE workspace_id = :workspace_id AND id = :definition_id AND state = 'ACTIVE'
+                          wake_at, lease_token, claims, depth, created_at)
+        SELECT d.workspace_id, given.id, d.id, d.version, given.contact_id, 'QUEUED', given.body,
+               :now, 0, 0, 0, :now
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]),
+                    CAST(:definition_ids AS TEXT[]), CAST(:revisions AS INTEGER[]),
+                    CAST(:contact_ids AS TEXT[]), CAST(:bodies AS BYTEA[]))
+             AS given (workspace_id, id, definition_id, revision, contact_id, body)
+        JOIN definitions d ON d.workspace_id = given.workspace_id AND d.id = given.definition_id
+        WHERE d.state = 'ACTIVE' AND d.revision = given.revision
         ON CONFLICT DO NOTHING
         RETURNING id
         """,
+        workspace_ids=[run.workspace_id for run in runs],
+        ids=[run.id for run in runs],
+        definition_ids=[run.definition_id for run in runs],
+        revisions=[run.revision for run in runs],
+        contact_ids=[run.contact_id for run in runs],
+        bodies=[run.body for run in runs],
+    )
+    return {row["id"] for row in rows}
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    definition_id: str,
+    contact_id: str,
+    body: bytes,
+    depth: int = 0,
+) -> bool:
+    """False when the definition is no longer ACTIVE, whatever was read before, or the id exists."""
+    inserted = await db.fetch_value(
+        f"{INSERT} RETURNING id",
         workspace_id=workspace_id,
         id=id,
         definition_id=definition_id,
         contact_id=contact_id,
         body=body,
+        depth=depth,
     )
     return inserted is not None
 
 
+async def insert_many(
+    db: Handle,
+    *,
+    workspace_id: str,
+    rows: Iterable[tuple[str, str, str]],
+    body: bytes,
+    depth: int,
+) -> None:
+    """(id, definition, contact) of each; none of a definition that is no longer ACTIVE."""
+    same = {"workspace_id": workspace_id, "body": body, "depth": depth}
+    await db.execute_many(
+        INSERT,
+        [
+            {"id": id, "definition_id": definition_id, "contact_id": contact_id, **same}
+            for id, definition_id, contact_id in rows
+        ],
+    )
+
+
 async def contact_of(db: Handle, *, workspace_id: str, id: str) -> str | None:
     """Whether the run exists, and for whom."""
-    contact_id: str | None = await db.fetch_value(
-        "SELECT contact_id FROM runs WHERE workspace_id = :workspace_id AND id = :id",
-        workspace_id=workspace_id,
-        id=id,
+    return (await contacts_of(db, [(workspace_id, id)])).get(id)
+
+
+async def contacts_of(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Which of these runs exist, by workspace and id, and for whom."""
+    rows = await db.fetch_all(
+        """
+        SELECT r.id, r.contact_id
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]))
+             AS given (workspace_id, id)
+        JOIN runs r ON r.workspace_id = given.workspace_id AND r.id = given.id
+        """,
+        workspace_ids=[workspace_id for workspace_id, _ in pairs],
+        ids=[id for _, id in pairs],
     )
-    return contact_id
+    return {row["id"]: row["contact_id"] for row in rows}
 
 
 async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
@@ -49,7 +126,8 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
     return await db.fetch_one(
         """
         SELECT r.workspace_id, r.id, r.definition_id, r.version, r.contact_id, r.status, r.body,
-               r.state, r.waiting_for, r.lease_token, r.created_at, d.state AS definition_state
+               r.state, r.waiting_for, r.lease_token, r.depth, r.created_at,
+               d.state AS definition_state
         FROM runs r
         JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
         WHERE r.workspace_id = :workspace_id AND r.id = :id AND r.lease_token = :lease_token
@@ -101,55 +179,95 @@ async def save(
     return saved is not None
 
 
-async def wake(db: Handle, *, workspace_id: str, id: str, message_id: str) -> None:
-    """The message the run waits for has come to an end."""
+async def wake(db: Handle, *, workspace_id: str, id: str, awaited_id: str) -> None:
+    """The message or the call that the run waits for has come to an end."""
     await db.execute(
         """
         UPDATE runs SET wake_at = :now
         WHERE workspace_id = :workspace_id AND id = :id AND status = 'WAITING'
-          AND waiting_for ->> 'messageId' = :message_id
+          AND COALESCE(waiting_for ->> 'messageId', waiting_for ->> 'callId') = :awaited_id
         """,
         workspace_id=workspace_id,
         id=id,
-        message_id=message_id,
+        awaited_id=awaited_id,
     )
 
 
-async def cancel_all(
+async def cancel_some(
     db: Handle,
     *,
     workspace_id: str,
     reason_code: str,
+    limit: int,
     definition_id: str | None = None,
     contact_id: str | None = None,
-) -> None:
-    """Ends the unfinished runs of a definition or of a contact; a claim under way is fenced off."""
-    whose, id = (
-        ("definition_id", definition_id) if contact_id is None else ("contact_id", contact_id)
-    )
-    await db.execute(
+    run_id: str | None = None,
+) -> int:
+    """Ends up to `limit` unfinished runs of a definition or of a contact, or the one, and says how
+    many; a claim under way is fenced off, and a call that is waited for forgotten. A run that is
+    being moved at this moment is passed over: it looks for itself before it goes on."""
+    owners = {"definition_id": definition_id, "contact_id": contact_id, "id": run_id}
+    whose, id = next((column, id) for column, id in owners.items() if id is not None)
+    rows = await db.fetch_all(
         f"""
-        UPDATE run_steps
-        SET status = 'CANCELLED', reason_code = :reason_code, finished_at = :now
-        WHERE workspace_id = :workspace_id AND finished_at IS NULL
-          AND run_id IN (SELECT id FROM runs
-                         WHERE workspace_id = :workspace_id AND finished_at IS NULL
-                           AND {whose} = :id)
-        """,
-        workspace_id=workspace_id,
-        reason_code=reason_code,
-        id=id,
-    )
-    await db.execute(
-        f"""
+        WITH ending AS MATERIALIZED (
+            SELECT id FROM runs
+            WHERE workspace_id = :workspace_id AND {whose} = :id AND finished_at IS NULL
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
         UPDATE runs
         SET status = 'CANCELLED', reason_code = :reason_code, waiting_for = NULL, wake_at = NULL,
             lease_token = lease_token + 1, finished_at = :now
-        WHERE workspace_id = :workspace_id AND finished_at IS NULL AND {whose} = :id
+        FROM ending
+        WHERE runs.workspace_id = :workspace_id AND runs.id = ending.id
+        RETURNING runs.id
         """,
         workspace_id=workspace_id,
         reason_code=reason_code,
         id=id,
+        limit=limit,
+    )
+    ids = [row["id"] for row in rows]
+    if ids:
+        await cancel_steps(db, workspace_id=workspace_id, run_ids=ids, reason_code=reason_code)
+        # After the runs: whoever locks both locks the run first.
+        await db.execute(
+            "DELETE FROM calls WHERE workspace_id = :workspace_id AND run_id = ANY(:ids)",
+            workspace_id=workspace_id,
+            ids=ids,
+        )
+    return len(ids)
+
+
+async def cancel_steps(
+    db: Handle, *, workspace_id: str, run_ids: Sequence[str], reason_code: str | None
+) -> None:
+    """Those that the runs stand in."""
+    await db.execute(
+        """
+        UPDATE run_steps
+        SET status = 'CANCELLED', reason_code = :reason_code, finished_at = :now
+        WHERE workspace_id = :workspace_id AND run_id = ANY(:run_ids) AND finished_at IS NULL
+        """,
+        workspace_id=workspace_id,
+        reason_code=reason_code,
+        run_ids=list(run_ids),
+    )
+
+
+async def reopen(db: Handle, *, workspace_id: str, id: str, state: str | None) -> None:
+    """A locked run that had ended is due again, as it stands in `state`."""
+    await db.execute(
+        """
+        UPDATE runs
+        SET status = 'QUEUED', state = :state, reason_code = NULL, reason_detail = NULL,
+            wake_at = :now, lease_token = lease_token + 1, claims = 0, finished_at = NULL
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        state=state,
     )
 
 
@@ -214,10 +332,10 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
 
 
 async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """Like by_id; whoever would cancel the run waits."""
+    """Like by_id, with its definition's state; whoever would cancel the run waits."""
     return await db.fetch_one(
         f"""
-        SELECT {COLUMNS}, r.workspace_id, r.body, r.state
+        SELECT {COLUMNS}, r.workspace_id, r.body, r.state, d.state AS definition_state
         FROM runs r
         JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
         WHERE r.workspace_id = :workspace_id AND r.id = :id
@@ -239,6 +357,47 @@ async def steps_of(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
         """,
         workspace_id=workspace_id,
         run_id=run_id,
+    )
+
+
+async def bodies(
+    db: Handle, *, workspace_id: str, definition_id: str, most: int, most_bytes: int
+) -> list[bytes]:
+    """Of the newest `most` runs, those not longer than that."""
+    rows = await db.fetch_all(
+        """
+        SELECT body
+        FROM (SELECT id, body FROM runs
+              WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+              ORDER BY id DESC
+              LIMIT :most) newest
+        WHERE length(body) <= :most_bytes
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        most=most,
+        most_bytes=most_bytes,
+    )
+    return [row["body"] for row in rows]
+
+
+async def counts(db: Handle, *, workspace_id: str, definition_id: str, most: int) -> list[Row]:
+    """For each node, how many of the newest `most` runs wait there, and how many visits passed."""
+    return await db.fetch_all(
+        """
+        SELECT s.node_id,
+               SUM(CASE WHEN s.status = 'WAITING' THEN 1 ELSE 0 END) AS here,
+               SUM(CASE WHEN s.status = 'COMPLETED' THEN 1 ELSE 0 END) AS passed
+        FROM (SELECT id FROM runs
+              WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+              ORDER BY id DESC
+              LIMIT :most) newest
+        JOIN run_steps s ON s.workspace_id = :workspace_id AND s.run_id = newest.id
+        GROUP BY s.node_id
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        most=most,
     )
 
 

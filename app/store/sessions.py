@@ -42,7 +42,7 @@ async def bearer(
     return await db.fetch_one(
         """
         SELECT s.id AS via_id, s.workspace_id, s.user_id, u.name, u.super_admin, m.role,
-               w.suspended
+               w.suspended, w.plan
         FROM sessions s
         JOIN users u ON u.id = s.user_id
         JOIN memberships m ON m.workspace_id = s.workspace_id AND m.user_id = s.user_id

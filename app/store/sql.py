@@ -16,7 +16,7 @@ QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 COMMENT = r"--[^\n]*|/\*.*?\*/"
 
 _NAMED = re.compile(rf"(?P<kept>{QUOTED}|{COMMENT})|(?P<cast>::)|:(?P<name>[a-z_]\w*)", re.I | re.S)
-_LIST = re.compile(r"\b(?:ANY|ALL)\s*\(\s*:(\w+)\s*\)|:(\w+)\s+AS\s+TEXT\[\]", re.I)
+_LIST = re.compile(r"\b(?:ANY|ALL)\s*\(\s*:(\w+)\s*\)|:(\w+)\s+AS\s+\w+\[\]", re.I)
 _KEPT = re.compile(rf"{QUOTED}|{COMMENT}", re.S)
 _LAYOUT = re.compile(rf"(?P<quoted>{QUOTED})|(?:\s|{COMMENT})+", re.S)
 _CURRENT = re.compile(r"\bCURRENT_(?:TIMESTAMP|TIME|DATE)\b", re.I)
@@ -110,10 +110,15 @@ def _mismatch(wanted: frozenset[str], given: frozenset[str]) -> str:
 def _list(name: str, value: Any) -> Bindable:
     if not isinstance(value, list | tuple):
         raise ValueError(f":{name} is compared with ANY or ALL and must be a list")
+    if all(type(item) is str for item in value) and "\x00" not in "".join(value):
+        return list(value)  # as nearly all are
     return [_bindable(name, item) for item in value]
 
 
 def _bindable(name: str, value: Any) -> Bindable:
+    if type(value) in _FREE:
+        ready: Bindable = value
+        return ready
     for kind in type(value).__mro__:
         if rule := _RULES.get(kind):
             try:
@@ -163,6 +168,8 @@ def _document(value: dict[str, Any] | list[Any]) -> Document:
     return Document(written)
 
 
+# Types that any value of may be bound, most values among them.
+_FREE = frozenset({type(None), bool, bytes, Document})
 _RULES: Mapping[type, Callable[[Any], Bindable]] = {
     type(None): _as_it_is,
     bool: _as_it_is,

@@ -62,6 +62,15 @@ _DIALECT = re.compile(
     re.I | re.S | re.X,
 )
 
+# Rows given column by column; a single column of text is a JSON array (above).
+_ROWS = re.compile(
+    r"""\bunnest\s*\((?P<columns>\s*CAST\(:\w+\sAS\s\w+\[\]\)(?:\s*,\s*CAST\(:\w+\sAS\s\w+\[\]\))+\s*)\)
+        \s+AS\s+(?P<rows>\w+)\s*\((?P<names>[\w\s,]+)\)
+    """,
+    re.I | re.S | re.X,
+)
+_COLUMN = re.compile(r":(\w+)")
+
 _savepoints = itertools.count(1)
 
 
@@ -93,6 +102,10 @@ class SQLiteBackend(DatabasesSQLiteBackend):
         if self._files is None:
             raise RuntimeError("The database is not connected; await connect() first.")
         return self._files
+
+    def connections(self) -> Mapping[str, int]:
+        """One writer and a few readers, always."""
+        return {}
 
     def connection(self) -> SQLiteConnection:
         return SQLiteConnection(self)
@@ -129,6 +142,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         return SQLiteTransaction(self)
 
     async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
+        sql, values = _unrolled(sql, values)
         statement, conversions = _statement(sql)
         rows = [
             dict(row) for row in await self.send(statement.text, self._arguments(statement, values))
@@ -149,6 +163,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         return self._moment or self._present()
 
     async def plan(self, sql: str, values: Mapping[str, Any]) -> str:
+        sql, values = _unrolled(sql, values)
         statement, _ = _statement(sql)
         steps = await self.send(
             f"EXPLAIN QUERY PLAN {statement.text}", self._arguments(statement, values)
@@ -161,6 +176,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
 
     async def try_lock(self, number: int) -> bool:  # noqa: ARG002  part of the interface
         return True  # the one writer holds everything
+
+    async def lock(self, number: int) -> None:
+        """Nothing to wait for: the one writer holds everything."""
 
     async def begin_section(self) -> None:
         """Nothing more to wait for: BEGIN IMMEDIATE lets one process write."""
@@ -277,6 +295,28 @@ def _statement(sql: str) -> tuple[Statement, Mapping[str, Conversion]]:
 
     text = _DIALECT.sub(replaced, sql)
     return parsed(sql, text=text, now=":now", mark=lambda _, name: f":{name}"), conversions
+
+
+def _unrolled(sql: str, values: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Rows given column by column become VALUES, for JSON has neither bytes nor times."""
+    found = _ROWS.search(sql) if "unnest" in sql else None
+    if found is None:
+        return sql, values
+    columns = _COLUMN.findall(found["columns"])
+    names = [name.strip() for name in found["names"].split(",")]
+    height = len(values[columns[0]])
+    if any(len(values[column]) != height for column in columns) or len(columns) != len(names):
+        raise ValueError(f"the columns of {found['rows']} are not of one length")
+    rows = ", ".join(
+        f"({', '.join(f':{column}_{row}' for column in columns)})" for row in range(height)
+    )
+    named = ", ".join(f"column{place} AS {name}" for place, name in enumerate(names, 1))
+    nothing = ", ".join(f"NULL AS {name}" for name in names)
+    source = f"SELECT {named} FROM (VALUES {rows})" if height else f"SELECT {nothing} WHERE FALSE"
+    given = {name: value for name, value in values.items() if name not in columns}
+    for column in columns:
+        given |= {f"{column}_{row}": value for row, value in enumerate(values[column])}
+    return f"{sql[: found.start()]}({source}) AS {found['rows']}{sql[found.end() :]}", given
 
 
 def _stored(value: Any) -> Any:

@@ -93,17 +93,17 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def channels_of(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, str]:
-    """id → channel of those that exist."""
+async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, Row]:
+    """id → name, channel, category and content of those that exist."""
     rows = await db.fetch_all(
         """
-        SELECT id, channel FROM templates
+        SELECT id, name, channel, category, content FROM templates
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
         ids=list(ids),
     )
-    return {row["id"]: row["channel"] for row in rows}
+    return {row["id"]: row for row in rows}
 
 
 async def page(
@@ -127,4 +127,7 @@ async def page(
 CLAUSES = {
     "created_after": "created_at > :created_after",
     "created_before": "created_at < :created_before",
+    "updated_after": """id IN (SELECT u.id FROM templates u
+                               WHERE u.workspace_id = :workspace_id
+                                 AND u.updated_at > :updated_after)""",
 }

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from app.store.db import Handle, Row
 
-COLUMNS = "id, name, timezone, country, suspended, revision, created_at, updated_at"
+COLUMNS = """id, name, timezone, country, retention_days, from_name, from_email, reply_to,
+             sending_paused, suspended, plan, revision, created_at, updated_at"""
 
 
 async def insert(db: Handle, *, id: str, name: str, timezone: str) -> Row:
@@ -31,11 +32,34 @@ async def locked(db: Handle, *, id: str) -> Row | None:
     return await db.fetch_one(f"SELECT {COLUMNS} FROM workspaces WHERE id = :id FOR UPDATE", id=id)
 
 
-async def update(db: Handle, *, id: str, name: str, timezone: str, country: str | None) -> Row:
+async def sending_paused(db: Handle, *, id: str) -> bool:
+    """By its members or the operator. Locked: nobody lets it send again until the transaction
+    ends."""
+    paused = await db.fetch_value(
+        "SELECT sending_paused OR suspended FROM workspaces WHERE id = :id FOR SHARE", id=id
+    )
+    return bool(paused)
+
+
+async def update(
+    db: Handle,
+    *,
+    id: str,
+    name: str,
+    timezone: str,
+    country: str | None,
+    retention_days: int | None = None,
+    from_name: str | None = None,
+    from_email: str | None = None,
+    reply_to: str | None = None,
+    sending_paused: bool = False,
+) -> Row:
     [row] = await db.fetch_all(
         f"""
         UPDATE workspaces
         SET name = :name, timezone = :timezone, country = :country,
+            retention_days = :retention_days, from_name = :from_name, from_email = :from_email,
+            reply_to = :reply_to, sending_paused = :sending_paused,
             revision = revision + 1, updated_at = :now
         WHERE id = :id
         RETURNING {COLUMNS}
@@ -44,23 +68,48 @@ async def update(db: Handle, *, id: str, name: str, timezone: str, country: str 
         name=name,
         timezone=timezone,
         country=country,
+        retention_days=retention_days,
+        from_name=from_name,
+        from_email=from_email,
+        reply_to=reply_to,
+        sending_paused=sending_paused,
     )
     return row
+
+
+async def change_plan(db: Handle, *, id: str, plan: str) -> None:
+    """The one that is paid for."""
+    await db.execute("UPDATE workspaces SET plan = :plan WHERE id = :id", id=id, plan=plan)
 
 
 # --- the end of one ------------------------------------------------------------------------------
 
 # Every table of a workspace and what it is ordered by, those that others refer to last.
 TABLES: Mapping[str, str] = {
+    "usage_changes": "id",
+    "usage_totals": "meter",
+    "checkouts": "id",
+    "paid_plans": "workspace_id",
+    "audit_heads": "workspace_id",
+    "audit_logs": "id",
     "idempotency_keys": "id",
+    "receipts": "id",
+    "webhook_requests": "id",
     "captured_messages": "id",
     "delivery_attempts": "id",
     "messages": "id",
+    "run_signals": "run_id",
     "run_steps": "run_id",
+    "calls": "id",
     "runs": "id",
     "definition_versions": "definition_id",
     "definitions": "id",
     "templates": "id",
+    "throttle_takes": "id",
+    "contact_events": "id",
+    "consent_events": "id",
+    "suppressions": "id",
+    "soft_bounces": "address_hash",
     "contact_tags": "contact_id",
     "contact_fields": "contact_id",
     "contacts": "id",

@@ -7,7 +7,7 @@ import re
 import structlog
 from starlette.datastructures import Headers
 
-from app import identity
+from app import identity, plans
 from app.errors import Problem
 from app.identity import Member
 from app.process import Process
@@ -40,3 +40,13 @@ def permit(member: Member, can: str) -> None:
         raise Problem("forbidden", f"This needs {can}, which the role {member.role} does not have.")
     if not (member.super_admin and member.via == "session"):
         raise Problem("forbidden", "This is for super-admins, signed in as themselves.")
+
+
+def afford(member: Member, plan: str | None) -> None:
+    """Raises Problem `plan_required` below this plan."""
+    if plan is not None and plans.rank(member.plan) < plans.rank(plan):
+        raise Problem(
+            "plan_required",
+            f"This comes with the plan {plan}, and the workspace has {member.plan}: an owner can"
+            " change it with POST /billing/checkout.",
+        )

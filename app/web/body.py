@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any, TypeAlias, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 from urllib.parse import parse_qsl
 
 from pydantic import (
@@ -48,6 +48,10 @@ class Shape(BaseModel):
     )
 
 
+class Writable(Shape):
+    """What of a resource can be written: POST takes all of it, PATCH what changes of it."""
+
+
 class Query(BaseModel):
     """Query parameters: camelCase names, values read from text, no unknown names."""
 
@@ -73,6 +77,27 @@ _RFC_3339 = re.compile(
 _MOMENT = "Must be a time with its offset, such as 2026-01-31T09:30:00Z (RFC 3339)."
 
 
+def _after(moment: datetime) -> datetime:
+    """Times are kept to the microsecond and shown to the millisecond. What is later than a shown
+    time is what is *shown* later, or a client that asks for what came after its newest row would
+    get that row again."""
+    whole = moment.replace(microsecond=moment.microsecond // 1_000 * 1_000)
+    last_shown_so = MILLISECOND - datetime.resolution
+    return whole + last_shown_so  # within its second: no time is too late for it
+
+
+def _before(moment: datetime) -> datetime:
+    """As above: what is shown earlier."""
+    over = moment.microsecond % 1_000
+    try:
+        return moment + timedelta(microseconds=1_000 - over if over else 0)
+    except OverflowError:  # the last millisecond of the year 9999
+        return moment
+
+
+MILLISECOND = timedelta(milliseconds=1)
+
+
 def _count(value: Any) -> int:
     """Plain digits: int() alone would take `1_0`, ` 1` and Arabic ones."""
     if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,9}", value):
@@ -88,6 +113,8 @@ def _one_line(text: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
+After = Annotated[Moment, AfterValidator(_after)]
+Before = Annotated[Moment, AfterValidator(_before)]
 Count = Annotated[int, BeforeValidator(_count)]
 
 
@@ -101,9 +128,34 @@ def read(model: type[Model], headers: Headers, body: bytes) -> Model:
 def patch(model: type[Model], stored: Mapping[str, Json], headers: Headers, body: bytes) -> Model:
     """What `stored`, the writable part of a resource, is after the merge patch (RFC 7396)."""
     changes = _object(headers, body, MERGE_PATCH)
-    known = {field.alias for field in model.model_fields.values()}
-    unknown = {name: None for name in changes if name not in known}  # even to clear: say so
-    return _checked(model, {**document.merge(stored, changes), **unknown}, "body", _pointer)
+    return _checked(model, _patched(model, stored, changes), "body", _pointer)
+
+
+def _patched(
+    model: type[BaseModel], stored: Mapping[str, Json], changes: Mapping[str, Json]
+) -> dict[str, Json]:
+    """The merge, in which a null takes a member out; but one that nobody knows, or whose value
+    cannot be empty, stays null for the model to refuse."""
+    fields = {field.alias: field for field in model.model_fields.values()}
+    patched = dict(document.merge(stored, changes))
+    for name, value in changes.items():
+        field = fields.get(name)
+        if value is None and (field is None or isinstance(field.default, SCALAR)):
+            patched[name] = None
+        elif isinstance(value, dict) and (inner := field and _model_in(field.annotation)):
+            within = stored.get(name)
+            patched[name] = _patched(inner, within if isinstance(within, dict) else {}, value)
+    return patched
+
+
+SCALAR = (bool, int, float, str)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, be it optional or not."""
+    candidates = (annotation, *get_args(annotation))
+    models = [one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)]
+    return models[0] if len(models) == 1 else None
 
 
 def query(model: type[Model], query_string: bytes) -> Model:
@@ -258,8 +310,7 @@ def _place(error: ErrorDetails, value: Json) -> Tokens:
 
 
 def _pointer(tokens: Tokens) -> str:
-    """RFC 6901."""
-    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
+    return document.pointer(*tokens)
 
 
 def _parameter(tokens: Tokens) -> str:

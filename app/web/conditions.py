@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -26,12 +27,21 @@ def names_a_revision(headers: Headers) -> bool:
     return _wanted(headers, "if-match") not in (None, "*")
 
 
+def tagged(response: Response) -> Response:
+    """What has no revision is told from what it was by what it says: equal, but perhaps by chance,
+    and so a weak tag (RFC 9110 §8.8.1)."""
+    if response.status_code == 200 and "etag" not in response.headers:
+        response.headers["ETag"] = f'W/"{sha256(response.body).hexdigest()[:24]}"'
+    return response
+
+
 def unchanged(headers: Headers, response: Response) -> Response:
     """A 304 instead of what the client has already, by If-None-Match (§13.1.2)."""
     wanted, has = _wanted(headers, "if-none-match"), response.headers.get("etag")
     if response.status_code != 200 or wanted is None or has is None:
         return response
-    if wanted != "*" and has not in (found.removeprefix("W/") for found in TAG.findall(wanted)):
+    same = {found.removeprefix("W/") for found in TAG.findall(wanted)}  # §8.8.3.2: weakly
+    if wanted != "*" and has.removeprefix("W/") not in same:
         return response
     kept = {name: response.headers[name] for name in UNCHANGED if name in response.headers}
     return Response(status_code=304, headers=kept)

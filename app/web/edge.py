@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import Settings
 from app.errors import Problem, Unavailable
+from app.metrics import Metrics
 from app.web import cors, reply
 
 log = structlog.get_logger(__name__)
@@ -55,11 +56,20 @@ class Allowance:
 
 class Edge:
     def __init__(
-        self, app: ASGIApp, settings: Settings, *, body_seconds: float = BODY_SECONDS
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        metrics: Metrics | None = None,
+        *,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         self.app = app
+        self.metrics = metrics or Metrics()
         self.trusted_hops = settings.trusted_hops
         self.max_body_bytes = settings.max_body_bytes
+        self.always = [(b"x-content-type-options", b"nosniff")]
+        if settings.base_url.startswith("https:"):
+            self.always.append((b"strict-transport-security", b"max-age=31536000"))
         self.cors_origins = frozenset(origin.encode() for origin in settings.cors_origins)
         self.body_seconds = body_seconds
 
@@ -188,7 +198,7 @@ class _Exchange:
         complete = [
             *headers,
             (b"x-request-id", self._request_id.encode()),
-            (b"x-content-type-options", b"nosniff"),
+            *self._edge.always,
         ]
         if all(name != b"cache-control" for name, _ in headers):
             complete.append((b"cache-control", b"no-store"))
@@ -199,11 +209,15 @@ class _Exchange:
         if self._status is not None:  # too late: the server cuts the connection, as it should
             log.error("answer cut short", code=problem.code)
             return
+        self._edge.metrics.count("tidings_refusals", code=problem.code)
         response = reply.problem(problem, self._request_id)
         await response(self._scope, self.receive, self.send)
 
     def _log(self) -> None:
         status = self._status or 0
+        self._edge.metrics.count("tidings_requests", status=f"{status // 100}xx")
+        if status == 202 and self._scope["path"].startswith(INTAKE):
+            self._edge.metrics.count("tidings_webhooks_accepted")
         routine = status < 400 and self._scope["path"] in ROUTINE
         write = log.warning if status >= 500 else log.debug if routine else log.info
         seconds = (self._answered_at or time.perf_counter()) - self._started_at
@@ -259,6 +273,7 @@ def client_address(
     return (_address(client[0]) or client[0]) if client else "unknown"
 
 
+_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII)
 _WITH_PORT = re.compile(r"\[(?P<v6>[^\]]*)\](?::\d{1,5})?|(?P<v4>[\d.]+):\d{1,5}", re.ASCII)
 
 
@@ -266,6 +281,8 @@ _WITH_PORT = re.compile(r"\[(?P<v6>[^\]]*)\](?::\d{1,5})?|(?P<v4>[\d.]+):\d{1,5}
 def _address(text: str) -> str | None:
     """One spelling for one peer: no port, no zone, no IPv4 in IPv6's clothes."""
     text = text.strip()
+    if _IPV4.fullmatch(text):
+        return text
     if match := _WITH_PORT.fullmatch(text):
         text = match["v6"] or match["v4"]
     try:

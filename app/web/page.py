@@ -17,6 +17,7 @@ PAGE = """<!doctype html>
   body {{ padding: 0 1.5rem }}
   h1 {{ font-size: 2.2rem; line-height: 1.2; margin: 0 }}
   p {{ margin: 1rem 0 }}
+  button {{ font: inherit; padding: .5rem 1rem }}
 </style>
 <h1>{title}</h1>
 {body}
@@ -27,9 +28,18 @@ HEADERS = {
     " form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
+ASKING = {
+    **HEADERS,
+    "Content-Security-Policy": HEADERS["Content-Security-Policy"].replace(
+        "form-action 'none'", "form-action 'self'"
+    ),
+}
 
 
-def page(title: str, *paragraphs: str) -> HTMLResponse:
-    """The title is text, the paragraphs are HTML."""
+def page(title: str, *paragraphs: str, asks: bool = False) -> HTMLResponse:
+    """The title is text, the paragraphs are HTML. A page that asks posts its buttons to itself."""
     body = "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
-    return HTMLResponse(PAGE.format(title=escape(title), body=body), headers=HEADERS)
+    if asks:
+        body = f'<form method="post">\n{body}\n</form>'
+    headers = ASKING if asks else HEADERS
+    return HTMLResponse(PAGE.format(title=escape(title), body=body), headers=headers)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.errors import FieldError, Problem
 from app.store.db import Row
 from app.web import reply
-from app.web.body import Count, Moment, Query
+from app.web.body import After, Before, Count, Query
 from app.web.routing import Call
 
 CURSOR = "cursor"  # the purpose that the vault signs for
@@ -35,8 +35,14 @@ class Pages(Query):
 class Paging(Pages):
     """What every list of resources takes; a resource adds its own filters in a subclass."""
 
-    created_after: Moment | None = None
-    created_before: Moment | None = None
+    created_after: After | None = None
+    created_before: Before | None = None
+
+
+class Changing(Paging):
+    """Of resources that say when they were changed."""
+
+    updated_after: After | None = None
 
 
 def position(call: Call, query: Pages) -> str | None:

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from starlette.responses import Response
 
 from app.errors import Problem
 from app.machine import document
 from app.web import conditions
+from app.web.body import Shape
+
+Item = TypeVar("Item", bound=Shape)
+
+
+class Revised(Shape):
+    """A resource with a revision, which its ETag names."""
+
+
+class Page(Shape, Generic[Item]):
+    """Newest first. `nextCursor` is null on the last page."""
+
+    data: list[Item]
+    next_cursor: str | None
 
 
 class JsonResponse(Response):

@@ -1,24 +1,29 @@
 """get/post/patch/put/delete(path, handler, can=…) → the table of routes, and the one wrapper.
 
-The wrapper, in order: authenticate, count and permit on the head → read the whole body under its
-cap and deadline → a connection or a transaction → the answer that an Idempotency-Key has, or the
-handler. `tx=None` handlers open their own short transactions, so that nothing slow holds SQLite's
-one writer or a pooled connection.
+The wrapper, in order: authenticate, count and permit on the head, by the role and then by the plan,
+check the query → read the whole body under its cap and deadline → a connection or a transaction →
+the answer that an Idempotency-Key has, or the handler. `tx=None` handlers open their own short
+transactions, so that nothing slow holds SQLite's one writer or a pooled connection.
+
+What a route takes, answers and refuses stands in the table too: the wrapper goes by it, and
+app/web/openapi.py writes it down for clients.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
+from app import audit
+from app.audit import Origin, Where
 from app.errors import Duplicate, Problem
 from app.identity import Member
 from app.machine.program import Json
@@ -45,6 +50,7 @@ __all__ = [
 ]
 
 Model = TypeVar("Model", bound=BaseModel)
+Written = TypeVar("Written", bound=body.Writable)
 Transaction: TypeAlias = Literal["read", "write"] | None
 SAFE = frozenset({"GET", "HEAD"})
 
@@ -59,11 +65,13 @@ class Call:
     process: Process
     throttle: Throttle
     request: Request
+    endpoint: Endpoint
     _member: Member | None = None
+    _query: BaseModel | None = None
     _db: Handle | None = None
     _body: bytes | None = None
-    _query_was_read: bool = False
     _if_match_was_judged: bool = False
+    _awaited: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
 
     @property
     def member(self) -> Member:
@@ -96,17 +104,18 @@ class Call:
         return str(self.request.path_params[name])
 
     def read(self, model: type[Model]) -> Model:
-        """The JSON body, checked. Raises Problem: 400, 415 or 422."""
-        return body.read(model, self.request.headers, self.body)
+        """The JSON body, checked, which the route takes. Raises Problem: 400, 415 or 422."""
+        return body.read(self._declared(model), self.request.headers, self.body)
 
-    def patch(self, model: type[Model], stored: Mapping[str, Json]) -> Model:
+    def patch(self, model: type[Written], stored: Mapping[str, Json]) -> Written:
         """`stored`, the writable fields as clients see them, after the merge patch in the body."""
-        return body.patch(model, stored, self.request.headers, self.body)
+        return body.patch(self._declared(model), stored, self.request.headers, self.body)
 
     def query(self, model: type[Model]) -> Model:
-        """The query parameters, checked. Raises Problem `invalid`."""
-        self._query_was_read = True
-        return body.query(model, self.request.scope["query_string"])
+        """The query parameters, which the wrapper has checked."""
+        if not isinstance(self._query, model):
+            raise LookupError(f"{self.endpoint} has to say query={model.__name__}")
+        return self._query
 
     def match(self, revision: int) -> None:
         """Raises Problem `stale` when If-Match names only other revisions (RFC 9110 §13.1.1)."""
@@ -114,20 +123,74 @@ class Call:
         if not conditions.matches(self.request.headers, revision):
             raise Problem("stale", "Read the resource again: it has changed since you did.")
 
+    async def note(
+        self,
+        action: str,
+        resource_id: str,
+        before: Mapping[str, Json] | None = None,
+        after: Mapping[str, Json] | None = None,
+        *,
+        db: Handle | None = None,
+    ) -> None:
+        """The act's entry in the audit trail, in its own transaction: `db`, or that of the route.
+        `before` and `after` are the resource as clients see it."""
+        await audit.note(
+            db or self.db,
+            self.process.vault,
+            self.origin,
+            workspace_id=self.member.workspace_id,
+            action=action,
+            resource_id=resource_id,
+            before=before,
+            after=after,
+        )
+
+    @property
+    def where(self) -> Where:
+        return Where(self.client, self.request_id)
+
+    @property
+    def origin(self) -> Origin:
+        """Who acts, and from where."""
+        member = self.member
+        if member.via == "key":
+            return Origin("api_key", member.via_id, member.name, self.client, self.request_id)
+        return Origin("user", member.user_id, member.name, self.client, self.request_id)
+
+    def before_answering(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Done once the route's transaction is committed; the answer waits for it. Not when the
+        handler refuses, nor for a copy that gets the first answer again."""
+        self._awaited.append(work)
+
     async def receive_body(self) -> bytes:
         """For tx=None routes, which judge the head first. Raises Problem: 408 or 413."""
-        self._body = await self.request.body()
+        self._body = await self._received() if self._body is None else self._body
         return self._body
+
+    async def _received(self) -> bytes:
+        """What Request.body does, for one message at a third of its cost: nearly every body is."""
+        parts: list[bytes] = []
+        more = True
+        while more:
+            message = await self.request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            parts.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def stream_body(self, max_bytes: int, piece_seconds: float) -> AsyncIterator[bytes]:
         """For tx=None routes whose body may be larger than memory. Raises Problem: 408 or 413."""
         self.request.state.allowance.widen(max_bytes, piece_seconds)
         return self.request.stream()
 
+    def _declared(self, model: type[Model]) -> type[Model]:
+        if self.endpoint.takes is not model:
+            raise LookupError(f"{self.endpoint} has to say takes={model.__name__}")
+        return model
+
     def _refuse_the_ignored(self) -> None:
         """What the caller asked for and the handler took no notice of."""
-        if not self._query_was_read:
-            self.query(body.Query)
         unjudged = not self._if_match_was_judged and self.request.method not in SAFE
         if unjudged and conditions.names_a_revision(self.request.headers):
             raise Problem("stale", "This has no revision that could match; leave out If-Match.")
@@ -142,6 +205,26 @@ class Call:
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
 
+# A JSON object, media types for anything else, or nothing.
+Content: TypeAlias = type[BaseModel] | tuple[str, ...] | None
+
+
+class Says(TypedDict, total=False):
+    """What a route says beside its path.
+
+    takes   the body, or, of a PATCH that takes a Writable, what the patch has to make of it
+    query   the parameters; without, there are none, and whoever sends one is told so
+    gives   status → what is answered with it
+    raises  codes of the problems that are its own: what follows from the rest is known
+    plan    the least plan of a workspace that may use it
+    """
+
+    takes: Content
+    query: type[body.Query]
+    gives: Mapping[int, Content]
+    raises: Sequence[str]
+    plan: str
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -152,6 +235,25 @@ class Endpoint:
     handler: Handler
     can: str
     tx: Transaction
+    takes: Content = None
+    query: type[body.Query] | None = None
+    gives: Mapping[int, Content] = field(default_factory=dict)
+    raises: Sequence[str] = ()
+    plan: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def parameters(self) -> type[body.Query] | None:
+        """None where strangers append what they like: it is not looked at."""
+        return self.query or (None if self.can == PUBLIC else body.Query)
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether what it answers has an entity tag, even without a revision to make it of."""
+        content = self.gives.get(200)
+        return self.method == "GET" and "{id}" in self.path and isinstance(content, type)
 
     @property
     def takes_key(self) -> bool:
@@ -161,24 +263,34 @@ class Endpoint:
         return self.method == "POST" and member and self.tx is not None
 
 
-def get(path: str, handler: Handler, *, can: str, tx: Transaction = "read") -> Endpoint:
-    return Endpoint("GET", path, handler, can, tx)
+def get(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "read", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("GET", path, handler, can, tx, **says)
 
 
-def post(path: str, handler: Handler, *, can: str, tx: Transaction = "write") -> Endpoint:
-    return Endpoint("POST", path, handler, can, tx)
+def post(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("POST", path, handler, can, tx, **says)
 
 
-def put(path: str, handler: Handler, *, can: str, tx: Transaction = "write") -> Endpoint:
-    return Endpoint("PUT", path, handler, can, tx)
+def put(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("PUT", path, handler, can, tx, **says)
 
 
-def patch(path: str, handler: Handler, *, can: str, tx: Transaction = "write") -> Endpoint:
-    return Endpoint("PATCH", path, handler, can, tx)
+def patch(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("PATCH", path, handler, can, tx, **says)
 
 
-def delete(path: str, handler: Handler, *, can: str, tx: Transaction = "write") -> Endpoint:
-    return Endpoint("DELETE", path, handler, can, tx)
+def delete(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("DELETE", path, handler, can, tx, **says)
 
 
 def mount(endpoints: Sequence[Endpoint], process: Process, throttle: Throttle) -> list[Route]:
@@ -235,8 +347,10 @@ class _Path:
             raise Problem(
                 "method_not_allowed", f"Use {self._allow['Allow']} here.", headers=self._allow
             )
-        response = await self._run(endpoint, Call(self._process, self._throttle, request))
+        response = await self._run(endpoint, Call(self._process, self._throttle, request, endpoint))
         if request.method in SAFE:
+            if endpoint.is_tagged:
+                conditions.tagged(response)
             return conditions.unchanged(request.headers, response)
         return response
 
@@ -245,25 +359,34 @@ class _Path:
             call._member = await auth.authenticate(call.process, call.request.headers)
             await call.throttle.check(API, call.member.via_id)
             auth.permit(call.member, endpoint.can)
+            auth.afford(call.member, endpoint.plan)
+        if endpoint.parameters is not None:
+            call._query = body.query(endpoint.parameters, call.request.scope["query_string"])
         key = idempotency.key_of(call.request.headers) if endpoint.takes_key else None
         if endpoint.tx is not None:
             call._body = b"" if endpoint.method == "GET" else await call.request.body()
         try:
             async with self._connection(endpoint.tx) as call._db:
-                if key is None or endpoint.tx != "write":
-                    return await self._handle(endpoint, call)
-                return await idempotency.once(
-                    call.db,
-                    lambda: self._handle(endpoint, call),
-                    key=key,
-                    vault=call.process.vault,
-                    member=call.member,
-                    request=call.request,
-                )
+                response = await self._answered(endpoint, call, key)
         except Duplicate:
             raise Problem(
                 "conflict", "Something else has a value that only one may have; change it."
             ) from None
+        for work in call._awaited:
+            await work()
+        return response
+
+    async def _answered(self, endpoint: Endpoint, call: Call, key: str | None) -> Response:
+        if key is None or endpoint.tx != "write":
+            return await self._handle(endpoint, call)
+        return await idempotency.once(
+            call.db,
+            lambda: self._handle(endpoint, call),
+            key=key,
+            vault=call.process.vault,
+            member=call.member,
+            request=call.request,
+        )
 
     async def _handle(self, endpoint: Endpoint, call: Call) -> Response:
         response = await endpoint.handler(call)

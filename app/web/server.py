@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import select
 import signal
 import socket
@@ -101,6 +102,9 @@ def _config(listener: socket.socket) -> Config:
     return config
 
 
+ABSOLUTE = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
+
+
 class Tcp(TCPServer):
     """hypercorn's connection, whose end is no error when the client's network has gone."""
 
@@ -133,6 +137,25 @@ class Http1(H11Protocol):
         if isinstance(event, h11.InformationalResponse):
             return  # hypercorn's own 100 Continue, before anybody asked
         await super()._send_h11_event(event)
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        """A target may be an absolute URL, whose authority is no business of ours (RFC 9112
+        §3.2.2)."""
+        authority = ABSOLUTE.match(request.target)
+        if authority:
+            rest = request.target[authority.end() :]
+            target = rest if rest.startswith(b"/") else b"/" + rest
+            request = h11.Request(
+                method=request.method,
+                target=target,
+                headers=request.headers,
+                http_version=request.http_version,
+            )
+        await super()._create_stream(request)
+
+    async def _send_error_response(self, status_code: int) -> None:
+        """h11 would answer 501 to a Transfer-Encoding it does not know: the fault is not ours."""
+        await super()._send_error_response(400 if status_code >= 500 else status_code)
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Where hypercorn would turn to HTTP/2; a server may ignore Upgrade (RFC 9110 §7.8)."""

@@ -8,15 +8,15 @@ import logging
 import math
 import time
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
-from typing import Any
+from typing import cast
 
-from limits.aio.storage.redis.bridge import RedisBridge
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
+from app.batching import gathered
 from app.errors import Problem
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 TRIP_SECONDS = 0.05  # nothing in a request's path waits for Redis longer
 PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
 CONNECT_SECONDS = 2.0
+LOOKS = 5  # during a trip, whether its answer has come
 SILENCE = (RedisError, OSError, TimeoutError)
 
 
@@ -41,17 +42,27 @@ AUTH = Rule("auth", 10, 60)
 API = Rule("api", 600, 60)  # of one API key or session
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    text: bytes
-
-    @property
-    def sha(self) -> str:
-        return sha1(self.text, usedforsecurity=False).hexdigest()  # how Redis names it
-
-
-TAKE = Script(RedisBridge.SCRIPT_ACQUIRE_MOVING_WINDOW)
-LOOK = Script(RedisBridge.SCRIPT_MOVING_WINDOW)
+# For each key, how long it has to wait; 0 when its hit was counted. A key's list holds the times of
+# its newest hits, as many as are allowed, by the one clock that all processes have in common.
+TAKE = """
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+local waits = {}
+for i, key in ipairs(KEYS) do
+    local amount, seconds = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
+    local oldest = tonumber(redis.call('LINDEX', key, amount - 1) or 0)
+    if oldest + seconds > now then
+        waits[i] = tostring(oldest + seconds - now)
+    else
+        redis.call('LPUSH', key, string.format('%.6f', now))
+        redis.call('LTRIM', key, 0, amount - 1)
+        redis.call('EXPIRE', key, seconds)
+        waits[i] = '0'
+    end
+end
+return waits
+"""
+TAKE_SHA = sha1(TAKE.encode(), usedforsecurity=False).hexdigest()  # how Redis names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,11 @@ class Throttle:
         """Without Redis this process counts alone, which is exact while it is the only one."""
         self._here = _Here()
         self._everywhere = None if redis is None else _Everywhere(redis, trip_seconds)
+
+    async def open(self) -> None:
+        """Get to know Redis before the first request is in a hurry."""
+        if self._everywhere is not None:
+            await self._everywhere.greet()
 
     async def close(self) -> None:
         """Stop asking; the Redis client stays open, for it is its maker's."""
@@ -112,9 +128,9 @@ class _Question:
 class _Everywhere:
     """Moving windows in Redis, for all processes.
 
-    The scripts are limits' own. The trips are not: with one for every hit, a burst meets a burst
-    of new connections and none answers in time. Here one trip is under way at a time, over one
-    connection, and what arrives meanwhile shares the next.
+    With a trip for every hit, a burst meets a burst of new connections and none answers in time.
+    Here one trip is under way at a time, over one connection, and what arrives meanwhile shares the
+    next.
     """
 
     def __init__(self, redis: Redis, trip_seconds: float) -> None:
@@ -128,16 +144,44 @@ class _Everywhere:
         """Count a hit unless it has to wait, so many seconds. A silent Redis holds nobody up."""
         if self._silent:
             return 0
-        question = _Question(rule, key, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        question = _Question(rule, key, loop.create_future())
+        if not self._waiting:
+            self._watch(self._waiting)
         self._waiting.append(question)
         if self._trips is None or self._trips.done():
             self._trips = asyncio.create_task(self._travel())
+        return await question.answer
+
+    def _watch(
+        self, batch: Sequence[_Question], looks: int = LOOKS, forgiven: int = 4 * LOOKS
+    ) -> None:
+        """Those who share a trip wait for Redis so long and no longer; but when it was us who were
+        busy, and so late to look, the answer may lie there."""
+        loop = asyncio.get_running_loop()
+        pause = self._trip_seconds / LOOKS
+        due = loop.time() + pause
+
+        def look() -> None:
+            if all(question.answer.done() for question in batch):
+                return
+            if loop.time() - due > pause / 2 and forgiven:
+                self._watch(batch, looks, forgiven - 1)
+            elif looks > 1:
+                self._watch(batch, looks - 1, forgiven)
+            else:
+                self._fall_silent(TimeoutError())
+                _release(batch)
+
+        loop.call_at(due, look)
+
+    async def greet(self) -> None:
         try:
-            async with asyncio.timeout(self._trip_seconds):
-                return await question.answer
-        except TimeoutError as error:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._redis.script_load(TAKE)
+        except SILENCE as error:
             self._fall_silent(error)
-            return 0
+            self._trips = asyncio.create_task(self._travel())
 
     async def close(self) -> None:
         if self._trips is not None:
@@ -150,6 +194,7 @@ class _Everywhere:
         A trip may take longer than anybody waits for it: the first one connects.
         """
         while self._waiting or self._silent:
+            await gathered()
             batch, self._waiting = self._waiting, []
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
@@ -166,35 +211,22 @@ class _Everywhere:
             self._silent = False
             log.info("redis answers again")
             return
-        now = time.time()
-        taken = await self._evaluate(
-            TAKE, [(one.name, now, one.rule.amount, one.rule.seconds, 1) for one in batch]
-        )
-        refused = [one for one, took in zip(batch, taken, strict=True) if not took]
-        _release(one for one, took in zip(batch, taken, strict=True) if took)
-        windows = await self._evaluate(
-            LOOK, [(one.name, now - one.rule.seconds, one.rule.amount) for one in refused]
-        )
-        for one, window in zip(refused, windows, strict=True):
-            oldest = float(window[0]) if window else now
-            _tell(one, max(oldest + one.rule.seconds - now, 1.0))
+        for one, wait in zip(batch, await self._take(batch), strict=True):
+            _tell(one, float(wait))
 
-    async def _evaluate(self, script: Script, calls: Sequence[Sequence[Any]]) -> list[Any]:
-        """One trip for all of them; a second one when Redis has forgotten the script."""
-        results = await self._pipeline(script, calls) if calls else []
-        if any(isinstance(result, NoScriptError) for result in results):
-            await self._redis.script_load(script.text)
-            results = await self._pipeline(script, calls)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return results
+    async def _take(self, batch: Sequence[_Question]) -> list[bytes]:
+        """One trip for all of them; a second one when Redis does not know the script."""
+        given = [one.name for one in batch]
+        for one in batch:
+            given += (str(one.rule.amount), str(one.rule.seconds))
+        try:
+            return await self._answered(self._redis.evalsha(TAKE_SHA, len(batch), *given))
+        except NoScriptError:
+            return await self._answered(self._redis.eval(TAKE, len(batch), *given))
 
-    async def _pipeline(self, script: Script, calls: Sequence[Sequence[Any]]) -> list[Any]:
-        pipeline = self._redis.pipeline(transaction=False)
-        for call in calls:
-            pipeline.evalsha(script.sha, 1, *call)
-        return await pipeline.execute(raise_on_error=False)
+    async def _answered(self, asked: Awaitable[str] | str) -> list[bytes]:
+        """What redis-py says it returns is true of other scripts."""
+        return cast("list[bytes]", await cast("Awaitable[str]", asked))
 
     def _fall_silent(self, error: BaseException) -> None:
         if not self._silent:
@@ -216,7 +248,7 @@ def _tell(question: _Question, wait: float) -> None:
 
 
 class _Here:
-    """Moving windows in memory; limits' own hop into a thread for every key they know."""
+    """Moving windows in memory."""
 
     def __init__(self) -> None:
         self._hits: defaultdict[Rule, OrderedDict[str, deque[float]]] = defaultdict(OrderedDict)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.machine import check, document
+from app.machine.doubts import doubts
 from app.machine.nodes import NODES
 
 
@@ -231,7 +232,7 @@ likely = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(shape=st.sampled_from(["graph", "steps"]), body=likely)
 def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body):
     compiled = check.compile(shape, body)
@@ -243,6 +244,9 @@ def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body):
         assert not (finding.draft and finding.severity == "warning")
         assert (finding.pointer + finding.message).encode()
     assert check.compile(shape, body).findings == compiled.findings
+    if compiled.program is not None:
+        for doubt in doubts(compiled.program, compiled.parts, bodies=[body]):
+            assert (doubt.pointer + doubt.message).encode()
 
 
 @given(st.binary(max_size=200))

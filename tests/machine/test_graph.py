@@ -6,6 +6,7 @@ import pytest
 
 from app.machine import graph
 from app.machine.fields import Place
+from app.machine.nodes import NODES
 
 
 def compile(body):
@@ -78,7 +79,7 @@ def test_an_empty_graph_is_a_graph(body):
         ({"nodes": [TRIGGER], "edges": [[]]}, "wrong_type", "/graph/edges/0"),
         ({"nodes": [TRIGGER | {"id": 5}]}, "wrong_type", "/graph/nodes/0/id"),
         ({"nodes": [TRIGGER, {"id": "a", "type": 5}]}, "wrong_type", "/graph/nodes/1/type"),
-        ({"nodes": [TRIGGER, node("a", "wait_for", x=1)]}, "unknown_kind", "/graph/nodes/1/type"),
+        ({"nodes": [TRIGGER, node("a", "teleport", x=1)]}, "unknown_kind", "/graph/nodes/1/type"),
         ({"nodes": [TRIGGER | {"data": []}]}, "wrong_type", "/graph/nodes/0/data"),
         ({"nodes": [TRIGGER | {"data": {"x": 1}}]}, "unknown_field", "/graph/nodes/0/data/x"),
         (
@@ -100,10 +101,8 @@ def test_a_draft_may_not_be(body, code, pointer):
 
 def test_an_unknown_kind_is_answered_with_the_known_ones():
     (finding,) = compile({"nodes": [TRIGGER, node("a", "teleport", x=1)]})[1]
-    assert finding.message == (
-        "There is no kind “teleport”; the kinds are trigger, send_message, wait, branch,"
-        " update_contact, add_tag, remove_tag, exit."
-    )
+    kinds = ", ".join(("trigger", *NODES))
+    assert finding.message == f"There is no kind “teleport”; the kinds are {kinds}."
 
 
 @pytest.mark.parametrize(

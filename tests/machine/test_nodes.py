@@ -1,4 +1,4 @@
-"""The small kinds: wait, branch, tags, exit."""
+"""The small kinds: branch, tags, exit; and what all kinds have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from app.machine.fields import Place
 from app.machine.kind import Visit
 from app.machine.nodes import NODES
-from app.machine.program import AddTag, Delivered, Node, RemoveTag, WaitUntil, Woken
+from app.machine.program import AddTag, Node, RemoveTag
 from app.machine.reasons import Reason
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -36,38 +36,6 @@ def findings(kind, data):
     found = []
     NODES[kind].read(data, Place("", found))
     return [(finding.code, finding.pointer, finding.draft) for finding in found]
-
-
-def test_a_wait_asks_to_be_woken():
-    outcome = enter("wait", duration="P1DT2H")
-    assert outcome.status == "WAITING"
-    assert outcome.effects == (WaitUntil(NOON + timedelta(hours=26)),)
-
-
-def test_a_wait_goes_on_when_it_is_woken_and_by_nothing_else():
-    waiting = visit("wait", duration="PT1H")
-    assert NODES["wait"].resume(waiting, Woken()).port == "next"
-    assert NODES["wait"].resume(waiting, Delivered("SENT", "msg_1")) is None
-
-
-def test_a_wait_of_no_time_passes_at_once():
-    outcome = enter("wait", duration="PT0S")
-    assert (outcome.status, outcome.port, outcome.effects) == ("COMPLETED", "next", ())
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ({}, ("missing", "/duration", False)),
-        ({"duration": ""}, ("missing", "/duration", False)),
-        ({"duration": "P1M"}, ("bad_duration", "/duration", False)),
-        ({"duration": "P367D"}, ("bad_duration", "/duration", False)),
-        ({"duration": 3600}, ("wrong_type", "/duration", True)),
-        ({"duration": "P1D", "until": "x"}, ("unknown_field", "/until", True)),
-    ],
-)
-def test_what_a_wait_may_say(data, expected):
-    assert findings("wait", data) == [expected]
 
 
 def case(path, op, value, **port):
@@ -170,6 +138,18 @@ def test_every_kind_but_exit_says_what_it_needs(kind):
     assert not any(draft for _, _, draft in found)
 
 
-def test_only_a_wait_rests():
+def test_the_reason_of_an_exit_is_rendered_on_one_line():
+    outcome = enter("exit", reason="Plan {{trigger.plan}},\n {{trigger.nope}} done")
+    assert (outcome.detail, outcome.code) == ("Plan pro, done", None)
+    assert outcome.output == {"missing": ["trigger.nope"]}
+
+
+def test_an_exit_whose_reason_fails_ends_the_run_all_the_same():
+    outcome = enter("exit", reason="{{ trigger.plan | divided_by: 0 }}")
+    assert (outcome.status, outcome.port) == ("COMPLETED", None)
+    assert outcome.code == Reason.TEMPLATE_ERROR
+
+
+def test_only_what_always_waits_lets_a_walk_go_round():
     resting = {kind for kind, row in NODES.items() if row.waits({"duration": timedelta(1)})}
-    assert resting == {"wait"}
+    assert resting == {"wait", "wait_for"}

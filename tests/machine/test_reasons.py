@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from app.machine.reasons import SENTENCES, Reason
+from app.machine.reasons import SENTENCES, Reason, page
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -17,3 +19,8 @@ def test_every_reason_has_one_sentence(reason):
 @pytest.mark.parametrize("reason", Reason)
 def test_a_code_is_its_name_in_lower_case(reason):
     assert reason.value == reason.name.lower()
+
+
+def test_the_page_of_reasons_is_up_to_date():
+    written = Path(__file__).parents[2] / "docs/reasons.md"
+    assert written.read_text() == page(), "python -m app reasons > docs/reasons.md"

@@ -114,7 +114,7 @@ def test_a_step_without_an_id_is_named_by_its_path():
         ([tag(5) | {"id": 5}], ("wrong_type", "/steps/0/id")),
         ([{"type": []}], ("wrong_type", "/steps/0/type")),
         ([{"type": "trigger"}], ("unknown_kind", "/steps/0/type")),
-        ([{"type": "split"}], ("unknown_kind", "/steps/0/type")),
+        ([{"type": "teleport"}], ("unknown_kind", "/steps/0/type")),
         ([tag(next="x")], ("unknown_field", "/steps/0/next")),
         ([tag(**{"else": []})], ("unknown_field", "/steps/0/else")),
         ([tag(data={})], ("unknown_field", "/steps/0/data")),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -14,9 +12,9 @@ import pytest
 from starlette.types import ASGIApp
 
 from app import letters
-from app.main import web
 from app.process import Process
-from tests.cast import PASSWORD, Cast, Person, settle
+from tests.cast import PASSWORD, Cast, Person, any_address, caller, settle
+from tests.cast import client as cast_client
 
 Letter: TypeAlias = Callable[[str], Awaitable[str]]
 SignIn: TypeAlias = Callable[[Person], Awaitable[dict[str, Any]]]
@@ -26,12 +24,9 @@ SignIn: TypeAlias = Callable[[Person], Awaitable[dict[str, Any]]]
 async def visiting(
     process: Process, app: ASGIApp | None = None
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """From an address of its own, for the limits count by address, in a Redis that tests share."""
-    address = str(ipaddress.IPv4Address(0x0A000000 + secrets.randbelow(2**24)))
-    transport = httpx2.ASGITransport(app=app or web(process), client=(address, 40_000))
-    async with httpx2.AsyncClient(
-        transport=transport, base_url=process.settings.base_url
-    ) as client:
+    """From an address of its own."""
+    address = any_address()
+    async with caller(process, app, address) if app else cast_client(process, address) as client:
         yield client
 
 

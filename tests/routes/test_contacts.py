@@ -56,6 +56,7 @@ async def test_a_new_contact_is_answered_whole_with_where_it_is(cast: Cast):
         "email": "Ada@example.com",
         "phone": "+14155550132",
         "tags": ["lead", "vip"],
+        "subscriptions": dict.fromkeys(("email", "sms", "whatsapp"), "subscribed"),
         "createdAt": made["createdAt"],
         "updatedAt": made["createdAt"],
     }

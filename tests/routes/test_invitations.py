@@ -125,6 +125,15 @@ async def test_an_admin_does_not_replace_an_owner_s_invitation(cast: Cast):
     assert (listed["role"], listed["status"]) == ("owner", "PENDING")
 
 
+async def test_an_owner_s_invitation_is_read_by_owners_alone(cast: Cast, process: Process):
+    """In the sandbox too: whoever reads its token could take it."""
+    await invited(cast, role="owner")
+    await settle(process)
+    for name, seen in (("olivia", 1), ("adam", 0), ("vic", 0)):
+        for url in ("/sandbox/messages", "/messages/delivery-attempts"):
+            assert len((await cast.people[name].read(url))["data"]) == seen, (name, url)
+
+
 async def test_a_member_is_not_invited(cast: Cast):
     response = await cast.adam.post(
         "/memberships/invitations", {"email": cast.vic.email, "role": "editor"}

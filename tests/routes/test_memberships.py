@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from app.process import Process
-from tests.cast import Cast, Person, person
+from tests.cast import PASSWORD, Cast, Person, person
 from tests.routes.conftest import SignIn
 
 
@@ -77,6 +77,15 @@ async def test_whoever_has_an_account_is_a_member_at_once(cast: Cast, sign_in: S
         "editor",
     )
     assert (await roles(cast.vic))["mallory"] == "editor"
+
+
+async def test_whose_address_is_not_proved_is_invited(cast: Cast, visitor: httpx2.AsyncClient):
+    """Or whoever had registered it would be a member in place of the one who was meant."""
+    early = {"email": "new@acme.test", "password": PASSWORD, "name": "Eve", "workspaceName": "E"}
+    assert (await visitor.post("/auth/register", json=early)).status_code == 201
+    response = await cast.adam.post("/memberships", {"email": "new@acme.test", "role": "editor"})
+    assert response.status_code == 202
+    assert "new" not in await roles(cast.vic)
 
 
 async def test_a_member_is_not_added_twice(cast: Cast):

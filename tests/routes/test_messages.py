@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import httpx2
 
-from app import identity
+from app import consent, keyring
 from app.process import Process
 from tests import cast as company
 from tests.cast import HELLO, SEND_HELLO, Cast, Person, hook, settle
@@ -33,7 +33,7 @@ async def in_production(process: Process, person: Person) -> AsyncIterator[Perso
     """The same member, with a live key, in a process that would send for real."""
     production = replace(process, settings=replace(process.settings, environment="production"))
     async with production.database.write() as db:
-        _, key = await identity.create_api_key(
+        _, key = await keyring.create(
             production,
             db,
             workspace_id=person.workspace_id,
@@ -216,3 +216,114 @@ async def test_attempts_are_listed_by_message_and_status_in_pages(cast: Cast, pr
     rest = await cast.vic.read(f"{ATTEMPTS}?limit=2&cursor={page['nextCursor']}")
     assert [one["id"] for one in rest["data"]] == [first["deliveryAttemptId"]]
     assert list(errors(await cast.vic.get(f"{ATTEMPTS}?status=LOST&to=x"))) == ["?status", "?to"]
+
+
+# --- one message, by hand -------------------------------------------------------------------------
+
+MESSAGES = "/messages"
+
+
+async def test_a_message_goes_to_a_contact_or_to_an_address(cast: Cast, process: Process):
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "firstName": "Ada"})
+    own = {"channel": "email", "contactId": ada["id"], "content": HELLO, "data": {"word": "tea"}}
+    made = await cast.ed.made(MESSAGES, own)
+    assert made == {**made, "status": "QUEUED"}
+    template = await cast.ed.made("/templates", TEMPLATE)
+    other = {"channel": "email", "to": "Bob@Example.com", "templateId": template["id"]}
+    other_id = (await cast.ed.made(MESSAGES, other))["messageId"]
+    await settle(process)
+    captured = (await cast.vic.read("/sandbox/messages"))["data"]
+    assert [(one["to"], one["subject"]) for one in captured] == [
+        ("Bob@example.com", "Hello "),
+        ("ada@example.com", "Hello Ada"),
+    ]
+    assert captured[1]["html"] == "<p>You said tea</p>"
+    listed = (await cast.vic.read(MESSAGES))["data"]
+    assert [one["id"] for one in listed] == [other_id, made["messageId"]]
+    assert "content" not in listed[0]
+    for query, found in (
+        (f"contactId={ada['id']}", 1),
+        ("status=SENT", 2),
+        ("status=FAILED", 0),
+        (f"runId={UNKNOWN_RUN}", 0),
+        ("createdAfter=2001-01-01T00:00:00Z", 2),
+        ("createdBefore=2001-01-01T00:00:00Z", 0),
+    ):
+        assert len((await cast.vic.read(f"{MESSAGES}?{query}"))["data"]) == found, query
+    assert (await cast.mallory.read(MESSAGES))["data"] == []
+
+
+UNKNOWN_RUN = "run_" + "0" * 26
+
+
+async def test_a_message_that_cannot_be_sent_is_refused_with_all_that_is_wrong(cast: Cast):
+    template = await cast.ed.made("/templates", TEMPLATE)
+    to = {"channel": "email", "to": "ada@example.com"}
+    for body, pointers in (
+        ({"channel": "email"}, {"/to", "/content"}),
+        ({**to, "to": "ada", "content": HELLO}, {"/to"}),
+        ({**to, "contactId": "con_" + "0" * 26, "content": HELLO}, {"/contactId"}),
+        ({**to, "templateId": "tpl_" + "0" * 26}, {"/templateId"}),
+        ({**to, "templateId": template["id"], "content": HELLO}, {"/content"}),
+        ({**to, "content": {"subject": "S"}}, {"/content/html"}),
+        ({**to, "content": {**HELLO, "category": "spam"}}, {"/content/category"}),
+        ({"channel": "sms", "to": "1", "templateId": template["id"]}, {"/to", "/templateId"}),
+    ):
+        assert errors(await cast.ed.post(MESSAGES, body)).keys() == pointers, body
+
+
+async def test_a_test_email_ignores_consent_but_not_a_dead_address(cast: Cast, process: Process):
+    ada = {"email": "ada@example.com", "subscriptions": {"email": "unsubscribed"}}
+    await cast.ed.made("/contacts", ada)
+    news = {**TEMPLATE, "category": "marketing"}
+    template = await cast.ed.made("/templates", news)
+    wanted = {"to": "ada@example.com", "templateId": template["id"]}
+    first = await cast.ed.made(TEST_EMAIL, wanted)
+    await settle(process)
+    assert (await cast.vic.read(f"/messages/{first['messageId']}"))["status"] == "SENT"
+    [captured] = (await cast.vic.read("/sandbox/messages"))["data"]
+    assert "List-Unsubscribe" not in captured["headers"]  # it would unsubscribe who tests
+    async with process.database.write() as db:
+        await consent.suppress(
+            process,
+            db,
+            workspace_id=cast.ed.workspace_id,
+            channel="email",
+            address="ada@example.com",
+            reason="bounced",
+            source="provider",
+        )
+    second = await cast.ed.made(TEST_EMAIL, wanted)
+    await settle(process)
+    message = await cast.vic.read(f"/messages/{second['messageId']}")
+    assert (message["status"], message["reason"]["code"]) == ("SUPPRESSED", "suppressed_bounced")
+
+
+async def test_what_failed_is_sent_again_by_hand_under_a_new_number(cast: Cast, process: Process):
+    """Not what arrived, nor what is on its way."""
+    wanted = {"channel": "email", "to": "ada@example.com", "content": HELLO}
+    sent = (await cast.ed.made(MESSAGES, wanted))["messageId"]
+    assert refused(await cast.ed.post(f"{MESSAGES}/{sent}/resend")) == (409, "conflict")
+    broken = {**wanted, "content": {**HELLO, "html": "{{ 1 | divided_by: trigger.by }}"}}
+    failed = (await cast.ed.made(MESSAGES, {**broken, "data": {"by": 0}}))["messageId"]
+    await settle(process)
+    assert refused(await cast.ed.post(f"{MESSAGES}/{sent}/resend")) == (409, "conflict")
+    again = await cast.ed.made(f"{MESSAGES}/{failed}/resend", None)
+    assert again["status"] == "QUEUED"
+    await settle(process)
+    message = await cast.vic.read(f"{MESSAGES}/{failed}")
+    assert message["attempts"][1:] == [again["deliveryAttemptId"]]
+    attempts = (await cast.vic.read(f"{ATTEMPTS}?messageId={failed}"))["data"]
+    assert [one["number"] for one in attempts] == [2, 1]
+    entries = await audited(process, "message.resent")
+    assert entries == [failed]
+    assert (await cast.mallory.post(f"{MESSAGES}/{failed}/resend")).status_code == 404
+
+
+async def audited(process: Process, action: str) -> list[str]:
+    """Whose entries there are."""
+    async with process.database.read() as db:
+        rows = await db.fetch_all(
+            "SELECT resource_id FROM audit_logs WHERE action = :action", action=action
+        )
+    return [row["resource_id"] for row in rows]

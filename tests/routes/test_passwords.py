@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.main import opened, web
+from app.main import opened
 from app.process import Process
 from app.routes.sessions import FORGOTTEN_SECONDS
-from tests.cast import PASSWORD, Cast, settle
+from tests.cast import PASSWORD, Cast, settle, started
 from tests.routes.conftest import Letter, SignIn, visiting
 
 NEW = "another horse, another battery"
@@ -121,13 +121,13 @@ async def test_the_answer_takes_as_long_for_a_stranger(cast: Cast, visitor: http
 
 async def test_ten_letters_an_hour_are_enough(cast: Cast, process: Process):
     """From however many addresses they are asked for; the answer stays the same."""
-    app = web(process)
-    for _ in range(11):
-        async with visiting(process, app) as client:
-            response = await client.post("/auth/password/forgot", json={"email": cast.ed.email})
-            if response.status_code == 429:  # ten a minute for one account
-                break
-            assert response.status_code == 202
+    async with started(process) as app:
+        for _ in range(11):
+            async with visiting(process, app) as client:
+                response = await client.post("/auth/password/forgot", json={"email": cast.ed.email})
+                if response.status_code == 429:  # ten a minute for one account
+                    break
+                assert response.status_code == 202
     async with process.database.read() as db:
         assert await db.fetch_value("SELECT count(*) FROM messages") == 10
 
@@ -286,11 +286,11 @@ async def test_of_two_changes_at_once_one_succeeds(
 async def test_guesses_at_a_session_s_password_are_few(
     cast: Cast, visitor: httpx2.AsyncClient, process: Process, sign_in: SignIn
 ):
-    here, app = await sign_in(cast.ed), web(process)
-    statuses = []
-    for _ in range(11):
-        async with visiting(process, app) as client:
-            statuses.append((await change(client, here, "a guess", NEW)).status_code)
+    here, statuses = await sign_in(cast.ed), []
+    async with started(process) as app:
+        for _ in range(11):
+            async with visiting(process, app) as client:
+                statuses.append((await change(client, here, "a guess", NEW)).status_code)
     assert statuses[:9] == [422] * 9
     assert statuses[-1] == 429  # where Redis counts for all, the sign-in was one of the ten
 

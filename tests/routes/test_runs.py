@@ -168,3 +168,30 @@ async def test_a_run_s_contact_may_be_gone_and_the_run_is_still_readable(
     await cast.ed.delete(f"/contacts/{receipt['contactId']}")
     run: dict[str, Any] = await cast.vic.read(f"{RUNS}/{receipt['runId']}")
     assert (run["status"], run["contactId"]) == ("COMPLETED", receipt["contactId"])
+
+
+async def test_what_has_no_revision_has_a_tag_of_what_it_says(cast: Cast, process: Process):
+    token = await hook(process, cast.ed.workspace_id)
+    made = (
+        await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "a@b.example"})
+    ).json()
+    url = f"/runs/{made['runId']}"
+    queued = await cast.vic.get(url)
+    tag = queued.headers["ETag"]
+    assert tag.startswith('W/"')
+    for same in (tag, tag.removeprefix("W/"), f'"1", {tag}', "*"):
+        unchanged = await cast.vic.get(url, headers={"If-None-Match": same})
+        assert (unchanged.status_code, unchanged.content) == (304, b"")
+        assert unchanged.headers["ETag"] == tag
+    await settle(process)
+    changed = await cast.vic.get(url, headers={"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["ETag"] != tag
+    message = (await cast.vic.read("/messages/delivery-attempts"))["data"][0]
+    for other in (
+        f"/messages/{message['messageId']}",
+        f"/messages/delivery-attempts/{message['id']}",
+    ):
+        tag = (await cast.vic.get(other)).headers["ETag"]
+        again = await cast.vic.get(other, headers={"If-None-Match": tag})
+        assert again.status_code == 304

@@ -16,10 +16,17 @@ from app.process import Process
 from tests import cast as company
 from tests.receivers import letter
 
+IDS = {
+    "message_id": "msg_" + "1" * 26,
+    "attempt_id": "att_" + "1" * 26,
+    "run_id": "run_" + "1" * 26,
+    "contact_id": "con_" + "1" * 26,
+}
+
 
 async def captured(process: Process, workspace_id: str, key: str = "k", **content) -> None:
     """Sent through the sandbox's own channel, as the delivery does."""
-    message = replace(letter(key=key, **content), workspace_id=workspace_id)
+    message = replace(letter(key=key, **content), workspace_id=workspace_id, **IDS)
     await process.channels["email"].send(message)
 
 
@@ -32,10 +39,10 @@ async def test_a_captured_message_reads_as_the_contract_says(process, cast):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", message.pop("capturedAt"))
     headers = message.pop("headers")
     assert message == {
-        "messageId": "msg_1",
-        "deliveryAttemptId": "att_1",
-        "runId": "run_1",
-        "contactId": "con_1",
+        "messageId": IDS["message_id"],
+        "deliveryAttemptId": IDS["attempt_id"],
+        "runId": IDS["run_id"],
+        "contactId": IDS["contact_id"],
         "channel": "email",
         "to": "ada@acme.test",
         "from": headers["From"],
@@ -79,11 +86,11 @@ async def test_pages_follow_each_other_by_their_cursor(process, cast):
         ("to=bob@acme.test", 0),
         ("channel=email", 1),
         ("channel=sms", 0),
-        ("runId=run_1", 1),
+        (f"runId={IDS['run_id']}", 1),
         ("runId=run_2", 0),
-        ("contactId=con_1", 1),
+        (f"contactId={IDS['contact_id']}", 1),
         ("contactId=con_2", 0),
-        ("to=ada@acme.test&runId=run_1&contactId=con_1&channel=email", 1),
+        (f"to=ada@acme.test&runId={IDS['run_id']}&contactId={IDS['contact_id']}&channel=email", 1),
     ],
 )
 async def test_the_list_can_be_narrowed(process, cast, query, found):

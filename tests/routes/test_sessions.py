@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import secrets
 from collections.abc import AsyncIterator
@@ -12,9 +11,9 @@ import httpx2
 import pytest
 
 from app import roles
-from app.main import web
 from app.process import Process
-from tests.cast import Cast
+from tests.cast import Cast, any_address, caller, started
+from tests.cast import client as cast_client
 
 REGISTRATION = {
     "email": "Olivia@ACME.example",
@@ -26,12 +25,8 @@ REGISTRATION = {
 
 @pytest.fixture
 async def visitor(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
-    """From an address of its own, for the limits count by address, in a Redis that tests share."""
-    address = str(ipaddress.IPv4Address(0x0A000000 + secrets.randbelow(2**24)))
-    transport = httpx2.ASGITransport(app=web(process), client=(address, 40_000))
-    async with httpx2.AsyncClient(
-        transport=transport, base_url=process.settings.base_url
-    ) as client:
+    """From an address of its own."""
+    async with cast_client(process, any_address()) as client:
         yield client
 
 
@@ -76,7 +71,14 @@ async def test_registering_answers_the_user_the_workspace_and_tokens(visitor: ht
     }
     assert workspace.pop("id").startswith("ws_")
     assert workspace.pop("createdAt") == workspace.pop("updatedAt")
-    assert workspace == {"name": "Acme", "timezone": "UTC", "country": None}
+    assert workspace == {
+        "name": "Acme",
+        "timezone": "UTC",
+        "country": None,
+        "retentionDays": None,
+        "sender": {"fromName": None, "fromEmail": None, "replyTo": None},
+        "sendingPaused": False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -311,14 +313,11 @@ async def test_an_address_has_ten_tries_a_minute(visitor: httpx2.AsyncClient, pa
 
 
 async def test_an_account_has_ten_tries_a_minute_from_all_addresses_together(process: Process):
-    app = web(process)
     statuses = []
     email = f"{secrets.token_hex(8)}@acme.example"
-    for number in range(11):
-        transport = httpx2.ASGITransport(app=app, client=(f"192.0.2.{number}", 40_000))
-        async with httpx2.AsyncClient(
-            transport=transport, base_url=process.settings.base_url
-        ) as client:
-            body = {"email": email.swapcase(), "password": "wrong password"}
-            statuses.append((await client.post("/auth/token", json=body)).status_code)
+    async with started(process) as app:
+        for number in range(11):
+            async with caller(process, app, f"192.0.2.{number}") as client:
+                body = {"email": email.swapcase(), "password": "wrong password"}
+                statuses.append((await client.post("/auth/token", json=body)).status_code)
     assert statuses == [401] * 10 + [429]

@@ -11,10 +11,11 @@ import pytest
 
 from app import roles
 from app.process import Process
-from tests.cast import Cast
+from tests.cast import Cast, settle
 
 KEYS = "/settings/api-keys"
 WORKSPACE = "/settings/workspace"
+TEST_EMAIL = {"subject": "Hello", "html": "<p>Hi</p>"}
 NEW_KEY = {"name": "CRM", "role": "editor"}
 
 
@@ -36,7 +37,12 @@ async def test_every_member_reads_the_workspace_s_settings(cast: Cast):
         assert response.headers["ETag"] == '"1"'
         workspace = response.json()
         assert workspace["id"] == cast.olivia.workspace_id
-        assert workspace.keys() == {"id", "name", "timezone", "country", "createdAt", "updatedAt"}
+        assert workspace.keys() == {
+            "id", "name", "timezone", "country", "retentionDays", "sender", "sendingPaused",
+            "createdAt", "updatedAt",
+        }  # fmt: skip
+        assert workspace["sender"] == {"fromName": None, "fromEmail": None, "replyTo": None}
+        assert (workspace["retentionDays"], workspace["sendingPaused"]) == (None, False)
         assert (workspace["name"], workspace["timezone"]) == ("Acme", "UTC")
         assert workspace["country"] is None
 
@@ -87,6 +93,18 @@ async def test_a_name_is_kept_without_the_spaces_around_it(cast: Cast):
         ({"country": ""}, ["/country"]),
         ({"country": ["DE"]}, ["/country"]),
         ({"id": "ws_1"}, ["/id"]),
+        ({"retentionDays": 0}, ["/retentionDays"]),
+        ({"retentionDays": 3_651}, ["/retentionDays"]),
+        ({"retentionDays": "30"}, ["/retentionDays"]),
+        ({"sendingPaused": None}, ["/sendingPaused"]),
+        ({"sendingPaused": "true"}, ["/sendingPaused"]),
+        ({"sender": "Acme"}, ["/sender"]),
+        ({"sender": {"fromName": "Acme\r\nBcc: eve@example.com"}}, ["/sender/fromName"]),
+        ({"sender": {"replyTo": "nobody"}}, ["/sender/replyTo"]),
+        ({"sender": {"fromEmail": "hello@acme.example"}}, ["/sender/fromEmail"]),
+        ({"sender": {"fromEmail": "hello@mail.tidings.example"}}, ["/sender/fromEmail"]),
+        ({"sender": {"from": "hello@tidings.example"}}, ["/sender/from"]),
+        ({"sender": {"from": None}}, ["/sender/from"]),
         ({"suspended": False}, ["/suspended"]),
         ({"country": "DE", "timezone": "Mars", "name": " "}, ["/name", "/timezone"]),
     ],
@@ -114,6 +132,64 @@ async def test_a_stale_change_is_refused(cast: Cast):
 async def test_an_editor_does_not_change_the_workspace(cast: Cast, name: str):
     response = await cast.people[name].patch(WORKSPACE, {"name": "Mine"})
     assert refused(response) == (403, "forbidden")
+
+
+SENDER = {"fromName": "Acme", "fromEmail": "Acme@TIDINGS.example", "replyTo": "ask@acme.example"}
+
+
+async def test_mail_is_from_the_workspace_s_sender_where_its_content_does_not_say(
+    cast: Cast, process: Process
+):
+    patched = (await cast.adam.patch(WORKSPACE, {"sender": SENDER})).json()
+    assert patched["sender"] == {**SENDER, "fromEmail": "Acme@tidings.example"}
+    await cast.ed.made("/messages/test-email", {**TEST_EMAIL, "to": "one@example.com"})
+    mail = {"subject": "S", "html": "H", "fromName": "Ed of Acme", "replyTo": "ed@acme.example"}
+    template = {"name": "T", "channel": "email", "content": mail}
+    template_id = (await cast.ed.made("/templates", template))["id"]
+    own = {"to": "two@example.com", "templateId": template_id}
+    await cast.ed.made("/messages/test-email", own)
+    await cast.adam.made("/memberships/invitations", {"email": "eve@example.com", "role": "viewer"})
+    await settle(process)
+    captured = (await cast.adam.read("/sandbox/messages"))["data"]
+    headers = {mail["to"]: mail["headers"] for mail in captured}
+    assert headers["one@example.com"]["From"] == "Acme <Acme@tidings.example>"
+    assert headers["one@example.com"]["Reply-To"] == "ask@acme.example"
+    assert headers["two@example.com"]["From"] == "Ed of Acme <Acme@tidings.example>"
+    assert headers["two@example.com"]["Reply-To"] == "ed@acme.example"
+    assert headers["eve@example.com"]["From"] == "Tidings <hello@tidings.example>"
+    assert "Reply-To" not in headers["eve@example.com"]
+
+    part = (await cast.adam.patch(WORKSPACE, {"sender": {"fromEmail": None}})).json()
+    assert part["sender"] == {**SENDER, "fromEmail": None}
+    none = (await cast.adam.patch(WORKSPACE, {"sender": None})).json()
+    assert set(none["sender"].values()) == {None}
+
+
+async def test_a_pause_stops_all_sending_at_once_and_what_waited_goes_out_after_it(
+    cast: Cast, process: Process
+):
+    paused = await cast.adam.patch(WORKSPACE, {"sendingPaused": True})
+    assert paused.json()["sendingPaused"] is True
+    made = await cast.ed.made("/messages/test-email", {**TEST_EMAIL, "to": "ada@example.com"})
+    theirs = await cast.mallory.made("/messages/test-email", {**TEST_EMAIL, "to": "m@example.com"})
+    await cast.adam.made("/memberships/invitations", {"email": "eve@example.com", "role": "viewer"})
+    await settle(process)
+    captured = (await cast.adam.read("/sandbox/messages"))["data"]
+    assert [mail["to"] for mail in captured] == ["eve@example.com"]  # that is not its own
+    [other] = (await cast.mallory.read("/sandbox/messages"))["data"]
+    assert other["messageId"] == theirs["messageId"]
+    message = await cast.vic.read(f"/messages/{made['messageId']}")
+    assert (message["status"], message["reason"]) == ("QUEUED", None)
+    await cast.adam.patch(WORKSPACE, {"name": "Acme Ltd"})  # is no reason to send again
+    await settle(process)
+    assert (await cast.vic.read(f"/messages/{made['messageId']}"))["status"] == "QUEUED"
+
+    await cast.adam.patch(WORKSPACE, {"sendingPaused": False})
+    await settle(process)
+    [attempt_id] = (await cast.vic.read(f"/messages/{made['messageId']}"))["attempts"]
+    attempt = await cast.vic.read(f"/messages/delivery-attempts/{attempt_id}")
+    assert (attempt["status"], attempt["number"]) == ("SENT", 1)
+    assert [event["status"] for event in attempt["events"]] == ["SENDING", "SENT"]
 
 
 # --- API keys -----------------------------------------------------------------------------------

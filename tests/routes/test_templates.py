@@ -191,3 +191,32 @@ async def test_lists_leave_out_the_content_and_come_in_pages(cast: Cast):
     assert [one["name"] for one in rest["data"]] == ["a"]
     assert rest["nextCursor"] is None
     assert list(errors(await cast.vic.get(f"{TEMPLATES}?channel=email"))) == ["?channel"]
+
+
+async def test_what_changed_after_a_time_that_was_shown_is_found_and_what_had_not_is_not(
+    cast: Cast,
+):
+    """Templates, automations, workflows and workspaces alike; and created, as well as updated."""
+    mail = {"channel": "email", "content": {"subject": "S", "html": "H"}}
+    for url, extra in (("/templates", mail), ("/automations", {}), ("/workflows", {})):
+        first = await cast.ed.made(url, {"name": "One", **extra})
+        second = await cast.ed.made(url, {"name": "Two", **extra})
+        newest = max(first["updatedAt"], second["updatedAt"])
+
+        async def found(query: str, url: str = url) -> list[str]:
+            return [row["id"] for row in (await cast.vic.read(f"{url}?{query}"))["data"]]
+
+        assert await found(f"updatedAfter={newest}") == []
+        assert await found(f"createdAfter={second['createdAt']}") == []
+        assert second["id"] not in await found(f"createdBefore={second['createdAt']}")
+        before = first["createdAt"][:-1] + "999Z"  # within the millisecond that is shown
+        assert first["id"] not in await found(f"createdAfter={before}")
+        assert first["id"] in await found(f"createdBefore={before}")
+        changed = (await cast.ed.patch(f"{url}/{first['id']}", {"name": "Uno"})).json()
+        if changed["updatedAt"] > newest:
+            assert await found(f"updatedAfter={newest}") == [first["id"]]
+        assert await found(f"updatedAfter={changed['updatedAt']}") == []
+    workspace = (await cast.vic.read("/workspaces"))["data"][0]
+    assert (await cast.vic.read(f"/workspaces?updatedAfter={workspace['updatedAt']}"))["data"] == []
+    since = "/workspaces?updatedAfter=2020-01-01T00:00:00Z"
+    assert len((await cast.vic.read(since))["data"]) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hmac
-import ipaddress
 import logging
 import secrets
 from collections.abc import AsyncIterator, Iterable
@@ -20,7 +19,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.main import web
 from app.process import Process
-from tests.cast import WEBHOOK, Cast, hook
+from tests.cast import WEBHOOK, Cast, any_address, hook
+from tests.cast import client as cast_client
 from tests.web.wire import Answer, Connection, Served, head, serving
 
 IN = "/v1/webhooks/in/"
@@ -33,11 +33,7 @@ UNKNOWN = "A" * 30
 @pytest.fixture
 def address() -> str:
     """Of one sender, its own: events are counted by address, in a Redis that tests share."""
-    return new_address()
-
-
-def new_address() -> str:
-    return str(ipaddress.IPv4Address(0x0A000000 + secrets.randbelow(2**24)))
+    return any_address()
 
 
 @asynccontextmanager
@@ -46,10 +42,7 @@ async def sending(
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client at `address`, before a web process with the changed settings."""
     process = replace(process, settings=replace(process.settings, **changed))
-    transport = httpx2.ASGITransport(app=web(process), client=(address, 40_000))
-    async with httpx2.AsyncClient(
-        transport=transport, base_url=process.settings.base_url
-    ) as client:
+    async with cast_client(process, address) as client:
         yield client
 
 
@@ -120,7 +113,7 @@ async def test_the_checks_come_in_the_contract_s_order(process: Process, acme: s
     """Each request passes one check more than the one before, and fails all that follow."""
     token = await hook(process, acme, trigger={**WEBHOOK, "createContact": False}, secret=SECRET)
     open_token = await hook(process, acme)
-    exhausted, fresh = new_address(), new_address()
+    exhausted, fresh = any_address(), any_address()
     huge, text = b"[" * 1_048_577, "text/plain"
     nobody, broken, listed = b'{"email": "nobody@example.com"}', b"{", b"[]"
     async with sending(process, exhausted) as limited, sending(process, fresh) as free:
@@ -357,7 +350,7 @@ class Watched:
             return await self.app(scope, receive, send)
         self.begun.put_nowait(None)
         try:
-            return await self.app({**scope, "client": (new_address(), 1)}, receive, send)
+            return await self.app({**scope, "client": (any_address(), 1)}, receive, send)
         finally:
             self.ended.put_nowait(None)
 
@@ -443,7 +436,7 @@ async def test_the_old_secret_dies_in_every_process_the_moment_the_change_is_ans
     trigger = {**WEBHOOK, "signingSecret": "secret number 0 of this test"}
     made = await cast.ed.made("/workflows", {"name": "W", "state": "ACTIVE", "trigger": trigger})
     token = made["trigger"]["webhookUrl"].rpartition("/")[2]
-    async with sending(process, new_address()) as elsewhere:
+    async with sending(process, any_address()) as elsewhere:
         for number in range(1, 4):
             old, new = (f"secret number {n} of this test" for n in (number - 1, number))
             for client in (sender, elsewhere):
@@ -476,7 +469,7 @@ async def test_the_hundred_and_twenty_first_event_in_a_minute_is_refused(
         assert response.headers["RateLimit"] == f'"intake";r=0;t={wait}'
     assert (await sender.get(IN + token)).status_code == 405
     assert await runs(process) == 2
-    async with sending(process, new_address()) as other:
+    async with sending(process, any_address()) as other:
         assert (await send(other, token)).status_code == 202
 
 
@@ -507,7 +500,7 @@ async def test_without_proxies_no_header_changes_where_a_request_comes_from(
 
 
 async def test_behind_one_proxy_the_last_of_the_first_line_decides(process: Process):
-    router, peer, other = new_address(), new_address(), new_address()
+    router, peer, other = any_address(), any_address(), any_address()
     async with sending(process, router, trusted_hops=1) as client:
         await exhausted(client, X_Forwarded_For=peer)
         for lines, status in (
@@ -533,7 +526,7 @@ async def test_behind_one_proxy_the_last_of_the_first_line_decides(process: Proc
 async def test_one_subscriber_s_whole_network_is_one_sender(process: Process):
     """IPv6: a subscriber is given a /64 and may use every address of it."""
     network = f"2001:db8:{secrets.randbelow(2**16):x}:{secrets.randbelow(2**16):x}"
-    async with sending(process, new_address(), trusted_hops=1) as client:
+    async with sending(process, any_address(), trusted_hops=1) as client:
         await exhausted(client, X_Forwarded_For=f"{network}::1")
         for address, status in (
             (f"{network}::2", 429),

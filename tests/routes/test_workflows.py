@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
-import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
 
-from app.main import web
 from app.process import Process
-from tests.cast import SEND_HELLO, Cast, settle
+from tests.cast import SEND_HELLO, Cast, any_address, settle
+from tests.cast import client as cast_client
 
 WORKFLOWS = "/workflows"
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
@@ -26,12 +24,8 @@ EVENT = b'{"email": "ada@example.com"}'
 
 @pytest.fixture
 async def client(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
-    """From an address of its own: events are counted by address, in a Redis that tests share."""
-    address = str(ipaddress.IPv4Address(0x0A000000 + secrets.randbelow(2**24)))
-    transport = httpx2.ASGITransport(app=web(process), client=(address, 40_000))
-    async with httpx2.AsyncClient(
-        transport=transport, base_url=process.settings.base_url
-    ) as client:
+    """From an address of its own."""
+    async with cast_client(process, any_address()) as client:
         yield client
 
 
@@ -102,8 +96,8 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"steps": {"type": "exit"}}, ["/steps"]),
     ({"steps": [{"type": "teleport"}]}, ["/steps/0/type"]),
     (
-        {"steps": [{"type": "wait", "duration": 5, "until": "x"}]},
-        ["/steps/0/until", "/steps/0/duration"],
+        {"steps": [{"type": "wait", "duration": 5, "untill": "x"}]},
+        ["/steps/0/untill", "/steps/0/duration"],
     ),
     (
         {"steps": [{"type": "add_tag", "tag": "{{"}, {"type": "exit", "x": 1}]},
@@ -291,7 +285,13 @@ async def test_warnings_are_told_and_do_not_stop_an_activation(cast: Cast):
     by_id = {"source": "inbound_webhook", "contactLookup": "contact_id", "createContact": True}
     for changed, warned in (
         ({"steps": []}, {"does_nothing": "/steps"}),
-        ({"trigger": by_id}, {"create_without_address": "/trigger/createContact"}),
+        (
+            {"trigger": by_id},
+            {
+                "create_without_address": "/trigger/createContact",
+                "address_uncertain": "/steps/0/channel",
+            },
+        ),
         (
             {"trigger": {**WEBHOOK, "signingSecret": "short"}},
             {"short_secret": "/trigger/signingSecret"},
@@ -301,6 +301,54 @@ async def test_warnings_are_told_and_do_not_stop_an_activation(cast: Cast):
         assert {one["code"]: one["pointer"] for one in findings} == warned
         assert {one["severity"] for one in findings} == {"warning"}
         assert all(one["message"] for one in findings)
+
+
+async def test_a_trigger_says_what_starts_it(cast: Cast):
+    incomplete = (
+        ({"source": "tag_added"}, "/trigger/tag"),
+        ({"source": "event", "tag": "vip"}, "/trigger/name"),
+    )
+    for trigger, pointer in incomplete:
+        body = {**WELCOME, "trigger": trigger, "state": "ACTIVE"}
+        response = await cast.ed.post(WORKFLOWS, body)
+        assert pointers(response, "not_activatable") == [pointer]
+        await cast.ed.made(WORKFLOWS, {**body, "state": "DRAFT"})
+    for trigger in (
+        {"source": "contact_created"},
+        {"source": "tag_added", "tag": "vip"},
+        {"source": "event", "name": "order_paid"},
+    ):
+        read = (await activated(cast, trigger=trigger))["trigger"]
+        assert (read["webhookUrl"], trigger.items() <= read.items()) == (None, True)
+    for wrong in ({"tag": ""}, {"tag": "a\nb"}, {"name": " "}, {"name": 5}):
+        body = {**WELCOME, "trigger": {"source": "manual", **wrong}}
+        assert pointers(await cast.ed.post(WORKFLOWS, body)) == [f"/trigger/{next(iter(wrong))}"]
+
+
+async def test_what_a_step_starts_must_be_there_and_not_lead_back(cast: Cast):
+    def starting(*ids: str) -> dict[str, Any]:
+        return {"steps": [{"type": "start_workflow", "workflowId": id} for id in ids]}
+
+    last = await activated(cast)
+    middle = await activated(cast, **starting(last["id"]))
+    first = await activated(cast, **starting(middle["id"], last["id"]))
+    draft = await cast.ed.made(WORKFLOWS, WELCOME)
+    theirs = await cast.mallory.made(WORKFLOWS, {**WELCOME, "state": "ACTIVE"})
+    for patch, expected in (
+        (starting(first["id"]), {"/steps/0/workflowId": "start_loop"}),
+        (starting(last["id"]), {"/steps/0/workflowId": "start_loop"}),
+        (starting(theirs["id"]), {"/steps/0/workflowId": "start_unknown"}),
+        (
+            {"steps": [{"type": "start_workflow", "automationId": middle["id"]}]},
+            {"/steps/0/automationId": "start_unknown"},
+        ),
+    ):
+        response = await cast.ed.patch(f"{WORKFLOWS}/{last['id']}", patch)
+        assert refused(response) == (422, "not_activatable")
+        found = response.json()["findings"]
+        assert {one["pointer"]: one["code"] for one in found} == expected
+    found = (await activated(cast, **starting(draft["id"])))["findings"]
+    assert [(one["code"], one["severity"]) for one in found] == [("start_inactive", "warning")]
 
 
 # --- versions -------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ import pytest
 
 from app.store import jobs, runs, workspaces
 from app.store.db import Database, Row, new_id
-from app.store.jobs import Table
+from app.store.jobs import ASKED, HEAD, Roster, Table
 
 LEASE_SECONDS = 15.0
 LONG_AGO = timedelta(hours=1)
 
-tables = pytest.mark.parametrize("table", ["runs", "messages"])
+tables = pytest.mark.parametrize("table", ["runs", "messages", "calls"])
 
 
 async def workspace(database: Database) -> str:
@@ -43,6 +43,7 @@ async def workspace(database: Database) -> str:
             id=id,
             trigger={},
         )
+        await db.execute(INSERT["runs"], workspace_id=id, id="run_waiting", wake_at=None)
     return id
 
 
@@ -57,6 +58,11 @@ INSERT = {
         INSERT INTO messages (workspace_id, id, channel, category, source, status, wake_at,
                               lease_token, claims, created_at)
         VALUES (:workspace_id, :id, 'email', 'marketing', '{}', 'QUEUED', :wake_at, 0, 0, :now)
+        """,
+    "calls": """
+        INSERT INTO calls (workspace_id, id, run_id, status, tries, wake_at, lease_token, claims,
+                           created_at)
+        VALUES (:workspace_id, :id, 'run_waiting', 'QUEUED', 0, :wake_at, 0, 0, :now)
         """,
 }
 
@@ -90,9 +96,12 @@ async def claim(
     *,
     table: Table = "messages",
     hinted: Sequence[tuple[str, str]] = (),
+    roster: Roster | None = None,
 ) -> list[Row]:
     async with database.write() as db:
-        return await jobs.claim(db, table, hinted=hinted, limit=limit, lease_seconds=LEASE_SECONDS)
+        return await jobs.claim(
+            db, table, hinted=hinted, limit=limit, lease_seconds=LEASE_SECONDS, roster=roster
+        )
 
 
 async def abandon(database: Database, table: Table = "messages") -> None:
@@ -266,6 +275,65 @@ async def test_workspaces_that_only_wait_take_no_share(database: Database):
     for _ in range(3):
         await due(database, await workspace(database), 5, since=timedelta(minutes=-1))
     assert {row["workspace_id"] for row in await claim(database, 8)} == {acme}
+
+
+@pytest.mark.parametrize(
+    ("busy", "free", "taken"),
+    [
+        ([0], 16, [8]),
+        ([8], 8, [0]),
+        ([4], 12, [4]),
+        ([8, 0], 8, [0, 4]),
+        ([8, 4], 4, [0, 0]),
+        ([8, 4, 0], 4, [0, 0, 2]),
+        ([1, 0], 1, [0, 1]),
+        ([1], 1, [0]),
+    ],
+)
+async def test_nobody_has_more_in_hand_than_hands_stay_free(
+    database: Database, busy: list[int], free: int, taken: list[int]
+):
+    names = [await workspace(database) for _ in busy]
+    roster = Roster(Counter(dict(zip(names, busy, strict=True))))
+    hinted = [(name, id) for name in names for id in await due(database, name, 20)]
+    for hints in ([], hinted):
+        rows = await claim(database, free, hinted=hints, roster=roster)
+        claimed = Counter(row["workspace_id"] for row in rows)
+        assert [claimed[name] for name in names] == taken
+        await abandon(database)
+
+
+async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(database: Database):
+    """Behind more rows and more workspaces than one claim looks at."""
+    others = 2 * ASKED
+    await many(database, others)
+    acme, rival = await workspace(database), await workspace(database)
+    await due(database, acme, 4 * HEAD, since=LONG_AGO)
+    [single] = await due(database, rival, 1)
+    roster = Roster()
+    for _ in range(1 + (others + 2) // ASKED):
+        rows = await claim(database, 2, roster=roster)
+        if single in ids(rows):
+            return
+    pytest.fail("it was never asked whether something of it is due")
+
+
+async def many(database: Database, count: int) -> None:
+    """Workspaces with something that is not due yet."""
+    async with database.write() as db:
+        later = await db.now() + timedelta(hours=1)
+        rows = [{"id": new_id("ws"), "later": later, "row": new_id("row")} for _ in range(count)]
+        await db.execute_many(
+            """
+            INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
+            VALUES (:id, 'Other', 'UTC', FALSE, 1, :now, :now)
+            """,
+            [{"id": row["id"]} for row in rows],
+        )
+        values = [
+            {"workspace_id": row["id"], "id": row["row"], "wake_at": row["later"]} for row in rows
+        ]
+        await db.execute_many(INSERT["messages"], values)
 
 
 # --- renewing and giving back -------------------------------------------------------------------

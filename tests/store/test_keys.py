@@ -38,3 +38,12 @@ async def test_the_second_process_waits_for_the_first_one_s_commit(database: Dat
         await asyncio.wait([second], timeout=0.05)
         assert not second.done()
     assert await second == b"first"
+
+
+async def test_a_key_that_was_wrapped_anew_meanwhile_is_not_replaced(database: Database):
+    async with database.write() as db:
+        assert await keys.load(db) is None
+        await keys.load_or_create(db, wrapped=b"first")
+        assert await keys.replace(db, old=b"first", new=b"second")
+        assert not await keys.replace(db, old=b"first", new=b"third")
+        assert await keys.load(db) == b"second"

@@ -34,6 +34,8 @@ async def intend(database: Database, row: Row) -> bool:
             db,
             **claim_of(row),
             to_address="ada@example.com",
+            address_hash="ab" * 32,
+            category="transactional",
             template_version=3,
             content='{"subject": "Hi"}',
             wake_at=await db.now() + timedelta(seconds=15),

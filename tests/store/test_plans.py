@@ -12,9 +12,27 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app.store import contacts, definitions, jobs, messages, runs, sandbox, templates
+from app.store import (
+    batches,
+    calls,
+    checkouts,
+    contact_events,
+    contacts,
+    definitions,
+    jobs,
+    messages,
+    receipts,
+    runs,
+    sandbox,
+    suppressions,
+    templates,
+    throttles,
+    usage,
+    webhook_requests,
+)
 from app.store.db import Database, Handle, Row, explain
 from app.store.jobs import Table
+from app.store.runs import NewRun
 from tests import servers
 from tests.conftest import SCHEMA
 
@@ -69,6 +87,10 @@ FILL = (
     FROM n
     """,
     """
+    INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
+    SELECT 'ws_acme', CAST('r' || i AS BYTEA), 'run_' || i, 'con_1', :past FROM n
+    """,
+    """
     INSERT INTO run_steps (workspace_id, run_id, node_id, visit, position, kind, status, started_at)
     SELECT 'ws_acme', 'run_' || i, 'node', 1, 1, 'exit', 'COMPLETED', :past FROM n
     """,
@@ -88,10 +110,50 @@ FILL = (
     FROM n
     """,
     """
+    INSERT INTO suppressions (workspace_id, id, channel, address_hash, reason, source, in_flight,
+                              created_at)
+    SELECT 'ws_acme', 'sup_' || i, 'email', 'hash' || i, 'bounced', 'provider', :events, :past
+    FROM n
+    """,
+    """
+    INSERT INTO calls (workspace_id, id, run_id, status, tries, wake_at, lease_token, claims,
+                       created_at)
+    SELECT 'ws_acme', 'call_' || i, 'run_' || i,
+           CASE WHEN i % 50 = 0 THEN 'QUEUED' ELSE 'ANSWERED' END, 0,
+           CASE WHEN i % 50 = 0 THEN CAST(:past AS TIMESTAMPTZ) END, 0, 0, :past
+    FROM n
+    """,
+    """
     INSERT INTO captured_messages (workspace_id, id, message_key, message_id, attempt_id, run_id,
                                    contact_id, channel, to_address, text, headers, captured_at)
     SELECT 'ws_acme', 'cap_' || i, 'key' || i, 'msg_' || i, 'att_' || i, 'run_' || i,
            'con_' || (10001 + i % 99), 'email', (i % 99) || '@acme.test', '', :metadata, :past
+    FROM n
+    """,
+    """
+    INSERT INTO webhook_requests (workspace_id, id, definition_id, outcome, status, code, headers,
+                                  body, ip, duration_ms, run_id, contact_id, created_at)
+    SELECT 'ws_acme', 'req_' || i, 'wfl_' || (10001 + i % 200),
+           CASE WHEN i % 5 = 0 THEN 'REFUSED' ELSE 'ACCEPTED' END,
+           CASE WHEN i % 5 = 0 THEN 422 ELSE 202 END, CASE WHEN i % 5 = 0 THEN 'invalid' END,
+           :metadata, CASE WHEN i % 5 = 0 THEN CAST(:body AS BYTEA) END, '192.0.2.1', 1,
+           CASE WHEN i % 5 = 0 THEN NULL ELSE 'run_' || i END, 'con_' || (10001 + i % 99), :past
+    FROM n
+    """,
+    """
+    INSERT INTO usage_changes (workspace_id, meter, period, id, amount)
+    SELECT 'ws_acme', CASE WHEN i % 100 = 0 THEN 'messages' ELSE 'contacts' END, '', 'use_' || i, 1
+    FROM n
+    """,
+    """
+    INSERT INTO usage_totals (workspace_id, meter, period, amount)
+    SELECT 'ws_acme', 'messages', i || '', 1 FROM n
+    """,
+    """
+    INSERT INTO checkouts (workspace_id, id, plan, token_hash, status, success_url, cancel_url,
+                           expires_at, created_at)
+    SELECT 'ws_acme', 'chk_' || i, 'growth', CAST('t' || i AS BYTEA), 'OPEN', '', '',
+           CASE WHEN i < 10020 THEN CAST(:past AS TIMESTAMPTZ) ELSE :now END, :past
     FROM n
     """,
 )
@@ -165,7 +227,10 @@ class Undone(Exception):
     pass
 
 
-WALKS = re.compile(r"Seq Scan|^SCAN (?!json_each|pending|due)", re.MULTILINE)
+WALKS = re.compile(
+    r"Seq Scan|^SCAN (?!.*CONSTANT|\(subquery|due|ending|json_each|newest|oldest|pending)",
+    re.MULTILINE,
+)
 SORTS = re.compile(r"Sort Key|TEMP B-TREE FOR ORDER BY")
 NARROWED = re.compile(r"(?:Index Cond: |USING (?:COVERING )?INDEX )(.*)")
 
@@ -178,7 +243,7 @@ def narrowed_by(plan: str) -> str:
 ACME = {"workspace_id": "ws_acme"}
 
 
-ID = {"runs": "run", "messages": "msg"}
+ID = {"runs": "run", "messages": "msg", "calls": "call"}
 
 
 def claims(table: Table) -> Query:
@@ -188,7 +253,72 @@ def claims(table: Table) -> Query:
 
 # For each statement the columns that an index must narrow it by.
 LOOKUPS: dict[str, tuple[Query, list[str]]] = {
-    "a webhook's token": (lambda db: definitions.by_token(db, token="token10077"), ["token"]),
+    "a webhook's token": (
+        lambda db: definitions.by_tokens(db, tokens=["token10077", "token10078"]),
+        ["token"],
+    ),
+    "what is used": (
+        lambda db: usage.used(db, **ACME, meter="messages"),
+        ["workspace_id meter period"],
+    ),
+    "one more of it": (
+        lambda db: usage.add_below(db, **ACME, meter="messages", limit=9),
+        ["workspace_id meter period"],
+    ),
+    "a checkout by its token": (
+        lambda db: checkouts.by_token(db, token_hash=b"t10077"),
+        ["token_hash"],
+    ),
+    "checkouts that have expired, deleted": (
+        lambda db: checkouts.delete_expired(db, limit=10),
+        ["workspace_id id"],
+    ),
+    "receipts": (
+        lambda db: receipts.by_ids(db, [("ws_acme", bytes([n])) for n in range(64)]),
+        ["workspace_id id"],
+    ),
+    "the runs that a commit may have made": (
+        lambda db: runs.contacts_of(db, [("ws_acme", f"run_{i}") for i in range(10_001, 10_065)]),
+        ["workspace_id id"],
+    ),
+    "contacts by their emails": (
+        lambda db: batches.found(db, "email", [("ws_acme", "", f"{i}@x.y") for i in range(64)]),
+        ["workspace_id email_key"],
+    ),
+    "contacts by their phones": (
+        lambda db: batches.found(db, "phone", [("ws_acme", "", f"+1{i}") for i in range(64)]),
+        ["workspace_id phone"],
+    ),
+    "contacts by their ids": (
+        lambda db: batches.found(
+            db, "contact_id", [("ws_acme", "", f"con_{i}") for i in range(64)]
+        ),
+        ["workspace_id id"],
+    ),
+    "contacts by a metadata field": (
+        lambda db: batches.found(db, "metadata", [("ws_acme", "crmId", f"{i}") for i in range(64)]),
+        ["workspace_id name value"],
+    ),
+    "runs, inserted": (
+        lambda db: runs.insert_each(
+            db,
+            [
+                NewRun("ws_acme", f"run_x{i}", f"wfl_{10_001 + i}", 1, "con_1", b"")
+                for i in range(4)
+            ],
+        ),
+        ["workspace_id id"],
+    ),
+    "the next definition with requests": (
+        lambda db: webhook_requests.next_definition(db, ("ws_acme", "wfl_10002")),
+        ["workspace_id definition_id"],
+    ),
+    "old requests, deleted": (
+        lambda db: webhook_requests.delete_old(
+            db, workspace_id="ws_acme", definition_id="wfl_10001", limit=10
+        ),
+        ["workspace_id definition_id", "workspace_id id definition_id"],
+    ),
     "a contact's email": (
         lambda db: contacts.by_email(db, **ACME, email_key="10500@acme.test"),
         ["workspace_id email_key"],
@@ -213,11 +343,23 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     ),
     "a claim of runs": (
         claims("runs"),
-        ["workspace_id id", "workspace_id", "workspace_id wake_at"],
+        ["workspace_id id", "", "workspace_id", "workspace_id wake_at"],
     ),
     "a claim of messages": (
         claims("messages"),
-        ["workspace_id id", "workspace_id", "workspace_id wake_at"],
+        ["workspace_id id", "", "workspace_id", "workspace_id wake_at"],
+    ),
+    "a claim of calls": (
+        claims("calls"),
+        ["workspace_id id", "", "workspace_id", "workspace_id wake_at"],
+    ),
+    "the claimed call": (
+        lambda db: calls.held(db, **ACME, id="call_10050", lease_token=0),
+        ["workspace_id id"],
+    ),
+    "the call of a run that ended": (
+        lambda db: calls.delete_of_run(db, **ACME, run_id="run_10050"),
+        ["workspace_id run_id"],
     ),
     "the claimed run": (
         lambda db: runs.held(db, **ACME, id="run_10050", lease_token=1),
@@ -236,17 +378,104 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: runs.steps_of(db, **ACME, run_id="run_10050"),
         ["workspace_id run_id"],
     ),
+    "how many runs stand at each node": (
+        lambda db: runs.counts(db, **ACME, definition_id="wfl_10001", most=1_000),
+        ["workspace_id definition_id run_id"],
+    ),
+    "the newest bodies": (
+        lambda db: runs.bodies(db, **ACME, definition_id="wfl_10001", most=50, most_bytes=65_536),
+        ["workspace_id definition_id"],
+    ),
     "the runs of a contact, cancelled": (
-        lambda db: runs.cancel_all(db, **ACME, reason_code="x", contact_id="con_10001"),
-        ["workspace_id run_id contact_id", "workspace_id contact_id"],
+        lambda db: runs.cancel_some(db, **ACME, reason_code="x", limit=9, contact_id="con_10001"),
+        ["workspace_id contact_id", "workspace_id run_id", "workspace_id run_id"],
     ),
     "the runs of a definition, cancelled": (
-        lambda db: runs.cancel_all(db, **ACME, reason_code="x", definition_id="wfl_10001"),
-        ["workspace_id run_id definition_id", "workspace_id definition_id"],
+        lambda db: runs.cancel_some(
+            db, **ACME, reason_code="x", limit=9, definition_id="wfl_10050"
+        ),
+        ["workspace_id definition_id", "workspace_id run_id", "workspace_id run_id"],
+    ),
+    "a run, cancelled": (
+        lambda db: runs.cancel_some(db, **ACME, reason_code="x", limit=1, run_id="run_10050"),
+        ["workspace_id id", "workspace_id run_id", "workspace_id run_id"],
+    ),
+    "what a run is about to send": (
+        lambda db: messages.queued_of_run(db, **ACME, run_id="run_10050"),
+        ["workspace_id run_id message_id"],
+    ),
+    "the message of an attempt": (
+        lambda db: messages.of_attempt(db, **ACME, id="msg_10050", attempt_id="att_10050"),
+        ["workspace_id id message_id"],
+    ),
+    "what may still arrive at an address": (
+        lambda db: messages.in_flight(db, **ACME, address_hash="hash10050"),
+        ["workspace_id address_hash"],
+    ),
+    "why addresses are suppressed": (
+        lambda db: suppressions.reasons(
+            db, **ACME, address_hashes=[f"hash{i}" for i in range(10_001, 10_021)]
+        ),
+        ["workspace_id address_hash"],
+    ),
+    "a suppression, lifted": (
+        lambda db: suppressions.lift(
+            db, **ACME, address_hash="hash10050", reasons=["bounced", "manual"]
+        ),
+        ["workspace_id address_hash"],
+    ),
+    "what a tag starts": (
+        lambda db: definitions.started_by(db, **ACME, source="tag_added", key="vip"),
+        ["workspace_id"],
+    ),
+    "the runs that wait for what contacts do": (
+        lambda db: contact_events.listening(db, **ACME, contact_ids=["con_10001", "con_10002"]),
+        ["workspace_id contact_id"],
+    ),
+    "what has reached a run": (
+        lambda db: contact_events.take_signals(db, **ACME, run_id="run_10050", limit=9),
+        ["workspace_id run_id"],
+    ),
+    "the runs that something has reached": (
+        lambda db: contact_events.wake(db, **ACME, run_ids=["run_10050", "run_10100"]),
+        ["workspace_id id"],
+    ),
+    "how often a contact passed a throttle": (
+        lambda db: throttles.take(
+            db,
+            **ACME,
+            contact_id="con_10001",
+            definition_id="wfl_10001",
+            node_id="n",
+            key="",
+            limit=0,
+            window=timedelta(days=1),
+        ),
+        ["workspace_id contact_id definition_id node_id key taken_at"],
     ),
     "a version": (
         lambda db: definitions.pinned(db, **ACME, definition_id="wfl_10001", version=1),
         ["workspace_id definition_id version"],
+    ),
+    "a webhook request and its body": (
+        lambda db: webhook_requests.whole(db, **ACME, id="req_10050"),
+        ["workspace_id id"],
+    ),
+    "the newest bodies of a definition": (
+        lambda db: webhook_requests.bodies(
+            db, **ACME, definition_id="wfl_10050", longest=1_000, limit=50
+        ),
+        ["workspace_id definition_id"],
+    ),
+    "which ids are contacts": (
+        lambda db: contacts.existing(db, **ACME, ids=[f"con_{i}" for i in range(10_001, 10_051)]),
+        ["workspace_id id"],
+    ),
+    "which values are in metadata": (
+        lambda db: contacts.with_fields(
+            db, **ACME, names=["crmId"], values=[str(i) for i in range(10_001, 10_051)]
+        ),
+        ["workspace_id name value"],
     ),
 }
 
@@ -262,15 +491,26 @@ async def test_a_lookup_touches_what_it_looks_for(filled: Database, what: str):
             assert re.search(rf"\b{column}\b", narrowed_by(plan)), plan
 
 
-@pytest.mark.parametrize("table", ["runs", "messages"])
+@pytest.mark.parametrize("table", ["runs", "messages", "calls"])
 async def test_a_claim_never_walks_what_is_due_elsewhere(filled: Database, table: Table):
-    """That index tells when to look again; claiming by it reads everybody's backlog."""
-    for plan in await plans_of(filled, claims(table)):
+    """By that index it looks at the oldest few of all; claiming by it would read a backlog."""
+    _, oldest, *others = await plans_of(filled, claims(table))
+    assert re.search(rf"\b{table}_due\b", oldest), oldest
+    assert not SORTS.search(oldest)
+    for plan in others:
         assert not re.search(rf"\b{table}_due\b", plan), plan
     [plan] = await plans_of(filled, lambda db: jobs.next_at(db, table))
     assert re.search(rf"\b{table}_due\b", plan), plan
     assert not SORTS.search(plan)
 
+
+async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(filled: Database):
+    for query in (definitions.any_ending, definitions.ending):
+        [plan] = await plans_of(filled, query)
+        assert re.search(r"\bdefinitions_ending\b", plan), plan
+
+
+REQUESTS = partial(webhook_requests.page, definition_id="wfl_10050")
 
 # For each list its page, and for each filter a value and the column that an index narrows it by.
 PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
@@ -286,6 +526,13 @@ PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
     (messages.attempts_page, "status", "QUEUED", "status"),
     (messages.attempts_page, "created_after", PAST - timedelta(days=1), "id"),
     (messages.attempts_page, "created_before", PAST + timedelta(days=1), "id"),
+    (messages.page, "", None, ""),
+    (messages.page, "contact_id", "con_10003", "contact_id"),
+    (messages.page, "run_id", "run_10500", "run_id"),
+    (messages.page, "status", "QUEUED", "status"),
+    (messages.page, "created_after", PAST - timedelta(days=1), "id"),
+    (suppressions.page, "", None, ""),
+    (suppressions.page, "address_hashes", ["hash10050", "hash10051"], "address_hash"),
     (contacts.page, "", None, ""),
     (contacts.page, "email_key", "10500@acme.test", "email_key"),
     (contacts.page, "phone", "+110500", "phone"),
@@ -293,13 +540,39 @@ PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
     (contacts.page, "created_after", PAST - timedelta(days=1), "id"),
     (contacts.page, "created_before", PAST + timedelta(days=1), "id"),
     (templates.page, "", None, ""),
+    (templates.page, "updated_after", PAST + timedelta(days=1), "updated_at"),
     (partial(definitions.page, shape="steps"), "", None, ""),
+    (partial(definitions.versions_page, definition_id="wfl_10003"), "", None, "definition_id"),
+    (
+        partial(definitions.page, shape="steps"),
+        "updated_after",
+        PAST + timedelta(days=1),
+        "updated_at",
+    ),
+    (partial(webhook_requests.page, definition_id="wfl_10003"), "", None, "definition_id"),
+    # Of a definition only a thousand are kept: to look at each is nothing.
+    (
+        partial(webhook_requests.page, definition_id="wfl_10003"),
+        "outcome",
+        "REFUSED",
+        "definition_id",
+    ),
+    (partial(webhook_requests.page, definition_id="wfl_10003"), "code", "invalid", "code"),
     (sandbox.page, "", None, ""),
     (sandbox.page, "to", "5@acme.test", "to_address|expr"),
     (sandbox.page, "run_id", "run_10500", "run_id"),
     (sandbox.page, "contact_id", "con_10003", "contact_id"),
+    (REQUESTS, "", None, "definition_id"),
+    (REQUESTS, "outcome", "REFUSED", "definition_id"),
+    (REQUESTS, "code", "invalid", "definition_id"),
 ]
-FEW = ("message_id", "email_key", "phone")  # so few that sorting them costs nothing
+FEW = (
+    "message_id",
+    "address_hashes",
+    "email_key",
+    "phone",
+    "updated_after",
+)  # so few that sorting them costs nothing
 
 
 @pytest.mark.parametrize(("page", "name", "value", "column"), PAGES)

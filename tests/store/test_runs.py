@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -67,8 +68,8 @@ async def test_no_run_begins_when_its_definition_is_not_active(database: Databas
         assert not await insert(db, workspace_id=rival, definition_id=active["id"], **new)
         assert await insert(db, workspace_id=acme, definition_id=active["id"], **new)
         assert not await insert(db, workspace_id=acme, definition_id=active["id"], **new)
-        assert await runs.contact_of(db, workspace_id=acme, id=new["id"]) == "con_1"
-        assert await runs.contact_of(db, workspace_id=rival, id=new["id"]) is None
+        wanted = [(acme, new["id"]), (rival, new["id"]), (acme, "run_unknown")]
+        assert await runs.contacts_of(db, wanted) == {new["id"]: "con_1"}
 
 
 # --- a claim's writes -----------------------------------------------------------------------------
@@ -140,7 +141,7 @@ async def test_a_run_wakes_for_the_message_it_waits_for_and_no_other(database: D
         (acme, "msg_1", 1),
     ):
         async with database.write() as db:
-            await runs.wake(db, workspace_id=workspace_id, id=id, message_id=message_id)
+            await runs.wake(db, workspace_id=workspace_id, id=id, awaited_id=message_id)
         assert await due(database) == woken
 
 
@@ -150,7 +151,7 @@ async def test_a_run_that_has_ended_is_not_woken(database: Database):
     await wait_for(database, await claimed(database), "msg_1")
     await set_columns(database, "runs", id, status="CANCELLED")
     async with database.write() as db:
-        await runs.wake(db, workspace_id=acme, id=id, message_id="msg_1")
+        await runs.wake(db, workspace_id=acme, id=id, awaited_id="msg_1")
     assert await due(database) == 0
 
 
@@ -174,7 +175,9 @@ async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
         await run(database, rival, theirs["id"], "con_7"),
     ]
     async with database.write() as db:
-        await runs.cancel_all(db, workspace_id=acme, reason_code="because", **{whose: mine[whose]})
+        cancel = partial(runs.cancel_some, db, workspace_id=acme, reason_code="because", limit=1)
+        assert await cancel(**{whose: mine[whose]}) == 1
+        assert await cancel(**{whose: mine[whose]}) == 0
     assert not await save(database, row, "COMPLETED")
     cancelled = await read(database, acme, running)
     assert (cancelled["status"], cancelled["reason_code"]) == ("CANCELLED", "because")

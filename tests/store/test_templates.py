@@ -56,16 +56,19 @@ async def test_a_change_counts_as_a_revision_and_its_version_is_the_caller_s(dat
     assert (changed["version"], changed["revision"], changed["channel"]) == (2, 2, "email")
 
 
-async def test_the_channels_of_those_that_exist_are_told(database: Database):
+async def test_names_and_channels_of_those_that_exist_are_told(database: Database):
     acme, rival = await workspace(database), await workspace(database)
     mail, text = await template(database, acme), await template(database, acme, "sms")
     theirs = await template(database, rival)
     async with database.read() as db:
-        channels = await templates.channels_of(
+        named = await templates.named(
             db, workspace_id=acme, ids=[mail["id"], text["id"], theirs["id"], "tpl_0"]
         )
-        assert await templates.channels_of(db, workspace_id=acme, ids=[]) == {}
-    assert channels == {mail["id"]: "email", text["id"]: "sms"}
+        assert await templates.named(db, workspace_id=acme, ids=[]) == {}
+    assert {id: row["channel"] for id, row in named.items()} == {
+        mail["id"]: "email",
+        text["id"]: "sms",
+    }
 
 
 async def test_pages_are_newest_first_and_narrowed_by_time(database: Database):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx2
 import pytest
 from starlette.responses import Response
 
+from app import identity
 from app.process import Process
+from app.store import workspaces
 from app.web import reply
 from app.web.edge import Edge
 from app.web.routing import MEMBER, Call, get, mount, router
@@ -22,7 +25,8 @@ async def who(call: Call) -> Response:
 
 @pytest.fixture
 async def api(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
-    routes = mount([get("/who", who, can=MEMBER)], process, Throttle(None))
+    gated = get("/gated", who, can="audit_logs:read", plan="scale")
+    routes = mount([get("/who", who, can=MEMBER), gated], process, Throttle(None))
     transport = httpx2.ASGITransport(app=Edge(router(routes), process.settings))
     async with httpx2.AsyncClient(transport=transport, base_url="http://tidings.test") as client:
         yield client
@@ -76,3 +80,24 @@ async def test_the_workspace_is_in_the_log_and_the_key_is_not(api, cast, records
     assert known["workspace"] == cast.vic.workspace_id
     assert "workspace" not in unknown  # what one request bound does not outlive it
     assert cast.vic.key not in str([known, unknown])
+
+
+async def test_a_plan_is_judged_after_the_role(process: Process, api, cast):
+    async def answer(person) -> tuple[int, str | None]:
+        headers = {"Authorization": f"Bearer {person.key}"}
+        response = await api.get("/gated", headers=headers)
+        return response.status_code, response.json().get("code")
+
+    assert await answer(cast.vic) == (403, "forbidden")
+    assert await answer(cast.adam) == (403, "plan_required")
+    for plan, expected in (("scale", 200), ("enterprise", 200), ("starter", 403)):  # at once
+        async with process.database.write() as db:
+            await workspaces.change_plan(db, id=cast.adam.workspace_id, plan=plan)
+        assert (await answer(cast.adam))[0] == expected
+
+
+async def test_what_the_operator_gives_to_all_counts_when_it_is_more(process: Process, cast):
+    generous = replace(process, settings=replace(process.settings, default_plan="enterprise"))
+    member = await identity.authenticate(generous, cast.vic.key)
+    assert member.plan == "enterprise"
+    assert (await identity.authenticate(process, cast.vic.key)).plan == "growth"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -256,16 +257,53 @@ def test_a_patch_changes_what_it_names():
 
 
 def test_null_clears_what_may_be_empty_and_nothing_else():
-    assert patch({"done": None}).done is False
+    cleared = patch({"labels": None, "at": None, "firstStep": None})
+    assert (cleared.labels, cleared.at, cleared.first_step) == ({}, None, None)
     with pytest.raises(Problem) as caught:
-        patch({"name": None})
-    assert [error.pointer for error in caught.value.errors] == ["/name"]
+        patch({"name": None, "ratio": None, "done": None})
+    assert [error.pointer for error in caught.value.errors] == ["/name", "/ratio", "/done"]
 
 
 def test_an_unknown_field_is_refused_even_to_clear_it():
     with pytest.raises(Problem) as caught:
         patch({"id": None, "createdAt": "now", "done": False})
     assert [error.pointer for error in caught.value.errors] == ["/createdAt", "/id"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointers"),
+    [
+        ({"inner": {"label": None}}, []),
+        ({"inner": {"count": None}}, ["/inner/count"]),
+        ({"inner": {"unknown": None}}, ["/inner/unknown"]),
+        ({"inner": {"inmost": {"unknown": None}}}, ["/inner/inmost/unknown"]),
+        ({"perhaps": {"unknown": None}}, ["/perhaps/unknown"]),
+        ({"free": {"unknown": None}}, []),
+    ],
+)  # fmt: skip
+def test_within_a_field_too_a_null_clears_only_what_is_known_and_may_be_empty(
+    changes: Any, pointers: list[str]
+):
+    stored = {"inner": {"label": "x", "count": 3}}
+    with pytest.raises(Problem) if pointers else nullcontext() as caught:
+        body.patch(Outer, stored, JSON, orjson.dumps(changes))
+    assert [error.pointer for error in caught.value.errors] == pointers if caught else not pointers
+
+
+class Inmost(Shape):
+    sure: bool = True
+
+
+class Inner(Shape):
+    label: str | None = None
+    count: int = 1
+    inmost: Inmost = Inmost()
+
+
+class Outer(Shape):
+    inner: Inner = Inner()
+    perhaps: Inner | None = None
+    free: Any = None
 
 
 def test_a_patch_may_come_under_its_own_media_type():
@@ -342,3 +380,22 @@ def test_a_query_that_cannot_be_taken_apart_is_malformed(query_string):
 )
 def test_times_are_rfc_3339(text, moment):
     assert read({"name": "a", "at": text}).at == moment
+
+
+@pytest.mark.parametrize(
+    ("given", "after", "before"),
+    [
+        ("2026-01-31T09:30:00.123Z", "09:30:00.123999", "09:30:00.123000"),
+        ("2026-01-31T09:30:00.123001Z", "09:30:00.123999", "09:30:00.124000"),
+        ("2026-01-31T09:30:00.9999Z", "09:30:00.999999", "09:30:01"),
+        ("9999-12-31T23:59:59.9999Z", "23:59:59.999999", "23:59:59.999900"),
+    ],
+)
+def test_later_and_earlier_mean_what_is_shown(given: str, after: str, before: str):
+    class Between(Query):
+        after: body.After
+        before: body.Before
+
+    read = body.query(Between, f"after={given}&before={given}".encode())
+    assert read.after.time().isoformat() == after
+    assert read.before.time().isoformat() == before

@@ -91,6 +91,13 @@ MADE: Mapping[str, Mapping[str, Any]] = {
 REMOVAL: Mapping[str, Any] = {"/settings/workspace": {"name": "Acme"}}
 
 
+# What has no revision that a change could be made to, and why.
+UNREVISED = {
+    "/suppressions/{id}": "it is made and lifted, and never another",
+    "/billing/plan": "whoever takes the payments may change it at any moment",
+}
+
+
 def methods_by_path() -> dict[str, set[str]]:
     """Of what can be read by itself and changed."""
     methods: dict[str, set[str]] = {}
@@ -100,7 +107,7 @@ def methods_by_path() -> dict[str, set[str]]:
     return {
         path: found & changing
         for path, found in methods.items()
-        if "GET" in found and found & changing
+        if "GET" in found and found & changing and path not in UNREVISED
     }
 
 

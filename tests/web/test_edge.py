@@ -418,6 +418,8 @@ async def test_a_client_that_leaves_is_no_error_of_ours(served, records):
         head("GET", "/ignore", "Host: evil.test"),
         head("POST", "/count", "Content-Length: 5", "Content-Length: 6") + b"hello",
         head("POST", "/count", "Transfer-Encoding: chunked") + b"zz\r\n",
+        head("POST", "/count", "Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
+        head("POST", "/count", "Transfer-Encoding: identity") + b"hello",
         head("GET", "/ignore", "X-Nul: a\0b"),
         b"GET /ignore HTTP/1.1\r\n\r\n",
         b"GET /ignore\r\n\r\n",
@@ -464,6 +466,23 @@ async def test_pipelined_requests_are_answered_in_order(connection):
     )
     answers = [int((await connection.answer()).body) for _ in bodies]
     assert answers == list(range(1, 21))
+
+
+async def test_a_service_on_https_is_never_asked_in_the_clear_again():
+    """RFC 6797; and without https nothing is said, for a browser would remember it."""
+    for base_url, said in (("https://tidings.test", "max-age=31536000"), ("http://a.test", None)):
+        edge = Edge(router([]), wire.settings(BASE_URL=base_url))
+        async with wire.serving(edge) as here, here.client() as client:
+            for path in ("/", "/%01"):
+                response = await client.get(path)
+                assert response.headers.get("Strict-Transport-Security") == said
+
+
+@pytest.mark.parametrize("target", ["http://evil.test/ignore", "HTTPS://evil.test:1/ignore?a=/b"])
+async def test_an_absolute_target_names_the_same_as_its_path(target, connection):
+    """RFC 9112 §3.2.2."""
+    await connection.send(head("GET", target))
+    assert (await connection.answer()).body == b"ignored"
 
 
 async def test_http_1_0_needs_no_host(connection):

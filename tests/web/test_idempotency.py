@@ -20,6 +20,7 @@ from app.routes import ROUTES, SANDBOX_ROUTES
 from app.store.db import Database
 from app.web import reply
 from app.web.edge import Edge
+from app.web.paging import Pages
 from app.web.routing import MEMBER, PUBLIC, Call, get, mount, post, router
 from app.web.throttle import Throttle
 from tests import cast as company
@@ -73,13 +74,20 @@ async def test_the_answer_stays_as_it_was_whatever_became_of_it(cast: Cast):
     assert await count(cast.ed) == 0
 
 
-@pytest.mark.parametrize(
-    ("url", "json"), [("/templates", {**TEMPLATE, "name": "Other"}), ("/templates?a=1", TEMPLATE)]
-)
-async def test_a_key_is_for_one_request(url: str, json: Any, cast: Cast):
+async def test_a_key_is_for_one_body(cast: Cast):
     await asked(cast.ed)
-    refused(await asked(cast.ed, "k", json, url), 422, "idempotency_mismatch")
+    refused(await asked(cast.ed, "k", {**TEMPLATE, "name": "Other"}), 422, "idempotency_mismatch")
     assert await count(cast.ed) == 1
+
+
+async def test_a_key_is_for_one_query(cast: Cast, process: Process):
+    async def echo(call: Call) -> Response:
+        return reply.ok({"limit": call.query(Pages).limit})
+
+    async with application(process, echo) as client:
+        ed = replace(cast.ed, client=client)
+        assert (await asked(ed, "k", {}, "/things?limit=1")).json() == {"limit": 1}
+        refused(await asked(ed, "k", {}, "/things?limit=2"), 422, "idempotency_mismatch")
 
 
 async def test_a_key_counts_in_its_workspace_and_at_its_path(cast: Cast):
@@ -188,7 +196,7 @@ async def test_when_nobody_knows_whether_it_was_committed_a_repeat_is_safe(
 
 @asynccontextmanager
 async def application(process: Process, handler: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    routes = mount([post("/things", handler, can=MEMBER)], process, Throttle(None))
+    routes = mount([post("/things", handler, can=MEMBER, query=Pages)], process, Throttle(None))
     transport = httpx2.ASGITransport(app=Edge(router(routes), process.settings))
     async with httpx2.AsyncClient(transport=transport, base_url="http://tidings.test") as client:
         yield client
@@ -249,6 +257,10 @@ def test_a_key_counts_where_its_answer_can_be_kept(endpoint: Any, takes: bool):
 # POSTs by a member, outside of /auth/, that take no key, each with its reason.
 WITHOUT_KEY = {
     "/contacts/import": "a stream; to send the file again is safe",
+    "/automations/{id}/simulate": "it changes nothing",
+    "/workflows/{id}/simulate": "it changes nothing",
+    "/webhook-requests/{id}/retry": "who asks again gets the same run",
+    "/billing/checkout": "a page more changes nothing until one of them is paid",
 }
 
 

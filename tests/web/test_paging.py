@@ -37,8 +37,10 @@ async def filters(call: Call) -> Response:
 
 @pytest.fixture
 async def api(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
-    endpoints = [get(path, index, can=MEMBER) for path in ("/contacts", "/runs/{id}/steps")]
-    endpoints.append(get("/filters", filters, can=MEMBER))
+    endpoints = [
+        get(path, index, can=MEMBER, query=Filters) for path in ("/contacts", "/runs/{id}/steps")
+    ]
+    endpoints.append(get("/filters", filters, can=MEMBER, query=Filters))
     routes = mount(endpoints, process, Throttle(None))
     transport = httpx2.ASGITransport(app=Edge(router(routes), process.settings))
     async with httpx2.AsyncClient(transport=transport, base_url="http://tidings.test") as client:

@@ -8,13 +8,14 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse, Response
 
-from app import addresses, identity
+from app import addresses, identity, signing_in
+from app.audit import Where
 from app.errors import Problem
 from app.process import Process
 from app.store import users, workspaces
 from app.store.db import new_id
 from app.web import reply
-from app.web.body import Query, Shape
+from app.web.body import Query, Writable
 from app.web.edge import Edge
 from app.web.routing import (
     ADMIN,
@@ -34,7 +35,7 @@ from app.web.throttle import API, Throttle
 from tests.cast import PASSWORD, Cast, Person
 
 
-class Naming(Shape):
+class Naming(Writable):
     name: str
 
 
@@ -114,17 +115,17 @@ def missing(call: Call, name: str) -> str | None:
 
 ENDPOINTS = [
     get("/contacts/{id}", who, can="contacts:read"),
-    patch("/contacts/{id}", rename, can="contacts:write"),
+    patch("/contacts/{id}", rename, can="contacts:write", takes=Naming),
     get("/anybody/{id}", who, can=MEMBER),
     get("/admin/{id}", who, can=ADMIN),
     post("/twins", register_twice, can="contacts:write"),
-    get("/paint", paint, can=MEMBER),
+    get("/paint", paint, can=MEMBER, query=Colours),
     post("/late", late, can=PUBLIC, tx=None),
     post("/nobody", nobody, can=PUBLIC),
     delete("/match", match, can=MEMBER),
     get("/tagged", tagged, can=MEMBER),
     post("/tagged", tagged, can=MEMBER),
-    post("/renamed", renamed, can=MEMBER),
+    post("/renamed", renamed, can=MEMBER, takes=Naming),
 ]
 
 
@@ -149,10 +150,14 @@ def bearer(person: Person) -> dict[str, str]:
     return {"Authorization": f"Bearer {person.key}"}
 
 
-async def sign_in(process: Process, person: Person) -> dict[str, str]:
+async def headers_of(process: Process, person: Person) -> dict[str, str]:
     email = addresses.email(person.email)
-    signed_in = await identity.sign_in(
-        process, email=email, password=PASSWORD, workspace_id=person.workspace_id
+    signed_in = await signing_in.with_password(
+        process,
+        Where(None, "a request of these tests"),
+        email=email,
+        password=PASSWORD,
+        workspace_id=person.workspace_id,
     )
     return {"Authorization": f"Bearer {signed_in.access_token}"}
 
@@ -186,7 +191,7 @@ async def test_the_permission_beside_the_path_is_needed(path, method, person, st
 
 
 async def test_a_super_admin_must_be_signed_in_as_such(api, cast: Cast, process: Process):
-    token = await sign_in(process, cast.olivia)
+    token = await headers_of(process, cast.olivia)
     assert (await api.get("/admin/1", headers=token)).status_code == 403
     async with process.database.write() as db:
         await users.grant_super_admin(db, email_key=cast.olivia.email)
@@ -385,7 +390,7 @@ async def test_a_key_and_a_session_have_600_requests_a_minute_each(process, cast
         assert 0 < seconds <= 60
         assert response.headers["ratelimit"] == f'"api";r=0;t={seconds}'
         assert response.headers["ratelimit-policy"] == '"api";q=600;w=60'
-        for other in (await sign_in(process, cast.vic), bearer(cast.ed)):
+        for other in (await headers_of(process, cast.vic), bearer(cast.ed)):
             assert (await api.get("/anybody/1", headers=other)).status_code == 200
 
 
@@ -451,3 +456,30 @@ async def test_a_table_in_which_an_endpoint_cannot_be_reached_is_refused(
 )
 def test_reading_is_what_get_does_and_the_others_write(make, method, tx):
     assert make("/a", endless, can=PUBLIC) == Endpoint(method, "/a", endless, PUBLIC, tx)
+
+
+# --- what the table says ----------------------------------------------------------------------
+
+
+async def test_a_handler_gets_what_its_route_says_that_it_takes(process, cast):
+    async def undeclared(call: Call) -> Response:
+        told = []
+        for ask in (call.read, call.query):
+            with pytest.raises(LookupError) as error:
+                ask(Naming)
+            told.append(str(error.value))
+        return reply.ok(told)
+
+    endpoints = [post("/things", undeclared, can=MEMBER)]
+    async with application(process, endpoints) as api:
+        told = (await api.post("/things", headers=bearer(cast.vic), json={"name": "A"})).json()
+    assert told == [
+        "POST /things has to say takes=Naming",
+        "POST /things has to say query=Naming",
+    ]
+
+
+async def test_a_query_is_judged_before_anything_is_looked_up(api, cast):
+    response = await api.get("/contacts/1?colour=red", headers=bearer(cast.vic))
+    assert response.json()["code"] == "invalid"
+    assert (await api.post("/nobody?utm_source=mail", content=b"")).status_code == 200

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
+from app import delivery
 from app.process import Process
-from app.store import idempotency
+from app.store import idempotency, workspaces
+from tests.cast import settle
 from workers import chores
 
 
@@ -25,3 +29,36 @@ async def test_what_has_expired_is_swept_however_much_it_is(process: Process, ac
     await chores.sweep(process)
     async with process.database.read() as db:
         assert await db.fetch_value("SELECT count(*) FROM idempotency_keys") == 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, acme: str):
+    """More than one transaction may wake, or its PATCH was answered by a process that died."""
+    order = delivery.Order(
+        workspace_id=acme,
+        channel="email",
+        contact_id=None,
+        to="ada@example.com",
+        template_id=None,
+        content={"subject": "Hello", "html": "<p>Hi</p>"},
+    )
+    settings = {"name": "Acme", "timezone": "UTC", "country": None}
+    async with process.database.write() as db:
+        await workspaces.update(db, id=acme, **settings, sending_paused=True)
+        await delivery.create(process, db, order)
+    await settle(process)
+    await chores.sweep(process)
+    await settle(process)
+    assert await sent(process) == 0
+    async with process.database.write() as db:
+        await workspaces.update(db, id=acme, **settings, sending_paused=False)
+    await settle(process)
+    assert await sent(process) == 0
+    await chores.sweep(process)
+    await settle(process)
+    assert await sent(process) == 1
+
+
+async def sent(process: Process) -> int:
+    async with process.database.read() as db:
+        return int(await db.fetch_value("SELECT count(*) FROM captured_messages"))

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from app import intake, runner
+from app import delivery, intake, runner
 from app.errors import Unavailable
 from app.process import Process
 from app.queue import Pair
 from app.store import runs
 from app.store.db import Row
+from app.store.jobs import Roster
 from tests.cast import hook
+from tests.store.test_jobs import due, workspace
 from tests.test_runner import later
 from workers.crew import PAUSE_SECONDS, Act, Claim, Crew
 
@@ -33,21 +35,23 @@ class Work:
         self.gate.set()
         self._changed = asyncio.Condition()
 
-    async def claim(self, _process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+    async def claim(
+        self, _process: Process, hinted: Sequence[Pair], limit: int, _roster: Roster
+    ) -> list[Row]:
         self.hints.append(list(hinted))
         self.limits.append(limit)
         claimed, self.due = self.due[:limit], self.due[limit:]
-        await self._tell()
+        await self.tell()
         return claimed
 
     async def act(self, _process: Process, claimed: Row) -> None:
         self.begun.append(claimed["id"])
-        await self._tell()
+        await self.tell()
         await self.gate.wait()
         self.done.append(claimed["id"])
-        await self._tell()
+        await self.tell()
 
-    async def _tell(self) -> None:
+    async def tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
@@ -92,8 +96,10 @@ async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Pro
     work = Work()
     looking, go_on = asyncio.Event(), asyncio.Event()
 
-    async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
-        claimed = await work.claim(process, hinted, limit)  # what is due now …
+    async def claim(
+        process: Process, hinted: Sequence[Pair], limit: int, roster: Roster
+    ) -> list[Row]:
+        claimed = await work.claim(process, hinted, limit, roster)  # what is due now …
         looking.set()
         await go_on.wait()
         return claimed
@@ -133,6 +139,38 @@ async def test_of_many_hints_only_as_many_are_kept_as_there_are_hands(process: P
     await busy.close(SECONDS)
 
 
+async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process):
+    """A hand that comes free is for whoever is due, and half of those that are free always are."""
+    work, stalled = Work(), asyncio.Event()
+    database = process.database
+    acme, rival, third = [await workspace(database) for _ in range(3)]
+    await due(database, acme, 50)
+
+    async def act(process: Process, claimed: Row) -> None:
+        work.begun.append(claimed["workspace_id"])
+        await work.tell()
+        if claimed["workspace_id"] != third:
+            await stalled.wait()
+        async with process.database.write() as db:
+            await db.execute("UPDATE messages SET wake_at = NULL WHERE id = :id", id=claimed["id"])
+        work.done.append(claimed["workspace_id"])
+        await work.tell()
+
+    busy = Crew(process, "messages", delivery.claim, act, hands=16)
+    busy.hint()
+    await work.until(lambda: work.begun.count(acme) == 8)
+    await due(database, rival, 50)
+    busy.hint()
+    await work.until(lambda: work.begun.count(rival) == 4)
+    await due(database, third, 20)
+    busy.hint()
+    await work.until(lambda: work.done.count(third) == 20)  # all of them, on what is left
+    assert (work.begun.count(acme), work.begun.count(rival)) == (8, 4)
+    stalled.set()
+    await work.until(lambda: len(work.done) == 120)  # and nobody is forgotten, without a hint
+    await busy.close(SECONDS)
+
+
 async def test_a_broken_row_does_not_stop_the_others(process: Process):
     work = Work(9)
 
@@ -152,11 +190,13 @@ async def test_a_claim_that_fails_does_not_stop_the_next(process: Process, error
     work = Work(1)
     failed = asyncio.Event()
 
-    async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
+    async def claim(
+        process: Process, hinted: Sequence[Pair], limit: int, roster: Roster
+    ) -> list[Row]:
         if not failed.is_set():
             failed.set()
             raise error
-        return await work.claim(process, hinted, limit)
+        return await work.claim(process, hinted, limit, roster)
 
     busy = crew(process, work, claim=claim)
     busy.hint()
@@ -168,6 +208,22 @@ async def test_a_claim_that_fails_does_not_stop_the_next(process: Process, error
 
 
 # --- the end --------------------------------------------------------------------------------------
+
+
+async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(process: Process):
+    work = Work(2)
+    work.gate.clear()
+    busy = crew(process, work)
+    busy.hint()
+    await work.until(lambda: len(work.begun) == 2)
+    work.due = [{**row(9), "claims": 3}]
+    busy.hint()
+    await work.until(lambda: not work.due)
+    assert "row_9" not in work.begun
+    work.gate.set()
+    await work.until(lambda: "row_9" in work.begun)
+    assert sorted(work.done[:2]) == ["row_0", "row_1"]  # before it began
+    await busy.close(SECONDS)
 
 
 async def test_closing_waits_for_what_is_in_hand_and_takes_nothing_more(process: Process):
@@ -258,8 +314,10 @@ async def test_what_is_claimed_just_when_it_closes_is_given_back(process: Proces
     run_id = await started(process, acme)
     claimed, go_on = asyncio.Event(), asyncio.Event()
 
-    async def claim(process: Process, hinted: Sequence[Pair], limit: int) -> list[Row]:
-        rows = await runner.claim(process, hinted, limit)
+    async def claim(
+        process: Process, hinted: Sequence[Pair], limit: int, roster: Roster
+    ) -> list[Row]:
+        rows = await runner.claim(process, hinted, limit, roster)
         claimed.set()
         await go_on.wait()
         return rows

@@ -9,28 +9,21 @@ over forty lines has a module of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
-from functools import partial
 
 from app.machine import condition
-from app.machine.fields import Field, Place, duration, line, liquid
+from app.machine.fields import Field, Place, liquid
 from app.machine.kind import Config, Kind, Outcome, Visit, fork, missing, onward
+from app.machine.nodes.http_request import HTTP_REQUEST
 from app.machine.nodes.send_message import SEND_MESSAGE
+from app.machine.nodes.split import SPLIT
+from app.machine.nodes.start_workflow import START_WORKFLOW
+from app.machine.nodes.throttle import THROTTLE
 from app.machine.nodes.update_contact import UPDATE_CONTACT
-from app.machine.program import AddTag, Effect, Event, Json, RemoveTag, WaitUntil, Woken
+from app.machine.nodes.wait import WAIT
+from app.machine.nodes.wait_for import WAIT_FOR
+from app.machine.program import AddTag, Effect, Json, RemoveTag
 from app.machine.reasons import Reason
-from app.machine.template import Rendered
-
-
-def wait(visit: Visit) -> Outcome:
-    length: timedelta = visit.config["duration"]
-    if not length:
-        return onward()
-    return Outcome("WAITING", effects=(WaitUntil(visit.facts["now"] + length),))
-
-
-def woken(_visit: Visit, event: Event) -> Outcome | None:
-    return onward() if isinstance(event, Woken) else None
+from app.machine.template import Rendered, RenderError
 
 
 def branch(visit: Visit) -> Outcome:
@@ -55,8 +48,18 @@ def _few_enough(config: Config, place: Place) -> Config:
     return config
 
 
+LONGEST_REASON = 500
+
+
 def leave(visit: Visit) -> Outcome:
-    return Outcome("COMPLETED", detail=visit.config.get("reason"))
+    if "reason" not in visit.config:
+        return Outcome("COMPLETED")
+    try:
+        rendered: Rendered = visit.config["reason"].render(visit.facts)
+    except RenderError as error:  # the run ends here anyway, and not because of this
+        return Outcome("COMPLETED", code=Reason.TEMPLATE_ERROR, detail=error.message)
+    told = " ".join(rendered.text.split())[:LONGEST_REASON]
+    return Outcome("COMPLETED", detail=told, output=missing(rendered.missing) or None)
 
 
 def add_tag(visit: Visit) -> Outcome:
@@ -78,23 +81,12 @@ def _tag(visit: Visit, change: Callable[[str], Effect]) -> Outcome:
 
 # --- the table ----------------------------------------------------------------------------------
 
-_wait_length = partial(duration, longest=timedelta(days=366))
-
-
-def _rests(config: Mapping[str, Json]) -> bool:
-    return bool(config.get("duration"))
-
-
 _TAG = {"tag": Field(liquid, "Say which tag.")}
 
 NODES: Mapping[str, Kind] = {
     "send_message": SEND_MESSAGE,
-    "wait": Kind(
-        wait,
-        woken,
-        fields={"duration": Field(_wait_length, "Say how long to wait, such as PT1H or P3D.")},
-        waits=_rests,
-    ),
+    "wait": WAIT,
+    "wait_for": WAIT_FOR,
     "branch": Kind(
         branch,
         fields={
@@ -107,8 +99,12 @@ NODES: Mapping[str, Kind] = {
         ports=("else",),
         fork="cases",
     ),
+    "split": SPLIT,
     "update_contact": UPDATE_CONTACT,
     "add_tag": Kind(add_tag, fields=_TAG),
     "remove_tag": Kind(remove_tag, fields=_TAG),
-    "exit": Kind(leave, fields={"reason": Field(line)}, ports=()),
+    "http_request": HTTP_REQUEST,
+    "start_workflow": START_WORKFLOW,
+    "throttle": THROTTLE,
+    "exit": Kind(leave, fields={"reason": Field(liquid)}, ports=()),
 }

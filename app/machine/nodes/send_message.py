@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from app.machine import content
-from app.machine.fields import Field, Place, choice, line, liquid, read_object
+from app.machine.fields import Field, Place, choice, line, liquid
 from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
 from app.machine.program import Delivered, Event, Json, Resend, Send
 from app.machine.reasons import Reason
@@ -83,29 +83,12 @@ def _uncertain(visit: Visit, event: Delivered, noted: Mapping[str, Json]) -> Out
 # --- its configuration --------------------------------------------------------------------------
 
 
-def _part(channel: str, name: str, part: content.Part) -> Field:
-    needed = f"A message by {channel} cannot do without {name}." if part.needed else None
-    return Field(partial(liquid, html=part.html), needed)
-
-
-_CONTENTS: Mapping[str, Mapping[str, Field]] = {
-    channel: {name: _part(channel, name, part) for name, part in parts.items()}
-    for channel, parts in content.PARTS.items()
-}
-
-# A draft whose channel is not chosen yet may say whatever some channel can.
-_ANY_CONTENT = {
-    name: Field(known.read) for fields in _CONTENTS.values() for name, known in fields.items()
-}
-
-
 def _settle(config: Config, place: Place) -> Config:
     """Either a template or the content, and this as its channel has it."""
     own = place.at("content")
     if "content" in config:
-        fields = _CONTENTS.get(config.get("channel", ""), _ANY_CONTENT)
-        written = read_object(config["content"], fields, own)
-        config["content"] = {name: config["content"][name] for name in written}
+        channel, raw = config.get("channel"), config["content"]
+        config["content"] = content.read(channel, raw, own, content.CATEGORY)
     if "templateId" not in config and "content" not in config:
         message = "Say what to send: a templateId, or the content itself."
         place.at("templateId").hold("missing", message)
@@ -118,7 +101,7 @@ SEND_MESSAGE = Kind(
     send_message,
     delivered,
     fields={
-        "channel": Field(choice(*_CONTENTS), "Say on which channel to send."),
+        "channel": Field(choice(*content.CHANNELS), "Say on which channel to send."),
         "templateId": Field(line),
         "content": Field(lambda raw, _: raw),
         "to": Field(liquid),

@@ -1,0 +1,70 @@
+"""What every payment provider can be asked, and how it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from app import plans
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a workspace pays for. `next_plan` comes at `renews_at`, when it is another one."""
+
+    subscription_id: str | None
+    plan: str
+    next_plan: str | None
+    status: str  # active | trialing | past_due | canceled
+    renews_at: datetime | None
+
+
+NOTHING = Standing(None, plans.FREE, None, "canceled", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Somebody wants to pay for a plan; the price is the provider's, by our settings."""
+
+    id: str
+    workspace_id: str
+    customer_id: str | None
+    plan: str
+    success_url: str
+    cancel_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Till:
+    """Where to pay, and until when. `token` opens it, when it is one of our own pages."""
+
+    url: str
+    expires_at: datetime
+    token: str | None = None
+
+
+class Provider(Protocol):
+    """All raise errors.Unavailable when it does not answer."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def customer(self, workspace_id: str) -> str | None:
+        """What it calls the workspace from now on; the same however often it is asked."""
+
+    async def checkout(self, order: Order, now: datetime) -> Till:
+        """Raises Problem `billing_not_configured` for a plan that it has no price of."""
+
+    async def standing(self, customer_id: str | None, known: Standing, now: datetime) -> Standing:
+        """What is paid for now; `known` is what we last knew."""
+
+    async def change(
+        self, customer_id: str | None, known: Standing, plan: str, now: datetime
+    ) -> Standing:
+        """From the period's end on it is this lower plan; the present one takes that back."""
+
+    async def end(self, customer_id: str | None) -> None:
+        """All of it, at once and for good: the workspace is going."""
+
+    async def close(self) -> None: ...

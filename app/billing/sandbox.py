@@ -1,0 +1,57 @@
+"""The sandbox's payments: a page of our own with two buttons, and no money."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import datetime, timedelta
+from string import ascii_letters, digits
+
+from app import plans
+from app.billing.base import NOTHING, Order, Standing, Till
+
+PAGE_LIFETIME = timedelta(hours=24)
+PERIOD = timedelta(days=30)
+LETTERS = ascii_letters + digits
+TOKEN_LENGTH = 30  # as the tokens in webhook URLs: so it is masked in the log of requests
+
+
+class Sandbox:
+    name = "sandbox"
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+
+    async def customer(self, workspace_id: str) -> str | None:  # noqa: ARG002 - it has no names
+        return None
+
+    async def checkout(self, order: Order, now: datetime) -> Till:  # noqa: ARG002 - all are alike
+        token = "".join(secrets.choice(LETTERS) for _ in range(TOKEN_LENGTH))
+        return Till(f"{self._base_url}/sandbox/checkouts/{token}", now + PAGE_LIFETIME, token)
+
+    async def standing(self, customer_id: str | None, known: Standing, now: datetime) -> Standing:  # noqa: ARG002
+        """A period that has ended is paid for again, by nobody."""
+        if known.renews_at is None or now < known.renews_at:
+            return known
+        if known.next_plan == plans.FREE:
+            return NOTHING
+        return paid(known.next_plan or known.plan, now)
+
+    async def change(
+        self,
+        customer_id: str | None,  # noqa: ARG002
+        known: Standing,
+        plan: str,
+        now: datetime,  # noqa: ARG002
+    ) -> Standing:
+        return replace(known, next_plan=None if plan == known.plan else plan)
+
+    async def end(self, customer_id: str | None) -> None:
+        """There is nothing that goes on without us."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def paid(plan: str, now: datetime) -> Standing:
+    return Standing("sandbox", plan, None, "active", now + PERIOD)

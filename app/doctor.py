@@ -1,0 +1,199 @@
+"""What is wrong with an installation and what to do about it: a line for each thing looked at.
+
+Everything is looked at that can be, so that one visit is enough; each look has a deadline, and
+nothing is changed or sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from redis.exceptions import RedisError
+
+from app import plans
+from app.channels.base import SendError
+from app.channels.email import EmailChannel
+from app.config import Settings
+from app.main import NotReady, database_of
+from app.process import SCHEMA
+from app.queue import connector
+from app.store import health, keys
+from app.store.db import Database, outstanding
+from app.vault import Vault, VaultError
+
+PATIENCE_SECONDS = 3.0
+LOOK_SECONDS = 15.0
+MAIL_SECONDS = 5.0
+CLOCKS_APART = timedelta(seconds=2)  # a lease and a token's life are measured by both clocks
+
+Verdict: TypeAlias = Literal["ok", "warn", "FAIL"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    verdict: Verdict
+    subject: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict:>4}  {self.subject:<14}{self.sentence}"
+
+
+def fine(subject: str, sentence: str) -> Finding:
+    return Finding("ok", subject, sentence)
+
+
+def warn(subject: str, sentence: str) -> Finding:
+    return Finding("warn", subject, sentence)
+
+
+def fail(subject: str, sentence: str) -> Finding:
+    return Finding("FAIL", subject, sentence)
+
+
+Findings: TypeAlias = AsyncGenerator[Finding, None]
+
+
+async def examine(settings: Settings) -> Findings:
+    for look in (_configuration, _database, _redis, _mail):
+        async with aclosing(look(settings)) as findings:
+            async for finding in findings:
+                yield finding
+
+
+async def _configuration(settings: Settings) -> Findings:
+    """What Settings lets pass and an operator should know."""
+    yield fine("settings", f"{settings.environment}, at {settings.base_url}")
+    for note in settings.notes:
+        yield warn("settings", note)
+    if not settings.production:
+        return
+    if urlsplit(settings.base_url).scheme != "https":
+        sentence = "BASE_URL begins with http: webhook URLs and tokens travel in the clear."
+        yield warn("settings", sentence)
+    if settings.registration == "open":
+        sentence = "REGISTRATION is open: anybody may make an account and a workspace here."
+        yield warn("settings", sentence)
+    for sentence in _payments(settings):
+        yield warn("settings", sentence)
+    if settings.metrics_token is None:
+        yield warn("settings", "METRICS_TOKEN is not set: anybody may read /metrics.")
+
+
+def _payments(settings: Settings) -> Iterator[str]:
+    if settings.stripe_secret_key is None:
+        return
+    if "_live_" not in settings.stripe_secret_key:
+        yield "STRIPE_SECRET_KEY is one of Stripe's test mode: plans are given for no money."
+    for name in plans.NAMES[1:]:
+        if getattr(settings, f"stripe_price_{name}") is None:
+            yield f"STRIPE_PRICE_{name.upper()} is not set: nobody can buy the plan {name}."
+
+
+# --- the database -------------------------------------------------------------------------------
+
+
+async def _database(settings: Settings) -> Findings:
+    began = asyncio.get_running_loop().time()
+    try:
+        async with database_of(settings, PATIENCE_SECONDS) as database:
+            milliseconds = (asyncio.get_running_loop().time() - began) * 1000
+            yield fine("database", f"{database.engine}, answers in {milliseconds:.0f} ms")
+            for look in (_schema, _data_key, _clock, _connections):
+                yield await look(settings, database)
+            for sentence in await database.durability():
+                yield fail("database", sentence)
+    except NotReady as error:
+        yield fail("database", str(error))
+
+
+async def _schema(_settings: Settings, database: Database) -> Finding:
+    async with database.read() as db:
+        left = await outstanding(db, SCHEMA)
+    if left:
+        return fail("schema", f"Section {left[0]} is missing: run python -m app migrate.")
+    return fine("schema", "up to date")
+
+
+async def _data_key(settings: Settings, database: Database) -> Finding:
+    async with database.read() as db:
+        if await outstanding(db, SCHEMA):
+            return warn("secret key", "Cannot be judged before the schema is there.")
+        wrapped = await keys.load(db)
+    if wrapped is None:
+        return fine("secret key", "nothing is encrypted yet")
+    try:
+        vault = Vault(settings.secret_keys, wrapped)
+    except VaultError as error:
+        return fail("secret key", str(error))
+    if vault.wrapped_by_first(wrapped):
+        return fine("secret key", "opens what is encrypted here")
+    sentence = "An older entry of SECRET_KEY opens the data key: run python -m app rewrap-keys."
+    return warn("secret key", sentence)
+
+
+async def _clock(settings: Settings, database: Database) -> Finding:
+    async with database.read() as db:
+        theirs = await db.now() - timedelta(milliseconds=settings.clock_offset_ms)
+    apart = datetime.now(UTC) - theirs
+    if abs(apart) <= CLOCKS_APART:
+        return fine("clock", "agrees with the database's")
+    seconds = abs(apart).total_seconds()
+    which = "ahead of" if apart > timedelta() else "behind"
+    sentence = f"This machine is {seconds:.0f} s {which} the database: let both keep time by NTP."
+    return fail("clock", sentence)
+
+
+async def _connections(settings: Settings, database: Database) -> Finding:
+    if database.engine == "sqlite":
+        return fine("connections", "SQLite: one process")
+    async with database.read() as db:
+        most = await health.most_connections(db)
+    wanted = settings.database_pool_size * (settings.web_concurrency + 1)
+    told = f"{wanted} for {settings.web_concurrency} web and one worker process, of {most}"
+    if wanted <= most:
+        return fine("connections", told)
+    sentence = f"{told}: lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, or raise max_connections."
+    return warn("connections", sentence)
+
+
+# --- Redis and mail -----------------------------------------------------------------------------
+
+
+async def _redis(settings: Settings) -> Findings:
+    if settings.redis_url is None:
+        yield fine("redis", "REDIS_URL is not set: queue and limits live in the one process")
+        return
+    redis = connector(settings)()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await redis.ping()
+        yield fine("redis", "answers")
+    except (RedisError, OSError, TimeoutError) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        yield fail("redis", f"REDIS_URL does not answer ({said}): work goes on, later.")
+    finally:
+        await redis.aclose(close_connection_pool=True)
+
+
+async def _mail(settings: Settings) -> Findings:
+    if settings.smtp_url is None:
+        yield fine("mail", "no SMTP_URL: the sandbox captures what would be sent")
+        return
+    channel = EmailChannel(settings.smtp_url, settings.mail_from, reply_seconds=MAIL_SECONDS)
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            await channel.sign_in()
+        yield fine("mail", "the server of SMTP_URL lets us in")
+    except SendError as error:
+        yield fail("mail", f"SMTP_URL: {error.detail}")
+    except TimeoutError:
+        yield fail("mail", f"SMTP_URL: the server was silent for {LOOK_SECONDS:.0f} seconds.")
+    finally:
+        await channel.close()

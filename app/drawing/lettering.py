@@ -1,0 +1,77 @@
+"""How wide a text is and where it breaks, by the widths of Helvetica, which Arial shares."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+ELLIPSIS = "…"
+
+# Thousandths of the size, from U+0020 on (Adobe's font metrics of Helvetica).
+_LATIN = """
+278 278 355 556 556 889 667 191 333 333 389 584 278 333 278 278 556 556 556 556 556 556 556 556 556
+556 278 278 584 584 584 556 1015 667 667 722 722 667 611 778 722 278 500 667 556 833 722 778 667
+778 722 667 611 722 667 944 667 667 611 278 278 278 469 556 333 556 556 500 556 556 278 556 556 222
+222 500 222 833 556 556 556 556 333 500 278 556 500 722 500 500 500 334 260 334 584"""
+_WIDTHS = {chr(32 + index): int(width) for index, width in enumerate(_LATIN.split())}
+_WIDTHS |= {"“": 333, "”": 333, "‘": 222, "’": 222, "–": 556, "—": 1000, "…": 1000, "·": 278}
+_OTHER = 780  # wider than most letters of other alphabets
+_WIDE = 1_300  # emoji may be wider than their em
+_BOLD = 1.08
+
+# Not characters in XML 1.0 (§2.2), or controls that turn the writing round for all that follows.
+_FOREIGN = re.compile(
+    "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u007f-\u009f]"
+    "|[\u202a-\u202e\u2066-\u2069\u200e\u200f]"
+)
+
+
+def clean(text: str) -> str:
+    """One line of what may stand in XML."""
+    return " ".join(_FOREIGN.sub("\ufffd", text).split())
+
+
+def width(text: str, size: float, *, bold: bool = False) -> float:
+    marks = unicodedata.normalize("NFD", text)
+    return sum(map(_thousandths, marks)) * size / 1_000 * (_BOLD if bold else 1)
+
+
+def _thousandths(mark: str) -> int:
+    if mark in _WIDTHS:
+        return _WIDTHS[mark]
+    if unicodedata.category(mark) in ("Mn", "Me", "Cf"):
+        return 0
+    return _WIDE if unicodedata.east_asian_width(mark) in "WF" else _OTHER
+
+
+def known(text: str) -> bool:
+    """Whether the table has all of it, so that its width is no guess."""
+    return all(mark in _WIDTHS for mark in text)
+
+
+def cut(text: str, room: float, size: float, *, bold: bool = False) -> str:
+    """As much of the text as there is room for."""
+    if width(text, size, bold=bold) <= room:
+        return text
+    kept = text[: int(room / size * 6)]  # no letter is narrower than a sixth of its size
+    while kept and width(kept + ELLIPSIS, size, bold=bold) > room:
+        kept = kept[:-1]
+    return kept.rstrip() + ELLIPSIS
+
+
+def wrap(text: str, room: float, size: float, most: int) -> list[str]:
+    """At most so many lines, broken at spaces, or inside a word that is longer than a line."""
+    lines: list[str] = []
+    rest = text
+    while rest and len(lines) < most - 1 and width(rest, size) > room:
+        end = _break(rest, room, size)
+        lines.append(rest[:end].rstrip())
+        rest = rest[end:].lstrip()
+    return [*lines, cut(rest, room, size)] if rest else lines
+
+
+def _break(text: str, room: float, size: float) -> int:
+    """Where a line ends: after the last space, dot or hyphen that fits, or where the room does."""
+    end = len(cut(text, room + width(ELLIPSIS, size), size)) - 1
+    at = max((match.end() for match in re.finditer(r"[\s._/-]", text[:end])), default=0)
+    return at if at > end // 3 else max(end, 1)

@@ -1,0 +1,434 @@
+"""The guarded way out: HTTP to addresses that a user chose, and never inward.
+
+A name is resolved once, every address it has is judged, and the connection goes to a judged address
+and nowhere else, so that a name server which changes its mind between two questions is never asked
+a second time. Judged are networks of our own list and not `ipaddress.is_global`, which calls
+64:ff9b::a9fe:a9fe and 192.0.0.192 global. Nothing is redirected, no proxy of the environment is
+asked, and a failure says whether the other side may have got the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import Any, Literal, TypeAlias
+
+import httpcore2
+from httpx2 import URL, InvalidURL
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
+Code: TypeAlias = Literal[
+    "invalid_request", "refused_target", "connect_failed", "tls_failed", "timeout", "broken_answer"
+]
+
+CONNECT_SECONDS = 5.0
+TOTAL_SECONDS = 15.0
+KEPT_BYTES = 64 * 1024
+LONGEST_URL = 8_192
+MOST_CONNECTIONS = 100
+MOST_ADDRESSES = 4  # of one name that are tried
+RESOLVERS = 16  # threads; the system's resolver cannot be interrupted
+WEB_PORTS = frozenset({80, 443, 8080, 8443})
+
+
+# --- where nobody may be sent ---------------------------------------------------------------------
+
+FORBIDDEN: tuple[Network, ...] = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8",  # this network
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # carriers' NAT; Alibaba's metadata
+            "127.0.0.0/8",
+            "168.63.129.16/32",  # Azure's host agent
+            "169.254.0.0/16",  # link-local; metadata of nearly every cloud
+            "172.16.0.0/12",
+            "192.0.0.0/24",  # IETF assignments; Oracle's metadata
+            "192.0.2.0/24",
+            "192.88.99.0/24",  # 6to4 relays
+            "192.168.0.0/16",
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, broadcast
+            "2001::/23",  # IETF assignments: Teredo, ORCHID, benchmarks
+            "2001:db8::/32",
+            "2002::/16",  # 6to4
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+GLOBAL_UNICAST = IPv6Network("2000::/3")  # of IPv6, only this has been given out for the internet
+MAPPED = IPv6Network("::ffff:0:0/96")
+COMPATIBLE = IPv6Network("::/96")
+TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))  # RFC 6052, RFC 8215
+ISATAP = frozenset({0x00005EFE, 0x02005EFE})  # RFC 5214 §6.1
+
+
+def judged(address: Address) -> Iterator[Address]:
+    """The address itself, and every IPv4 address that a gateway on the way might take it for."""
+    if isinstance(address, IPv4Address):
+        yield address
+        return
+    low = IPv4Address(int(address) & 0xFFFFFFFF)
+    if address not in MAPPED:  # which is nothing but IPv4 in another spelling
+        yield address
+    if any(address in network for network in (MAPPED, COMPATIBLE, *TRANSLATED)):
+        yield low
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo  # server and client
+    if (int(address) >> 32) & 0xFFFFFFFF in ISATAP:
+        yield low
+
+
+def _inward(address: Address) -> bool:
+    if isinstance(address, IPv6Address) and address not in GLOBAL_UNICAST:
+        return True
+    return any(address in network for network in FORBIDDEN)
+
+
+# --- what goes out, and what comes back -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Userinfo in the URL becomes basic authentication. `repr` tells neither headers nor body."""
+
+    method: str
+    url: str
+    headers: Sequence[tuple[str, str]] = ()
+    body: bytes = b""
+    timeout_seconds: float = TOTAL_SECONDS
+
+    def __repr__(self) -> str:
+        return f"Request({self.method!r}, {shown(self.url)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The first 64 KB of the body, unpacked. A redirect is an answer, and is not followed."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]  # names in lower case
+    body: bytes
+    truncated: bool
+
+    def header(self, name: str) -> str | None:
+        return next((value for known, value in self.headers if known == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """No answer. `sent` is False when the other side surely has nothing of the request.
+
+    `detail` is for whoever chose the address: it names no address that they do not know.
+    """
+
+    code: Code
+    detail: str
+    sent: bool = False
+
+
+REFUSED = Failure(
+    "refused_target",
+    "The address is not one on the public internet, or the port not one of the web.",
+)
+UNREACHABLE = Failure("connect_failed", "The server could not be reached.")
+UNTRUSTED = Failure("tls_failed", "No secure connection: the certificate or protocol is not valid.")
+SLOW = "The server took longer than the step allows."
+
+# What frames the request is ours alone.
+FRAMING = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
+UNSENDABLE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a header's value (RFC 9110 §5.5)
+
+
+class InvalidTarget(ValueError):
+    """The URL is not one to call; says why."""
+
+
+def parse_url(text: str) -> URL:
+    """An http or https URL. Raises InvalidTarget.
+
+    Stricter than browsers: what two parsers read differently is nobody's honest address.
+    """
+    if len(text) > LONGEST_URL:
+        raise InvalidTarget(f"The URL is longer than {LONGEST_URL:,} characters.")
+    if re.search(r"[\x00-\x20\x7f\\]", text):
+        raise InvalidTarget("The URL holds a space, a control character or a backslash.")
+    try:
+        url = URL(text)
+        host = url.raw_host
+    except (InvalidURL, ValueError):
+        raise InvalidTarget("The URL is not well formed.") from None
+    if url.scheme not in ("http", "https"):
+        raise InvalidTarget("The URL must begin with https:// or http://.")
+    if not host or b"%" in host:
+        raise InvalidTarget("The URL names no host.")
+    if url.port is not None and not 0 < url.port < 65_536:
+        raise InvalidTarget("The URL names a port that does not exist.")
+    return url
+
+
+def shown(url: str) -> str:
+    """For records: without userinfo, query and fragment, any of which may be a credential."""
+    try:
+        return str(parse_url(url).copy_with(userinfo=b"", query=None, fragment=None))
+    except InvalidTarget:
+        return "(not a URL)"
+
+
+# --- the client -----------------------------------------------------------------------------------
+
+
+class _Refused(Exception):
+    """The judgement, on its way through the connection pool."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Whether a byte of the request may have left."""
+
+    sent: bool = False
+
+    async def trace(self, name: str, _info: Any) -> None:
+        self.sent = self.sent or name.endswith("send_request_headers.started")
+
+
+class Egress:
+    """One per process; safe for many calls in one event loop.
+
+    `allow` are networks that may be reached although they are private, at any port.
+    """
+
+    def __init__(
+        self,
+        allow: Iterable[Network] = (),
+        *,
+        resolve: Resolve | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._allow = tuple(allow)
+        self._threads = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="resolver")
+        self._resolve = resolve or self._ask_system
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls or ssl.create_default_context(),
+            max_connections=MOST_CONNECTIONS,
+            max_keepalive_connections=0,  # each request is judged anew, and no stale one guessed at
+            network_backend=_Guard(self),
+        )
+
+    async def close(self) -> None:
+        await self._pool.aclose()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # --- judging ---
+
+    def may_reach(self, address: str, port: int | None = None) -> bool:
+        """`port` None: only the address is judged; the caller speaks something else than HTTP."""
+        every = list(judged(ip_address(address)))
+        if all(self._allowed(one) for one in every):
+            return True
+        inward = any(_inward(one) and not self._allowed(one) for one in every)
+        return not inward and (port is None or port in WEB_PORTS)
+
+    def _allowed(self, address: Address) -> bool:
+        return any(address in network for network in self._allow)
+
+    async def check(self, host: str, port: int | None = None) -> list[str] | Failure:
+        """The addresses of `host`, to be connected to as they stand here; refused when one of them
+        leads inward, for then the name server plays with us."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                found = await self._addresses(host)
+        except (OSError, TimeoutError, UnicodeError, ValueError):
+            return UNREACHABLE
+        if not found:
+            return UNREACHABLE
+        if not all(self.may_reach(address, port) for address in found):
+            return REFUSED
+        return list(found[:MOST_ADDRESSES])
+
+    async def _addresses(self, host: str) -> Sequence[str]:
+        with suppress(ValueError):
+            return [str(ip_address(host))]
+        return await self._resolve(host)
+
+    async def _ask_system(self, host: str) -> Sequence[str]:
+        """In threads of our own: names that take for ever to resolve must not hold up others."""
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, _getaddrinfo, host)
+        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+    # --- calling ---
+
+    async def call(self, request: Request) -> Answer | Failure:
+        progress = _Progress()
+        try:
+            url, headers = parse_url(request.url), _headers(request)
+            async with asyncio.timeout(request.timeout_seconds):
+                return await self._exchange(request, url, headers, progress)
+        except InvalidTarget as error:
+            return Failure("invalid_request", str(error))
+        except _Refused:
+            return REFUSED
+        except httpcore2.LocalProtocolError:
+            return Failure("invalid_request", "The request is not one that HTTP can carry.")
+        except (TimeoutError, httpcore2.TimeoutException):
+            return Failure("timeout", SLOW, True) if progress.sent else UNREACHABLE
+        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
+            if progress.sent:
+                return Failure("broken_answer", "The connection broke before the answer.", True)
+            return UNTRUSTED if _is_tls(error) else UNREACHABLE
+
+    async def _exchange(
+        self,
+        request: Request,
+        url: URL,
+        headers: list[tuple[bytes, bytes]],
+        progress: _Progress,
+    ) -> Answer:
+        seconds = request.timeout_seconds
+        async with self._pool.stream(
+            request.method,
+            httpcore2.URL(
+                scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+            ),
+            headers=headers,
+            content=request.body,
+            extensions={
+                "timeout": {
+                    "pool": seconds,
+                    "connect": min(seconds, CONNECT_SECONDS),
+                    "write": seconds,
+                    "read": seconds,
+                },
+                "trace": progress.trace,
+            },
+        ) as response:
+            told = tuple(
+                (name.decode("ascii").lower(), value.decode("latin-1"))
+                for name, value in response.headers
+            )
+            raw = await _first(response.aiter_stream(), KEPT_BYTES + 1)
+        coding = next((value for name, value in told if name == "content-encoding"), "identity")
+        body = _unpacked(raw, coding.strip().lower())
+        return Answer(response.status, told, body[:KEPT_BYTES], len(body) > KEPT_BYTES)
+
+
+class _Guard(httpcore2.AsyncNetworkBackend):
+    """Connects to what was judged: the name goes no further than this."""
+
+    def __init__(self, egress: Egress) -> None:
+        self._egress = egress
+        self._plain = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the library's own signature
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        addresses = await self._egress.check(host, port)
+        if isinstance(addresses, Failure):
+            raise _Refused if addresses is REFUSED else httpcore2.ConnectError
+        for address in addresses[:-1]:
+            with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                return await self._plain.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+        return await self._plain.connect_tcp(
+            addresses[-1], port, timeout, local_address, socket_options
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await self._plain.sleep(seconds)
+
+
+def _getaddrinfo(host: str) -> list[Any]:
+    return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+
+
+def _headers(request: Request) -> list[tuple[bytes, bytes]]:
+    """As they go out. Raises InvalidTarget: nothing that a value holds may begin another header."""
+    url = parse_url(request.url)
+    headers = {"host": url.netloc, "connection": b"close", "accept-encoding": b"identity"}
+    given = {"accept": "*/*", "user-agent": "Tidings"}
+    if url.userinfo:
+        userinfo = f"{url.username}:{url.password}".encode()
+        given["authorization"] = "Basic " + base64.b64encode(userinfo).decode()
+    given |= {name.lower(): value for name, value in request.headers}
+    for name, value in given.items():
+        if not HEADER_NAME.fullmatch(name) or name in FRAMING or UNSENDABLE.search(value):
+            raise InvalidTarget(f"The header {name[:100]!r} cannot be sent.")
+        headers[name] = value.strip().encode("latin-1")
+    if request.body or request.method in ("POST", "PUT", "PATCH"):
+        headers["content-length"] = str(len(request.body)).encode()
+    return [(name.encode(), value) for name, value in headers.items()]
+
+
+async def _first(chunks: AsyncIterator[bytes], most: int) -> bytes:
+    kept = bytearray()
+    async for chunk in chunks:
+        kept += chunk
+        if len(kept) >= most:
+            break
+    return bytes(kept[:most])
+
+
+def _unpacked(raw: bytes, coding: str) -> bytes:
+    """We ask for none, and some servers pack all the same; one byte more than is kept at most."""
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        return raw
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(raw, KEPT_BYTES + 1)
+    except zlib.error:
+        return raw
+
+
+def _is_tls(error: BaseException) -> bool:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False

@@ -1,0 +1,185 @@
+"""What an activation finds beyond the Program: with the trigger, the templates and what came in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from app import starts
+from app.machine import check, content, sample, template
+from app.machine.doubts import Read, doubts, unseen
+from app.machine.fields import Place
+from app.machine.path import Path
+from app.machine.program import Finding, Json
+from app.process import Process
+from app.store import runs, templates, webhook_requests
+from app.store.db import Handle, Row
+
+SHORT_SECRET = 16
+LAST4_FROM = 12  # the last four of a shorter secret would give too much of it away
+
+BODIES = 50  # the newest say what senders send
+MOST_BYTES = 64 * 1024  # of a body that is looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is looked at: the stored definition, and what it is to become.
+
+    `signing_secret`: None when the stored one is kept, "" when it is removed.
+    """
+
+    workspace_id: str
+    row: Row
+    trigger: Mapping[str, Json]
+    signing_secret: str | None
+    compiled: check.Compiled
+
+
+async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
+    """Everything but what compiling has found."""
+    known = await templates.named(
+        db,
+        workspace_id=subject.workspace_id,
+        ids=sorted({reference.id for reference in subject.compiled.templates}),
+    )
+    found = [*_of_trigger(subject), *_of_channels(subject.compiled, process)]
+    found += await starts.find(db, subject.workspace_id, subject.row["id"], subject.compiled)
+    return [
+        *found,
+        *on_paper(subject.trigger, subject.compiled, known, await _bodies(db, subject)),
+    ]
+
+
+def on_paper(
+    trigger: Mapping[str, Json],
+    compiled: check.Compiled,
+    known: Mapping[str, Mapping[str, Json]],
+    bodies: Sequence[Json],
+) -> list[Finding]:
+    """What needs no more than the templates and some bodies that came in."""
+    found = [*_of_templates(compiled.templates, known), *unseen(_defaults(trigger), bodies)]
+    if compiled.program is not None:
+        found += doubts(
+            compiled.program,
+            compiled.parts,
+            addresses=_sure_of(trigger),
+            templates={id: _read_by(template) for id, template in known.items()},
+            bodies=bodies,
+        )
+    return found
+
+
+# --- the trigger --------------------------------------------------------------------------------
+
+
+def _of_trigger(subject: Subject) -> Iterator[Finding]:
+    trigger = subject.trigger
+    if trigger["source"] != "inbound_webhook":
+        yield from _missing_from(trigger)
+        return
+    lookup = trigger.get("contactLookup")
+    if lookup is None:
+        message = "Say what identifies the contact: email, phone or contact_id."
+        yield Finding("lookup_missing", "/trigger/contactLookup", message)
+    if trigger.get("createContact") and lookup == "contact_id":
+        message = "A contact cannot be created from an id alone; an unknown id answers 404."
+        yield _warning("create_without_address", "/trigger/createContact", message)
+    if _has_short_secret(subject):
+        message = f"A signing secret under {SHORT_SECRET} characters can be guessed."
+        yield _warning("short_secret", "/trigger/signingSecret", message)
+
+
+# What a trigger cannot do without, by its source.
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "tag_added": ("tag", "Say which tag starts a run when a contact gets it."),
+    "event": ("name", "Say which event of a contact starts a run."),
+}
+
+
+def _missing_from(trigger: Mapping[str, Json]) -> Iterator[Finding]:
+    name, sentence = NEEDED.get(trigger["source"], ("", ""))
+    if name and not trigger.get(name):
+        yield Finding(f"{name}_missing", f"/trigger/{name}", sentence)
+
+
+def _has_short_secret(subject: Subject) -> bool:
+    """Of a secret that is kept, only whether it is long enough to show its end is known."""
+    if subject.signing_secret is None:
+        return bool(subject.row["secret_set"]) and subject.row["secret_last4"] is None
+    return 0 < len(subject.signing_secret) < SHORT_SECRET
+
+
+def _sure_of(trigger: Mapping[str, Json]) -> frozenset[str]:
+    """Whoever is found by an address has it."""
+    if trigger["source"] != "inbound_webhook":
+        return frozenset()
+    return frozenset({"email", "phone"} & {trigger.get("contactLookup")})
+
+
+def _defaults(trigger: Mapping[str, Json]) -> Iterator[Read]:
+    """What the values of a new contact read."""
+    waiting = [(trigger.get("contactDefaults"), Place("/trigger/contactDefaults", []))]
+    for value, place in waiting:
+        if isinstance(value, str):
+            for segments in template.parse(value, roots=frozenset({"trigger"})).paths:
+                yield Read(Path(segments), place.pointer)
+        elif isinstance(value, dict):
+            waiting += [(member, place.at(name)) for name, member in value.items()]
+        elif isinstance(value, list):
+            waiting += [(item, place.at(index)) for index, item in enumerate(value)]
+
+
+async def _bodies(db: Handle, subject: Subject) -> list[Json]:
+    """Of runs, and of requests that a secret let in but that started none."""
+    of_runs = await runs.bodies(
+        db,
+        workspace_id=subject.workspace_id,
+        definition_id=subject.row["id"],
+        most=BODIES,
+        most_bytes=MOST_BYTES,
+    )
+    recorded = await webhook_requests.bodies(
+        db,
+        workspace_id=subject.workspace_id,
+        definition_id=subject.row["id"],
+        longest=MOST_BYTES,
+        limit=BODIES,
+    )
+    bodies = dict.fromkeys(bytes(body) for body in [*of_runs, *(row["body"] for row in recorded)])
+    return await asyncio.to_thread(lambda: list(sample.objects(bodies)))
+
+
+# --- templates and channels ---------------------------------------------------------------------
+
+
+def _of_templates(
+    references: Iterable[check.Reference], known: Mapping[str, Mapping[str, Json]]
+) -> Iterator[Finding]:
+    for reference in references:
+        row = known.get(reference.id)
+        if row is None:
+            message = "There is no such template in this workspace."
+            yield Finding("template_unknown", reference.pointer, message)
+        elif row["channel"] != reference.channel:
+            message = (
+                f"This template is for {row['channel']}, the step sends by {reference.channel}."
+            )
+            yield Finding("template_channel", reference.pointer, message)
+
+
+def _read_by(template: Mapping[str, Json]) -> Sequence[Path]:
+    return [path for _, path in content.reads(template["channel"], template["content"])]
+
+
+def _of_channels(compiled: check.Compiled, process: Process) -> Iterator[Finding]:
+    for part in compiled.parts:
+        channel = part.node.config.get("channel")
+        if channel is not None and channel not in process.channels:
+            message = f"No provider is set up for {channel}: until then its messages fail."
+            yield _warning("channel_not_configured", f"{part.config_pointer}/channel", message)
+
+
+def _warning(code: str, pointer: str, message: str) -> Finding:
+    return Finding(code, pointer, message, severity="warning")

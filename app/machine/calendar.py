@@ -1,0 +1,89 @@
+"""When a local time comes: what a clock on the wall says, across daylight-saving changes.
+
+A local time that a change skips is the next one that exists; a doubled one is its first. Zones come
+from the time zone database through `zoneinfo`, which reads each file once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from app.machine import compare
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+# A week, and another one: a day may be left out altogether, as 30 December 2011 was on Samoa.
+_LOOKED_AT = range(-1, 15)
+_SECOND = timedelta(seconds=1)
+_LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?")
+
+
+def next_time(now: datetime, at: time, days: Collection[str], zone: ZoneInfo) -> datetime:
+    """The first moment after `now` when it is `at` in the zone, on one of the days."""
+    today = now.astimezone(zone).date()
+    for ahead in _LOOKED_AT:
+        day = today + timedelta(days=ahead)
+        if DAYS[day.weekday()] in days and _exists(day, zone):
+            moment = instant(datetime.combine(day, at), zone)
+            if moment > now:
+                return moment
+    raise ValueError(f"{zone.key} has no such day within two weeks")
+
+
+def _exists(day: date, zone: ZoneInfo) -> bool:
+    return instant(datetime.combine(day, time.min), zone).astimezone(zone).date() == day
+
+
+def instant(local: datetime, zone: ZoneInfo) -> datetime:
+    """The moment, in UTC, when a clock in the zone shows the naive time, or first shows more."""
+    moment = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if moment.astimezone(zone).replace(tzinfo=None) == local:
+        return moment
+    # In a gap the two folds lie on either side of the change (PEP 495), which is at a full second.
+    before = local.replace(tzinfo=zone, fold=1, microsecond=0).astimezone(UTC)
+    after = moment.replace(microsecond=0) + _SECOND
+    old = _offset(before, zone)
+    while after - before > _SECOND:
+        middle = before + timedelta(seconds=(after - before) // _SECOND // 2)
+        if _offset(middle, zone) == old:
+            before = middle
+        else:
+            after = middle
+    return after
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
+    return moment.astimezone(zone).utcoffset()
+
+
+def read(text: str, zone: ZoneInfo) -> datetime | None:
+    """The moment, in UTC, that text stands for: RFC 3339; or a date, which is its midnight, or a
+    time without offset, both in the zone."""
+    try:
+        if _LOCAL.fullmatch(text):
+            return instant(datetime.fromisoformat(text.upper()), zone)
+        moment = compare.time(text)
+        return moment and moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # the thirtieth of February; 9999-12-31T23:59:59-12:00
+        return None
+
+
+@cache
+def names() -> frozenset[str]:
+    """Of all zones there are."""
+    return frozenset(available_timezones())
+
+
+def zone(*candidates: str | None) -> ZoneInfo:
+    """The first of them that is known, else UTC."""
+    for name in candidates:
+        try:
+            if name:
+                return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            continue
+    return ZoneInfo("UTC")

@@ -1,0 +1,206 @@
+"""What may go wrong in a Program that can run: warnings, by following what every path is sure of.
+
+A fact is sure at a node when every path from the trigger to it makes it so: that a step has left
+its output, that the contact has an address. Sets of facts shrink until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app.machine import content
+from app.machine.condition import All, AnyOf, Comparison, Condition, Not
+from app.machine.fields import Liquid, Place, quote
+from app.machine.liquid.values import followed
+from app.machine.nodes import NODES
+from app.machine.path import MISSING, Path
+from app.machine.program import Finding, Json, Node, Part, Program
+
+Fact: TypeAlias = tuple[str, str]  # ("output", a node's id) | ("address", email or phone)
+Facts: TypeAlias = frozenset[Fact]
+
+NEEDS: Mapping[str, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A path that a definition reads, and the pointer to where."""
+
+    path: Path
+    pointer: str
+
+
+def doubts(
+    program: Program,
+    parts: Sequence[Part],
+    *,
+    addresses: Collection[str] = (),
+    templates: Mapping[str, Sequence[Path]] | None = None,
+    bodies: Sequence[Json] = (),
+) -> list[Finding]:
+    """`addresses` are what the trigger is sure that a contact has, `templates` what those that are
+    named read, `bodies` what has come in lately."""
+    sure = _sure(program, frozenset(("address", name) for name in addresses))
+    findings: list[Finding] = []
+    for part in parts:
+        known = sure.get(part.node.id, frozenset())
+        reads = list(dict.fromkeys([*_reads(part), *_by_template(part, templates or {})]))
+        findings += _outputs_missing(reads, known)
+        findings += unseen(reads, bodies)
+        findings += _address_uncertain(part, known)
+        findings += _without_timeout(part)
+    return findings
+
+
+# --- the warnings -------------------------------------------------------------------------------
+
+
+def _outputs_missing(reads: Iterable[Read], known: Facts) -> Iterator[Finding]:
+    for read in reads:
+        root, *rest = read.path.segments
+        if root == "steps" and rest and ("output", str(rest[0])) not in known:
+            message = f"Some path comes here without an output of {quote(str(rest[0]))}."
+            yield _warning("output_missing", read.pointer, message)
+
+
+def unseen(reads: Iterable[Read], bodies: Sequence[Json]) -> Iterator[Finding]:
+    """What is read of the trigger, and is in none of the bodies."""
+    for read in reads if bodies else ():
+        root, *rest = read.path.segments
+        if root == "trigger" and rest and not any(_has(body, rest) for body in bodies):
+            lately = f"the last {len(bodies)} bodies" if len(bodies) > 1 else "the last body"
+            message = f"{quote(str(read.path))} is nowhere in {lately} that came in."
+            yield _warning("trigger_unseen", read.pointer, message)
+
+
+def _has(body: Json, segments: Iterable[str | int]) -> bool:
+    for segment in segments:
+        body = followed(body, segment)
+    return body is not MISSING
+
+
+def _address_uncertain(part: Part, known: Facts) -> Iterator[Finding]:
+    needed = NEEDS.get(part.node.config.get("channel", ""))
+    if needed and "to" not in part.node.config and ("address", needed) not in known:
+        message = f"Some path comes here with a contact that may have no {needed}."
+        yield _warning("address_uncertain", f"{part.config_pointer}/channel", message)
+
+
+def _without_timeout(part: Part) -> Iterator[Finding]:
+    if "timeout" in NODES[part.node.kind].fields and "timeout" not in part.node.config:
+        message = "Without a timeout a run may wait here for ever."
+        yield _warning("no_timeout", f"{part.config_pointer}/timeout", message)
+
+
+def _warning(code: str, pointer: str, message: str) -> Finding:
+    return Finding(code, pointer, message, severity="warning")
+
+
+# --- what is read -------------------------------------------------------------------------------
+
+
+def _by_template(part: Part, templates: Mapping[str, Sequence[Path]]) -> Iterator[Read]:
+    for path in templates.get(part.node.config.get("templateId", ""), ()):
+        yield Read(path, f"{part.config_pointer}/templateId")
+
+
+def _reads(part: Part) -> Iterator[Read]:
+    config = dict(part.node.config)
+    place = Place(part.config_pointer, [])
+    said = config.pop("content", None)
+    if said is not None and "channel" in config:
+        for keys, path in content.reads(config["channel"], said):
+            yield Read(path, place.at("content", *keys).pointer)
+    yield from _read_in(config, place)
+
+
+def _read_in(value: Json, place: Place) -> Iterator[Read]:
+    match value:
+        case Liquid(template=template):
+            yield from (Read(Path(segments), place.pointer) for segments in template.paths)
+        case Comparison(path=path):
+            yield Read(path, place.at("path").pointer)
+        case Not(condition=inner):
+            yield from _read_in(inner, place.at("not"))
+        case All(conditions=inner):
+            yield from _read_in(list(inner), place.at("all"))
+        case AnyOf(conditions=inner):
+            yield from _read_in(list(inner), place.at("any"))
+        case Mapping():
+            for name, member in value.items():
+                yield from _read_in(member, place.at(name))
+        case list():
+            for index, item in enumerate(value):
+                yield from _read_in(item, place.at(index))
+
+
+# --- what every path is sure of -----------------------------------------------------------------
+
+
+def _sure(program: Program, begun: Facts) -> dict[str, Facts]:
+    """For each node that can be reached, the facts that hold whenever a run comes to it."""
+    sure = {} if program.entry is None else {program.entry: begun}
+    waiting = list(sure)
+    while waiting:
+        node = program.nodes[waiting.pop()]
+        left = _left(node, sure[node.id])
+        for port, target in node.exits.items():
+            after = left | _implied(node, port)
+            known = sure.get(target)
+            kept = after if known is None else known & after
+            if kept != known:
+                sure[target] = kept
+                waiting.append(target)
+    return sure
+
+
+def _left(node: Node, known: Facts) -> Facts:
+    """The facts after a visit."""
+    if NODES[node.kind].resume is not None:  # whoever waits notes what came of it
+        known |= {("output", node.id)}
+    for name, value in (node.config.get("set") or {}).items():
+        if value is None:
+            known -= {("address", name)}
+        elif not (isinstance(value, Liquid) and value.template.paths):
+            known |= {("address", name)}
+    return known
+
+
+def _implied(node: Node, port: str) -> Facts:
+    """What leaving by this port proves: its own case holds, and in a branch none before it did."""
+    implied: Facts = frozenset()
+    for item in NODES[node.kind].forks(node.config):
+        if item["port"] == port:
+            return implied | (_proved(item["when"], True) if "when" in item else frozenset())
+        if node.kind == "branch":
+            implied |= _proved(item["when"], False)
+    return implied
+
+
+def _proved(condition: Condition, holds: bool) -> Facts:
+    """The addresses that the contact surely has when the condition holds, or does not."""
+    match condition:
+        case Not(inner):
+            return _proved(inner, not holds)
+        case All(parts) | AnyOf(parts):
+            each = [_proved(part, holds) for part in parts]
+            together = isinstance(condition, All) is holds
+            every: Facts = frozenset().union(*each)
+            return every if together or not each else frozenset.intersection(*each)
+        case Comparison():
+            return _compared(condition, holds)
+
+
+def _compared(comparison: Comparison, holds: bool) -> Facts:
+    segments, op, value = comparison.path.segments, comparison.op, comparison.value
+    if len(segments) != 2 or segments[0] != "contact" or segments[1] not in NEEDS.values():
+        return frozenset()
+    if op == "exists":
+        there = holds is value
+    elif op in ("eq", "ne") and value is None:
+        there = holds is (op == "ne")
+    else:  # null is equal to null, and to nothing else; nothing is smaller, later or longer than it
+        there = holds and op != "ne" and not (op == "in" and None in value)
+    return frozenset({("address", str(segments[1]))}) if there else frozenset()

@@ -1,0 +1,1 @@
+"""The parts of `template.py`: reading, looking up, tags, filters and limits of Liquid."""

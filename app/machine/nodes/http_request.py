@@ -1,0 +1,260 @@
+"""http_request: ask another system something, and wait for its answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from urllib.parse import parse_qsl, quote_plus, urlsplit
+
+from app.machine import document
+from app.machine.fields import Field, Liquid, Place, choice, liquid, quote
+from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
+from app.machine.program import Answered, Event, HttpCall, Json
+from app.machine.reasons import Reason
+from app.machine.template import RenderError
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
+USUAL_MS, LEAST_MS, MOST_MS = 10_000, 100, 15_000
+MOST_HEADERS = 50
+LONGEST_BODY = 256 * 1024
+
+# What frames a request, and what the sender vouches for, is not for a definition to say.
+RESERVED = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "idempotency-key",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "webhook-id",
+        "webhook-signature",
+        "webhook-timestamp",
+        "x-service-signature",
+    }
+)
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
+UNSENDABLE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a header's value (RFC 9110 §5.5)
+SECRET = re.compile(r"auth|cookie|token|key|secret|passw|credential|sign?(ature)?$", re.IGNORECASE)
+MASK = "••••"
+
+
+class Unsendable(Exception):
+    """What came out of the templates is no request; says why."""
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def http_request(visit: Visit) -> Outcome:
+    absent: list[str] = []
+    noted: dict[str, Json] = {}
+    try:
+        call = _call(visit, absent)
+    except RenderError as error:
+        return _failed(visit, Reason.TEMPLATE_ERROR, error.message, noted)
+    except Unsendable as error:
+        return _failed(visit, Reason.HTTP_INVALID, str(error), noted)
+    noted = {"request": _shown(call), **missing(absent)}
+    return Outcome("WAITING", effects=(call,), output=noted, noted=noted)
+
+
+def _call(visit: Visit, absent: list[str]) -> HttpCall:
+    """Raises RenderError, Unsendable."""
+
+    def say(value: Liquid) -> str:
+        rendered = value.render(visit.facts)
+        absent.extend(rendered.missing)
+        return rendered.text
+
+    config = visit.config
+    headers = {
+        name.lower(): say(value).strip() for name, value in config.get("headers", {}).items()
+    }
+    for name, value in headers.items():
+        if UNSENDABLE.search(value):
+            raise Unsendable(f"The header {name} came out with characters that no header may hold.")
+    body = _written(config.get("body"), say)
+    if len(body.encode()) > LONGEST_BODY:
+        raise Unsendable(f"The body came out larger than {LONGEST_BODY // 1024} KiB.")
+    if body:
+        headers.setdefault("content-type", _media_type(config["body"], body))
+    return HttpCall(
+        visit.node.id,
+        visit.number,
+        config["method"],
+        say(config["url"]).strip().replace(" ", "%20"),
+        tuple(headers.items()),
+        body,
+        config.get("timeoutMs", USUAL_MS),
+    )
+
+
+def _written(body: Json, say: Callable[[Liquid], str]) -> str:
+    """Text as it is; of objects and lists the text inside is rendered, so that no value can break
+    out of its quotation marks."""
+    if body is None:
+        return ""
+    if isinstance(body, Liquid):
+        return say(body)
+    return document.dumps(_filled(body, say)).decode()
+
+
+def _filled(value: Json, say: Callable[[Liquid], str]) -> Json:
+    match value:
+        case Liquid():
+            return say(value)
+        case dict():
+            return {name: _filled(inner, say) for name, inner in value.items()}
+        case list():
+            return [_filled(inner, say) for inner in value]
+        case _:
+            return value
+
+
+def _media_type(body: Json, text: str) -> str:
+    json = not isinstance(body, Liquid) or text.lstrip().startswith(("{", "["))
+    return "application/json" if json else "text/plain; charset=utf-8"
+
+
+# --- going on -------------------------------------------------------------------------------------
+
+
+def answered(visit: Visit, event: Event) -> Outcome | None:
+    if not isinstance(event, Answered):
+        return None
+    noted: dict[str, Json] = {**visit.noted, "tries": event.tries}
+    if event.status is None:
+        return _failed(visit, event.code, event.detail, noted)
+    noted |= {
+        "status": event.status,
+        "headers": {name: _masked(name, value) for name, value in event.headers.items()},
+        "body": event.body,
+    }
+    if event.truncated:
+        noted["truncated"] = True
+    if 200 <= event.status < 300:
+        return onward(output=noted, noted=noted)
+    return _failed(visit, Reason.HTTP_STATUS, f"The server answered {event.status}.", noted)
+
+
+def _failed(
+    visit: Visit, code: str | None, detail: str | None, noted: Mapping[str, Json]
+) -> Outcome:
+    """By the `failed` exit when it is wired; else the run has failed, and may be retried."""
+    note = partial(Outcome, code=code, detail=detail, output=noted or None, noted=noted)
+    return note("COMPLETED", "failed") if "failed" in visit.node.exits else note("FAILED")
+
+
+# --- what a record may show -----------------------------------------------------------------------
+
+
+def _shown(call: HttpCall) -> dict[str, Json]:
+    """What was asked, credentials masked; the body is left out, for nothing in it says which word
+    is a credential."""
+    return {
+        "method": call.method,
+        "url": _shown_url(call.url),
+        "headers": {name: _masked(name, value) for name, value in call.headers},
+        "bodyBytes": len(call.body.encode()),
+    }
+
+
+def _shown_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        pairs = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return MASK
+    host = parts.netloc.rpartition("@")[2]
+    query = "&".join(
+        f"{quote_plus(name)}={_masked(name, quote_plus(text))}" for name, text in pairs
+    )
+    return parts._replace(netloc=host, query=query, fragment="").geturl()
+
+
+def _masked(name: str, value: str) -> str:
+    return MASK if SECRET.search(name) else value
+
+
+# --- its configuration ----------------------------------------------------------------------------
+
+
+def _url(raw: Json, place: Place) -> Liquid | None:
+    read = liquid(raw, place)
+    if read is not None and not re.match(r"\s*(https?://|\{[{%])", read.source, re.IGNORECASE):
+        place.hold("bad_url", "A URL begins with https:// or http://.")
+    return read
+
+
+def _headers(raw: Json, place: Place) -> dict[str, Json] | None:
+    if not isinstance(raw, dict):
+        place.refuse("wrong_type", "This must be an object.")
+        return None
+    if len(raw) > MOST_HEADERS:
+        place.refuse("too_many", f"A request may have at most {MOST_HEADERS} headers of its own.")
+    names = [name.lower() for name in raw]
+    for name in raw:
+        if not HEADER_NAME.fullmatch(name):
+            place.at(name).refuse("bad_header", f"{quote(name)} cannot be a header's name.")
+        elif name.lower() in RESERVED:
+            place.at(name).refuse("bad_header", f"{quote(name)} is set by the sender itself.")
+        elif names.count(name.lower()) > 1:
+            place.at(name).refuse("bad_header", f"{quote(name)} is given twice.")
+    return {name: liquid(value, place.at(name)) for name, value in raw.items()}
+
+
+def _body(raw: Json, place: Place) -> Json:
+    match raw:
+        case str():
+            return liquid(raw, place)
+        case dict():
+            return {name: _body(inner, place.at(name)) for name, inner in raw.items()}
+        case list():
+            return [_body(inner, place.at(index)) for index, inner in enumerate(raw)]
+        case _:
+            return raw
+
+
+def _whole_body(raw: Json, place: Place) -> Json:
+    if isinstance(raw, str | dict | list):
+        return _body(raw, place)
+    place.refuse("wrong_type", "This must be text, an object or a list; Liquid may stand in it.")
+    return None
+
+
+def _milliseconds(raw: Json, place: Place) -> int | None:
+    if type(raw) is int and LEAST_MS <= raw <= MOST_MS:
+        return raw
+    place.refuse("wrong_type", f"This must be a whole number from {LEAST_MS} to {MOST_MS:,}.")
+    return None
+
+
+def _settle(config: Config, place: Place) -> Config:
+    if "body" in config and config.get("method") in BODILESS:
+        place.at("body").hold("needless", f"A {config['method']} request has no body.")
+    return config
+
+
+HTTP_REQUEST = Kind(
+    http_request,
+    answered,
+    fields={
+        "method": Field(choice(*METHODS), "Say which method, such as POST."),
+        "url": Field(_url, "Say which URL to call."),
+        "headers": Field(_headers),
+        "body": Field(_whole_body),
+        "timeoutMs": Field(_milliseconds),
+    },
+    settle=_settle,
+    arms=("failed",),
+)

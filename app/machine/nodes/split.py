@@ -1,0 +1,69 @@
+"""split: a share of the contacts to each variant, and a contact to the same one every time."""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+
+from app.machine import compare
+from app.machine.fields import Field, Place
+from app.machine.kind import Config, Kind, Outcome, Visit, fork, onward
+from app.machine.program import Json
+
+HEAVIEST = 1_000_000
+
+
+def split(visit: Visit) -> Outcome:
+    variants = visit.config["variants"]
+    left = _point(visit) * sum(_weight(variant) for variant in variants)
+    for variant in variants:
+        left -= _weight(variant)
+        if left < 0:
+            break
+    return onward(port=variant["port"], output={"variant": variant["port"]})
+
+
+def _point(visit: Visit) -> Fraction:
+    """From 0 to below 1: the contact's place on the line, another one for every split."""
+    who = (visit.facts["run"]["definitionId"], visit.node.id, visit.facts["contact"]["id"])
+    digest = hashlib.sha256("\0".join(who).encode()).digest()
+    return Fraction(int.from_bytes(digest[:8]), 2**64)
+
+
+def _weight(variant: Config) -> Fraction:
+    return Fraction(compare.number(variant["weight"]) or 0)
+
+
+# --- its configuration --------------------------------------------------------------------------
+
+
+def _read_weight(value: Json, place: Place) -> Json | None:
+    number = compare.number(value) if compare.is_number(value) else None
+    if number is None:
+        place.refuse("wrong_type", "A weight is a number, such as 50.")
+    elif not 0 <= number <= HEAVIEST or number.normalize().as_tuple().exponent < -6:  # type: ignore[operator]  # finite
+        place.hold("out_of_range", f"A weight is from 0 to {HEAVIEST:,}, to six decimal places.")
+    else:
+        return value
+    return None
+
+
+def _settle(config: Config, place: Place) -> Config:
+    weights = [variant["weight"] for variant in config.get("variants", ()) if "weight" in variant]
+    if weights and not any(weights):
+        place.at("variants").hold("out_of_range", "Give at least one variant a weight above 0.")
+    return config
+
+
+SPLIT = Kind(
+    split,
+    fields={
+        "variants": Field(
+            fork("variant", {"weight": Field(_read_weight, "Say how much goes this way.")}),
+            "A split needs at least one variant.",
+        )
+    },
+    settle=_settle,
+    ports=(),
+    fork="variants",
+)

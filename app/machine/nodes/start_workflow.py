@@ -1,0 +1,94 @@
+"""start_workflow: start another workflow or automation for the same contact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from app.machine import document
+from app.machine.fields import Field, Liquid, Place, line, liquid
+from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
+from app.machine.program import Json, StartRun
+from app.machine.reasons import Reason
+
+MOST_VALUES = 50
+DEEPEST = 8
+MOST_BYTES = 256 * 1024
+TARGETS = ("workflowId", "automationId")
+
+
+def start_workflow(visit: Visit) -> Outcome:
+    absent: list[str] = []
+    data = _rendered(visit.config.get("data", {}), visit, absent)
+    target = next(visit.config[name] for name in TARGETS if name in visit.config)
+    if len(document.dumps(data)) > MOST_BYTES:
+        return Outcome("FAILED", code=Reason.DATA_TOO_LARGE)
+    return onward(effects=(StartRun(target, data),), output=missing(absent) or None)
+
+
+def _rendered(value: Json, visit: Visit, absent: list[str]) -> Json:
+    match value:
+        case Liquid():
+            rendered = value.render(visit.facts)
+            absent += rendered.missing
+            return rendered.text
+        case dict():
+            return {name: _rendered(inner, visit, absent) for name, inner in value.items()}
+        case list():
+            return [_rendered(inner, visit, absent) for inner in value]
+        case _:
+            return value
+
+
+# --- its configuration --------------------------------------------------------------------------
+
+
+def _data(raw: Json, place: Place) -> Mapping[str, Json] | None:
+    if not isinstance(raw, dict):
+        place.refuse("wrong_type", "This must be an object; strings in it may be Liquid.")
+        return None
+    if sum(1 for _ in _leaves(raw)) > MOST_VALUES:
+        place.refuse("too_many", f"Pass on at most {MOST_VALUES} values.")
+        return None
+    read: Mapping[str, Json] = _read(raw, place, 1)
+    return read
+
+
+def _leaves(value: Json) -> Iterator[Json]:
+    """Without recursion: a body may be nested 128 deep."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict | list):
+            waiting += one.values() if isinstance(one, dict) else one
+        yield one
+
+
+def _read(value: Json, place: Place, depth: int) -> Json:
+    if depth > DEEPEST:
+        place.refuse("too_deep", f"Values may stand at most {DEEPEST} deep in each other.")
+        return None
+    match value:
+        case str():
+            return liquid(value, place)
+        case dict():
+            return {name: _read(inner, place.at(name), depth + 1) for name, inner in value.items()}
+        case list():
+            return [_read(inner, place.at(index), depth + 1) for index, inner in enumerate(value)]
+        case _:
+            return value
+
+
+def _settle(config: Config, place: Place) -> Config:
+    named = [name for name in TARGETS if name in config]
+    if not named and not place.has_findings(*TARGETS):
+        place.at("workflowId").hold("missing", "Say what to start: a workflowId or automationId.")
+    elif len(named) > 1:
+        place.at("automationId").hold("both", "Give a workflowId or an automationId, not both.")
+    return config
+
+
+START_WORKFLOW = Kind(
+    start_workflow,
+    fields={"workflowId": Field(line), "automationId": Field(line), "data": Field(_data)},
+    settle=_settle,
+)

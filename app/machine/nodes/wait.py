@@ -1,0 +1,153 @@
+"""wait: for a length of time, until a moment, or for the next time of day in somebody's zone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, time, timedelta
+from functools import partial
+from zoneinfo import ZoneInfo
+
+from app.machine import calendar, document
+from app.machine.fields import Field, Place, duration, line, liquid, quote
+from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
+from app.machine.program import Event, Json, WaitUntil, Woken
+from app.machine.reasons import Reason
+from app.machine.template import Rendered
+
+
+def wait(visit: Visit) -> Outcome:
+    if "until" in visit.config:
+        return _until(visit)
+    if "time" in visit.config:
+        return _next_time(visit)
+    length: timedelta = visit.config["duration"]
+    return _rest(visit.facts["now"] + length) if length else onward()
+
+
+def woken(visit: Visit, event: Event) -> Outcome | None:
+    return onward(output=visit.noted or None) if isinstance(event, Woken) else None
+
+
+def _rest(until: datetime, noted: Mapping[str, Json] | None = None) -> Outcome:
+    """`noted` also stands for `{{steps.<id>…}}`, and in the record once the wait is over."""
+    return Outcome("WAITING", effects=(WaitUntil(until),), output=noted, noted=noted)
+
+
+def _until(visit: Visit) -> Outcome:
+    rendered: Rendered = visit.config["until"].render(visit.facts)
+    zone = _zone(visit)
+    text = rendered.text.strip()
+    moment = calendar.read(text, zone)
+    if moment is None:
+        detail = f"{quote(text)} is not a time; write it like 2026-11-02T09:00:00Z."
+        return Outcome(
+            "FAILED",
+            code=Reason.TIME_UNREADABLE,
+            detail=detail,
+            output=missing(rendered.missing) or None,
+        )
+    noted = {"until": document.text(moment), **missing(rendered.missing)}
+    if moment <= visit.facts["now"]:
+        return onward(code=Reason.TIME_PASSED, output=noted, noted=noted)
+    return _rest(moment, noted)
+
+
+def _next_time(visit: Visit) -> Outcome:
+    """Never the present moment, so that a walk that comes round to it again really rests."""
+    zone, at = _zone(visit), time.fromisoformat(visit.config["time"])
+    days = visit.config.get("days", calendar.DAYS)
+    moment = calendar.next_time(visit.facts["now"], at, days, zone)
+    return _rest(moment, {"until": document.text(moment), "timezone": zone.key})
+
+
+def _zone(visit: Visit) -> ZoneInfo:
+    """A contact without a time zone lives in the workspace's."""
+    named = visit.config.get("timezone", "workspace" if "time" in visit.config else "UTC")
+    home = (visit.facts["workspace"] or {}).get("timezone")
+    match named:
+        case "contact":
+            return calendar.zone((visit.facts["contact"] or {}).get("timezone"), home)
+        case "workspace":
+            return calendar.zone(home)
+        case _:
+            return calendar.zone(named, home)
+
+
+# --- its configuration --------------------------------------------------------------------------
+
+_TIME_OF_DAY = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
+
+
+def _time_of_day(value: Json, place: Place) -> str | None:
+    text = line(value, place)
+    if text is not None and not _TIME_OF_DAY.fullmatch(text):
+        place.hold("bad_time", f"{quote(text)} is not a time of day; write it like 09:00 or 17:30.")
+        return None
+    return text
+
+
+def _days(value: Json, place: Place) -> list[str] | None:
+    if not isinstance(value, list):
+        place.refuse("wrong_type", f"This must be a list of days: {', '.join(calendar.DAYS)}.")
+        return None
+    for index, day in enumerate(value):
+        if day not in calendar.DAYS:
+            known = ", ".join(calendar.DAYS)
+            place.at(index).refuse("wrong_type", f"A day is one of {known}.")
+    if not value:
+        place.hold("missing", "Give at least one day, or leave days out for every day.")
+        return None
+    return [day for day in calendar.DAYS if day in value]
+
+
+def _timezone(value: Json, place: Place) -> str | None:
+    text = line(value, place)
+    if text is None or text in ("contact", "workspace") or text in calendar.names():
+        return text
+    place.hold(
+        "bad_timezone",
+        f"{quote(text)} is no time zone; write contact, workspace or a name like Europe/Berlin.",
+    )
+    return None
+
+
+_KINDS = ("duration", "until", "time")
+
+
+def _settle(config: Config, place: Place) -> Config:
+    """One way to say how long; days only with a time of day, a zone with what is read in one."""
+    said = [name for name in _KINDS if name in config]
+    if not said and not place.has_findings(*_KINDS):
+        example = "a duration such as PT1H or P3D, until, or a time of day"
+        place.at("duration").hold("missing", f"Say how long to wait: {example}.")
+    for name in said[1:]:
+        place.at(name).hold("both", f"Give {said[0]} or {name}, not both.")
+    if "days" in config and "time" not in config:
+        place.at("days").hold("needs_time", "Days go with a time of day; give a time.")
+    if "timezone" in config and said == ["duration"]:
+        place.at("timezone").hold("needs_time", "A duration is as long in every time zone.")
+    return config
+
+
+_length = partial(duration, longest=timedelta(days=366))
+
+
+def _rests(config: Mapping[str, Json]) -> bool:
+    """Not `until`: a moment that is past lets everybody through."""
+    return bool(config.get("duration")) or "time" in config
+
+
+WAIT = Kind(
+    wait,
+    woken,
+    fields={
+        "duration": Field(_length),
+        "until": Field(liquid),
+        "time": Field(_time_of_day),
+        "days": Field(_days),
+        "timezone": Field(_timezone),
+    },
+    settle=_settle,
+    waits=_rests,
+)

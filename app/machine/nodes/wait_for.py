@@ -1,0 +1,133 @@
+"""wait_for: what the contact does, or what becomes true of it; the first of several wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+
+from app.machine import condition, document, template
+from app.machine.fields import Field, Place, duration, line
+from app.machine.kind import Config, Kind, Outcome, Visit, fork, onward
+from app.machine.program import Changed, Event, Happened, Json, WaitFor, Woken
+from app.machine.reasons import Reason
+
+MOST_CONDITIONS = 8
+MOST_COMPARISONS = 200  # made each time that something happens
+_WITH_EVENT = template.ROOTS | {"event"}
+
+
+def wait_for(visit: Visit) -> Outcome:
+    held = _holding(visit)
+    if held is not None:
+        return onward(port=held["port"], code=Reason.ALREADY_TRUE, output=held)
+    conditions, timeout = visit.config["conditions"], visit.config.get("timeout")
+    effect = WaitFor(
+        events=tuple(dict.fromkeys(one["event"] for one in conditions if "event" in one)),
+        contact=any("when" in one for one in conditions),
+        until=None if timeout is None else visit.facts["now"] + timeout,
+    )
+    return Outcome("WAITING", effects=(effect,))
+
+
+def heard(visit: Visit, event: Event) -> Outcome | None:
+    match event:
+        case Happened():
+            return _after(visit, event)
+        case Changed():
+            held = _holding(visit)
+            return None if held is None else onward(port=held["port"], output=held)
+        case Woken():
+            return onward(port="timeout", code=Reason.TIMED_OUT)
+        case _:
+            return None
+
+
+def _holding(visit: Visit) -> dict[str, Json] | None:
+    """The first condition that is true as things are, and what decided it."""
+    for one in visit.config["conditions"]:
+        if "when" in one:
+            verdict = condition.evaluate(one["when"], visit.facts)
+            if verdict.holds:
+                return {"port": one["port"], "operands": list(verdict.operands)}
+    return None
+
+
+def _after(visit: Visit, event: Happened) -> Outcome | None:
+    happened = {"name": event.name, "properties": event.properties, "at": document.text(event.at)}
+    facts = {**visit.facts, "event": happened}
+    for one in visit.config["conditions"]:
+        if one.get("event") != event.name:
+            continue
+        operands: tuple[Mapping[str, Json], ...] = ()
+        if "match" in one:
+            verdict = condition.evaluate(one["match"], facts)
+            if not verdict.holds:
+                continue
+            operands = verdict.operands
+        output = {"port": one["port"], "event": happened, "operands": list(operands)}
+        return onward(port=one["port"], output=output, noted={"event": happened})
+    return None
+
+
+# --- its configuration --------------------------------------------------------------------------
+
+
+def _one(config: Config, place: Place) -> Config:
+    """Either something that happens, perhaps with a match, or something that is true."""
+    if "event" in config and "when" in config:
+        place.at("when").hold("both", "Wait for an event or for something to be true, not both.")
+    elif "match" in config and "event" not in config:
+        place.at("match").hold("needs_event", "A match is over an event; say which.")
+    elif not {"event", "when"} & config.keys() and not place.has_findings("event", "when"):
+        place.at("event").hold("missing", "Say what to wait for: an event, or when.")
+    return config
+
+
+_conditions = fork(
+    "condition",
+    {
+        "event": Field(line),
+        "match": Field(partial(condition.read, roots=_WITH_EVENT)),
+        "when": Field(condition.read),
+    },
+    _one,
+)
+
+
+def _settle(config: Config, place: Place) -> Config:
+    conditions = config.get("conditions", [])
+    at = place.at("conditions")
+    if len(conditions) > MOST_CONDITIONS:
+        at.refuse("too_many", f"A step waits for at most {MOST_CONDITIONS} things at once.")
+    asked = [one[name] for one in conditions for name in ("when", "match") if name in one]
+    if sum(map(condition.comparisons, asked)) > MOST_COMPARISONS:
+        at.refuse("too_many", f"A step makes at most {MOST_COMPARISONS} comparisons.")
+    after = config.pop("after", None)
+    if after is not None and "timeout" in config:
+        place.at("after").hold("both", "Give a timeout or after, not both; they say the same.")
+    return config if after is None else {"timeout": after, **config}
+
+
+def _rests(config: Mapping[str, Json]) -> bool:
+    """Not when something may be true already, or when there is no time to wait."""
+    conditions = config.get("conditions", ())
+    return config.get("timeout") != timedelta(0) and not any("when" in one for one in conditions)
+
+
+_length = partial(duration, longest=timedelta(days=366))
+
+WAIT_FOR = Kind(
+    wait_for,
+    heard,
+    fields={
+        "conditions": Field(_conditions, "Say what to wait for."),
+        "timeout": Field(_length),
+        "after": Field(_length),  # the timeout of a step whose `timeout` is the arm
+    },
+    settle=_settle,
+    ports=("timeout",),
+    given=("timeout",),
+    fork="conditions",
+    waits=_rests,
+)

@@ -1,0 +1,170 @@
+"""Recorded bodies → the paths that lead into them: what they hold, how often, and an example."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
+
+from app.machine import document
+from app.machine.path import CHARACTERS, SEGMENTS, Path
+from app.machine.program import Json
+
+NODES = 1_000  # looked at in one body, the shallow ones first
+ITEMS = 20  # of one array
+PATHS = 500  # shown
+EXAMPLE = 200  # characters
+TOGETHER = 4 * 1024 * 1024  # bytes of all bodies
+
+Segments: TypeAlias = tuple[str | int, ...]
+Values: TypeAlias = Mapping[int, Json]  # by the number of the body, the newest is 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in the bodies."""
+
+    path: str
+    types: Sequence[str]
+    presence: float  # the share of bodies that have it
+    example: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What stands where, in the order of the newest body."""
+
+    bodies: int
+    values: Mapping[Segments, Values]
+
+    def places(self) -> list[Place]:
+        """Arrays folded: what their items have in common is shown once, for the first of them.
+        Where the items are labelled, as the fields of a form are, each is shown."""
+        labelled = _labelled(self.values)
+        alike: defaultdict[Segments, list[Segments]] = defaultdict(list)
+        for segments in self.values:
+            alike[_folded(segments, labelled)].append(segments)
+        return [self._place(members) for members in islice(alike.values(), PATHS)]
+
+    def common(self, share: float) -> Iterator[tuple[Path, Values]]:
+        """Every path, no array folded, that leads to something in so many of the bodies."""
+        for segments, values in self.values.items():
+            if len(values) >= share * self.bodies:
+                yield Path(segments), values
+
+    def _place(self, members: Sequence[Segments]) -> Place:
+        """One for all, written like the one that is there most often."""
+        usual = max(members, key=lambda segments: len(self.values[segments]))
+        values = self.values[usual]
+        types = {_type(value) for segments in members for value in self.values[segments].values()}
+        telling = (value for value in values.values() if value not in (None, ""))
+        return Place(
+            path=str(Path(usual)),
+            types=sorted(types),
+            presence=round(len(values) / self.bodies, 3),
+            example=_cut(next(telling, next(iter(values.values())))),
+        )
+
+
+def objects(bodies: Iterable[bytes]) -> Iterator[Mapping[str, Json]]:
+    """Those that say anything, until they are too much to look at."""
+    left = TOGETHER
+    for body in bodies:
+        left -= len(body)
+        if left < 0:
+            return
+        try:
+            value = document.parse(body)
+        except document.MalformedJson:
+            continue
+        if value and isinstance(value, dict):
+            yield value
+
+
+def read(bodies: Iterable[Json]) -> Sample:
+    """Of bodies that are objects, newest first."""
+    found: dict[Segments, dict[int, Json]] = {}
+    count = 0
+    for number, body in enumerate(bodies):
+        count += 1
+        for segments, value in _leaves(body):
+            found.setdefault(segments, {})[number] = value
+    return Sample(count, found)
+
+
+def _leaves(body: Json) -> Iterator[tuple[Segments, Json]]:
+    """What a message can print: all but objects and arrays; those only when they are empty."""
+    waiting: deque[tuple[Segments, Json]] = deque([((), body)])
+    left = NODES
+    while waiting:
+        segments, value = waiting.popleft()
+        children = list(islice(_children(value), left))
+        left -= len(children)
+        if children and len(segments) < SEGMENTS:
+            waiting.extend(((*segments, key), child) for key, child in children)
+        elif segments and _ends(value) and len(str(Path(segments))) <= CHARACTERS:
+            yield segments, value
+
+
+def _ends(value: Json) -> bool:
+    return not value or not isinstance(value, dict | list)
+
+
+def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
+    if isinstance(value, dict):
+        return ((key, child) for key, child in value.items() if len(key) <= CHARACTERS)
+    return enumerate(value[:ITEMS]) if isinstance(value, list) else ()
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _folded(segments: Segments, labelled: set[Segments]) -> Segments:
+    """Every item as if it were the first, but in arrays whose items have labels."""
+    return tuple(
+        0 if isinstance(segment, int) and segments[:place] not in labelled else segment
+        for place, segment in enumerate(segments)
+    )
+
+
+def _labelled(values: Mapping[Segments, Values]) -> set[Segments]:
+    """The arrays where an item's place means the same in every body: a text within it, such as
+    the field's name, is never another there, and is another at every other place."""
+    columns: defaultdict[tuple[Segments, str | int], list[Values]] = defaultdict(list)
+    for segments, given in values.items():
+        if len(segments) > 2 and isinstance(segments[-2], int):
+            columns[segments[:-2], segments[-1]].append(given)
+    return {array for (array, _), places in columns.items() if _labels(places)}
+
+
+def _labels(places: Sequence[Values]) -> bool:
+    texts = [{document.text(value) for value in given.values()} for given in places]
+    seen_again = sum(len(given) > 1 for given in places)
+    return seen_again > 1 and len(set[str]().union(*texts)) == sum(map(len, texts)) == len(texts)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _type(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _cut(value: Json) -> Json:
+    """An example, not the whole of it."""
+    text = document.text(value)
+    return value if len(text) <= EXAMPLE else f"{text[: EXAMPLE - 1]}…"

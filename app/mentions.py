@@ -1,0 +1,71 @@
+"""What is left of a contact in what belongs to nobody: webhook requests that were refused."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+
+from app.machine import document
+from app.store import erasure
+from app.store.db import Handle, Row
+
+AT_ONCE = 100  # requests with their bodies: a few megabytes at most
+DIGITS = 8  # the last of a phone number: those that stay when it is written without its country
+
+_NO_DIGIT = re.compile(rb"\D+")
+
+
+async def forget_refused(db: Handle, workspace_id: str, contact: Row) -> None:
+    """All of the workspace's that name the contact."""
+    marks, last = Marks.of(contact), ""
+    while page := await erasure.refused_requests(
+        db, workspace_id=workspace_id, after=last, limit=AT_ONCE
+    ):
+        last = page[-1]["id"]
+        named = await asyncio.to_thread(marks.found_in, page)
+        await erasure.delete_requests(db, workspace_id=workspace_id, ids=named)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """A contact's email, phone and id, to be recognised however they are written."""
+
+    words: tuple[bytes, ...]
+    number: bytes | None
+
+    @classmethod
+    def of(cls, contact: Mapping[str, Any]) -> Self:
+        """Of a contact's row."""
+        words = (contact["email_key"], contact["id"])
+        number = _NO_DIGIT.sub(b"", (contact["phone"] or "").encode())[-DIGITS:]
+        return cls(tuple(word.lower().encode() for word in words if word), number or None)
+
+    def found_in(self, requests: Sequence[Row]) -> list[str]:
+        """The ids of those that name the contact."""
+        return [request["id"] for request in requests if self._are_told_by(request)]
+
+    def _are_told_by(self, request: Row) -> bool:
+        said = document.dumps([request["headers"], request["detail"]])
+        return self.are_in(request["body"] or b"") or self.are_in(said)
+
+    def are_in(self, raw: bytes) -> bool:
+        """Of JSON, cut short or not, its escapes read too."""
+        return self._stand_in(raw) or (b"\\" in raw and self._stand_in(_unescaped(raw)))
+
+    def _stand_in(self, raw: bytes) -> bool:
+        lowered = raw.lower()
+        if any(word in lowered for word in self.words):
+            return True
+        return self.number is not None and self.number in _NO_DIGIT.sub(b"", raw)
+
+
+def _unescaped(raw: bytes) -> bytes:
+    try:
+        return orjson.dumps(orjson.loads(raw))
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return raw

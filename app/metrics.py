@@ -1,0 +1,194 @@
+"""Figures for Prometheus: counted in every process, added up in the database, shown by any of them.
+
+A scrape reaches one web process by chance, and workers listen to nobody. So each process adds what
+it counted to the database every few seconds, and a sum never falls when a process ends. What stands
+in the database anyway is not counted but looked up, at each scrape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from app.errors import Unavailable
+from app.store import counters
+from app.store.db import Database
+
+log = logging.getLogger(__name__)
+
+ADD_UP_SECONDS = 5.0
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0)
+INFINITE = "+Inf"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`labels` are the names that every figure of it carries."""
+
+    kind: Literal["counter", "histogram", "gauge"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+FAMILIES: Mapping[str, Family] = {
+    "tidings_requests": Family("counter", "Answers, by the class of their status.", ("status",)),
+    "tidings_refusals": Family("counter", "Answers that were problems, by code.", ("code",)),
+    "tidings_webhooks_accepted": Family("counter", "Events that were answered 202."),
+    "tidings_runs_ended": Family("counter", "Runs that ended, by status.", ("status",)),
+    "tidings_messages_ended": Family(
+        "counter", "Messages whose outcome was recorded.", ("channel", "status")
+    ),
+    "tidings_inbound_flagged": Family(
+        "counter", "Messages of people that may mean an opt-out and are no keyword.", ("channel",)
+    ),
+    "tidings_acceptance_to_first_step_seconds": Family(
+        "histogram", "From the acceptance of an event to the first step of its run."
+    ),
+    "tidings_acceptance_to_sent_seconds": Family(
+        "histogram", "From when a message was ordered until a provider had taken it.", ("channel",)
+    ),
+    "tidings_due": Family("gauge", "Rows that are due and that nobody holds.", ("kind",)),
+    "tidings_oldest_due_seconds": Family("gauge", "How late the oldest of them is.", ("kind",)),
+    "tidings_deliveries_unknown": Family(
+        "gauge", "Messages whose outcome nobody can know, until a person decides."
+    ),
+    "tidings_database_connections": Family(
+        "gauge", "Connections of the process that answers, by state.", ("state",)
+    ),
+}
+
+
+class Metrics:
+    """What one process has counted and not yet added up."""
+
+    def __init__(self) -> None:
+        self._counted: defaultdict[tuple[str, str], float] = defaultdict(float)
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        self._counted[name, _written(name, labels)] += amount
+
+    def observe(self, name: str, seconds: float, **labels: str) -> None:
+        """Into a histogram: the bucket that it falls in, and the sum."""
+        at = bisect_left(SECONDS, seconds)
+        bound = str(SECONDS[at]) if at < len(SECONDS) else INFINITE
+        self._counted[f"{name}_bucket", _written(name, {**labels, "le": bound})] += 1
+        self._counted[f"{name}_sum", _written(name, labels)] += max(seconds, 0.0)
+
+    def take(self) -> dict[tuple[str, str], float]:
+        """Everything, to be added up; what is counted from now on is for the next time."""
+        taken, self._counted = dict(self._counted), defaultdict(float)
+        return taken
+
+    def give_back(self, taken: Mapping[tuple[str, str], float]) -> None:
+        for key, amount in taken.items():
+            self._counted[key] += amount
+
+
+def _written(name: str, labels: Mapping[str, str]) -> str:
+    known = (*FAMILIES[name].labels, "le")
+    if not set(labels) <= set(known):
+        raise ValueError(f"{name} has no label among {sorted(labels)}")
+    return json.dumps({label: labels[label] for label in known if label in labels})
+
+
+async def add_up_for_ever(database: Database, metrics: Metrics) -> None:
+    """Ends by cancellation, the last figures added."""
+    try:
+        while True:
+            await asyncio.sleep(ADD_UP_SECONDS)
+            await add_up(database, metrics)
+    finally:
+        await add_up(database, metrics)
+
+
+async def add_up(database: Database, metrics: Metrics) -> None:
+    """To the sums in the database; later, when it does not answer now."""
+    taken = metrics.take()
+    if not taken:
+        return
+    try:
+        async with database.write() as db:
+            await counters.add(db, taken)
+    except Unavailable as problem:  # of a COMMIT without an answer too: figures, not promises
+        metrics.give_back(taken)
+        log.warning("figures wait for the database", extra={"error": problem.detail})
+
+
+# --- as Prometheus reads it ---------------------------------------------------------------------
+
+Figures = Iterable[tuple[str, str, float]]  # name, labels as JSON, value
+
+
+def exposition(figures: Figures, gauges: Iterable[tuple[str, Mapping[str, str], float]]) -> bytes:
+    """The text format, version 0.0.4: every family, those that nothing was counted of too."""
+    registry = CollectorRegistry()
+    registry.register(_Collected([*_families(figures), *_gauges(gauges)]))
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._families)
+
+
+def _families(figures: Figures) -> Iterator[Metric]:
+    by_name: defaultdict[str, list[tuple[dict[str, str], float]]] = defaultdict(list)
+    for name, written, value in figures:
+        by_name[name].append((json.loads(written), value))
+    for name, family in FAMILIES.items():
+        if family.kind == "counter":
+            counter = CounterMetricFamily(name, family.help, labels=family.labels)
+            nothing: list[tuple[dict[str, str], float]] = [] if family.labels else [({}, 0.0)]
+            for given, value in by_name[name] or nothing:
+                counter.add_metric([given[label] for label in family.labels], value)
+            yield counter
+        elif family.kind == "histogram":
+            yield _histogram(name, family, by_name[f"{name}_bucket"], by_name[f"{name}_sum"])
+
+
+def _histogram(
+    name: str,
+    family: Family,
+    buckets: Sequence[tuple[dict[str, str], float]],
+    sums: Sequence[tuple[dict[str, str], float]],
+) -> Metric:
+    histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
+    for labels, total in sums:
+        counted = {
+            bucket["le"]: value for bucket, value in buckets if labels.items() <= bucket.items()
+        }
+        running, shown = 0.0, []
+        for bound in (*map(str, SECONDS), INFINITE):
+            running += counted.get(bound, 0.0)
+            shown.append((bound, running))
+        histogram.add_metric([labels[label] for label in family.labels], shown, total)
+    return histogram
+
+
+def _gauges(gauges: Iterable[tuple[str, Mapping[str, str], float]]) -> Iterator[Metric]:
+    by_name = {
+        name: GaugeMetricFamily(name, family.help, labels=family.labels)
+        for name, family in FAMILIES.items()
+        if family.kind == "gauge"
+    }
+    for name, labels, value in gauges:
+        by_name[name].add_metric([labels[label] for label in FAMILIES[name].labels], value)
+    return iter(by_name.values())

@@ -1,0 +1,335 @@
+"""What a workspace pays for: begun at a till, told by its provider, ended with a period.
+
+What a provider answers is stored only when nobody has stored anything since it was asked: of two
+who ask, the later answer stays, in whatever order they arrive. So asking once more does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from app import audit, plans, quotas
+from app.audit import Origin
+from app.batching import Kind
+from app.billing import sandbox
+from app.billing.base import NOTHING, Order, Provider, Standing, Till
+from app.errors import Problem, Unavailable
+from app.machine.program import Json
+from app.process import Process
+from app.store import checkouts, paid_plans, workspaces
+from app.store.db import Handle, Row, new_id
+from app.vault import digest
+
+TRIES = 10  # against others who learn something of the same workspace
+LOOK_AGAIN = timedelta(minutes=10)  # at a period that has ended, until the provider says what now
+
+Ask: TypeAlias = Callable[[Row, Standing, datetime], Awaitable[Standing]]
+
+
+def provider(process: Process) -> Provider:
+    """Raises Problem `billing_not_configured`."""
+    if process.billing is None:
+        raise Problem("billing_not_configured", "The operator has to set STRIPE_SECRET_KEY first.")
+    return process.billing
+
+
+# --- begun ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    id: str
+    till: Till
+
+
+async def checkout(
+    process: Process,
+    origin: Origin,
+    workspace_id: str,
+    plan: str,
+    *,
+    success_url: str,
+    cancel_url: str,
+) -> Checkout:
+    """Where to pay for a higher plan; until that is done nothing changes.
+
+    Raises Problem `billing_not_configured`, `conflict`, `unavailable`.
+    """
+    till_of = provider(process)
+    async with process.database.read() as db:
+        now = await db.now()
+        workspace = await workspaces.by_id(db, id=workspace_id)
+        known = await paid_plans.by_workspace(db, workspace_id=workspace_id)
+    if plans.rank(plan) <= plans.rank(quotas.plan_of(process, workspace).name):
+        raise Problem("conflict", "The workspace has this plan or a higher one; lower it by PATCH.")
+    customer_id = await _customer(process, till_of, workspace_id, known)
+    order = Order(new_id("chk"), workspace_id, customer_id, plan, success_url, cancel_url)
+    till = await till_of.checkout(order, now)
+    async with process.database.write() as db:
+        if till.token is not None:
+            await _keep(db, order, till, till.token)
+        await audit.note(
+            db,
+            process.vault,
+            origin,
+            workspace_id=workspace_id,
+            action="checkout.created",
+            resource_id=order.id,
+            after={"plan": plan},
+        )
+    return Checkout(order.id, till)
+
+
+async def _customer(
+    process: Process, till_of: Provider, workspace_id: str, known: Row | None
+) -> str | None:
+    """Kept before anything is sold to it: by this name we know whom the provider speaks of."""
+    if known is not None and known["provider"] == till_of.name:
+        return known["customer_id"] and str(known["customer_id"])
+    customer_id = await till_of.customer(workspace_id)
+    async with process.database.write() as db:
+        row = await _begun(db, workspace_id, till_of.name, customer_id)
+    return row["customer_id"] and str(row["customer_id"])
+
+
+async def _begun(db: Handle, workspace_id: str, name: str, customer_id: str | None = None) -> Row:
+    return await paid_plans.begin(
+        db, workspace_id=workspace_id, provider=name, customer_id=customer_id, plan=plans.FREE
+    )
+
+
+async def _keep(db: Handle, order: Order, till: Till, token: str) -> None:
+    await checkouts.insert(
+        db,
+        workspace_id=order.workspace_id,
+        id=order.id,
+        plan=order.plan,
+        token_hash=digest(token),
+        success_url=order.success_url,
+        cancel_url=order.cancel_url,
+        expires_at=till.expires_at,
+    )
+
+
+# --- the sandbox's own till -----------------------------------------------------------------------
+
+Button: TypeAlias = Literal["complete", "cancel"]
+ENDS: Mapping[Button, tuple[str, str]] = {
+    "complete": ("COMPLETED", "success_url"),
+    "cancel": ("CANCELLED", "cancel_url"),
+}
+
+
+async def at_till(db: Handle, token: str) -> Row:
+    """The checkout of this page. Raises Problem `not_found`."""
+    row = await checkouts.by_token(db, token_hash=digest(token))
+    if row is None:
+        raise Problem("not_found", "There is no such checkout (any more); begin another.")
+    return row
+
+
+async def press(process: Process, db: Handle, token: str, button: Button, request_id: str) -> str:
+    """Where the browser goes next; pressing it again leads there again, and does nothing more.
+
+    Raises Problem `not_found`, `conflict`.
+    """
+    row = await at_till(db, token)
+    status, url = ENDS[button]
+    workspace_id = row["workspace_id"]
+    if await checkouts.end(db, workspace_id=workspace_id, id=row["id"], status=status):
+        if button == "complete":
+            await _pay(process, db, row, request_id)
+    elif (await at_till(db, token))["status"] != status:
+        raise Problem("conflict", "The other button was pressed before; begin another checkout.")
+    return str(row[url])
+
+
+async def _pay(process: Process, db: Handle, row: Row, request_id: str) -> None:
+    known = await _begun(db, row["workspace_id"], sandbox.Sandbox.name)
+    if plans.rank(row["plan"]) >= plans.rank(known["plan"]):
+        standing = sandbox.paid(row["plan"], await db.now())
+        await _store(process, db, known, standing, _by(known["provider"], request_id))
+
+
+# --- told, changed, over --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """As it came from Stripe: what it says is worth as much as its signature."""
+
+    signatures: Sequence[str]
+    body: bytes
+    request_id: str
+
+
+async def hear(process: Process, event: Event) -> None:
+    """Raises Problem `invalid_signature`, `malformed_json`, `unavailable`."""
+    await process.batches.ask(HEARD, process, event)
+
+
+async def _hear(process: Process, events: Sequence[Event]) -> list[Exception | None]:
+    """All of them came before we ask: for each customer it is enough to ask once."""
+    assert process.stripe is not None  # noqa: S101 - the route has looked
+    async with process.database.read() as db:
+        now = await db.now()
+    heard: list[str | Problem | None] = []
+    asking: dict[str, Awaitable[None]] = {}
+    for event in events:
+        try:
+            customer_id = process.stripe.heard(event.signatures, event.body, now)
+        except Problem as problem:
+            heard.append(problem)
+            continue
+        heard.append(customer_id)
+        if customer_id is not None and customer_id not in asking:
+            asking[customer_id] = _look(process, process.stripe, customer_id, event.request_id)
+    found = await asyncio.gather(*asking.values(), return_exceptions=True)
+    ends = dict(zip(asking, map(_error, found), strict=True))
+    return [one if isinstance(one, Problem) else ends.get(one or "") for one in heard]
+
+
+HEARD = Kind(_hear, most=1_000, weigh=lambda event: len(event.body), abreast=4)
+
+
+def _error(end: BaseException | None) -> Exception | None:
+    """What whoever asked is told; what ends the process is not for them."""
+    if end is None or isinstance(end, Exception):
+        return end
+    raise end
+
+
+async def _look(process: Process, stripe: Provider, customer_id: str, request_id: str) -> None:
+    async with process.database.read() as db:
+        row = await paid_plans.by_customer(db, provider=stripe.name, customer_id=customer_id)
+    if row is not None:  # else a customer of somebody else's
+        await _learn(process, row["workspace_id"], _asking(stripe), _by(stripe.name, request_id))
+
+
+async def change(process: Process, origin: Origin, workspace_id: str, plan: str) -> None:
+    """A lower plan from the period's end on; the present one takes that back.
+
+    Raises Problem `payment_required`, `billing_not_configured`, `conflict`, `unavailable`.
+    """
+    async with process.database.read() as db:
+        workspace = await workspaces.by_id(db, id=workspace_id)
+        row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
+    present = quotas.plan_of(process, workspace).name
+    if plans.rank(plan) > plans.rank(present):
+        raise Problem("payment_required", "Begin with POST /billing/checkout: it has to be paid.")
+    if plan == present and (row is None or row["next_plan"] is None):
+        return
+    if row is None or row["subscription_id"] is None:
+        raise Problem("conflict", "Nobody pays for this plan: the operator gives it to all.")
+    through = provider(process)
+    if row["provider"] != through.name:
+        raise Problem("conflict", "The plan was not paid for here; it ends with its period.")
+    given = plans.rank(process.settings.default_plan)
+    wanted = plans.FREE if plans.rank(plan) <= given else plan
+
+    async def ask(row: Row, known: Standing, now: datetime) -> Standing:
+        return await through.change(row["customer_id"], known, wanted, now)
+
+    await _learn(process, workspace_id, ask, origin)
+
+
+async def end(process: Process, workspace_id: str) -> None:
+    """At once, for the workspace is going: nobody shall pay for what is not there any more."""
+    async with process.database.read() as db:
+        row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
+    through = process.billing
+    if row is not None and through is not None and row["provider"] == through.name:
+        await through.end(row["customer_id"])
+
+
+async def renew_some(process: Process) -> bool:
+    """Find out what follows a period that has ended; False when none has. It also mends what no
+    event has told us of."""
+    through = process.billing
+    if through is None:
+        return False
+    async with process.database.write() as db:
+        looked_before = await db.now() - LOOK_AGAIN
+        workspace_id = await paid_plans.claim_over(db, looked_before=looked_before)
+    if workspace_id is not None:
+        await _learn(process, workspace_id, _asking(through), _by(through.name, "period's end"))
+    return workspace_id is not None
+
+
+def _asking(through: Provider) -> Ask:
+    async def ask(row: Row, known: Standing, now: datetime) -> Standing:
+        if row["provider"] != through.name:  # one that is no longer asked
+            return NOTHING
+        return await through.standing(row["customer_id"], known, now)
+
+    return ask
+
+
+async def _learn(process: Process, workspace_id: str, ask: Ask, origin: Origin) -> None:
+    """Raises errors.Unavailable."""
+    for _ in range(TRIES):
+        async with process.database.read() as db:
+            now = await db.now()
+            row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
+        if row is None:
+            return  # the workspace has gone
+        standing = await ask(row, _known(row), now)
+        if standing == _known(row):
+            return
+        async with process.database.write() as db:
+            if await _store(process, db, row, standing, origin):
+                return
+    raise Unavailable("Too much changes here at once; try again.")
+
+
+async def _store(
+    process: Process, db: Handle, row: Row, standing: Standing, origin: Origin
+) -> bool:
+    """False when somebody else has learnt something since `row` was read."""
+    workspace_id = row["workspace_id"]
+    stored = await paid_plans.change(
+        db,
+        workspace_id=workspace_id,
+        revision=row["revision"],
+        subscription_id=standing.subscription_id,
+        plan=standing.plan,
+        next_plan=standing.next_plan,
+        status=standing.status,
+        renews_at=standing.renews_at,
+    )
+    before, after = _told(_known(row)), _told(standing)
+    if stored and before != after:
+        await workspaces.change_plan(db, id=workspace_id, plan=standing.plan)
+        await audit.note(
+            db,
+            process.vault,
+            origin,
+            workspace_id=workspace_id,
+            action="plan.changed",
+            resource_id=workspace_id,
+            before=before,
+            after=after,
+        )
+    return stored
+
+
+def _known(row: Mapping[str, Any]) -> Standing:
+    return Standing(
+        row["subscription_id"], row["plan"], row["next_plan"], row["status"], row["renews_at"]
+    )
+
+
+def _told(standing: Standing) -> dict[str, Json]:
+    return {
+        "plan": standing.plan,
+        "nextPlan": standing.next_plan,
+        "status": standing.status,
+    }
+
+
+def _by(name: str, request_id: str) -> Origin:
+    return Origin("provider", None, name, None, request_id)

@@ -1,0 +1,309 @@
+"""For operators: every workspace, what went wrong in any, and the brake."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from app import audit, delivery
+from app.errors import FieldError, Problem
+from app.routes.audit_logs import AuditLog
+from app.routes.audit_logs import Filters as AuditFilters
+from app.routes.audit_logs import resource as audit_resource
+from app.routes.ids import UserId, WorkspaceId
+from app.routes.messages import DeliveryAttempt, attempt
+from app.routes.messages import Status as AttemptStatus
+from app.routes.runs import RunSummary, summary
+from app.routes.runs import Status as RunStatus
+from app.store import admin, health
+from app.store.db import Row
+from app.web import paging, reply
+from app.web.body import Shape
+from app.web.paging import Paging
+from app.web.reply import Page
+from app.web.routing import ADMIN, Call, get, post
+
+LATE = timedelta(minutes=5)  # nobody is going to do it any more
+
+Search = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+# --- shapes -------------------------------------------------------------------------------------
+
+
+class WorkspaceFilters(Paging):
+    """`q` is how a name begins."""
+
+    q: Search | None = None
+    suspended: bool | None = None
+
+
+class UserFilters(Paging):
+    """`q` is how an address begins."""
+
+    q: Search | None = None
+
+
+class RunFilters(Paging):
+    workspace_id: WorkspaceId | None = None
+    status: RunStatus | None = None
+
+
+class AttemptFilters(Paging):
+    workspace_id: WorkspaceId | None = None
+    status: AttemptStatus | None = None
+
+
+class AnyAuditFilters(AuditFilters):
+    workspace_id: WorkspaceId | None = None
+
+
+class AdminWorkspace(Shape):
+    id: WorkspaceId
+    name: str
+    suspended: bool
+    deleted: bool
+    members: int
+    created_at: datetime
+
+
+class AdminUser(Shape):
+    id: UserId
+    email: str
+    name: str
+    super_admin: bool
+    email_verified: bool
+    workspaces: int
+    created_at: datetime
+
+
+class AdminRun(RunSummary):
+    workspace_id: WorkspaceId
+
+
+class AdminAttempt(DeliveryAttempt):
+    workspace_id: WorkspaceId
+
+
+class AdminAuditLog(AuditLog):
+    workspace_id: WorkspaceId
+
+
+class Stats(Shape):
+    workspaces: int
+    suspended: int
+    users: int
+    active_definitions: int
+    due_runs: int
+    due_messages: int
+
+
+class Invariants(Shape):
+    """All zero when healthy; `oldestDueSeconds` is how late the oldest due row is."""
+
+    healthy: bool
+    overdue_runs: int
+    overdue_messages: int
+    unknown_deliveries: int
+    unchained_audit_logs: int
+    oldest_due_seconds: float
+
+
+def workspace(row: Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "name": row["name"],
+        "suspended": row["suspended"],
+        "deleted": row["deleted_at"] is not None,
+        "members": row["members"],
+        "createdAt": row["created_at"],
+    }
+
+
+def user(row: Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "email": row["email"],
+        "name": row["name"],
+        "superAdmin": row["super_admin"],
+        "emailVerified": row["email_verified_at"] is not None,
+        "workspaces": row["workspaces"],
+        "createdAt": row["created_at"],
+    }
+
+
+# --- lists --------------------------------------------------------------------------------------
+
+
+def _searched(query: Paging) -> dict[str, Any]:
+    filters = query.filters()
+    return {**filters, "q": admin.beginning(filters["q"])} if "q" in filters else filters
+
+
+async def index_workspaces(call: Call) -> Response:
+    query = call.query(WorkspaceFilters)
+    before, limit = paging.position(call, query), query.limit + 1
+    rows = await admin.workspaces(call.db, filters=_searched(query), before=before, limit=limit)
+    return paging.page(call, query, rows, workspace)
+
+
+async def show_workspace(call: Call) -> Response:
+    return reply.ok(workspace(await _found(call)))
+
+
+async def index_users(call: Call) -> Response:
+    query = call.query(UserFilters)
+    before, limit = paging.position(call, query), query.limit + 1
+    rows = await admin.users(call.db, filters=_searched(query), before=before, limit=limit)
+    return paging.page(call, query, rows, user)
+
+
+async def index_runs(call: Call) -> Response:
+    """Of one workspace; or of all, those that failed."""
+    query = call.query(RunFilters)
+    filters = query.filters()
+    if "workspace_id" not in filters:
+        _require(filters, ["FAILED"])
+        filters["failed"] = filters.pop("status")
+    before, limit = paging.position(call, query), query.limit + 1
+    rows = await admin.runs_page(call.db, filters=filters, before=before, limit=limit)
+    return paging.page(call, query, rows, lambda row: _of_any(row, summary(row)))
+
+
+async def index_attempts(call: Call) -> Response:
+    """Of one workspace; or of all, those that came to no good end."""
+    query = call.query(AttemptFilters)
+    filters = query.filters()
+    if "workspace_id" not in filters:
+        _require(filters, ["FAILED", "UNKNOWN", "BOUNCED", "COMPLAINED"])
+        filters["troubled"] = filters.pop("status")
+    before, limit = paging.position(call, query), query.limit + 1
+    rows = await admin.attempts_page(call.db, filters=filters, before=before, limit=limit)
+    return paging.page(call, query, rows, lambda row: _of_any(row, attempt(row)))
+
+
+async def index_audit_logs(call: Call) -> Response:
+    query = call.query(AnyAuditFilters)
+    before, limit = paging.position(call, query), query.limit + 1
+    rows = await admin.audit_page(call.db, filters=query.filters(), before=before, limit=limit)
+    return paging.page(call, query, rows, lambda row: _of_any(row, audit_resource(row)))
+
+
+def _of_any(row: Row, resource: dict[str, Any]) -> dict[str, Any]:
+    return {**resource, "workspaceId": row["workspace_id"]}
+
+
+def _require(filters: dict[str, Any], statuses: list[str]) -> None:
+    """What there may be millions of, and no index of all."""
+    if filters.get("status") not in statuses:
+        told = f"Without workspaceId, say which: {', '.join(statuses)}."
+        raise Problem("invalid", told, errors=[FieldError("?status", told)])
+
+
+# --- how it goes --------------------------------------------------------------------------------
+
+
+async def stats(call: Call) -> Response:
+    counted = await admin.counts(call.db)
+    due = {table: await health.due(call.db, table) for table in health.TABLES}
+    return reply.ok(
+        {
+            "workspaces": counted["workspaces"],
+            "suspended": counted["suspended"],
+            "users": counted["users"],
+            "activeDefinitions": counted["active"],
+            "dueRuns": due["runs"]["count"],
+            "dueMessages": due["messages"]["count"],
+        }
+    )
+
+
+async def invariants(call: Call) -> Response:
+    now = await call.db.now()
+    found = await admin.stale(call.db, late=now - LATE)
+    unknown = await health.unknown_deliveries(call.db)
+    due = [await health.due(call.db, table) for table in health.TABLES]
+    late = max((now - row["oldest_at"]).total_seconds() if row["oldest_at"] else 0 for row in due)
+    return reply.ok(
+        {
+            "healthy": not any(found.values()) and not unknown,
+            "overdueRuns": found["overdue_runs"],
+            "overdueMessages": found["overdue_messages"],
+            "unknownDeliveries": unknown,
+            "unchainedAuditLogs": found["unchained_audit_logs"],
+            "oldestDueSeconds": late,
+        }
+    )
+
+
+# --- the brake ----------------------------------------------------------------------------------
+
+
+async def suspend(call: Call) -> Response:
+    """At once its intake answers 404, its API 403, and nothing of it is sent; nothing is lost."""
+    return await _set(call, "suspended", suspended=True)
+
+
+async def resume(call: Call) -> Response:
+    """It goes on where it was; what waited is sent."""
+    response = await _set(call, "resumed", suspended=False)
+    await delivery.resume(call.db, call.path("id"))
+    return response
+
+
+async def _set(call: Call, verb: Literal["suspended", "resumed"], *, suspended: bool) -> Response:
+    row = await _found(call)
+    if await admin.suspend(call.db, id=row["id"], suspended=suspended):
+        await audit.note(
+            call.db,
+            call.process.vault,
+            call.origin,
+            workspace_id=row["id"],
+            action=f"workspace.{verb}",
+            resource_id=row["id"],
+            before={"suspended": row["suspended"]},
+            after={"suspended": suspended},
+        )
+    return reply.ok(workspace({**row, "suspended": suspended}))
+
+
+async def _found(call: Call) -> Row:
+    row = await admin.workspace(call.db, id=call.path("id"))
+    if row is None:
+        raise Problem("not_found", "There is no such workspace.")
+    return row
+
+
+routes = [
+    get(
+        "/admin/workspaces",
+        index_workspaces,
+        can=ADMIN,
+        query=WorkspaceFilters,
+        gives={200: Page[AdminWorkspace]},
+    ),
+    get("/admin/workspaces/{id}", show_workspace, can=ADMIN, gives={200: AdminWorkspace}),
+    post("/admin/workspaces/{id}/suspend", suspend, can=ADMIN, gives={200: AdminWorkspace}),
+    post("/admin/workspaces/{id}/resume", resume, can=ADMIN, gives={200: AdminWorkspace}),
+    get("/admin/users", index_users, can=ADMIN, query=UserFilters, gives={200: Page[AdminUser]}),
+    get("/admin/runs", index_runs, can=ADMIN, query=RunFilters, gives={200: Page[AdminRun]}),
+    get(
+        "/admin/delivery-attempts",
+        index_attempts,
+        can=ADMIN,
+        query=AttemptFilters,
+        gives={200: Page[AdminAttempt]},
+    ),
+    get(
+        "/admin/audit-logs",
+        index_audit_logs,
+        can=ADMIN,
+        query=AnyAuditFilters,
+        gives={200: Page[AdminAuditLog]},
+    ),
+    get("/admin/stats", stats, can=ADMIN, gives={200: Stats}),
+    get("/admin/invariants", invariants, can=ADMIN, gives={200: Invariants}),
+]

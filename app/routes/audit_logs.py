@@ -1,0 +1,182 @@
+"""Who changed what: the trail of the workspace, and whether it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from starlette.responses import Response
+
+from app import audit, plans, sheets
+from app.machine import document
+from app.routes.ids import AuditLogId
+from app.store import audit_logs
+from app.store.db import Row
+from app.web import paging, reply, stream
+from app.web.body import After, Before, Query, Shape
+from app.web.paging import Paging
+from app.web.reply import Page
+from app.web.routing import Call, get
+
+PAGE = 500  # of an export
+
+
+class Filters(Paging):
+    actor: str | None = None
+    action: str | None = None
+    resource_type: str | None = None
+    resource_id: str | None = None
+
+
+class Export(Query):
+    created_after: After | None = None
+    created_before: Before | None = None
+
+
+class Actor(Shape):
+    type: Literal["user", "api_key", "operator", "provider"]
+    id: str | None
+    name: str
+
+
+class Resource(Shape):
+    type: str
+    id: str
+
+
+class AuditLog(Shape):
+    """`changes` is null once they were forgotten; place and `hash` until the entry is chained."""
+
+    id: AuditLogId
+    action: str
+    actor: Actor
+    resource: Resource
+    changes: dict[str, tuple[Any, Any]] | None
+    ip: str | None
+    request_id: str
+    created_at: datetime
+    sequence: int | None
+    hash: str | None
+
+
+class Fault(Shape):
+    sequence: int | None
+    id: AuditLogId | None
+    message: str
+
+
+class Head(Shape):
+    sequence: int
+    hash: str
+
+
+class Verification(Shape):
+    whole: bool
+    fault: Fault | None
+    entries: int
+    unchained: int
+    head: Head
+
+
+def resource(row: Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "action": row["action"],
+        "actor": {"type": row["actor_type"], "id": row["actor_id"], "name": row["actor_name"]},
+        "resource": {"type": row["resource_type"], "id": row["resource_id"]},
+        "changes": None if row["changes"] is None else document.parse(row["changes"].encode()),
+        "ip": row["ip"],
+        "requestId": row["request_id"],
+        "createdAt": row["created_at"],
+        "sequence": row["sequence"],
+        "hash": None if row["hash"] is None else row["hash"].hex(),
+    }
+
+
+async def index(call: Call) -> Response:
+    query = call.query(Filters)
+    rows = await audit_logs.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(call, query, rows, resource)
+
+
+async def verify(call: Call) -> Response:
+    """Keep `head` elsewhere: a trail that ends before a head that you have seen was cut off."""
+    found = await audit.verify(call.process, call.member.workspace_id)
+    return reply.ok(
+        {
+            "whole": found.fault is None,
+            "fault": found.fault
+            and {
+                "sequence": found.fault.sequence,
+                "id": found.fault.id,
+                "message": found.fault.message,
+            },
+            "entries": found.entries,
+            "unchained": found.unchained,
+            "head": {"sequence": found.head.sequence, "hash": found.head.hash.hex()},
+        }
+    )
+
+
+async def export(call: Call) -> Response:
+    """Everything, newest first, a line of JSON each."""
+    filters = call.query(Export).model_dump(exclude_none=True)
+    return await stream.answer(
+        call.request, _lines(call, filters), stream.JSON_LINES, file_name="audit-logs.ndjson"
+    )
+
+
+async def _lines(call: Call, filters: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+    before: str | None = None
+    more = True
+    while more:
+        async with call.process.database.read() as db:
+            rows = await audit_logs.page(
+                db,
+                workspace_id=call.member.workspace_id,
+                filters=filters,
+                before=before,
+                limit=PAGE,
+            )
+        if rows:
+            yield sheets.json_lines([resource(row) for row in rows])
+            before = rows[-1]["id"]
+        more = len(rows) == PAGE
+
+
+PLAN = plans.least_with(plans.AUDIT_LOGS)
+
+routes = [
+    get(
+        "/audit-logs",
+        index,
+        can="audit_logs:read",
+        plan=PLAN,
+        query=Filters,
+        gives={200: Page[AuditLog]},
+    ),
+    get(
+        "/audit-logs/verify",
+        verify,
+        can="audit_logs:read",
+        plan=PLAN,
+        tx=None,
+        gives={200: Verification},
+    ),
+    get(
+        "/audit-logs/export",
+        export,
+        can="audit_logs:read",
+        plan=PLAN,
+        tx=None,
+        query=Export,
+        gives={200: (stream.JSON_LINES,)},
+    ),
+]

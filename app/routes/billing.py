@@ -1,0 +1,212 @@
+"""The plan of the workspace: what it allows, what is used of it, and how to pay for another."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from app import paying, quotas
+from app.errors import Problem
+from app.plans import CURRENCY, PLANS, Plan
+from app.routes.ids import CheckoutId
+from app.store import paid_plans, workspaces
+from app.store.db import Handle
+from app.web import reply
+from app.web.body import Shape, Writable
+from app.web.routing import PUBLIC, Call, get, patch, post
+
+PlanName: TypeAlias = Literal["starter", "growth", "scale", "enterprise"]
+
+
+def _url(text: str) -> str:
+    """As a browser is sent there: ASCII, and nothing that is run instead of fetched."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        parts = urlsplit("")
+    visible = text.isascii() and text.isprintable() and " " not in text
+    if not visible or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("Must be a URL, such as https://example.com/thanks, in ASCII.")
+    return text
+
+
+Url = Annotated[
+    str, Field(max_length=2_000, examples=["https://example.com/plan"]), AfterValidator(_url)
+]
+
+
+class WritablePlan(Writable):
+    plan: PlanName
+
+
+class NewCheckout(Shape):
+    """The price is ours to say, by the plan."""
+
+    plan: Literal["growth", "scale", "enterprise"]
+    success_url: Url
+    cancel_url: Url
+
+
+class StripeEvent(BaseModel):
+    """As Stripe sends it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Amounts(Shape):
+    contacts: int
+    messages_per_month: int
+    members: int
+
+
+class Limits(Shape):
+    """Null is no limit."""
+
+    contacts: int | None
+    messages_per_month: int | None
+    members: int | None
+
+
+class AvailablePlan(Shape):
+    """`price` is that of a month, in minor units."""
+
+    plan: PlanName
+    price: int
+    currency: str
+    limits: Limits
+    features: list[str]
+
+
+class CurrentPlan(Shape):
+    """`nextPlan` follows at `renewsAt`, when it is another one."""
+
+    plan: PlanName
+    status: Literal["active", "trialing", "past_due"]
+    next_plan: PlanName | None
+    limits: Limits
+    usage: Amounts
+    renews_at: datetime | None
+    available: list[AvailablePlan]
+
+
+class Checkout(Shape):
+    id: CheckoutId
+    checkout_url: str
+    expires_at: datetime
+
+
+class Heard(Shape):
+    received: bool
+
+
+def limits(plan: Plan) -> dict[str, int | None]:
+    return {
+        "contacts": plan.contacts,
+        "messagesPerMonth": plan.messages_per_month,
+        "members": plan.members,
+    }
+
+
+def available(plan: Plan) -> dict[str, Any]:
+    return {
+        "plan": plan.name,
+        "price": plan.price,
+        "currency": CURRENCY,
+        "limits": limits(plan),
+        "features": list(plan.features),
+    }
+
+
+async def resource(call: Call, db: Handle) -> dict[str, Any]:
+    workspace_id = call.member.workspace_id
+    plan = quotas.plan_of(call.process, await workspaces.by_id(db, id=workspace_id))
+    row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
+    paid = row if row is not None and row["subscription_id"] is not None else None
+    return {
+        "plan": plan.name,
+        "status": paid["status"] if paid else "active",
+        "nextPlan": paid["next_plan"] if paid else None,
+        "limits": limits(plan),
+        "usage": await quotas.used(db, workspace_id),
+        "renewsAt": paid["renews_at"] if paid else None,
+        "available": [available(plan) for plan in PLANS.values()],
+    }
+
+
+async def show(call: Call) -> Response:
+    return reply.ok(await resource(call, call.db))
+
+
+async def update(call: Call) -> Response:
+    """A lower plan comes when the period that is paid for ends; a higher one has to be paid."""
+    await call.receive_body()
+    wanted = call.patch(WritablePlan, {"plan": call.member.plan})
+    await paying.change(call.process, call.origin, call.member.workspace_id, wanted.plan)
+    async with call.process.database.read() as db:
+        return reply.ok(await resource(call, db))
+
+
+async def checkout(call: Call) -> Response:
+    """Send the owner's browser to `checkoutUrl`. The plan changes once it is paid, and not because
+    `successUrl` was opened."""
+    await call.receive_body()
+    wanted = call.read(NewCheckout)
+    begun = await paying.checkout(
+        call.process,
+        call.origin,
+        call.member.workspace_id,
+        wanted.plan,
+        success_url=wanted.success_url,
+        cancel_url=wanted.cancel_url,
+    )
+    return reply.created(
+        begun.till.url,
+        {"id": begun.id, "checkoutUrl": begun.till.url, "expiresAt": begun.till.expires_at},
+    )
+
+
+async def hear(call: Call) -> Response:
+    """Stripe's events, by the secret of its endpoint. Which events come, how often and in what
+    order does not matter: what counts is what Stripe answers when it is asked."""
+    if call.process.stripe is None:
+        raise Problem("billing_not_configured", "The operator has not set STRIPE_SECRET_KEY.")
+    body = await call.receive_body()
+    signatures = call.request.headers.getlist("stripe-signature")
+    await paying.hear(call.process, paying.Event(signatures, body, call.request_id))
+    return reply.ok({"received": True})
+
+
+routes = [
+    get("/billing/plan", show, can="billing:read", gives={200: CurrentPlan}),
+    patch(
+        "/billing/plan",
+        update,
+        can="billing:write",
+        tx=None,
+        takes=WritablePlan,
+        gives={200: CurrentPlan},
+        raises=("payment_required", "conflict", "billing_not_configured"),
+    ),
+    post(
+        "/billing/checkout",
+        checkout,
+        can="billing:write",
+        tx=None,
+        takes=NewCheckout,
+        gives={201: Checkout},
+        raises=("conflict", "billing_not_configured"),
+    ),
+    post(
+        "/billing/webhooks/stripe",
+        hear,
+        can=PUBLIC,
+        tx=None,
+        takes=StripeEvent,
+        gives={200: Heard},
+        raises=("invalid_signature", "billing_not_configured"),
+    ),
+]

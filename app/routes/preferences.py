@@ -1,0 +1,95 @@
+"""What the link at the end of a mail leads to: who wants no more of it says so, without signing in.
+
+Programs open links to look at them, so opening one does nothing; only a POST acts (RFC 8058).
+"""
+
+from __future__ import annotations
+
+from html import escape
+from urllib.parse import parse_qs
+
+from starlette.responses import Response
+
+from app import consent
+from app.consent import Choice, Link
+from app.errors import Problem
+from app.store import workspaces
+from app.web.page import page
+from app.web.routing import PUBLIC, Call, get, post
+
+CHANNELS = {"email": "email", "sms": "text messages", "whatsapp": "WhatsApp"}
+STATES = {
+    "subscribed": "gets messages.",
+    "unsubscribed": "gets only what you need, such as receipts.",
+    "bounced": "gets nothing: messages did not arrive there.",
+    "complained": "gets nothing: a message was reported as unwanted.",
+}
+BUTTONS = {
+    "subscribed": '<button name="unsubscribe" value="{0}">Unsubscribe from {1}</button>',
+    "unsubscribed": '<button name="subscribe" value="{0}">Subscribe to {1} again</button>',
+}
+NOBODY = "We have nothing any more to write to you by, so you get no messages."
+
+
+async def show(call: Call) -> Response:
+    return await _page(call, _link(call))
+
+
+async def choose(call: Call) -> Response:
+    """What says nothing else unsubscribes from what the mail was. Answered when nothing more is on
+    its way."""
+    link, said = _link(call), _said(await call.receive_body())
+    channel = said.get("unsubscribe", link.channel)
+    async with call.process.database.write() as db:
+        if "subscribe" in said:
+            await consent.opt_in(call.process, db, link, said["subscribe"])
+            out = []
+        else:
+            out = await consent.opt_out(call.process, db, link, channel)
+    await consent.all_quiet(call.process, out)
+    return await _page(call, link)
+
+
+def _link(call: Call) -> Link:
+    link = consent.read_link(call.process, call.path("token"))
+    if link is None:
+        raise _unknown()
+    return link
+
+
+def _said(body: bytes) -> dict[str, str]:
+    """By a browser's form; a mail program's one click says nothing that we need."""
+    given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    return {name: values[-1] for name, values in given.items()}
+
+
+async def _page(call: Call, link: Link) -> Response:
+    async with call.process.database.read() as db:
+        workspace = await workspaces.by_id(db, id=link.workspace_id)
+        choices = await consent.choices(call.process, db, link)
+    if workspace is None:
+        raise _unknown()
+    title = f"Messages from {workspace['name']}"
+    return page(title, *map(_choice, choices), asks=True) if choices else page(title, NOBODY)
+
+
+def _choice(choice: Choice) -> str:
+    told = f"{escape(masked(choice.address))} {STATES[choice.status]}"
+    button = BUTTONS.get(choice.status, "").format(choice.channel, CHANNELS[choice.channel])
+    return f"{told}<br>{button}"
+
+
+def masked(address: str) -> str:
+    """Enough for whoever knows it: a link may be passed on with its mail."""
+    local, at, domain = address.rpartition("@")
+    return f"{local[:1]}•••@{domain}" if at else f"•••{address[-4:]}"
+
+
+def _unknown() -> Problem:
+    return Problem("not_found", "This link leads nowhere any more; use that of a newer message.")
+
+
+routes = [
+    get("/u/{token}", show, can=PUBLIC, tx=None, gives={200: ("text/html",)}),
+    post("/u/{token}", choose, can=PUBLIC, tx=None, gives={200: ("text/html",)}),
+]

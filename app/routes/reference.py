@@ -1,0 +1,241 @@
+"""What clients program against: the document, and the page over it that people read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+from starlette.responses import HTMLResponse, Response
+
+from app.machine import document
+from app.web import openapi, reference
+from app.web.reference import HEADERS
+from app.web.reply import Revised
+from app.web.routing import PUBLIC, Call, Endpoint, get
+
+VERSION = "1"
+
+# --- what values look like, by field or `Model.field` ---------------------------------------------
+
+CONTENT = {
+    "subject": 'Welcome, {{contact.firstName | default: "friend"}}',
+    "html": "<p>You picked <b>{{trigger.data.plan}}</b>.</p>",
+}
+SENDING = {
+    "type": "send_message",
+    "channel": "email",
+    "templateId": "tpl_01kk8f3m9xe2vb4z7c1q5t6w8y",
+}
+STEPS = [
+    {
+        "type": "branch",
+        "cases": [
+            {
+                "when": {"path": "trigger.data.plan", "op": "eq", "value": "pro"},
+                "steps": [{"type": "add_tag", "tag": "pro"}],
+            }
+        ],
+    },
+    SENDING,
+]
+GRAPH = {
+    "nodes": [
+        {"id": "start", "type": "trigger", "position": {"x": 0, "y": 0}, "data": {}},
+        {
+            "id": "hi",
+            "type": "send_message",
+            "position": {"x": 0, "y": 120},
+            "data": {name: value for name, value in SENDING.items() if name != "type"},
+        },
+    ],
+    "edges": [{"id": "e1", "source": "start", "target": "hi"}],
+}
+WEBHOOK = {
+    "source": "inbound_webhook",
+    "contactLookup": "email",
+    "contactPath": "data.email",
+    "createContact": True,
+    "contactDefaults": {"firstName": "{{trigger.data.name}}", "tags": ["lead"]},
+}
+EVENT = {"data": {"email": "ada@example.com", "name": "Ada", "plan": "pro"}}
+
+EXAMPLES: Mapping[str, Any] = {
+    "email": "ada@example.com",
+    "to": "ada@example.com",
+    "from": "Tidings <hello@tidings.example>",
+    "phone": "+4915112345678",
+    "firstName": "Ada",
+    "lastName": "Lovelace",
+    "name": "Welcome",
+    "workspaceName": "Acme",
+    "Workspace.name": "Acme",
+    "OwnWorkspace.name": "Acme",
+    "WritableWorkspace.name": "Acme",
+    "NewWorkspace.name": "Acme",
+    "Removal.name": "Acme",
+    "WorkspacePatch": {"timezone": "Europe/Berlin", "country": "DE"},
+    "User.name": "Olivia Owner",
+    "User.email": "olivia@example.com",
+    "Registration.name": "Olivia Owner",
+    "Registration.email": "olivia@example.com",
+    "Credentials.email": "olivia@example.com",
+    "Forgotten.email": "olivia@example.com",
+    "Membership.name": "Ed Editor",
+    "Membership.email": "ed@example.com",
+    "NewMember.email": "ed@example.com",
+    "Invitation.email": "ed@example.com",
+    "Acceptance.name": "Ed Editor",
+    "role": "editor",
+    "password": "correct horse battery",
+    "currentPassword": "correct horse battery",
+    "newPassword": "staple correct horse",
+    "accessToken": "eyJhbGciOiJIUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJ1c3JfMDEifQ.c2lnbmVk",
+    "refreshToken": "rt_9vXq2LrT7dPz4KfWm8YbHn",
+    "token": "nE7vR2mKq9XbT4wLz8PdYc1FhGsJ6a",
+    "expiresIn": 900,
+    "permissions": ["contacts:read", "contacts:write"],
+    "timezone": "Europe/Berlin",
+    "country": "DE",
+    "locale": "de-DE",
+    "metadata": {"plan": "pro", "hubspotId": 981230455},
+    "?metadata": {"plan": "pro"},
+    "tags": ["lead"],
+    "subscriptions": {"email": "subscribed", "sms": "unsubscribed", "whatsapp": "subscribed"},
+    "address": "ada@example.com",
+    "source": "link",
+    "?reason": "bounced",
+    "Suppression.reason": "unsubscribed",
+    "Consent.reason": "unsubscribed",
+    "inFlight": [],
+    "tag": "lead",
+    "Tag.name": "lead",
+    "NewKey.name": "Warehouse sync",
+    "ApiKey.name": "Warehouse sync",
+    "NewApiKey.name": "Warehouse sync",
+    "key": "td_live_8kQ2mZr5TxW1vBn7LcYp4HdGs9JfKa0EuRi3o",
+    "last4": "Ri3o",
+    "madeBy": "usr_01kk8f3m9xe2vb4z7c1q5t6w8y",
+    "channel": "email",
+    "content": CONTENT,
+    "Template.variables": ["contact.firstName", "trigger.data.plan"],
+    "subject": "Welcome, Ada",
+    "text": "You picked pro.",
+    "html": "<p>You picked <b>pro</b>.</p>",
+    "TestEmail": {"to": "ada@example.com", **CONTENT, "data": EVENT},
+    "NewMessage": {
+        "channel": "email",
+        "contactId": "con_01kk8f3m9xe2vb4z7c1q5t6w8y",
+        "content": CONTENT,
+        "data": EVENT,
+    },
+    "Message.content": {"subject": "Welcome, Ada", "html": "<p>You picked <b>pro</b>.</p>"},
+    "Rendered": {
+        "subject": {"rendered": "Welcome, Ada"},
+        "html": {"error": "trigger.data.plan is not there."},
+    },
+    "Preview": {"trigger": EVENT},
+    "Event": EVENT,
+    "trigger": EVENT,
+    "TemplatePatch": {"content": {"subject": "Good to see you"}},
+    "ContactPatch": {"firstName": "Ada", "metadata": {"plan": "pro", "trialEnds": None}},
+    "AutomationPatch": {"state": "ACTIVE"},
+    "WorkflowPatch": {"state": "ACTIVE"},
+    "WritableTrigger": WEBHOOK,
+    "WritableAutomation": {
+        "name": "Welcome",
+        "trigger": WEBHOOK,
+        "graph": GRAPH,
+    },
+    "WritableWorkflow": {"name": "Welcome", "trigger": WEBHOOK, "steps": STEPS},
+    "Trigger": {
+        **WEBHOOK,
+        "signingSecretSet": True,
+        "signingSecretLast4": "9f3c",
+        "webhookUrl": "https://tidings.example/v1/webhooks/in/nE7vR2mKq9XbT4wLz8PdYc1FhGsJ6a",
+    },
+    "Workflow.steps": STEPS,
+    "graph": GRAPH,
+    "findings": [],
+    "triggerSource": "inbound_webhook",
+    "kind": "send_message",
+    "nodeId": "hi",
+    "port": None,
+    "output": None,
+    "reason": None,
+    "waitingFor": None,
+    "provider": "smtp",
+    "providerMessageId": "<01kk8f3m@tidings.example>",
+    "DeliveryAttempt.events": [{"at": "2026-03-14T09:26:53.589Z", "status": "SENT"}],
+    "headers": {"Subject": "Welcome, Ada"},
+    "action": "contact.created",
+    "AuditLog.actor": {
+        "type": "api_key",
+        "id": "key_01kk8f3m9xe2vb4z7c1q5t6w8y",
+        "name": "Warehouse sync",
+    },
+    "AuditLog.resource": {"type": "contact", "id": "con_01kk8f3m9xe2vb4z7c1q5t6w8y"},
+    "changes": {"firstName": [None, "Ada"]},
+    "ip": "203.0.113.9",
+    "requestId": openapi.REQUEST_ID,
+    "hash": "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef",
+    "fault": None,
+    "nextCursor": None,
+    "q": "ada",
+    "code": "invalid",
+    "Document": {"openapi": "3.1.0"},
+}
+
+
+# --- the two answers ------------------------------------------------------------------------------
+
+
+class Document(Revised, extra="allow"):
+    """By the OpenAPI Specification 3.1."""
+
+    openapi: str
+
+
+KEPT = {"Cache-Control": "no-cache"}  # by the browser, and asked for again
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    document: bytes
+    page: str
+    tag: str
+
+
+def routes(everywhere: Sequence[Endpoint], in_the_sandbox: Sequence[Endpoint]) -> list[Endpoint]:
+    """`everywhere` is read when they are first asked for: what is added to it later is told too."""
+
+    @lru_cache(4)
+    def written(base_url: str, production: bool) -> Written:
+        endpoints = everywhere if production else [*everywhere, *in_the_sandbox]
+        found = openapi.document(endpoints, base_url=base_url, version=VERSION, examples=EXAMPLES)
+        text = document.dumps(found)
+        return Written(text, reference.page(found), f'"{sha256(text).hexdigest()[:16]}"')
+
+    async def read_document(call: Call) -> Response:
+        """This document."""
+        found = await _of(call)
+        headers = {"ETag": found.tag, **KEPT}
+        return Response(found.document, headers=headers, media_type="application/json")
+
+    async def read_reference(call: Call) -> Response:
+        """The same for people."""
+        found = await _of(call)
+        return HTMLResponse(found.page, headers={**HEADERS, **KEPT})
+
+    async def _of(call: Call) -> Written:
+        """In a thread: the first one takes a moment."""
+        settings = call.process.settings
+        return await asyncio.to_thread(written, settings.base_url, settings.production)
+
+    return [
+        get("/openapi.json", read_document, can=PUBLIC, tx=None, gives={200: Document}),
+        get("/docs", read_reference, can=PUBLIC, tx=None, gives={200: ("text/html",)}),
+    ]

@@ -1,0 +1,91 @@
+"""Single sign-on: out to the provider, and back with a session."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from starlette.responses import RedirectResponse, Response
+
+from app import single_sign_on
+from app.config import Settings
+from app.routes.sessions import Registered, sign_in_resource, user_resource
+from app.single_sign_on import Answer
+from app.web import reply
+from app.web.routing import PUBLIC, Call, get
+from app.web.throttle import AUTH
+
+COOKIE_SECONDS = int(single_sign_on.LIFETIME.total_seconds())
+
+
+async def login(call: Call) -> Response:
+    """Query parameters that are not ours are ignored: whoever links here appends their own."""
+    single_sign_on.provider(call.process)
+    await call.throttle.check(AUTH, call.client)
+    workspace_id = call.request.query_params.get("workspaceId")
+    departure = await single_sign_on.depart(call.process, workspace_id)
+    response = RedirectResponse(departure.url, 302, {"Referrer-Policy": "no-referrer"})
+    _keep(call.process.settings, response, departure.kept, COOKIE_SECONDS)
+    return response
+
+
+async def callback(call: Call) -> Response:
+    """The same answer as POST /auth/token, and the user; what was kept for it has served."""
+    single_sign_on.provider(call.process)
+    await call.throttle.check(AUTH, call.client)
+    given = call.request.query_params
+    answer = Answer(given.get("state"), given.get("code"), given.get("error"), given.get("iss"))
+    kept = call.request.cookies.get(_cookie(call.process.settings))
+    user, signed = await single_sign_on.arrive(call.process, call.where, answer, kept)
+    response = reply.ok({"user": user_resource(user), **sign_in_resource(signed)})
+    response.headers["Referrer-Policy"] = "no-referrer"
+    _keep(call.process.settings, response, "", 0)
+    return response
+
+
+def _cookie(settings: Settings) -> str:
+    """No subdomain and no plain http can set what begins with __Secure- (RFC 6265bis §4.1.3)."""
+    return "__Secure-tidings-sign-in" if _secure(settings) else "tidings-sign-in"
+
+
+def _secure(settings: Settings) -> bool:
+    return settings.base_url.startswith("https:")
+
+
+def _keep(settings: Settings, response: Response, value: str, seconds: int) -> None:
+    """In this browser, for the way back alone: it comes by a link, hence `lax`."""
+    response.set_cookie(
+        _cookie(settings),
+        value,
+        max_age=seconds,
+        path=f"{urlsplit(settings.base_url).path}/auth/oidc/callback",
+        secure=_secure(settings),
+        httponly=True,
+        samesite="lax",
+    )
+
+
+routes = [
+    get(
+        "/auth/oidc/login",
+        login,
+        can=PUBLIC,
+        tx=None,
+        gives={302: None},
+        raises=("rate_limited", "not_found"),
+    ),
+    get(
+        "/auth/oidc/callback",
+        callback,
+        can=PUBLIC,
+        tx=None,
+        gives={200: Registered},
+        raises=(
+            "rate_limited",
+            "unauthenticated",
+            "forbidden",
+            "not_found",
+            "conflict",
+            "quota_exceeded",
+        ),
+    ),
+]

@@ -1,0 +1,188 @@
+"""Addresses that nobody writes to: on the list by themselves, by providers, or by members."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from starlette.responses import Response
+
+from app import addresses, consent, subscriptions
+from app.errors import FieldError, Problem
+from app.routes.contacts import country_of
+from app.routes.ids import MessageId, SuppressionId
+from app.store import suppressions
+from app.store.db import Row
+from app.subscriptions import Reason
+from app.web import paging, reply
+from app.web.body import Shape
+from app.web.paging import Paging
+from app.web.reply import Page
+from app.web.routing import Call, delete, get, post
+
+Channel = Literal["email", "sms", "whatsapp"]
+
+
+class NewSuppression(Shape):
+    """For a member's own reason: `manual`."""
+
+    channel: Channel
+    address: str
+
+
+class Suppression(Shape):
+    """`address` is null once erased: it still holds. `inFlight` are messages that were being sent
+    when it was made, and were not seen to end within ten seconds."""
+
+    id: SuppressionId
+    channel: Channel
+    address: str | None
+    reason: Reason
+    source: str
+    in_flight: list[MessageId]
+    created_at: datetime
+
+
+class Filters(Paging):
+    """`address` finds erased ones too."""
+
+    channel: Channel | None = None
+    reason: Reason | None = None
+    address: str | None = None
+
+
+async def index(call: Call) -> Response:
+    query = call.query(Filters)
+    rows = await suppressions.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=await _filters(call, query.filters()),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(call, query, rows, resource)
+
+
+async def show(call: Call) -> Response:
+    return reply.ok(resource(await _found(call)))
+
+
+async def create(call: Call) -> Response:
+    new, workspace_id = call.read(NewSuppression), call.member.workspace_id
+    made = await consent.suppress(
+        call.process,
+        call.db,
+        workspace_id=workspace_id,
+        channel=new.channel,
+        address=await _clean(call, new),
+        reason="manual",
+        source="member",
+    )
+    row = await suppressions.by_reason(
+        call.db, workspace_id=workspace_id, address_hash=made.address_hash, reason="manual"
+    )
+    assert row is not None  # noqa: S101 - it was made in this transaction, or was there
+    if not made.is_new:
+        raise Problem("conflict", "The address is on the list already.", existingId=row["id"])
+    # Not whose: an entry outlives the contact.
+    await call.note("suppression.created", row["id"], after=_told(row))
+    call.before_answering(lambda: consent.quiet(call.process, made))
+    return reply.created(f"/suppressions/{row['id']}", resource(row))
+
+
+async def remove(call: Call) -> Response:
+    """From now on the address may be written to again, unless another reason forbids it."""
+    row, workspace_id = await _found(call), call.member.workspace_id
+    if row["address"] is None:
+        # Nobody can tell whose it is: a contact that came back stays unsubscribed until it is told.
+        await suppressions.lift(
+            call.db,
+            workspace_id=workspace_id,
+            address_hash=row["address_hash"],
+            reasons=[row["reason"]],
+        )
+    else:
+        await consent.lift(
+            call.process,
+            call.db,
+            workspace_id=workspace_id,
+            channel=row["channel"],
+            address=row["address"],
+            reasons=[row["reason"]],
+            source="member",
+        )
+    await call.note("suppression.deleted", row["id"], before=_told(row))
+    return reply.no_content()
+
+
+async def _found(call: Call) -> Row:
+    row = await suppressions.by_id(
+        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+    )
+    if row is None:
+        raise Problem("not_found", "There is no such suppression.")
+    return row
+
+
+async def _clean(call: Call, new: NewSuppression) -> str:
+    """As a contact would have it. Raises Problem `invalid`."""
+    country = await country_of(call.db, call.member.workspace_id)
+    try:
+        return subscriptions.clean(new.channel, new.address, country)
+    except addresses.BadAddress as error:
+        errors = [FieldError("/address", str(error))]
+        raise Problem("invalid", "The address is not one; see errors.", errors=errors) from None
+
+
+async def _filters(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """An address is looked for on every channel on which it can be one."""
+    address = given.pop("address", None)
+    if address is None:
+        return given
+    country, found = await country_of(call.db, call.member.workspace_id), []
+    for channel in subscriptions.COLUMN:
+        try:
+            key = subscriptions.key(channel, subscriptions.clean(channel, address, country))
+        except addresses.BadAddress:
+            continue
+        vault, workspace_id = call.process.vault, call.member.workspace_id
+        found.append(subscriptions.hashed(vault, workspace_id, channel, key))
+    if not found:
+        errors = [FieldError("?address", "Must be an email address or a phone number.")]
+        raise Problem("invalid", "A filter is not valid; see errors.", errors=errors)
+    return {**given, "address_hashes": found}
+
+
+def resource(row: Row) -> dict[str, Any]:
+    return {
+        **_told(row),
+        "id": row["id"],
+        "address": row["address"],
+        "inFlight": row["in_flight"],
+        "createdAt": row["created_at"],
+    }
+
+
+def _told(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in ("channel", "reason", "source")}
+
+
+routes = [
+    get(
+        "/suppressions",
+        index,
+        can="suppressions:read",
+        query=Filters,
+        gives={200: Page[Suppression]},
+    ),
+    post(
+        "/suppressions",
+        create,
+        can="suppressions:write",
+        takes=NewSuppression,
+        gives={201: Suppression},
+        raises=("conflict",),
+    ),
+    get("/suppressions/{id}", show, can="suppressions:read", gives={200: Suppression}),
+    delete("/suppressions/{id}", remove, can="suppressions:write", gives={204: None}),
+]

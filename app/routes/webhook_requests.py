@@ -1,0 +1,233 @@
+"""What came to a webhook URL and what became of it; refused requests can be tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from starlette.responses import Response
+
+from app import picking, retrying
+from app.audience import Workspace
+from app.picking import Proposal
+from app.routes import automations, workflows
+from app.routes.contacts import workspace_of
+from app.routes.definitions import Kind
+from app.routes.ids import ContactId, RequestId, RunId
+from app.routes.webhooks import Accepted
+from app.store import definitions, webhook_requests
+from app.store.db import Row
+from app.web import paging, reply
+from app.web.body import Shape
+from app.web.paging import Paging
+from app.web.reply import Page
+from app.web.routing import Call, Endpoint, get, post
+
+Outcome = Literal["ACCEPTED", "REPEATED", "REFUSED"]
+
+# Which of its reasons a 401 had; its sender is told none.
+CAUSES: Mapping[str | None, str] = {
+    "missing": "It had no X-Service-Signature header.",
+    "malformed": "Its X-Service-Signature was not one header of sha256= and 64 hexadecimal digits.",
+    "wrong": "Its signature was made with another secret, or for another body.",
+    "reserialised": (
+        "Its signature is right for the same JSON written in another way: sign the very bytes that"
+        " are sent."
+    ),
+}
+
+
+class Filters(Paging):
+    outcome: Outcome | None = None
+    code: str | None = None
+
+
+class WebhookRequestSummary(Shape):
+    """`code` and `detail` say why it was refused; secrets in headers are masked."""
+
+    id: RequestId
+    outcome: Outcome
+    status: int
+    code: str | None
+    detail: str | None
+    headers: dict[str, str]
+    ip: str
+    duration_ms: int
+    run_id: RunId | None
+    contact_id: ContactId | None
+    created_at: datetime
+
+
+class WebhookRequest(WebhookRequestSummary):
+    """`body` as it came; of a refused one the first 64 KiB."""
+
+    body: str | None
+
+
+class SchemaPath(Shape):
+    """Something in the bodies; `presence` is the share of them that have it."""
+
+    path: str
+    types: list[Literal["array", "boolean", "null", "number", "object", "string"]]
+    presence: float
+    example: Any
+
+
+class SchemaLookup(Shape):
+    """A trigger's lookup that leads to a contact in `share` of the bodies."""
+
+    contact_lookup: Literal["email", "phone", "contact_id"]
+    contact_path: str
+    metadata_field: str | None
+    share: float
+
+
+class WebhookSchema(Shape):
+    """Of the newest bodies: where there is what, and what would find a contact, best first."""
+
+    paths: list[SchemaPath]
+    lookups: list[SchemaLookup]
+
+
+# --- of one definition ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """The webhook of an automation or of a workflow."""
+
+    kind: Kind
+
+    async def index(self, call: Call) -> Response:
+        query = call.query(Filters)
+        rows = await webhook_requests.page(
+            call.db,
+            workspace_id=call.member.workspace_id,
+            definition_id=await self._known(call),
+            filters=query.filters(),
+            before=paging.position(call, query),
+            limit=query.limit + 1,
+        )
+        return paging.page(call, query, rows, summary)
+
+    async def schema(self, call: Call) -> Response:
+        workspace = await _workspace(call)
+        found = await picking.recorded(call.db, workspace, await self._known(call))
+        lookups = await picking.proposals(call.db, workspace, found)
+        paths = [
+            {
+                "path": place.path,
+                "types": place.types,
+                "presence": place.presence,
+                "example": place.example,
+            }
+            for place in found.places()
+        ]
+        return reply.ok({"paths": paths, "lookups": [_lookup(lookup) for lookup in lookups]})
+
+    async def _known(self, call: Call) -> str:
+        """The definition's id. Raises Problem `not_found`."""
+        id = call.path("id")
+        row = await definitions.by_id(
+            call.db, workspace_id=call.member.workspace_id, shape=self.kind.shape, id=id
+        )
+        if row is None:
+            raise self.kind.unknown()
+        return id
+
+    def routes(self) -> list[Endpoint]:
+        path, read = f"{self.kind.path}/{{id}}", f"{self.kind.noun}s:read"
+        requests = Page[WebhookRequestSummary]
+        return [
+            get(
+                f"{path}/webhook-requests",
+                self.index,
+                can=read,
+                query=Filters,
+                gives={200: requests},
+            ),
+            get(f"{path}/webhook-schema", self.schema, can=read, gives={200: WebhookSchema}),
+        ]
+
+
+async def _workspace(call: Call) -> Workspace:
+    return await workspace_of(call.process, call.db, call.member.workspace_id)
+
+
+def _lookup(proposal: Proposal) -> dict[str, Any]:
+    return {
+        "contactLookup": proposal.lookup,
+        "contactPath": str(proposal.path),
+        "metadataField": proposal.field,
+        "share": proposal.share,
+    }
+
+
+# --- one request ----------------------------------------------------------------------------------
+
+
+async def show(call: Call) -> Response:
+    row = await webhook_requests.whole(
+        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+    )
+    if row is None:
+        raise retrying.unknown()
+    return reply.ok(resource(row))
+
+
+async def retry(call: Call) -> Response:
+    """The run is committed before it is noted here; who asks again gets the same one."""
+    workspace_id, id = call.member.workspace_id, call.path("id")
+    accepted = await retrying.retry(call.process, workspace_id, id)
+    ids = {"runId": accepted.run_id, "contactId": accepted.contact_id}
+    async with call.process.database.write() as db:
+        noted = await webhook_requests.accept(
+            db,
+            workspace_id=workspace_id,
+            id=id,
+            run_id=accepted.run_id,
+            contact_id=accepted.contact_id,
+            detail=f"It was refused at first, and retried by {call.member.name}.",
+        )
+        if noted:
+            await call.note("webhook_request.retried", id, after=ids, db=db)
+    return reply.accepted(ids)
+
+
+def summary(row: Row) -> dict[str, Any]:
+    """As lists have it: without the body."""
+    return {
+        "id": row["id"],
+        "outcome": row["outcome"],
+        "status": row["status"],
+        "code": row["code"],
+        "detail": CAUSES.get(row["cause"], row["detail"]),
+        "headers": row["headers"],
+        "ip": row["ip"],
+        "durationMs": row["duration_ms"],
+        "runId": row["run_id"],
+        "contactId": row["contact_id"],
+        "createdAt": row["created_at"],
+    }
+
+
+def resource(row: Row) -> dict[str, Any]:
+    body = row["body"]
+    return {**summary(row), "body": None if body is None else body.decode("utf-8", "replace")}
+
+
+routes = [
+    *Webhook(automations.kind).routes(),
+    *Webhook(workflows.kind).routes(),
+    get("/webhook-requests/{id}", show, can="runs:read", gives={200: WebhookRequest}),
+    post(
+        "/webhook-requests/{id}/retry",
+        retry,
+        can="runs:write",
+        tx=None,
+        gives={202: Accepted},
+        raises=("conflict", "malformed_json", "invalid", "lookup_unresolved", "contact_not_found"),
+    ),
+]

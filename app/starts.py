@@ -1,0 +1,74 @@
+"""What a definition starts: whether it is there, and whether that leads back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.machine import check, document
+from app.machine.program import Finding
+from app.store import definitions
+from app.store.db import Handle, Row
+
+# A loop that is longer still would be ended by audience.LONGEST_CHAIN.
+LOOKED_THROUGH = 50  # definitions
+
+
+async def find(db: Handle, workspace_id: str, id: str, compiled: check.Compiled) -> list[Finding]:
+    """Whether what it starts is there, and whether that would start this one again."""
+    if not compiled.starts:
+        return []
+    found = []
+    known = await _started(db, workspace_id, [start.id for start in compiled.starts])
+    for start in compiled.starts:
+        target = known.get(start.id)
+        if target is None or target.shape != start.shape or target.state == "ARCHIVED":
+            noun = "workflow" if start.shape == "steps" else "automation"
+            message = f"There is no such {noun} in this workspace."
+            found.append(Finding("start_unknown", start.pointer, message))
+        elif id == start.id or id in _reached(start.id, known):
+            message = "This leads back here: runs would start one another without end."
+            found.append(Finding("start_loop", start.pointer, message))
+        elif target.state != "ACTIVE":
+            message = f"It is {target.state}, so nothing will be started until it is ACTIVE."
+            found.append(Finding("start_inactive", start.pointer, message, severity="warning"))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A definition that others start, and what it starts itself."""
+
+    shape: str
+    state: str
+    starts: frozenset[str]
+
+
+async def _started(db: Handle, workspace_id: str, ids: Sequence[str]) -> dict[str, _Target]:
+    """These, and what they start in turn."""
+    known: dict[str, _Target] = {}
+    wanted = set(ids)
+    while wanted and len(known) < LOOKED_THROUGH:
+        rows = await definitions.bodies(db, workspace_id=workspace_id, ids=sorted(wanted))
+        for row in rows:
+            starts = frozenset(start.id for start in _starts_of(row))
+            known[row["id"]] = _Target(row["shape"], row["state"], starts)
+        wanted = {start for row in rows for start in known[row["id"]].starts} - known.keys()
+    return known
+
+
+def _starts_of(row: Row) -> Sequence[check.Start]:
+    if "start_workflow" not in row["body"]:
+        return ()
+    return check.compile(row["shape"], document.parse(row["body"].encode())).starts
+
+
+def _reached(id: str, known: Mapping[str, _Target]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [id]
+    while waiting:
+        target = known.get(waiting.pop())
+        if target is not None:
+            waiting += target.starts - reached
+            reached |= target.starts
+    return reached

@@ -1,0 +1,203 @@
+"""What an operator sees of all workspaces at once. Nothing else in store/ looks past one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from app.store import audit_logs, keyset, runs
+from app.store.db import Handle, Row
+from app.store.messages import ATTEMPT, VISIBLE
+
+ENOUGH = 10_000  # of what should be none, more are told as so many
+RUN = runs.COLUMNS
+ENTRY = audit_logs.COLUMNS
+
+WORKSPACE = """w.id, w.name, w.suspended, w.deleted_at, w.created_at,
+             (SELECT count(*) FROM memberships m WHERE m.workspace_id = w.id) AS members"""
+WORKSPACES: Mapping[str, str] = {
+    "q": "lower(w.name) LIKE :q ESCAPE '!'",
+    "suspended": "w.suspended = :suspended",
+    "created_after": "w.created_at > :created_after",
+    "created_before": "w.created_at < :created_before",
+}
+USERS: Mapping[str, str] = {
+    "q": "u.email_key LIKE :q ESCAPE '!'",
+    "created_after": "u.created_at > :created_after",
+    "created_before": "u.created_at < :created_before",
+}
+RUNS: Mapping[str, str] = {
+    "workspace_id": "r.workspace_id = :workspace_id",
+    "status": "r.status = :status",
+    "failed": "r.status = 'FAILED' AND r.status = :failed",  # the first for its index
+    "created_after": "r.created_at > :created_after",
+    "created_before": "r.created_at < :created_before",
+}
+ATTEMPTS: Mapping[str, str] = {
+    "workspace_id": "a.workspace_id = :workspace_id",
+    "status": "a.status = :status",
+    "troubled": """a.status IN ('FAILED', 'UNKNOWN', 'BOUNCED', 'COMPLAINED')
+          AND a.status = :troubled""",
+    "created_after": "a.created_at > :created_after",
+    "created_before": "a.created_at < :created_before",
+}
+AUDIT: Mapping[str, str] = {
+    **audit_logs.CLAUSES,
+    "workspace_id": "workspace_id = :workspace_id",
+}
+
+
+def beginning(text: str) -> str:
+    """A pattern for LIKE."""
+    special = str.maketrans({one: f"!{one}" for one in "!%_"})
+    return text.strip().lower().translate(special) + "%"
+
+
+async def workspaces(
+    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    narrowed, values = keyset.narrowed(WORKSPACES, filters, before, "w.id")
+    return await db.fetch_all(
+        f"""
+        SELECT {WORKSPACE}
+        FROM workspaces w
+        WHERE TRUE {narrowed}
+        ORDER BY w.id DESC
+        LIMIT :limit
+        """,
+        limit=limit,
+        **values,
+    )
+
+
+async def workspace(db: Handle, *, id: str) -> Row | None:
+    return await db.fetch_one(f"SELECT {WORKSPACE} FROM workspaces w WHERE w.id = :id", id=id)
+
+
+async def suspend(db: Handle, *, id: str, suspended: bool) -> bool:
+    """False when it is so already. Whoever sends in it holds a share of the row: it waits."""
+    changed = await db.fetch_value(
+        """
+        UPDATE workspaces SET suspended = :suspended
+        WHERE id = :id AND suspended <> :suspended
+        RETURNING id
+        """,
+        id=id,
+        suspended=suspended,
+    )
+    return changed is not None
+
+
+async def users(
+    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    narrowed, values = keyset.narrowed(USERS, filters, before, "u.id")
+    return await db.fetch_all(
+        f"""
+        SELECT u.id, u.email, u.name, u.super_admin, u.email_verified_at, u.created_at,
+               (SELECT count(*) FROM memberships m WHERE m.user_id = u.id) AS workspaces
+        FROM users u
+        WHERE TRUE {narrowed}
+        ORDER BY u.id DESC
+        LIMIT :limit
+        """,
+        limit=limit,
+        **values,
+    )
+
+
+async def runs_page(
+    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """`filters` name a workspace, or ask for what failed: anything else would be a walk."""
+    narrowed, values = keyset.narrowed(RUNS, filters, before, "r.id")
+    return await db.fetch_all(
+        f"""
+        SELECT r.workspace_id, {RUN}
+        FROM runs r
+        JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
+        WHERE TRUE {narrowed}
+        ORDER BY r.id DESC
+        LIMIT :limit
+        """,
+        limit=limit,
+        **values,
+    )
+
+
+async def attempts_page(
+    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """`filters` name a workspace, or ask for what is troubled. Without mails about accounts."""
+    narrowed, values = keyset.narrowed(ATTEMPTS, filters, before, "a.id")
+    return await db.fetch_all(
+        f"""
+        SELECT a.workspace_id, {ATTEMPT}
+        FROM delivery_attempts a
+        JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id
+        WHERE {VISIBLE} {narrowed}
+        ORDER BY a.id DESC
+        LIMIT :limit
+        """,
+        limit=limit,
+        mails=[],
+        reader=None,
+        **values,
+    )
+
+
+async def audit_page(
+    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    narrowed, values = keyset.narrowed(AUDIT, filters, before)
+    return await db.fetch_all(
+        f"""
+        SELECT {ENTRY}
+        FROM audit_logs
+        WHERE TRUE {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        limit=limit,
+        **values,
+    )
+
+
+# --- how it goes ---------------------------------------------------------------------------------
+
+
+async def counts(db: Handle) -> Row:
+    """Of what there are few enough to be counted."""
+    row = await db.fetch_one(
+        """
+        SELECT (SELECT count(*) FROM workspaces WHERE deleted_at IS NULL) AS workspaces,
+               (SELECT count(*) FROM workspaces WHERE suspended) AS suspended,
+               (SELECT count(*) FROM users) AS users,
+               (SELECT count(*) FROM definitions WHERE state = 'ACTIVE') AS active
+        """
+    )
+    return row or {}
+
+
+async def stale(db: Handle, *, late: datetime) -> Row:
+    """What should be none: what has been due since `late`, and entries that nobody chained."""
+    row = await db.fetch_one(
+        """
+        SELECT (SELECT count(*)
+                FROM (SELECT 1 AS one FROM runs
+                      WHERE wake_at IS NOT NULL AND wake_at < :late LIMIT :enough) AS late)
+                   AS overdue_runs,
+               (SELECT count(*)
+                FROM (SELECT 1 AS one FROM messages
+                      WHERE wake_at IS NOT NULL AND wake_at < :late LIMIT :enough) AS late)
+                   AS overdue_messages,
+               (SELECT count(*)
+                FROM (SELECT 1 AS one FROM audit_logs
+                      WHERE sequence IS NULL AND created_at < :late LIMIT :enough) AS late)
+                   AS unchained_audit_logs
+        """,
+        late=late,
+        enough=ENOUGH,
+    )
+    return row or {}

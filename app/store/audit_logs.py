@@ -1,0 +1,230 @@
+"""The trail of who changed what, and the signed head of its chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from app.store import keyset
+from app.store.db import Handle, Row
+
+COLUMNS = """workspace_id, id, action, actor_type, actor_id, actor_name, resource_type, resource_id,
+               changes, salt, changes_hash, forgotten, ip, request_id, created_at, mac, sequence,
+               hash"""
+
+CLAUSES: Mapping[str, str] = {
+    "actor": "actor_id = :actor",
+    "action": "action = :action",
+    "resource_type": "resource_type = :resource_type",
+    "resource_id": "resource_id = :resource_id",
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+}
+
+
+async def insert(db: Handle, entry: Mapping[str, Any]) -> None:
+    await db.execute(
+        """
+        INSERT INTO audit_logs (workspace_id, id, action, actor_type, actor_id, actor_name,
+                                resource_type, resource_id, changes, salt, changes_hash, ip,
+                                request_id, created_at, mac)
+        VALUES (:workspace_id, :id, :action, :actor_type, :actor_id, :actor_name,
+                :resource_type, :resource_id, :changes, :salt, :changes_hash, :ip,
+                :request_id, :created_at, :mac)
+        """,
+        **entry,
+    )
+
+
+async def page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+) -> list[Row]:
+    """Newest first."""
+    narrowed, values = keyset.narrowed(CLAUSES, await keyset.by_time(db, "aud", filters), before)
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS}
+        FROM audit_logs
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+async def about(db: Handle, *, workspace_id: str, resource_id: str, limit: int) -> list[Row]:
+    """Entries whose changes are still told."""
+    return await db.fetch_all(
+        """
+        SELECT id, changes_hash FROM audit_logs
+        WHERE workspace_id = :workspace_id AND resource_id = :resource_id
+          AND changes IS NOT NULL
+        ORDER BY id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        resource_id=resource_id,
+        limit=limit,
+    )
+
+
+async def forget(db: Handle, *, workspace_id: str, allowed: Mapping[str, bytes]) -> None:
+    """Ids, and for each the MAC that allows it."""
+    await db.execute_many(
+        """
+        UPDATE audit_logs SET changes = NULL, salt = NULL, forgotten = :forgotten
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        [
+            {"workspace_id": workspace_id, "id": id, "forgotten": forgotten}
+            for id, forgotten in allowed.items()
+        ],
+    )
+
+
+# --- the chain -----------------------------------------------------------------------------------
+
+
+async def unchained_workspaces(db: Handle, *, limit: int) -> list[str]:
+    """One index probe for each that has something to chain."""
+    rows = await db.fetch_all(
+        """
+        WITH RECURSIVE pending (workspace_id) AS (
+            SELECT min(workspace_id) FROM audit_logs WHERE sequence IS NULL
+            UNION ALL
+            SELECT (SELECT min(a.workspace_id) FROM audit_logs a
+                    WHERE a.sequence IS NULL AND a.workspace_id > pending.workspace_id)
+            FROM pending
+            WHERE pending.workspace_id IS NOT NULL
+        )
+        SELECT workspace_id FROM pending WHERE workspace_id IS NOT NULL LIMIT :limit
+        """,
+        limit=limit,
+    )
+    return [row["workspace_id"] for row in rows]
+
+
+async def unchained(db: Handle, *, workspace_id: str, limit: int) -> list[Row]:
+    """In the order in which they will stand."""
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM audit_logs
+        WHERE workspace_id = :workspace_id AND sequence IS NULL
+        ORDER BY id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+
+
+async def chain(db: Handle, *, workspace_id: str, links: Sequence[tuple[str, int, bytes]]) -> None:
+    """Ids, places and hashes."""
+    await db.execute_many(
+        """
+        UPDATE audit_logs SET sequence = :sequence, hash = :hash
+        WHERE workspace_id = :workspace_id AND id = :id AND sequence IS NULL
+        """,
+        [
+            {"workspace_id": workspace_id, "id": id, "sequence": sequence, "hash": hash}
+            for id, sequence, hash in links
+        ],
+    )
+
+
+async def links(db: Handle, *, workspace_id: str, after: int, limit: int) -> list[Row]:
+    """The chain in its order, from the place behind `after`."""
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM audit_logs
+        WHERE workspace_id = :workspace_id AND sequence > :after
+        ORDER BY sequence
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        limit=limit,
+    )
+
+
+async def head(db: Handle, *, workspace_id: str) -> Row | None:
+    return await db.fetch_one(
+        """
+        SELECT first_sequence, first_hash, sequence, hash, mac FROM audit_heads
+        WHERE workspace_id = :workspace_id
+        """,
+        workspace_id=workspace_id,
+    )
+
+
+async def head_locked(db: Handle, *, workspace_id: str) -> Row | None:
+    return await db.fetch_one(
+        """
+        SELECT first_sequence, first_hash, sequence, hash, mac FROM audit_heads
+        WHERE workspace_id = :workspace_id
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+    )
+
+
+async def insert_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any]) -> None:
+    """Unless there is one by now."""
+    await db.execute(
+        """
+        INSERT INTO audit_heads (workspace_id, first_sequence, first_hash, sequence, hash, mac)
+        VALUES (:workspace_id, :first_sequence, :first_hash, :sequence, :hash, :mac)
+        ON CONFLICT (workspace_id) DO NOTHING
+        """,
+        workspace_id=workspace_id,
+        **head,
+    )
+
+
+async def move_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any]) -> None:
+    await db.execute(
+        """
+        UPDATE audit_heads
+        SET first_sequence = :first_sequence, first_hash = :first_hash, sequence = :sequence,
+            hash = :hash, mac = :mac
+        WHERE workspace_id = :workspace_id
+        """,
+        workspace_id=workspace_id,
+        **head,
+    )
+
+
+async def last_before(db: Handle, *, workspace_id: str, moment: datetime, limit: int) -> Row | None:
+    """The end of the oldest `limit` links that are all older than `moment`."""
+    return await db.fetch_one(
+        """
+        SELECT sequence, hash
+        FROM (SELECT sequence, hash, created_at FROM audit_logs
+              WHERE workspace_id = :workspace_id AND sequence IS NOT NULL
+              ORDER BY sequence
+              LIMIT :limit) AS oldest
+        WHERE created_at < :moment
+        ORDER BY sequence DESC
+        LIMIT 1
+        """,
+        workspace_id=workspace_id,
+        moment=moment,
+        limit=limit,
+    )
+
+
+async def prune(db: Handle, *, workspace_id: str, through: int) -> None:
+    await db.execute(
+        "DELETE FROM audit_logs WHERE workspace_id = :workspace_id AND sequence <= :through",
+        workspace_id=workspace_id,
+        through=through,
+    )

@@ -1,0 +1,78 @@
+"""Those who stand at the sandbox's own till."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.store.db import Handle, Row
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    plan: str,
+    token_hash: bytes,
+    success_url: str,
+    cancel_url: str,
+    expires_at: datetime,
+) -> None:
+    await db.execute(
+        """
+        INSERT INTO checkouts (workspace_id, id, plan, token_hash, status, success_url, cancel_url,
+                               expires_at, created_at)
+        VALUES (:workspace_id, :id, :plan, :token_hash, 'OPEN', :success_url, :cancel_url,
+                :expires_at, :now)
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        plan=plan,
+        token_hash=token_hash,
+        success_url=success_url,
+        cancel_url=cancel_url,
+        expires_at=expires_at,
+    )
+
+
+async def by_token(db: Handle, *, token_hash: bytes) -> Row | None:
+    return await db.fetch_one(
+        """
+        SELECT c.workspace_id, c.id, c.plan, c.status, c.success_url, c.cancel_url, w.name
+        FROM checkouts c
+        JOIN workspaces w ON w.id = c.workspace_id AND w.deleted_at IS NULL
+        WHERE c.token_hash = :token_hash AND c.expires_at > :now
+        """,
+        token_hash=token_hash,
+    )
+
+
+async def end(db: Handle, *, workspace_id: str, id: str, status: str) -> bool:
+    """False when it has ended before: of two who press a button at once the second waits here."""
+    ended = await db.fetch_value(
+        """
+        UPDATE checkouts SET status = :status
+        WHERE workspace_id = :workspace_id AND id = :id AND status = 'OPEN'
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        status=status,
+    )
+    return ended is not None
+
+
+async def delete_expired(db: Handle, *, limit: int) -> int:
+    gone = await db.fetch_all(
+        """
+        DELETE FROM checkouts
+        WHERE (workspace_id, id) IN (
+            SELECT workspace_id, id FROM checkouts
+            WHERE expires_at <= :now
+            ORDER BY expires_at
+            LIMIT :limit)
+        RETURNING id
+        """,
+        limit=limit,
+    )
+    return len(gone)

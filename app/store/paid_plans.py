@@ -1,0 +1,106 @@
+"""What workspaces pay for, as their payment provider last told."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.store.db import Handle, Row
+
+COLUMNS = """s.workspace_id, s.provider, s.customer_id, s.subscription_id, s.plan, s.next_plan,
+             s.status, s.renews_at, s.revision"""
+
+
+async def by_workspace(db: Handle, *, workspace_id: str) -> Row | None:
+    return await db.fetch_one(
+        f"SELECT {COLUMNS} FROM paid_plans s WHERE s.workspace_id = :workspace_id",
+        workspace_id=workspace_id,
+    )
+
+
+async def by_customer(db: Handle, *, provider: str, customer_id: str) -> Row | None:
+    """None for a customer of somebody else, or of a workspace that is going."""
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS}
+        FROM paid_plans s
+        JOIN workspaces w ON w.id = s.workspace_id AND w.deleted_at IS NULL
+        WHERE s.customer_id = :customer_id AND s.provider = :provider
+        """,
+        provider=provider,
+        customer_id=customer_id,
+    )
+
+
+async def begin(
+    db: Handle, *, workspace_id: str, provider: str, customer_id: str | None, plan: str
+) -> Row:
+    """Nothing is paid for yet; what is there already stays, unless another provider's."""
+    await db.execute(
+        """
+        INSERT INTO paid_plans (workspace_id, provider, customer_id, plan, status, revision,
+                                   updated_at)
+        VALUES (:workspace_id, :provider, :customer_id, :plan, 'canceled', 1, :now)
+        ON CONFLICT (workspace_id) DO UPDATE
+        SET provider = excluded.provider, customer_id = excluded.customer_id,
+            revision = paid_plans.revision + 1
+        WHERE paid_plans.provider <> excluded.provider
+        """,
+        workspace_id=workspace_id,
+        provider=provider,
+        customer_id=customer_id,
+        plan=plan,
+    )
+    return await db.returning(
+        f"SELECT {COLUMNS} FROM paid_plans s WHERE s.workspace_id = :workspace_id FOR UPDATE",
+        workspace_id=workspace_id,
+    )
+
+
+async def change(
+    db: Handle,
+    *,
+    workspace_id: str,
+    revision: int,
+    subscription_id: str | None,
+    plan: str,
+    next_plan: str | None,
+    status: str,
+    renews_at: datetime | None,
+) -> bool:
+    """False when somebody else has learnt something since this revision."""
+    changed = await db.fetch_value(
+        """
+        UPDATE paid_plans
+        SET subscription_id = :subscription_id, plan = :plan, next_plan = :next_plan,
+            status = :status, renews_at = :renews_at, revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND revision = :revision
+        RETURNING workspace_id
+        """,
+        workspace_id=workspace_id,
+        revision=revision,
+        subscription_id=subscription_id,
+        plan=plan,
+        next_plan=next_plan,
+        status=status,
+        renews_at=renews_at,
+    )
+    return changed is not None
+
+
+async def claim_over(db: Handle, *, looked_before: datetime) -> str | None:
+    """The workspace of one whose period has ended, and that nobody has looked at since; nobody
+    else gets it for as long again."""
+    workspace_id: str | None = await db.fetch_value(
+        """
+        UPDATE paid_plans SET updated_at = :now
+        WHERE workspace_id = (
+            SELECT s.workspace_id FROM paid_plans s
+            WHERE s.renews_at <= :now AND s.updated_at <= :looked_before
+            ORDER BY s.renews_at
+            LIMIT 1
+            FOR UPDATE SKIP LOCKED)
+        RETURNING workspace_id
+        """,
+        looked_before=looked_before,
+    )
+    return workspace_id

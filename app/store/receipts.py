@@ -1,0 +1,81 @@
+"""What events with a key were answered, so that their copies get the same ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.store.db import Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    workspace_id: str
+    id: bytes  # keyed hash of definition, kind of key and value
+    run_id: str
+    contact_id: str
+
+
+async def by_ids(db: Handle, pairs: Sequence[tuple[str, bytes]]) -> list[Receipt]:
+    """Those that have not expired, by workspace and id."""
+    rows = await db.fetch_all(
+        """
+        SELECT r.workspace_id, r.id, r.run_id, r.contact_id,
+               CAST(r.expires_at > :now AS BOOLEAN) AS is_good
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS BYTEA[]))
+             AS given (workspace_id, id)
+        JOIN receipts r ON r.workspace_id = given.workspace_id AND r.id = given.id
+        """,
+        workspace_ids=[workspace_id for workspace_id, _ in pairs],
+        ids=[id for _, id in pairs],
+    )
+    # Not asked in WHERE: a planner might go by the index of expiry then, through all of them.
+    return [Receipt(**row) for row in rows if row.pop("is_good")]
+
+
+async def insert_many(db: Handle, receipts: Sequence[Receipt], *, expires_at: datetime) -> int:
+    """How many; an expired one is taken over, a living one is left. They come sorted, so that two
+    batches with the same keys do not wait for each other in a circle."""
+    rows = await db.fetch_all(
+        """
+        INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
+        SELECT given.workspace_id, given.id, given.run_id, given.contact_id,
+               CAST(:expires_at AS TIMESTAMPTZ)
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS BYTEA[]),
+                    CAST(:run_ids AS TEXT[]), CAST(:contact_ids AS TEXT[]))
+             AS given (workspace_id, id, run_id, contact_id)
+        WHERE TRUE
+        ON CONFLICT (workspace_id, id) DO UPDATE
+        SET run_id = excluded.run_id, contact_id = excluded.contact_id,
+            expires_at = excluded.expires_at
+        WHERE receipts.expires_at <= :now
+        RETURNING id
+        """,
+        workspace_ids=[receipt.workspace_id for receipt in receipts],
+        ids=[receipt.id for receipt in receipts],
+        run_ids=[receipt.run_id for receipt in receipts],
+        contact_ids=[receipt.contact_id for receipt in receipts],
+        expires_at=expires_at,
+    )
+    return len(rows)
+
+
+async def delete_expired(db: Handle, *, limit: int) -> int:
+    """How many, the oldest first."""
+    deleted = await db.fetch_all(
+        """
+        WITH expired AS MATERIALIZED (
+            SELECT workspace_id, id FROM receipts
+            WHERE expires_at <= :now
+            ORDER BY expires_at
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM receipts
+        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM expired)
+        RETURNING id
+        """,
+        limit=limit,
+    )
+    return len(deleted)

@@ -1,0 +1,238 @@
+"""Addresses that are not to be written to, and why; found by a keyed hash, erased ones too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from app.store import keyset
+from app.store.db import Handle, Row
+
+COLUMNS = "id, channel, address, reason, source, in_flight, created_at"
+
+
+async def lock(db: Handle, *, address_hash: str) -> None:
+    """Until the transaction ends: whoever sends to the address, or says that nobody may, waits."""
+    number = int.from_bytes(bytes.fromhex(address_hash)[:8], "big", signed=True)
+    await db.use(lambda link: link.lock(number))
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    channel: str,
+    address_hash: str,
+    address: str | None,
+    reason: str,
+    source: str,
+) -> Row | None:
+    """None when the address is suppressed for this reason already."""
+    return await db.fetch_one(
+        f"""
+        INSERT INTO suppressions (workspace_id, id, channel, address_hash, address, reason, source,
+                                  in_flight, created_at)
+        VALUES (:workspace_id, :id, :channel, :address_hash, :address, :reason, :source,
+                :in_flight, :now)
+        ON CONFLICT (workspace_id, address_hash, reason) DO NOTHING
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        channel=channel,
+        address_hash=address_hash,
+        address=address,
+        reason=reason,
+        source=source,
+        in_flight=[],
+    )
+
+
+async def insert_many(db: Handle, *, workspace_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Rows of id, channel, address_hash, address, reason, source; what is there stays."""
+    await db.execute_many(
+        """
+        INSERT INTO suppressions (workspace_id, id, channel, address_hash, address, reason, source,
+                                  in_flight, created_at)
+        VALUES (:workspace_id, :id, :channel, :address_hash, :address, :reason, :source,
+                :in_flight, :now)
+        ON CONFLICT (workspace_id, address_hash, reason) DO NOTHING
+        """,
+        [{**row, "workspace_id": workspace_id, "in_flight": []} for row in rows],
+    )
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS}, address_hash FROM suppressions
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def by_reason(db: Handle, *, workspace_id: str, address_hash: str, reason: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM suppressions
+        WHERE workspace_id = :workspace_id AND address_hash = :address_hash AND reason = :reason
+        """,
+        workspace_id=workspace_id,
+        address_hash=address_hash,
+        reason=reason,
+    )
+
+
+async def reasons(
+    db: Handle, *, workspace_id: str, address_hashes: Sequence[str]
+) -> dict[str, list[str]]:
+    """Every asked address is a key."""
+    return await reasons_in(db, workspace_ids=[workspace_id], address_hashes=address_hashes)
+
+
+async def reasons_in(
+    db: Handle, *, workspace_ids: Sequence[str], address_hashes: Sequence[str]
+) -> dict[str, list[str]]:
+    """Likewise for addresses of several workspaces: each is known by a hash of its own."""
+    rows = await db.fetch_all(
+        """
+        SELECT address_hash, reason FROM suppressions
+        WHERE workspace_id = ANY(:workspace_ids) AND address_hash = ANY(:address_hashes)
+        """,
+        workspace_ids=list(workspace_ids),
+        address_hashes=list(address_hashes),
+    )
+    found: dict[str, list[str]] = {address_hash: [] for address_hash in address_hashes}
+    for row in rows:
+        found[row["address_hash"]].append(row["reason"])
+    return found
+
+
+async def lift(
+    db: Handle, *, workspace_id: str, address_hash: str, reasons: Sequence[str]
+) -> list[str]:
+    """The reasons that did hold until now."""
+    rows = await db.fetch_all(
+        """
+        DELETE FROM suppressions
+        WHERE workspace_id = :workspace_id AND address_hash = :address_hash
+          AND reason = ANY(:reasons)
+        RETURNING reason
+        """,
+        workspace_id=workspace_id,
+        address_hash=address_hash,
+        reasons=list(reasons),
+    )
+    return [row["reason"] for row in rows]
+
+
+async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]) -> None:
+    """They still hold, and nobody can read for whom."""
+    await db.execute(
+        """
+        UPDATE suppressions SET address = NULL
+        WHERE workspace_id = :workspace_id AND address_hash = ANY(:address_hashes)
+        """,
+        workspace_id=workspace_id,
+        address_hashes=list(address_hashes),
+    )
+    await db.execute(
+        """
+        DELETE FROM soft_bounces
+        WHERE workspace_id = :workspace_id AND address_hash = ANY(:address_hashes)
+        """,
+        workspace_id=workspace_id,
+        address_hashes=list(address_hashes),
+    )
+
+
+async def name_in_flight(
+    db: Handle, *, workspace_id: str, address_hash: str, reason: str, message_ids: Sequence[str]
+) -> None:
+    """What may arrive although it was answered that nothing will."""
+    await db.execute(
+        """
+        UPDATE suppressions SET in_flight = :message_ids
+        WHERE workspace_id = :workspace_id AND address_hash = :address_hash AND reason = :reason
+        """,
+        workspace_id=workspace_id,
+        address_hash=address_hash,
+        reason=reason,
+        message_ids=list(message_ids),
+    )
+
+
+async def page(
+    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """Newest first. Filters: see CLAUSES."""
+    filters = await keyset.by_time(db, "sup", filters)
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM suppressions
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "address_hashes": """id IN (SELECT own.id FROM suppressions own
+                                WHERE own.workspace_id = :workspace_id
+                                  AND own.address_hash = ANY(:address_hashes))""",
+    "channel": "channel = :channel",
+    "reason": "reason = :reason",
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+}
+
+
+# --- bounces that may pass ------------------------------------------------------------------------
+
+
+async def count_soft_bounce(db: Handle, *, workspace_id: str, address_hash: str) -> int:
+    """How many there have been in a row, this one included."""
+    bounces: int = await db.fetch_value(
+        """
+        INSERT INTO soft_bounces (workspace_id, address_hash, bounces)
+        VALUES (:workspace_id, :address_hash, 1)
+        ON CONFLICT (workspace_id, address_hash) DO UPDATE SET bounces = soft_bounces.bounces + 1
+        RETURNING bounces
+        """,
+        workspace_id=workspace_id,
+        address_hash=address_hash,
+    )
+    return bounces
+
+
+async def forget_soft_bounces(db: Handle, *, workspace_id: str, address_hash: str) -> None:
+    await db.execute(
+        """
+        DELETE FROM soft_bounces
+        WHERE workspace_id = :workspace_id AND address_hash = :address_hash
+        """,
+        workspace_id=workspace_id,
+        address_hash=address_hash,
+    )
+
+
+# --- what a contact's activity tells --------------------------------------------------------------
+
+
+async def tell(db: Handle, *, workspace_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Rows of id, contact_id, channel, kind, reason and source."""
+    await db.execute_many(
+        """
+        INSERT INTO consent_events (workspace_id, id, contact_id, channel, kind, reason, source, at)
+        VALUES (:workspace_id, :id, :contact_id, :channel, :kind, :reason, :source, :now)
+        """,
+        [{**row, "workspace_id": workspace_id} for row in rows],
+    )

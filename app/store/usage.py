@@ -1,0 +1,121 @@
+"""How much a workspace has of what its plan limits: totals, and the changes not yet in them.
+
+There is no counter that all transactions would wait for: each writes its own change, and a worker
+adds them up. What is used is both together, always read in one statement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from app.store.db import Handle, new_id
+
+CONTACTS, MESSAGES = "contacts", "messages"
+
+OF_IT = "workspace_id = :workspace_id AND meter = :meter AND period = :period"
+USED = f"""(
+    COALESCE((SELECT amount FROM usage_totals WHERE {OF_IT}), 0)
+    + COALESCE((SELECT sum(amount) FROM usage_changes WHERE {OF_IT}), 0))"""
+
+
+async def add(
+    db: Handle, *, workspace_id: str, meter: str, amount: int = 1, period: str = ""
+) -> None:
+    await add_each(db, meter=meter, amounts={workspace_id: amount}, period=period)
+
+
+async def add_each(db: Handle, *, meter: str, amounts: Mapping[str, int], period: str = "") -> None:
+    """By workspace."""
+    await db.execute_many(
+        """
+        INSERT INTO usage_changes (workspace_id, meter, period, id, amount)
+        VALUES (:workspace_id, :meter, :period, :id, :amount)
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "meter": meter,
+                "period": period,
+                "id": new_id("use"),
+                "amount": amount,
+            }
+            for workspace_id, amount in amounts.items()
+        ],
+    )
+
+
+async def add_below(
+    db: Handle, *, workspace_id: str, meter: str, period: str = "", limit: int
+) -> bool:
+    """One more, when there were fewer than `limit`; whether there were."""
+    added = await db.fetch_value(
+        f"""
+        INSERT INTO usage_changes (workspace_id, meter, period, id, amount)
+        SELECT w.id, :meter, :period, :id, 1 FROM workspaces w
+        WHERE w.id = :workspace_id AND {USED} < :limit
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        meter=meter,
+        period=period,
+        id=new_id("use"),
+        limit=limit,
+    )
+    return added is not None
+
+
+async def used(db: Handle, *, workspace_id: str, meter: str, period: str = "") -> int:
+    amount: int = await db.fetch_value(
+        f"SELECT {USED} AS used", workspace_id=workspace_id, meter=meter, period=period
+    )
+    return amount
+
+
+async def lock(db: Handle, *, workspace_id: str, meter: str, period: str = "") -> None:
+    """Whoever takes of it with this lock is alone; others add meanwhile only from far below."""
+    await db.execute(
+        """
+        INSERT INTO usage_totals (workspace_id, meter, period, amount)
+        VALUES (:workspace_id, :meter, :period, 0)
+        ON CONFLICT (workspace_id, meter, period) DO UPDATE SET amount = usage_totals.amount
+        """,
+        workspace_id=workspace_id,
+        meter=meter,
+        period=period,
+    )
+
+
+async def any_changes(db: Handle) -> bool:
+    return await db.fetch_value("SELECT id FROM usage_changes LIMIT 1") is not None
+
+
+async def fold(db: Handle, *, limit: int) -> int:
+    """Up to `limit` changes become part of their totals; how many."""
+    changes = await db.fetch_all(
+        """
+        DELETE FROM usage_changes
+        WHERE (workspace_id, meter, period, id) IN (
+            SELECT workspace_id, meter, period, id FROM usage_changes
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED)
+        RETURNING workspace_id, meter, period, amount
+        """,
+        limit=limit,
+    )
+    sums: Counter[tuple[str, str, str]] = Counter()
+    for change in changes:
+        sums[change["workspace_id"], change["meter"], change["period"]] += change["amount"]
+    await db.execute_many(
+        """
+        INSERT INTO usage_totals (workspace_id, meter, period, amount)
+        VALUES (:workspace_id, :meter, :period, :amount)
+        ON CONFLICT (workspace_id, meter, period)
+        DO UPDATE SET amount = usage_totals.amount + excluded.amount
+        """,
+        [
+            {"workspace_id": workspace_id, "meter": meter, "period": period, "amount": amount}
+            for (workspace_id, meter, period), amount in sorted(sums.items())  # all in one order
+        ],
+    )
+    return len(changes)

@@ -1,0 +1,236 @@
+"""What became of each request to a webhook URL, refused ones too: what its owner is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+import orjson
+
+from app.store import keyset
+from app.store.db import Handle, Row
+from app.store.ids import first_id
+from app.store.sql import Document
+
+COLUMNS = """id, definition_id, outcome, status, code, cause, detail, headers, body, ip,
+             duration_ms, run_id, contact_id, created_at"""
+LONGEST_BODY = 64 * 1024
+KEPT = 1_000  # of each definition
+KEPT_FOR = timedelta(days=7)
+
+Outcome: TypeAlias = Literal["ACCEPTED", "REPEATED", "REFUSED"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One to be written down. `headers` have their secrets masked; `body` only when REFUSED."""
+
+    workspace_id: str
+    id: str
+    definition_id: str
+    outcome: Outcome
+    status: int
+    code: str | None = None
+    cause: str | None = None
+    detail: str | None = None
+    headers: Mapping[str, str]
+    body: bytes | None = None
+    ip: str
+    duration_ms: int
+    run_id: str | None = None
+    contact_id: str | None = None
+
+
+async def insert_many(db: Handle, requests: Sequence[Request]) -> None:
+    """Of any workspaces. What belongs to a definition that is gone by now is left out."""
+    await db.execute(
+        """
+        INSERT INTO webhook_requests (workspace_id, id, definition_id, outcome, status, code, cause,
+                                      detail, headers, body, ip, duration_ms, run_id, contact_id,
+                                      created_at)
+        SELECT d.workspace_id, given.id, d.id, given.outcome, given.status, given.code,
+               given.cause, given.detail, given.headers, given.body, given.ip, given.duration_ms,
+               given.run_id, given.contact_id, :now
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]),
+                    CAST(:definition_ids AS TEXT[]), CAST(:outcomes AS TEXT[]),
+                    CAST(:statuses AS INTEGER[]), CAST(:codes AS TEXT[]), CAST(:causes AS TEXT[]),
+                    CAST(:details AS TEXT[]), CAST(:headers AS JSONB[]), CAST(:bodies AS BYTEA[]),
+                    CAST(:ips AS TEXT[]), CAST(:durations AS INTEGER[]), CAST(:run_ids AS TEXT[]),
+                    CAST(:contact_ids AS TEXT[]))
+             AS given (workspace_id, id, definition_id, outcome, status, code, cause, detail,
+                       headers, body, ip, duration_ms, run_id, contact_id)
+        JOIN definitions d ON d.workspace_id = given.workspace_id AND d.id = given.definition_id
+        WHERE TRUE
+        ON CONFLICT DO NOTHING
+        """,
+        workspace_ids=[one.workspace_id for one in requests],
+        ids=[one.id for one in requests],
+        definition_ids=[one.definition_id for one in requests],
+        outcomes=[one.outcome for one in requests],
+        statuses=[one.status for one in requests],
+        codes=[one.code for one in requests],
+        causes=[one.cause for one in requests],
+        details=[one.detail for one in requests],
+        headers=[Document(orjson.dumps(one.headers)) for one in requests],
+        bodies=[None if one.body is None else one.body[:LONGEST_BODY] for one in requests],
+        ips=[one.ip for one in requests],
+        durations=[one.duration_ms for one in requests],
+        run_ids=[one.run_id for one in requests],
+        contact_ids=[one.contact_id for one in requests],
+    )
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"SELECT {COLUMNS} FROM webhook_requests WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    definition_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+) -> list[Row]:
+    """Newest first. Filters: see CLAUSES. An ACCEPTED one's body stands in its run."""
+    filters = await keyset.by_time(db, "req", filters)
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "outcome": "outcome = :outcome",
+    "code": "code = :code",
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+}
+
+
+# --- how long they are kept -----------------------------------------------------------------------
+
+
+async def next_definition(db: Handle, after: tuple[str, str]) -> tuple[str, str] | None:
+    """The workspace and id of the next definition that has any; the first is after ("", "")."""
+    row = await db.fetch_one(
+        """
+        SELECT workspace_id, definition_id FROM webhook_requests
+        WHERE (workspace_id, definition_id) > (:workspace_id, :definition_id)
+        ORDER BY workspace_id, definition_id
+        LIMIT 1
+        """,
+        workspace_id=after[0],
+        definition_id=after[1],
+    )
+    return (row["workspace_id"], row["definition_id"]) if row else None
+
+
+async def delete_old(
+    db: Handle, *, workspace_id: str, definition_id: str, limit: int, kept: int = KEPT
+) -> int:
+    """How many: of a definition's, the oldest beyond the newest `kept` and beyond seven days."""
+    oldest_kept: str | None = await db.fetch_value(
+        """
+        SELECT id FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+        ORDER BY id DESC
+        LIMIT 1 OFFSET :others
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        others=kept - 1,
+    )
+    moved = await db.now() - datetime.now(UTC)  # an id has our clock's time
+    week_ago = first_id("req", await db.now() - KEPT_FOR, moved)
+    deleted = await db.fetch_all(
+        """
+        DELETE FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND id IN (
+            SELECT id FROM webhook_requests
+            WHERE workspace_id = :workspace_id AND definition_id = :definition_id AND id < :bound
+            ORDER BY id
+            LIMIT :limit)
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        bound=max(oldest_kept or "", week_ago),
+        limit=limit,
+    )
+    return len(deleted)
+
+
+async def bodies(
+    db: Handle, *, workspace_id: str, definition_id: str, longest: int, limit: int
+) -> list[Row]:
+    """Newest first, of whoever knew the secret: a body that is longer is none, nor is a repeat."""
+    return await db.fetch_all(
+        """
+        SELECT w.id, COALESCE(r.body, w.body) AS body
+        FROM webhook_requests w
+        LEFT JOIN runs r ON r.workspace_id = w.workspace_id AND r.id = w.run_id
+        WHERE w.workspace_id = :workspace_id AND w.definition_id = :definition_id
+          AND w.outcome <> 'REPEATED' AND w.status <> 401
+          AND length(COALESCE(r.body, w.body)) <= :longest
+        ORDER BY w.id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        longest=longest,
+        limit=limit,
+    )
+
+
+async def whole(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    """One with its body, which an accepted one has in its run."""
+    return await db.fetch_one(
+        """
+        SELECT w.id, w.definition_id, w.outcome, w.status, w.code, w.cause, w.detail, w.headers,
+               COALESCE(r.body, w.body) AS body, w.ip, w.duration_ms, w.run_id, w.contact_id,
+               w.created_at
+        FROM webhook_requests w
+        LEFT JOIN runs r ON r.workspace_id = w.workspace_id AND r.id = w.run_id
+        WHERE w.workspace_id = :workspace_id AND w.id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def accept(
+    db: Handle, *, workspace_id: str, id: str, run_id: str, contact_id: str, detail: str
+) -> bool:
+    """A refused one has become a run after all. False when it had already."""
+    accepted = await db.fetch_value(
+        """
+        UPDATE webhook_requests
+        SET outcome = 'ACCEPTED', status = 202, code = NULL, cause = NULL, detail = :detail,
+            body = NULL, run_id = :run_id, contact_id = :contact_id
+        WHERE workspace_id = :workspace_id AND id = :id AND outcome = 'REFUSED'
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        run_id=run_id,
+        contact_id=contact_id,
+        detail=detail,
+    )
+    return accepted is not None

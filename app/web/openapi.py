@@ -1,0 +1,474 @@
+"""The route table → an OpenAPI 3.1 document: what clients program against is what is served."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel
+
+from app.errors import CODES
+from app.roles import PERMISSIONS, ROLES
+from app.web.body import MERGE_PATCH, Query, Writable
+from app.web.reply import Page, Revised
+from app.web.routing import ADMIN, MEMBER, PUBLIC, Content, Endpoint
+from app.web.schemas import PLACE, UNTOLD, Schema, Schemas, not_null
+
+REQUEST_ID = "0199c0de-7e57-7a11-b0b0-5eed5eed5eed"
+
+# --- what is the same everywhere ------------------------------------------------------------------
+
+ABOUT = """\
+A webhook comes in, one run starts for the right contact, and a message goes out.
+
+**Authentication.** `Authorization: Bearer` with an API key or an access token. Each operation names
+the permission that it needs.
+
+**Lists** are answered newest first, in pages: `limit` of them, and `cursor` takes the `nextCursor`
+of the page before, with the same filters.
+
+**Changes** are merge patches (RFC 7396): what is absent stays, null takes away. A resource with an
+`ETag` can be read with `If-None-Match`, which answers 304 when nothing has changed, and changed
+with `If-Match`, which answers 412 when something has.
+
+**Repeats.** A POST with an `Idempotency-Key` has its effect once in 24 hours; a copy gets the first
+answer, with `Idempotency-Replayed: true`.
+
+**Errors** are `application/problem+json` (RFC 9457): a `code` that stays, a `detail` that says what
+to do, and in `errors` every fault with a JSON Pointer to its place. Unknown fields and parameters
+are refused, not ignored. A fault of ours is answered 500 `internal`, whatever was called.
+
+**Limits.** 600 requests a minute for each key or session. A refusal says in `Retry-After` when to
+come back.
+"""
+
+PROBLEM: Schema = {
+    "type": "object",
+    "title": "Problem",
+    "description": "What went wrong, and what to do about it (RFC 9457).",
+    "required": ["type", "title", "status", "detail", "code", "requestId"],
+    "properties": {
+        "type": {"type": "string", "description": "A page about this kind of error."},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "A sentence that says what to do."},
+        "code": {"type": "string", "enum": list(CODES)},
+        "requestId": {"type": "string", "description": "Quote it to the operator."},
+        "errors": {
+            "type": "array",
+            "description": "Every fault, with its place.",
+            "items": {"$ref": f"{PLACE}FieldError"},
+        },
+    },
+}
+FIELD_ERROR: Schema = {
+    "type": "object",
+    "title": "FieldError",
+    "description": "One thing wrong, and where.",
+    "required": ["pointer", "message"],
+    "additionalProperties": False,
+    "properties": {
+        "pointer": {
+            "type": "string",
+            "description": "Into the body (RFC 6901), or `?name` of a query parameter.",
+        },
+        "message": {"type": "string"},
+    },
+}
+
+TEXT: Schema = {"type": "string"}
+ETAG: Schema = {"type": "string", "pattern": '^(W/)?"[!#-~]+"$'}
+SECONDS: Schema = {"type": "integer", "minimum": 0}
+
+ANSWER_HEADERS: Mapping[str, tuple[str, Schema]] = {
+    "X-Request-Id": ("Names the request in our log; your own, if you sent one.", TEXT),
+    "ETag": (
+        "The revision, for If-Match and If-None-Match; a weak one (W/) only for the latter.",
+        ETAG,
+    ),
+    "Location": ("Where the new resource is.", TEXT),
+    "Idempotency-Replayed": (
+        "`true` on a copy's answer.",
+        {"type": "string", "const": "true"},
+    ),
+    "WWW-Authenticate": ("`Bearer`.", TEXT),
+    "Retry-After": ("Seconds after which to try again.", SECONDS),
+    "RateLimit": ("What is left, and when there is more.", TEXT),
+    "RateLimit-Policy": ("How many requests are taken in how many seconds.", TEXT),
+}
+ASKED_HEADERS: Mapping[str, tuple[str, Schema]] = {
+    "Idempotency-Key": (
+        "Makes repeats safe: at most one effect for each key in 24 hours.",
+        {"type": "string", "pattern": "^[ -~]{1,255}$"},
+    ),
+    "If-Match": (
+        "Changes it only when it is still the revision that you have seen.",
+        TEXT,
+    ),
+    "If-None-Match": (
+        "Answers 304 when it is still this revision.",
+        TEXT,
+    ),
+}
+CODE_HEADERS: Mapping[str, Sequence[str]] = {
+    "unauthenticated": ("WWW-Authenticate",),
+    "idempotency_in_progress": ("Retry-After",),
+    "rate_limited": ("Retry-After", "RateLimit", "RateLimit-Policy"),
+    "unavailable": ("Retry-After",),
+}
+
+
+# --- the document ---------------------------------------------------------------------------------
+
+
+def document(
+    endpoints: Sequence[Endpoint], *, base_url: str, version: str, examples: Mapping[str, Any]
+) -> Schema:
+    schemas = Schemas(set(_models(endpoints)), examples)
+    writer = _Writer(schemas, {(one.method, one.path): one for one in endpoints})
+    paths: defaultdict[str, Schema] = defaultdict(dict)
+    for endpoint in endpoints:
+        operation = writer.operation(endpoint)
+        paths[path_of(endpoint)][endpoint.method.lower()] = operation
+    tags = sorted(dict.fromkeys(map(tag_of, endpoints)), key=lambda tag: tag == "public")
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tidings", "version": version, "description": ABOUT},
+        "servers": [{"url": base_url}],
+        "tags": [{"name": tag} for tag in tags],
+        "paths": dict(paths),
+        "components": {
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key, or the access token of a session.",
+                }
+            },
+            "headers": {
+                name: {"description": description, "schema": schema}
+                for name, (description, schema) in ANSWER_HEADERS.items()
+            },
+            "responses": dict(sorted(writer.refusals.items())),
+            "examples": {code: {"value": _problem(code)} for code in CODES},
+            "schemas": {
+                **dict(sorted(schemas.named.items())),
+                "FieldError": FIELD_ERROR,
+                "Problem": PROBLEM,
+            },
+        },
+    }
+
+
+def _models(endpoints: Sequence[Endpoint]) -> Iterator[type[BaseModel]]:
+    for endpoint in endpoints:
+        for content in (endpoint.takes, *endpoint.gives.values()):
+            if isinstance(content, type):
+                yield content
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+VERBS = {
+    "index": "list",
+    "show": "get",
+    "page": "open",
+    "create": "create",
+    "update": "update",
+    "remove": "delete",
+}
+SILENT = ("v1", "in", "auth")
+PREFIXED = ("admin", "sandbox")  # what is below them has its namesake elsewhere
+PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+
+
+def path_of(endpoint: Endpoint) -> str:
+    return PARAMETER.sub(r"{\1}", endpoint.path)
+
+
+def tag_of(endpoint: Endpoint) -> str:
+    if endpoint.can == PUBLIC and endpoint.method == "GET" and "/auth/" not in endpoint.path:
+        return "public"
+    first, second, *_ = [*endpoint.path.strip("/").split("/"), ""]
+    return (second if first == "v1" else first).replace("-", " ")
+
+
+def words_of(endpoint: Endpoint) -> list[str]:
+    """What it does, in words: a verb, and its object from the path."""
+    handler = endpoint.handler.__name__.rstrip("_").split("_")
+    verb = VERBS.get(handler[0])
+    if verb is None and len(handler) > 1:
+        return handler
+    nouns = _nouns(endpoint.path, handler[0])
+    if verb == "list" or (nouns and nouns[-1] in UNCOUNTED):
+        return [verb or handler[0], *nouns]
+    return [verb or handler[0], *nouns[:-1], *(singular(noun) for noun in nouns[-1:])]
+
+
+UNCOUNTED = ("activity", "analytics", "stats")
+
+
+def _nouns(path: str, verb: str) -> list[str]:
+    """The folders above a resource are silent; a resource that has an id is told with its own."""
+    parts = [part for part in path.split("/") if part and part not in (verb, *SILENT)]
+    nouns: list[str] = []
+    for place, part in enumerate(parts):
+        if part.startswith("{"):
+            continue
+        below, last = parts[place + 1 :], not any(one[0] != "{" for one in parts[place + 1 :])
+        if last:
+            nouns += part.replace(".", "-").split("-")
+        elif below[0].startswith("{") or part in PREFIXED:
+            nouns.append(singular(part.replace("-", " ")))
+    return [word for noun in nouns for word in noun.split(" ")]
+
+
+def singular(noun: str) -> str:
+    if noun.endswith("ies"):
+        return noun[:-3] + "y"
+    return noun[:-1] if noun.endswith("s") and not noun.endswith("ss") else noun
+
+
+def operation_id(endpoint: Endpoint) -> str:
+    first, *rest = words_of(endpoint)
+    return first + "".join(word.capitalize() for word in rest)
+
+
+# --- one operation --------------------------------------------------------------------------------
+
+
+class _Writer:
+    def __init__(self, schemas: Schemas, table: Mapping[tuple[str, str], Endpoint]) -> None:
+        self._schemas = schemas
+        self._table = table
+        self.refusals: dict[str, Schema] = {}
+
+    def operation(self, endpoint: Endpoint) -> Schema:
+        operation: Schema = {
+            "operationId": operation_id(endpoint),
+            "summary": " ".join(words_of(endpoint)).capitalize(),
+            "description": _description(endpoint),
+            "tags": [tag_of(endpoint)],
+            "parameters": [
+                *self._path_parameters(endpoint),
+                *self._query_parameters(endpoint),
+                *self._header_parameters(endpoint),
+            ],
+            "responses": {**self._answers(endpoint), **self._refusals(endpoint)},
+            "security": [] if endpoint.can == PUBLIC else [{"bearer": []}],
+            "x-permission": endpoint.can,
+        }
+        if endpoint.takes is not None:
+            operation["requestBody"] = {"required": True, "content": self._taken(endpoint)}
+        return {key: value for key, value in operation.items() if value != [] or key == "security"}
+
+    # --- what comes in ---
+
+    def _path_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
+        for match in PARAMETER.finditer(endpoint.path):
+            schema = self._id_of(endpoint.path[: match.end()]) or {"type": "string"}
+            yield {
+                "name": match[1],
+                "in": "path",
+                "required": True,
+                "schema": schema,
+                "example": self._schemas.example(schema, match[1]),
+            }
+
+    def _id_of(self, path: str) -> Schema | None:
+        """As the resource at the path calls its own."""
+        for place in (path, path.rpartition("/")[0]):
+            shown = self._table.get(("GET", place))
+            model = shown and shown.gives.get(200)
+            if isinstance(model, type):
+                schema = self._schemas.resolved(self._schemas.of(model))
+                if issubclass(model, Page):
+                    schema = self._schemas.resolved(schema["properties"]["data"]["items"])
+                found: Schema | None = schema.get("properties", {}).get("id")
+                return found if found and "pattern" in found else None
+        return None
+
+    def _query_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
+        model = endpoint.parameters or Query
+        schema = self._schemas.parameters_of(model)
+        for name, inner in schema.get("properties", {}).items():
+            found = not_null(inner)
+            parameter: Schema = {"name": name, "in": "query", "schema": found}
+            if name in schema.get("required", ()):
+                parameter["required"] = True
+            if found.get("type") == "object":
+                parameter |= {"style": "deepObject", "explode": True}
+            if "description" in found:
+                parameter["description"] = found["description"]
+            example = self._schemas.example(found, f"?{name}")
+            yield parameter if example == UNTOLD else {**parameter, "example": example}
+
+    def _header_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
+        for name, wanted in (
+            ("Idempotency-Key", endpoint.takes_key),
+            ("If-Match", self.has_revision(endpoint) and endpoint.method != "GET"),
+            ("If-None-Match", endpoint.method == "GET" and _has_tag(endpoint, 200)),
+        ):
+            if wanted:
+                description, schema = ASKED_HEADERS[name]
+                yield {"name": name, "in": "header", "description": description, "schema": schema}
+
+    def has_revision(self, endpoint: Endpoint) -> bool:
+        """Whether what stands at this very path has one."""
+        shown = self._table.get(("GET", endpoint.path))
+        model = shown and shown.gives.get(200)
+        return isinstance(model, type) and issubclass(model, Revised)
+
+    def _taken(self, endpoint: Endpoint) -> Schema:
+        takes = endpoint.takes
+        if isinstance(takes, tuple):
+            return {media_type: {"schema": TEXT} for media_type in takes}
+        assert takes is not None  # noqa: S101 - its caller has looked
+        patch = endpoint.method == "PATCH" and issubclass(takes, Writable)
+        schema = self._schemas.patch_of(takes) if patch else self._schemas.of(takes)
+        content = {"schema": schema, "example": self._schemas.example(schema, patch=patch)}
+        media_types = sorted(MERGE_PATCH) if patch else ["application/json"]
+        return dict.fromkeys(media_types, content)
+
+    # --- what goes out ---
+
+    def _answers(self, endpoint: Endpoint) -> Schema:
+        answers = {str(status): self._answer(endpoint, status) for status in endpoint.gives}
+        if endpoint.method == "GET" and _has_tag(endpoint, 200):
+            answers["304"] = {
+                "description": "It is still what If-None-Match names.",
+                "headers": _headers(["ETag"]),
+            }
+        return answers
+
+    def _answer(self, endpoint: Endpoint, status: int) -> Schema:
+        content = endpoint.gives[status]
+        names = [
+            *(["Location"] if status in (201, 302, 303) else ()),
+            *(["ETag"] if _has_tag(endpoint, status) else ()),
+            *(["Idempotency-Replayed"] if endpoint.takes_key else ()),
+        ]
+        answer: Schema = {"description": HTTPStatus(status).phrase, "headers": _headers(names)}
+        if content is not None:
+            answer["content"] = self._given(content)
+        if status == 201 and (links := self._links(endpoint)):
+            answer["links"] = links
+        return answer
+
+    def _links(self, endpoint: Endpoint) -> Schema:
+        """From what was made to what can be done with it."""
+        return {
+            operation_id(one): {
+                "operationId": operation_id(one),
+                "parameters": {"id": "$response.body#/id"},
+            }
+            for (_, path), one in self._table.items()
+            if path.startswith(f"{endpoint.path}/{{id}}") and path.count("{") == 1
+        }
+
+    def _given(self, content: Content) -> Schema:
+        if isinstance(content, tuple):
+            return {media_type: {"schema": TEXT} for media_type in content}
+        assert content is not None  # noqa: S101 - its caller has looked
+        schema = self._schemas.of(content)
+        media = {"schema": schema, "example": self._schemas.example(schema)}
+        return {"application/json": media}
+
+    def _refusals(self, endpoint: Endpoint) -> Schema:
+        by_status: defaultdict[int, list[str]] = defaultdict(list)
+        for code in self.codes(endpoint):
+            by_status[CODES[code][0]].append(code)
+        return {str(status): self._refusal(by_status[status]) for status in sorted(by_status)}
+
+    def _refusal(self, codes: Sequence[str]) -> Schema:
+        """Much the same everywhere: written once for each set of codes."""
+        name = ".".join(codes)
+        self.refusals.setdefault(name, _refusal(codes))
+        return {"$ref": f"#/components/responses/{name}"}
+
+    def codes(self, endpoint: Endpoint) -> list[str]:
+        """Every problem that it may answer with, each once."""
+        member, model = endpoint.can != PUBLIC, isinstance(endpoint.takes, type)
+        changes, reads_body = endpoint.method != "GET", endpoint.takes is not None
+        reads_body |= changes and endpoint.tx is not None
+        by_wrapper = member and endpoint.tx is not None
+        rules: Sequence[tuple[bool, Sequence[str]]] = (
+            (True, ("malformed_request", "unavailable")),
+            (member, ("unauthenticated", "workspace_suspended", "rate_limited", "invalid")),
+            (member and endpoint.can != MEMBER, ("forbidden",)),
+            (endpoint.plan is not None, ("plan_required",)),
+            ("{" in endpoint.path, ("not_found",)),
+            (reads_body, ("body_too_large", "request_timeout")),
+            (endpoint.takes is not None, ("unsupported_media_type", "invalid")),
+            (model, ("malformed_json",)),
+            (endpoint.takes_key, ("idempotency_in_progress", "idempotency_mismatch")),
+            (changes and (self.has_revision(endpoint) or by_wrapper), ("stale",)),
+            (by_wrapper, ("not_acceptable",)),
+            (True, endpoint.raises),
+        )
+        return list(dict.fromkeys(code for holds, codes in rules if holds for code in codes))
+
+
+def _has_tag(endpoint: Endpoint, status: int) -> bool:
+    """What is drawn of a resource changes with its revision."""
+    content = endpoint.gives.get(status)
+    if isinstance(content, tuple):
+        return all(media_type.startswith("image/") for media_type in content)
+    return content is not None and (endpoint.is_tagged or issubclass(content, Revised))
+
+
+def _headers(names: Sequence[str]) -> Schema:
+    """That of every answer, and these."""
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in ["X-Request-Id", *names]}
+
+
+def _refusal(codes: Sequence[str]) -> Schema:
+    return {
+        "description": "; ".join(f"`{code}`: {CODES[code][1].lower()}" for code in codes),
+        "headers": _headers([name for code in codes for name in CODE_HEADERS.get(code, ())]),
+        "content": {
+            "application/problem+json": {
+                "schema": {"$ref": f"{PLACE}Problem"},
+                "examples": {code: {"$ref": f"#/components/examples/{code}"} for code in codes},
+            }
+        },
+        "x-codes": list(codes),
+    }
+
+
+def _problem(code: str) -> Schema:
+    status, title = CODES[code]
+    return {
+        "type": f"/problems/{code}",
+        "title": title,
+        "status": status,
+        "detail": "A sentence that says what to do.",
+        "code": code,
+        "requestId": REQUEST_ID,
+    }
+
+
+def _description(endpoint: Endpoint) -> str:
+    told = inspect.getdoc(endpoint.handler) or ""
+    comes = f" Comes with the plan `{endpoint.plan}` and above." if endpoint.plan else ""
+    needs = _needs(endpoint.can) + comes
+    return "\n\n".join(part for part in (" ".join(told.split()), needs) if part)
+
+
+def _needs(can: str) -> str:
+    if can in WHO:
+        return WHO[can]
+    least = next(role for role in ROLES if can in PERMISSIONS[role])
+    above = "" if least == ROLES[-1] else " and above"
+    return f"Needs `{can}`: {least}{above}."
+
+
+WHO = {
+    PUBLIC: "Open to everybody.",
+    MEMBER: "For every member of the workspace.",
+    ADMIN: "For super-admins, signed in as themselves.",
+}

@@ -1,0 +1,286 @@
+"""The OpenAPI document as a page for people: nothing fetched, and readable without its script."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from app.web.page import HEADERS as PAGE_HEADERS
+from app.web.schemas import Schema, name_of
+
+TEMPLATE = (files("app.web") / "reference.html").read_text("utf-8")
+[SCRIPT] = re.findall(r"<script>(.*?)</script>", TEMPLATE, re.DOTALL)
+DIGEST = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+HEADERS = {
+    **PAGE_HEADERS,
+    # The browser runs this script and no other, and it talks to nobody.
+    "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{DIGEST}';"
+    " style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'",
+}
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def page(document: Schema) -> str:
+    return Template(TEMPLATE).substitute(
+        contents="\n".join(_contents(document)),
+        about=_prose(document["info"]["description"]),
+        sections="\n".join(_sections(document)),
+        models="\n".join(
+            _model(name, schema) for name, schema in document["components"]["schemas"].items()
+        ),
+    )
+
+
+def _by_tag(document: Schema) -> Iterator[tuple[str, list[tuple[str, str, Schema]]]]:
+    """Tag → its operations, as (method, path, operation)."""
+    operations = [
+        (method, path, item[method])
+        for path, item in document["paths"].items()
+        for method in METHODS
+        if method in item
+    ]
+    for tag in (one["name"] for one in document["tags"]):
+        yield tag, [one for one in operations if one[2]["tags"] == [tag]]
+
+
+def _contents(document: Schema) -> Iterator[str]:
+    for tag, operations in _by_tag(document):
+        items = "".join(
+            f'<li data-words="{_words(method, path, operation)}">'
+            f'<a href="#{operation["operationId"]}">{_method(method)}'
+            f"{escape(operation['summary'])}</a></li>"
+            for method, path, operation in operations
+        )
+        yield f"<div><h2>{escape(tag)}</h2><ul>{items}</ul></div>"
+
+
+def _words(method: str, path: str, operation: Schema) -> str:
+    """What it is searched by."""
+    words = (method, path, operation["summary"], operation["operationId"], *operation["tags"])
+    return escape(" ".join(words).lower())
+
+
+def _sections(document: Schema) -> Iterator[str]:
+    for tag, operations in _by_tag(document):
+        articles = "\n".join(
+            _operation(document, method, path, operation) for method, path, operation in operations
+        )
+        yield f"<section><h2>{escape(tag)}</h2>\n{articles}\n</section>"
+
+
+# --- one operation --------------------------------------------------------------------------------
+
+
+def _operation(document: Schema, method: str, path: str, operation: Schema) -> str:
+    id = operation["operationId"]
+    return f"""<article id="{id}" data-words="{_words(method, path, operation)}">
+<div>
+<h3><a href="#{id}">{escape(operation["summary"])}</a></h3>
+<span class="path">{_method(method)}{escape(path)}</span>
+{_prose(operation["description"])}
+{_parameters(operation)}
+{_body(document, operation)}
+{_answers(document, operation)}
+</div>
+<div>
+{_example("Request", _curl(document, method, path, operation))}
+{"".join(_shown(operation))}
+</div>
+</article>"""
+
+
+def _parameters(operation: Schema) -> str:
+    told = {"path": "In the path", "query": "In the query", "header": "Headers"}
+    groups = []
+    for place, title in told.items():
+        found = [one for one in operation.get("parameters", ()) if one["in"] == place]
+        items = "".join(
+            _item(one["name"], one["schema"], one.get("description"), one.get("required", False))
+            for one in found
+        )
+        groups.append(f"<h4>{title}</h4><dl>{items}</dl>" if items else "")
+    return "".join(groups)
+
+
+def _body(document: Schema, operation: Schema) -> str:
+    content = operation.get("requestBody", {}).get("content", {})
+    media_types = " or ".join(f"<code>{escape(media_type)}</code>" for media_type in content)
+    for media in content.values():
+        schema, models = media["schema"], document["components"]["schemas"]
+        fields = _fields(models[name_of(schema)]) if "$ref" in schema else ""
+        return f"<h4>Body</h4><p>{_type(schema)}, as {media_types}</p>{fields}"
+    return ""
+
+
+def _answers(document: Schema, operation: Schema) -> str:
+    """The good ones openly, the refusals behind a line: they are much the same everywhere."""
+    good, refused = [], []
+    for status, given in operation["responses"].items():
+        answer = _resolved(document, given)
+        types = ", ".join(_type(media["schema"]) for media in answer.get("content", {}).values())
+        if "x-codes" in answer:
+            codes = "".join(_code(document, code) for code in answer["x-codes"])
+            refused.append(f"<div><dt><b>{status}</b></dt>{codes}</div>")
+        else:
+            names = ", ".join(f"<code>{name}</code>" for name in [*answer.get("headers", ())][1:])
+            told = escape(answer["description"])
+            headers = f"<dd>with {names}</dd>" if names else ""
+            good.append(
+                f"<div><dt><b>{status}</b><span>{told}</span><span>{types}</span></dt>{headers}</div>"
+            )
+    return (
+        f"<h4>Answers</h4><dl>{''.join(good)}</dl>"
+        f"<details><summary>What can go wrong</summary><dl>{''.join(refused)}</dl></details>"
+    )
+
+
+def _code(document: Schema, code: str) -> str:
+    title = document["components"]["examples"][code]["value"]["title"]
+    return f'<dd><a href="/problems/{code}"><code>{code}</code></a> {escape(title)}</dd>'
+
+
+def _resolved(document: Schema, answer: Schema) -> Schema:
+    if "$ref" not in answer:
+        return answer
+    found: Schema = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    return found
+
+
+# --- examples -------------------------------------------------------------------------------------
+
+
+def _curl(document: Schema, method: str, path: str, operation: Schema) -> str:
+    """To be pasted into a shell: in single quotes nothing is special but the quote itself."""
+    url = document["servers"][0]["url"] + path
+    for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "path":
+            url = url.replace(f"{{{parameter['name']}}}", str(parameter["example"]))
+    way = "" if method == "get" else f" -X {method.upper()}"
+    lines = [f"curl -sS{way} {quoted(url)}"]
+    if operation["security"]:
+        lines.append('-H "Authorization: Bearer $KEY"')
+    for media_type, media in [*operation.get("requestBody", {}).get("content", {}).items()][:1]:
+        lines.append(f"-H {quoted(f'Content-Type: {media_type}')}")
+        file = "--data-binary @contacts" + ("." + media_type.rpartition("/")[2])
+        lines.append(f"-d {quoted(_written(media['example']))}" if "example" in media else file)
+    return " \\\n  ".join(lines)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _shown(operation: Schema) -> Iterator[str]:
+    """The first good answer."""
+    for status, answer in operation["responses"].items():
+        for media in answer.get("content", {}).values():
+            if status < "300" and "example" in media:
+                yield _example(f"Answer {status}", _written(media["example"]))
+                return
+
+
+def _example(title: str, text: str) -> str:
+    return (
+        f'<div class="example"><h4>{title}</h4><button type="button" hidden>Copy</button>'
+        f'<pre tabindex="0">{escape(text)}</pre></div>'
+    )
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def _model(name: str, schema: Schema) -> str:
+    fields = _fields(schema)
+    rest = "" if fields else f"<p>{_type({**schema, 'title': ''})}</p>"
+    return f"""<article id="{name}" data-words="{name.lower()}">
+<div><h3><a href="#{name}">{name}</a></h3>{_prose(schema.get("description", ""))}
+{fields}{rest}</div>
+</article>"""
+
+
+def _fields(schema: Schema) -> str:
+    items = "".join(
+        _item(field, inner, inner.get("description"), field in schema.get("required", ()))
+        for field, inner in schema.get("properties", {}).items()
+    )
+    return f"<dl>{items}</dl>" if items else ""
+
+
+def _item(name: str, schema: Schema, description: str | None, required: bool) -> str:
+    needed = "<em>required</em>" if required else ""
+    told = f"<dd>{_inline(description)}</dd>" if description else ""
+    return (
+        f"<div><dt><b>{escape(name)}</b><span>{_type(schema)}{_bounds(schema)}</span>{needed}</dt>"
+        f"{told}</div>"
+    )
+
+
+def _type(schema: Schema) -> str:
+    """In words, with a link to what has a name; HTML."""
+    match schema:
+        case {"$ref": _}:
+            name = name_of(schema)
+            return f'<a href="#{name}">{name}</a>'
+        case {"anyOf": several} | {"oneOf": several}:
+            return " or ".join(dict.fromkeys(_type(one) for one in several))
+        case {"const": value}:
+            return f"<code>{escape(json.dumps(value))}</code>"
+        case {"enum": values}:
+            return " | ".join(f"<code>{escape(str(value))}</code>" for value in values)
+        case {"type": "array"}:
+            return f"list of {_type(schema.get('items', {}))}"
+        case {"type": "object", "additionalProperties": dict(inner)} if inner:
+            return f"object of {_type(inner)}"
+        case {"type": "string", "format": known}:
+            return {"date-time": "time", "email": "email address"}.get(known, escape(known))
+        case {"type": str(kind)}:
+            return WORDS.get(kind, kind)
+    return "anything"
+
+
+WORDS: Mapping[str, str] = {"string": "text", "integer": "whole number", "boolean": "true or false"}
+
+
+def _bounds(schema: Schema) -> str:
+    told = {
+        "minimum": "from {}",
+        "maximum": "to {}",
+        "minLength": "at least {} characters",
+        "maxLength": "at most {} characters",
+        "minItems": "at least {}",
+        "maxItems": "at most {}",
+    }
+    found = [words.format(schema[key]) for key, words in told.items() if key in schema]
+    if schema.get("default") not in (None, {}, []) and not isinstance(schema["default"], dict):
+        found.append(f"default {schema['default']}")
+    return "".join(f", {escape(one)}" for one in found)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _method(method: str) -> str:
+    return f'<span class="method {method}">{method.upper()}</span>'
+
+
+def _prose(text: str) -> str:
+    """Paragraphs, with **bold** and `code`."""
+    return "\n".join(f"<p>{_inline(part)}</p>" for part in text.strip().split("\n\n") if part)
+
+
+def _inline(text: str) -> str:
+    strong = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(text))
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", strong)

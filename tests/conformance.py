@@ -1,0 +1,144 @@
+"""A transport that holds every answer, and every body that was accepted, to the document."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import httpx2
+import jsonschema_rs
+import orjson
+from starlette.routing import compile_path
+
+from app.routes import ROUTES, SANDBOX_ROUTES
+from app.routes.reference import EXAMPLES
+from app.web import openapi
+from app.web.edge import Edge
+
+EVERY = [*ROUTES, *SANDBOX_ROUTES]
+ANYWHERE = {"method_not_allowed", "internal"}  # told once, for all operations
+JSON = ("application/json", "application/problem+json")
+
+
+@cache
+def document() -> dict[str, Any]:
+    return openapi.document(EVERY, base_url="http://127.0.0.1:8000", version="1", examples=EXAMPLES)
+
+
+@cache
+def validator(schema: bytes) -> Any:
+    whole = {**orjson.loads(schema), "components": document()["components"]}
+    return jsonschema_rs.Draft202012Validator(whole, validate_formats=True)
+
+
+def check(schema: Mapping[str, Any], value: Any, what: str) -> None:
+    """Raises AssertionError with all that is wrong."""
+    compiled = validator(orjson.dumps(schema))
+    if not compiled.is_valid(value):
+        found = [f"{error.instance_path}: {error.message}" for error in compiled.iter_errors(value)]
+        raise AssertionError(f"{what} is not as the document says: {found}")
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:  # a sender's 1e999, which comes back as it was
+        return json.loads(body)
+
+
+def resolved(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in answer:
+        return answer
+    found: Mapping[str, Any] = document()["components"]["responses"][answer["$ref"].split("/")[-1]]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What the document says of one method at one path."""
+
+    name: str
+    told: Mapping[str, Any]
+
+    def check_answer(self, response: httpx2.Response, body: bytes) -> None:
+        what = f"{self.name} {response.status_code}"
+        assert "X-Request-Id" in response.headers, what
+        media_type = response.headers.get("Content-Type", "").partition(";")[0]
+        value = _parsed(body) if media_type in JSON and body else None
+        if media_type == "application/problem+json" and value and value["code"] in ANYWHERE:
+            return
+        answer = self.told["responses"].get(str(response.status_code))
+        assert answer is not None, f"the document does not know of {what}: {body[:300]!r}"
+        answer = resolved(answer)
+        self._check_headers(answer, response, what)
+        content = answer.get("content", {})
+        assert media_type in (content or {""}), f"{what} is {media_type or 'empty'}"
+        if value is not None:
+            check(content[media_type]["schema"], value, what)
+        if "x-codes" in answer and value is not None:
+            assert value["code"] in answer["x-codes"], f"{what} has the code {value['code']}"
+            assert value["status"] == response.status_code, what
+
+    def _check_headers(
+        self, answer: Mapping[str, Any], response: httpx2.Response, what: str
+    ) -> None:
+        for name in ("ETag", "Location", "Retry-After", "WWW-Authenticate", "RateLimit"):
+            told, there = name in answer["headers"], name in response.headers
+            assert told or not there, f"{what} has {name}, and the document does not say so"
+            assert there or not told or "x-codes" in answer, f"{what} has no {name}"
+
+    def check_accepted(self, request: httpx2.Request) -> None:
+        """What was taken is what the document would let a client send."""
+        parameters = {
+            one["name"] for one in self.told.get("parameters", ()) if one["in"] == "query"
+        }
+        names = {re.sub(r"\[.*", "", name) for name in request.url.params}
+        assert names <= parameters or not self.told["security"], f"{self.name} takes {names}"
+        media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        content = self.told.get("requestBody", {}).get("content", {})
+        if media_type in JSON and media_type in content:
+            body = _parsed(request.content)
+            check(content[media_type]["schema"], body, f"the body of {self.name}")
+
+
+@cache
+def operations() -> list[tuple[re.Pattern[str], str, Operation]]:
+    return [
+        (
+            compile_path(endpoint.path)[0],
+            endpoint.method,
+            Operation(str(endpoint), document()["paths"][path][endpoint.method.lower()]),
+        )
+        for endpoint in EVERY
+        for path in [openapi.path_of(endpoint)]
+    ]
+
+
+def operation(method: str, path: str) -> Operation | None:
+    wanted = "GET" if method == "HEAD" else method
+    for pattern, offered, found in operations():
+        if pattern.match(path) and offered == wanted:
+            return found
+    return None
+
+
+class Conforming(httpx2.ASGITransport):
+    """Straight into the application, without a socket."""
+
+    def __init__(self, app: Edge, address: str = "127.0.0.1") -> None:
+        super().__init__(app=app, client=(address, 40_000))
+        self._mounted = [route.path_regex for route in app.app.routes]
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        mounted = any(pattern.match(request.url.path) for pattern in self._mounted)
+        found = operation(request.method, request.url.path)
+        if found is not None and mounted:
+            found.check_answer(response, await response.aread())
+            if response.is_success and request.method != "HEAD":
+                found.check_accepted(request)
+        return response

@@ -1,0 +1,293 @@
+"""A real run under a clock that jumps, and its trace read back from the database.
+
+The case says what the run meets; the intake, runner, delivery and calls are the ones of production,
+on SQLite. Between two jumps everything that is due is done, as by a worker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from app import activation, audience, intake, profile, scenes, simulation, steering
+from app.audience import Workspace
+from app.cases import Case
+from app.config import Settings
+from app.egress import Egress
+from app.machine import check, document
+from app.machine.kind import Visit
+from app.machine.nodes import NODES
+from app.machine.program import Program
+from app.main import opened
+from app.process import Process
+from app.simulation import Happening
+from app.store import contacts, definitions, runs, templates, workspaces
+from app.store.db import Handle, Row, new_id
+from app.traces import End, Passage, Said, Trace
+from tests.cast import settle
+
+MOST_JUMPS = 200
+
+
+@asynccontextmanager
+async def opened_on(file: Path) -> AsyncIterator[Process]:
+    """A sandbox on a database of its own that is migrated already; HTTP may reach this machine."""
+    environ = {
+        "DATABASE_URL": f"sqlite:///{file}",
+        "SECRET_KEY": "a secret key that only the tests have",
+        "LOG_LEVEL": "error",
+    }
+    egress = Egress([ip_network("127.0.0.0/8")])
+    async with opened(Settings.from_environ(environ)) as process:
+        yield replace(process, egress=egress)
+    await egress.close()
+
+
+def set_clock(process: Process, moment: datetime) -> None:
+    """The database's, from now on."""
+    backend: Any = process.database._databases._backend
+    backend.offset = moment - datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A real run: what its activation found, and what it went through."""
+
+    findings: list[dict[str, str]]
+    trace: Trace
+    workspace_id: str
+    definition_id: str
+
+
+async def drive(process: Process, case: Case) -> Drive:
+    """The case, for real, to its end or to where it waits for what does not come."""
+    start_at = case.input.start_at
+    assert start_at is not None
+    set_clock(process, start_at)
+    async with process.database.write() as db:
+        workspace_id = await _workspace(db, case)
+        for id, template in case.templates.items():
+            told = {"name": id, "category": template.category}
+            await templates.insert(
+                db,
+                workspace_id=workspace_id,
+                id=id,
+                channel=template.channel,
+                content=template.content,
+                **told,
+            )
+    definition, findings = await _activated(process, workspace_id, case)
+    contact_id = await _contact(process, workspace_id, definition["id"], case)
+    run_id = await _begin(process, workspace_id, definition, contact_id, case)
+    await settle(process)
+    await _go_on(process, workspace_id, run_id, deque(_happenings(case)))
+    trace = await trace_of(process, workspace_id, run_id)
+    return Drive(findings, trace, workspace_id, definition["id"])
+
+
+async def _workspace(db: Handle, case: Case) -> str:
+    given = case.workspace
+    row = await workspaces.insert(db, id=new_id("ws"), name=given.name, timezone=given.timezone)
+    columns = {"fromName": "from_name", "fromEmail": "from_email", "replyTo": "reply_to"}
+    await workspaces.update(
+        db,
+        id=row["id"],
+        name=given.name,
+        timezone=given.timezone,
+        country=given.country,
+        **{columns[part]: value for part, value in given.sender.items()},
+    )
+    return str(row["id"])
+
+
+async def _activated(
+    process: Process, workspace_id: str, case: Case
+) -> tuple[Row, list[dict[str, str]]]:
+    given = case.definition
+    draft = activation.Draft(case.name, "ACTIVE", {"source": "manual", **given.trigger}, given.body)
+    async with process.database.write() as db:
+        row, found = await activation.create(process, db, workspace_id, given.shape, draft)
+    return row, [
+        {"severity": one.severity, "code": one.code, "pointer": one.pointer} for one in found
+    ]
+
+
+async def _contact(
+    process: Process, workspace_id: str, definition_id: str, case: Case
+) -> str | None:
+    """Stored beforehand, when there is one; with an id that every split sends the way it should."""
+    if case.input.contact is None:
+        return None
+    now = datetime.now(UTC)
+    row, tags = scenes.on_paper(case.input.contact, case.workspace.country, now)
+    columns = {name: row[name] for name in profile.check(None, {}, None).columns}
+    program = check.compile(case.definition.shape, case.definition.body).program
+    assert program is not None
+    async with process.database.write() as db:
+        made = await contacts.insert(
+            db,
+            workspace_id=workspace_id,
+            id=fitting(program, definition_id, case.input.variants),
+            columns=columns,
+        )
+        assert made is not None
+        fields = profile.as_text(columns["metadata"])
+        if fields:
+            await contacts.add_fields(db, workspace_id=workspace_id, fields=[(made["id"], fields)])
+        if tags:
+            await contacts.add_tags(db, workspace_id=workspace_id, tags=[(made["id"], tags)])
+    return str(made["id"])
+
+
+def fitting(program: Program, definition_id: str, variants: Mapping[str, str]) -> str:
+    """An id that the splits send by these ports."""
+
+    def goes(id: str, node_id: str) -> str | None:
+        facts = {"run": {"definitionId": definition_id}, "contact": {"id": id}, "steps": {}}
+        return NODES["split"].enter(Visit(program.nodes[node_id], 1, facts)).port
+
+    while True:
+        id = new_id("con")
+        if all(goes(id, node_id) == port for node_id, port in variants.items()):
+            return id
+
+
+async def _begin(
+    process: Process, workspace_id: str, definition: Row, contact_id: str | None, case: Case
+) -> str:
+    if definition["token"] is not None:
+        body = document.dumps(case.input.trigger)
+        accepted = await intake.receive(process, token=definition["token"], body=body)
+        assert contact_id in (None, accepted.contact_id)
+        return accepted.run_id
+    assert contact_id is not None
+    async with process.database.write() as db:
+        return await steering.start(
+            process,
+            db,
+            workspace_id,
+            definition_id=definition["id"],
+            contact_id=contact_id,
+            data=case.input.trigger,
+        )
+
+
+def _happenings(case: Case) -> Sequence[Happening]:
+    start_at = case.input.start_at
+    assert start_at is not None
+    return sorted(
+        (scenes.happening(event, start_at) for event in case.input.events), key=lambda one: one.at
+    )
+
+
+async def _go_on(
+    process: Process, workspace_id: str, run_id: str, coming: deque[Happening]
+) -> None:
+    for _ in range(MOST_JUMPS):
+        async with process.database.read() as db:
+            run = await runs.by_id(db, workspace_id=workspace_id, id=run_id)
+            assert run is not None
+            due = await db.fetch_value("SELECT wake_at FROM runs WHERE id = :id", id=run_id)
+        due = due and datetime.fromisoformat(str(due))
+        if run["finished_at"] is not None or not (due or coming):
+            return
+        if coming and (due is None or coming[0].at <= due):
+            happening = coming.popleft()
+            set_clock(process, happening.at)
+            await _befall(process, workspace_id, run["contact_id"], happening)
+        else:
+            set_clock(process, due)
+        await settle(process)
+    raise AssertionError("the run goes on and on")
+
+
+async def _befall(
+    process: Process, workspace_id: str, contact_id: str, happening: Happening
+) -> None:
+    async with process.database.write() as db:
+        workspace = Workspace(workspace_id, None, process.vault)
+        row = await contacts.locked(db, workspace_id=workspace_id, id=contact_id)
+        assert row is not None
+        if happening.name is not None:
+            await audience.happened(db, workspace, contact_id, happening.name, happening.properties)
+        if happening.changes is not None:
+            patch = dict(happening.changes)
+            tags = patch.pop("tags", None)
+            values = document.merge(audience.writable(row), patch)
+            await audience.replace(db, workspace, row, values, tags)
+
+
+# --- reading it back ------------------------------------------------------------------------------
+
+
+async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
+    async with process.database.read() as db:
+        run = await runs.by_id(db, workspace_id=workspace_id, id=run_id)
+        assert run is not None
+        steps = await runs.steps_of(db, workspace_id=workspace_id, run_id=run_id)
+        sent = await db.fetch_all("SELECT * FROM messages WHERE run_id = :id", id=run_id)
+        contact = await contacts.by_id(db, workspace_id=workspace_id, id=run["contact_id"])
+        assert contact is not None
+        ids = [contact["id"]]
+        tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
+        now = await db.now()
+    said = {(row["node_id"], row["visit"]): _said(row) for row in sent}
+    end = End(run["status"], run["finished_at"] or now, run["reason_code"], run["reason_detail"])
+    return Trace(
+        run["created_at"],
+        [_passage(step, said.get((step["node_id"], step["visit"]))) for step in steps],
+        end,
+        audience.resource(contact, tags[contact["id"]]),
+    )
+
+
+def _passage(row: Row, said: Said | None) -> Passage:
+    return Passage(
+        row["node_id"],
+        row["kind"],
+        row["visit"],
+        row["status"],
+        row["reason_code"],
+        row["reason_detail"],
+        row["port"],
+        row["output"] and document.parse(row["output"].encode()),
+        entered_at=row["started_at"],
+        left_at=row["finished_at"],
+        said=said,
+    )
+
+
+def _said(row: Row) -> Said:
+    content = row["content"] and document.parse(row["content"].encode())
+    return Said(row["channel"], row["to_address"], row["status"], row["template_id"], content)
+
+
+def endings(trace: Trace) -> dict[str, list[simulation.Ending]]:
+    """What became of each message, to be foreseen; only of what a provider was asked to send."""
+    found: dict[str, list[simulation.Ending]] = {}
+    for passage in trace.passages:
+        if passage.said is not None and passage.said.content is not None:
+            came = simulation.Ending(passage.said.status, passage.code, passage.detail)
+            found.setdefault(passage.node_id, []).append(came)
+    return found
+
+
+async def activate_as_is(process: Process, workspace_id: str, id: str, body: str) -> None:
+    """A definition under an id of one's own, ACTIVE, to be started by others."""
+    same = {"trigger_config": {"source": "manual"}, "body": body}
+    shape = "steps" if id.startswith("wfl") else "graph"
+    async with process.database.write() as db:
+        await definitions.insert(
+            db, workspace_id=workspace_id, id=id, shape=shape, name="Started", **same
+        )
+        await definitions.pin(db, workspace_id=workspace_id, definition_id=id, version=1, **same)
+        await definitions.update(
+            db, workspace_id=workspace_id, id=id, name="Started", state="ACTIVE", version=1,
+            token=None, **same,
+        )  # fmt: skip

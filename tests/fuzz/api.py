@@ -1,0 +1,179 @@
+"""schemathesis against a real web process on PostgreSQL and Redis, once as each role.
+
+python -m tests.fuzz.api [--examples 200] [--seed N] prints its seed and a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from app.process import SCHEMA
+from tests import servers
+from tests.deployment import ROOT, Deployment, made, owner_of
+
+ROLES = ("viewer", "owner")  # last, for an owner may break what the others need
+KEYS = 40  # that take turns: each may call 600 times a minute
+CONFIG = ROOT / "tests" / "fuzz" / "schemathesis.toml"
+# The workspace is not called what the examples call it, or the first of them would delete it.
+WORKSPACE = "Fuzzed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    role: str
+    exit_code: int
+    operations: int
+    cases: int
+    statuses: Counter[int]
+    told: str
+
+    def __str__(self) -> str:
+        groups = Counter({f"{status // 100}xx": 0 for status in self.statuses})
+        for status, times in self.statuses.items():
+            groups[f"{status // 100}xx"] += times
+        by_status = "  ".join(f"{group} {groups[group]:>6}" for group in sorted(groups))
+        return f"{self.role:<8}{self.operations:>5} operations {self.cases:>7} cases  {by_status}"
+
+
+def fuzz(
+    deployment: Deployment, seed: int, examples: Mapping[str, int], *more: str
+) -> list[Verdict]:
+    """As each role, in a workspace that has one of everything that members cannot just make."""
+    with owner_of(deployment, WORKSPACE) as owner:
+        ids = _belongings(owner)
+        keys = {role: dict(_key(owner, role, number) for number in range(KEYS)) for role in ROLES}
+    return [
+        _fuzz(deployment, role, keys[role], ids, seed, ["-n", str(examples[role]), *more])
+        for role in ROLES
+    ]
+
+
+def _fuzz(
+    deployment: Deployment,
+    role: str,
+    keys: Mapping[str, str],
+    ids: Mapping[str, str],
+    seed: int,
+    more: Sequence[str],
+) -> Verdict:
+    directory = deployment.directory
+    events = directory / f"{role}.ndjson"
+    ran = subprocess.run(
+        [
+            *(str(Path(sys.executable).parent / "st"), "--config-file", str(CONFIG), "run"),
+            f"{deployment.url}/openapi.json",
+            # Without Stripe's keys there is nothing there but 503; tests/stripe_server.py has them.
+            *("--exclude-path", "/billing/webhooks/stripe"),
+            *("--checks", "all", "--continue-on-failure", "--no-color", "--seed", str(seed)),
+            *("--report", "ndjson", "--report-ndjson-path", str(events), *more),
+        ],
+        cwd=directory,
+        env={
+            **os.environ,
+            "FUZZ_KEYS": json.dumps(keys),
+            "FUZZ_IDS": json.dumps(ids),
+            "PYTHONPATH": str(ROOT),
+            "SCHEMATHESIS_HOOKS": "tests.fuzz.hooks",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    operations, statuses = _counted(events)
+    cases = sum(statuses.values())
+    return Verdict(role, ran.returncode, len(operations), cases, statuses, ran.stdout)
+
+
+def _key(owner: httpx2.Client, role: str, number: int) -> tuple[str, str]:
+    key = made(owner, "/settings/api-keys", {"name": f"fuzz {number}", "role": role})
+    return key["id"], key["key"]
+
+
+def _belongings(owner: httpx2.Client) -> dict[str, str]:
+    """What no call of the API makes at once: a run, by its webhook, and a message."""
+    steps = [{"type": "wait", "duration": "P1D"}]
+    trigger = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
+    workflow = {"name": "Fuzz", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    url = made(owner, "/workflows", workflow)["trigger"]["webhookUrl"]
+    receipt = made(owner, url, {"email": "ada@fuzzed.test"})
+    email = {"to": "ada@fuzzed.test", "subject": "Hi", "html": "<p>Hi</p>"}
+    sent = made(owner, "/messages/test-email", email)
+    return {
+        "/runs": receipt["runId"],
+        "/contacts": receipt["contactId"],
+        "/messages": sent["messageId"],
+        "/messages/delivery-attempts": sent["deliveryAttemptId"],
+        "/v1/webhooks/in": url.rpartition("/")[2],
+    }
+
+
+def _counted(events: Path) -> tuple[set[str], Counter[int]]:
+    operations: set[str] = set()
+    statuses: Counter[int] = Counter()
+    for line in events.read_text().splitlines():
+        for recorder in _recorders(json.loads(line)):
+            operations.add(recorder["label"])
+            for interaction in recorder.get("interactions", {}).values():
+                if interaction.get("response"):
+                    statuses[interaction["response"]["status_code"]] += 1
+    return operations, statuses
+
+
+def _recorders(event: Any) -> list[dict[str, Any]]:
+    return [value["recorder"] for value in event.values() if "recorder" in value]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.api")
+    parser.add_argument("--examples", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
+    given = parser.parse_args(arguments)
+    print(f"seed {given.seed}, {given.examples} examples an operation", flush=True)
+    postgres, redis = servers.postgres_server(), servers.redis_server()
+    postgres.start()
+    redis.start()
+    try:
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            deployed(postgres.url, redis.url, Path(directory)) as deployment,
+        ):
+            deployment.web()
+            found = fuzz(deployment, given.seed, dict.fromkeys(ROLES, given.examples))
+    finally:
+        postgres.remove()
+        redis.remove()
+    for verdict in found:
+        print(verdict.told if verdict.exit_code else verdict)
+    return max(verdict.exit_code for verdict in found)
+
+
+def deployed(postgres_url: str, redis_url: str, directory: Path) -> Deployment:
+    """Each caller from an address of its own, for what a stranger may do is counted by it."""
+    return Deployment(
+        directory,
+        database_url=asyncio.run(servers.new_database(postgres_url, SCHEMA)),
+        redis_url=redis_url,
+        smtp_url="smtp://127.0.0.1:1",
+        ENVIRONMENT="sandbox",
+        TRUSTED_HOPS="1",
+        LOG_LEVEL="warning",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

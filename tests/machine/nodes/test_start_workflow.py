@@ -1,0 +1,48 @@
+"""start_workflow: another definition for the same contact, with what is rendered for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.machine.program import StartRun
+from app.machine.reasons import Reason
+from tests.machine.visits import enter, findings
+
+DATA = {
+    "plan": "{{trigger.plan}}",
+    "deep": {"list": ["{{trigger.total}}", 7, None, True]},
+    "gone": "{{trigger.nope}}",
+}
+
+
+def test_it_starts_what_it_names_with_what_it_renders():
+    outcome = enter("start_workflow", {"workflowId": "wfl_2", "data": DATA})
+    data = {"plan": "pro", "deep": {"list": ["83.40", 7, None, True]}, "gone": ""}
+    assert outcome.effects == (StartRun("wfl_2", data),)
+    assert (outcome.port, outcome.output) == ("next", {"missing": ["trigger.nope"]})
+    assert enter("start_workflow", {"automationId": "aut_2"}).effects == (StartRun("aut_2", {}),)
+
+
+def test_what_it_passes_on_is_bounded():
+    large = {"workflowId": "wfl_2", "data": {"x": "{{trigger.text}}"}}
+    outcome = enter("start_workflow", large, trigger={"text": "x" * 300_000})
+    assert (outcome.status, outcome.code) == ("FAILED", Reason.DATA_TOO_LARGE)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({}, ("missing", "/workflowId", False)),
+        ({"workflowId": 5}, ("wrong_type", "/workflowId", True)),
+        ({"workflowId": "wfl_2", "automationId": "aut_2"}, ("both", "/automationId", False)),
+        ({"workflowId": "wfl_2", "data": []}, ("wrong_type", "/data", True)),
+        ({"workflowId": "wfl_2", "data": {"a": ["{{"]}}, ("bad_template", "/data/a/0", True)),
+        ({"workflowId": "wfl_2", "data": {"a": [0] * 60}}, ("too_many", "/data", True)),
+        (
+            {"workflowId": "wfl_2", "data": {"a": [[[[[[[[1]]]]]]]]}},
+            ("too_deep", "/data/a/0/0/0/0/0/0/0", True),
+        ),
+    ],
+)
+def test_what_it_may_say(data, expected):
+    assert findings("start_workflow", data) == [expected]

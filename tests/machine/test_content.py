@@ -1,0 +1,137 @@
+"""Contents of every channel: read strictly, rendered by one renderer."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.machine import content
+from app.machine.fields import Place
+
+SID = "HX" + "0a" * 16
+FACTS = {"trigger": {"name": "Ada & <Bob>"}, "contact": {}, "steps": {}, "run": None, "now": None}
+NAME = "{{trigger.name}}"
+
+
+def read(channel, raw, **options):
+    findings = []
+    written = content.read(channel, raw, Place("/content", findings), **options)
+    return written, [(finding.code, finding.pointer) for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("channel", "raw"),
+    [
+        ("email", {"subject": NAME, "html": f"<p>{NAME}</p>"}),
+        ("email", {"subject": "s", "html": "h", "replyTo": "help+1@example.com"}),
+        ("email", {"subject": "s", "html": "h", "replyTo": "{{contact.email}}"}),
+        ("sms", {"text": NAME}),
+        ("whatsapp", {"text": NAME}),
+        ("whatsapp", {"contentSid": SID}),
+        ("whatsapp", {"contentSid": SID, "variables": {"1": NAME, "2": "x"}}),
+    ],
+)
+def test_what_a_channel_can_say_is_kept_as_it_was_written(channel, raw):
+    assert read(channel, raw) == (raw, [])
+
+
+def test_empty_parts_are_left_out():
+    assert read("sms", {"text": "x"})[0] == {"text": "x"}
+    assert read("email", {"subject": "s", "html": "h", "text": "", "preheader": None})[0] == {
+        "subject": "s",
+        "html": "h",
+    }
+
+
+@pytest.mark.parametrize(
+    ("channel", "raw", "findings"),
+    [
+        ("email", {}, [("missing", "/content/subject"), ("missing", "/content/html")]),
+        ("email", {"subject": "s", "html": 7}, [("wrong_type", "/content/html")]),
+        ("email", {"subject": "s", "html": "{{ x }}"}, [("bad_template", "/content/html")]),
+        ("sms", {"text": ""}, [("missing", "/content/text")]),
+        ("sms", {"text": "x", "subject": "s"}, [("unknown_field", "/content/subject")]),
+        ("sms", {"text": "{{"}, [("bad_template", "/content/text")]),
+        ("whatsapp", {}, [("missing", "/content/text")]),
+        ("whatsapp", {"text": "x", "contentSid": SID}, [("both", "/content/contentSid")]),
+        ("whatsapp", {"contentSid": "HX12"}, [("wrong_type", "/content/contentSid")]),
+        (
+            "whatsapp",
+            {"text": "x", "variables": {"1": "y"}},
+            [("needs_content_sid", "/content/variables")],
+        ),
+        (
+            "whatsapp",
+            {"contentSid": SID, "variables": {"a/b": "{{ x }}", "2": 3}},
+            [("bad_template", "/content/variables/a~1b"), ("wrong_type", "/content/variables/2")],
+        ),
+        ("whatsapp", {"contentSid": SID, "variables": []}, [("wrong_type", "/content/variables")]),
+        (
+            "whatsapp",
+            {"contentSid": SID, "variables": dict.fromkeys(map(str, range(101)), "x")},
+            [("too_many", "/content/variables")],
+        ),
+    ],
+)
+def test_what_a_channel_cannot_say_is_found_where_it_stands(channel, raw, findings):
+    assert read(channel, raw)[1] == findings
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["nobody", "@example.com", "a b@example.com", "a@", "Ada <a@example.com>", "a@b, c@d", "a@b\n"],
+)
+def test_an_address_to_reply_to_is_one_unless_liquid_makes_it(address):
+    raw = {"subject": "s", "html": "h", "replyTo": address}
+    findings = [] if address == "a@b\n" else [("bad_address", "/content/replyTo")]
+    assert read("email", raw)[1] == findings
+
+
+def test_the_category_stands_in_inline_content_only():
+    raw = {"text": "x", "category": "marketing"}
+    assert read("sms", raw, more=content.CATEGORY) == (raw, [])
+    assert read("sms", raw)[1] == [("unknown_field", "/content/category")]
+    wrong = {"text": "x", "category": "spam"}
+    assert read("sms", wrong, more=content.CATEGORY)[1] == [("wrong_type", "/content/category")]
+
+
+def test_without_a_channel_whatever_some_channel_can_say_may_be_written():
+    raw = {"subject": "s", "text": "t", "contentSid": SID}
+    assert read(None, raw) == (raw, [])
+    assert read(None, {"colour": "red"})[1] == [("unknown_field", "/content/colour")]
+
+
+# --- rendering ----------------------------------------------------------------------------------
+
+
+def test_only_html_is_escaped():
+    email = content.render("email", {"html": NAME, "subject": NAME, "text": NAME}, FACTS)
+    assert email == {
+        "subject": "Ada & <Bob>",
+        "html": "Ada &amp; &lt;Bob&gt;",
+        "text": "Ada & <Bob>",
+    }
+    assert content.render("sms", {"text": NAME}, FACTS) == {"text": "Ada & <Bob>"}
+
+
+def test_variables_are_rendered_one_by_one_into_json():
+    said = {"contentSid": SID, "variables": {"2": '"{{trigger.name}}"', "1": "{{trigger.no}}"}}
+    assert content.render("whatsapp", said, FACTS) == {
+        "contentSid": SID,
+        "variables": '{"1":"","2":"\\"Ada & <Bob>\\""}',
+    }
+
+
+def test_what_cannot_be_rendered_names_its_part():
+    with pytest.raises(content.PartError) as caught:
+        content.render("sms", {"text": "{{ trigger.name | divided_by: 0 }}"}, FACTS)
+    assert caught.value.part == "text"
+    assert "line 1" in caught.value.message
+
+
+def test_variables_are_listed_in_the_order_of_the_channel_whatever_order_a_database_gives():
+    parts = {"subject": "{{trigger.b}}{{trigger.a}}", "html": "{{trigger.c}}{{trigger.a}}"}
+    turned = dict(reversed(parts.items()))
+    assert content.variables("email", parts) == ["trigger.b", "trigger.a", "trigger.c"]
+    assert content.variables("email", turned) == content.variables("email", parts)
+    named = {"contentSid": SID, "variables": {"2": "{{trigger.b}}", "1": "{{trigger.a}}"}}
+    assert content.variables("whatsapp", named) == ["trigger.a", "trigger.b"]

@@ -1,0 +1,53 @@
+"""GET /contacts/{id}/activity: runs and messages of a contact in one line of time."""
+
+from __future__ import annotations
+
+from app.process import Process
+from tests.cast import SEND_HELLO, Cast, hook, settle
+
+
+async def happened(cast: Cast, process: Process, events: int) -> str:
+    token = await hook(process, cast.ed.workspace_id, [SEND_HELLO])
+    for word in range(events):
+        body = {"email": "ada@x.test", "word": word}
+        sent = await cast.client.post(f"/v1/webhooks/in/{token}", json=body)
+        await settle(process)
+    return str(sent.json()["contactId"])
+
+
+async def test_runs_and_messages_stand_in_the_order_of_their_making(cast: Cast, process: Process):
+    contact_id = await happened(cast, process, 3)
+    page = await cast.vic.read(f"/contacts/{contact_id}/activity")
+    assert page["nextCursor"] is None
+    assert [item["type"] for item in page["data"]] == ["message", "run"] * 3
+    ages = [item["createdAt"] for item in page["data"]]
+    assert ages == sorted(ages, reverse=True)
+    message, run = page["data"][:2]
+    shown = await cast.vic.read(f"/runs/{run['id']}")
+    assert run["run"] == {k: v for k, v in shown.items() if k not in ("trigger", "steps")}
+    shown = await cast.vic.read(f"/messages/{message['id']}")
+    [attempt] = message["message"].pop("attempts")
+    assert [attempt["id"]] == shown.pop("attempts")
+    assert (attempt["number"], attempt["status"]) == (1, "SENT")
+    assert message["message"] == {k: v for k, v in shown.items() if k != "content"}
+
+
+async def test_pages_of_an_activity_follow_each_other(cast: Cast, process: Process):
+    contact_id = await happened(cast, process, 3)
+    whole = (await cast.vic.read(f"/contacts/{contact_id}/activity"))["data"]
+    for limit in (1, 2, 5):
+        seen, cursor = [], ""
+        while cursor is not None:
+            after = cursor and f"&cursor={cursor}"
+            page = await cast.vic.read(f"/contacts/{contact_id}/activity?limit={limit}{after}")
+            seen += page["data"]
+            cursor = page["nextCursor"]
+        assert seen == whole
+
+
+async def test_a_contact_to_whom_nothing_happened_has_none(cast: Cast):
+    made = await cast.ed.made("/contacts", {"email": "ada@x.test"})
+    url = f"/contacts/{made['id']}/activity"
+    assert await cast.vic.read(url) == {"data": [], "nextCursor": None}
+    assert (await cast.mallory.get(url)).status_code == 404
+    assert (await cast.vic.get(url + "?type=run")).status_code == 422

@@ -1,0 +1,123 @@
+"""What an operator sees of all workspaces, and the brake."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import httpx2
+import pytest
+
+from app import accounts
+from app.process import Process
+from tests.cast import Cast, Person, hook, settle
+from tests.test_policy import session
+
+
+@pytest.fixture
+async def root(cast: Cast, process: Process) -> Person:
+    """A super-admin, signed in; of the rival's workspace, which gives no right to Acme's."""
+    assert await accounts.grant_super_admin(process, cast.mallory.email)
+    return replace(cast.mallory, key=await session(process, cast.mallory))
+
+
+async def failed(cast: Cast, process: Process) -> None:
+    """A run of Acme's that failed."""
+    broken = {"type": "update_contact", "set": {"firstName": "{{ 'x' | divided_by: 0 }}"}}
+    token = await hook(process, cast.ed.workspace_id, [broken])
+    sent = await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
+    assert sent.status_code == 202
+    await settle(process)
+
+
+async def test_only_a_super_admin_s_own_session_may(cast: Cast, root: Person):
+    assert (await root.get("/admin/stats")).status_code == 200
+    for person in (cast.olivia, cast.mallory):  # a key, even that of a super-admin
+        response = await person.get("/admin/stats")
+        assert (response.status_code, response.json()["code"]) == (403, "forbidden")
+
+
+async def test_workspaces_and_users_are_found_by_how_they_begin(cast: Cast, root: Person):
+    every = (await root.read("/admin/workspaces"))["data"]
+    assert {one["name"] for one in every} >= {"Acme", "Rival"}
+    [acme] = (await root.read("/admin/workspaces?q=acm"))["data"]
+    assert (acme["id"], acme["members"]) == (cast.olivia.workspace_id, 4)
+    assert (await root.read("/admin/workspaces?q=%25"))["data"] == []
+    [vic] = (await root.read(f"/admin/users?q={cast.vic.email[:5]}"))["data"]
+    assert (vic["id"], vic["workspaces"]) == (cast.vic.user_id, 1)
+
+
+async def test_what_failed_is_seen_over_all_and_the_rest_by_workspace(
+    cast: Cast, root: Person, process: Process
+):
+    await failed(cast, process)
+    [run] = (await root.read("/admin/runs?status=FAILED"))["data"]
+    assert run["workspaceId"] == cast.ed.workspace_id
+    by_workspace = await root.read(f"/admin/runs?workspaceId={cast.ed.workspace_id}")
+    assert by_workspace["data"] == [run]
+    for path in ("/admin/runs", "/admin/runs?status=COMPLETED", "/admin/delivery-attempts"):
+        assert (await root.get(path)).status_code == 422, path
+    assert (await root.read("/admin/delivery-attempts?status=UNKNOWN"))["data"] == []
+
+
+async def test_the_trails_of_all_are_one_list(cast: Cast, root: Person):
+    await cast.ed.made("/contacts", {"email": "ada@x.test"})
+    await cast.mallory.made("/contacts", {"email": "ada@x.test"})
+    entries = (await root.read("/admin/audit-logs?action=contact.created"))["data"]
+    told = [cast.mallory.workspace_id, cast.ed.workspace_id]
+    assert [entry["workspaceId"] for entry in entries] == told
+    url = f"/admin/audit-logs?workspaceId={cast.ed.workspace_id}"
+    assert [entry["workspaceId"] for entry in (await root.read(url))["data"]] == told[1:]
+
+
+async def test_a_page_follows_the_other(cast: Cast, root: Person):
+    first = await root.read("/admin/workspaces?limit=1")
+    second = await root.read(f"/admin/workspaces?limit=1&cursor={first['nextCursor']}")
+    names = {page["data"][0]["name"] for page in (first, second)}
+    assert names == {"Acme", "Rival"}
+    assert second["nextCursor"] is None
+
+
+async def test_a_suspended_workspace_takes_says_and_sends_nothing(
+    cast: Cast, root: Person, process: Process, client: httpx2.AsyncClient
+):
+    url = f"/v1/webhooks/in/{await hook(process, cast.ed.workspace_id)}"
+    event = {"email": "ada@x.test"}
+    assert (await client.post(url, json=event)).status_code == 202  # its message is still to go
+    path = f"/admin/workspaces/{cast.ed.workspace_id}"
+    for _ in range(2):
+        assert (await root.post(f"{path}/suspend")).json()["suspended"]
+    refused = await cast.olivia.get("/contacts")
+    assert (refused.status_code, refused.json()["code"]) == (403, "workspace_suspended")
+    assert (await client.post(url, json=event)).status_code == 404
+    await settle(process)
+    assert (await root.post(f"{path}/resume")).json()["suspended"] is False
+    assert (await cast.olivia.read("/sandbox/messages"))["data"] == []
+    await settle(process)
+    assert len((await cast.olivia.read("/sandbox/messages"))["data"]) == 1
+    entries = (await cast.olivia.read("/audit-logs?resourceType=workspace"))["data"]
+    assert [entry["action"] for entry in entries] == ["workspace.resumed", "workspace.suspended"]
+
+
+async def test_in_health_all_invariants_are_zero(cast: Cast, root: Person, process: Process):
+    await failed(cast, process)
+    found = await root.read("/admin/invariants")
+    assert found.pop("healthy") is True
+    assert set(found.values()) == {0}
+    stats = await root.read("/admin/stats")
+    assert (stats["workspaces"], stats["activeDefinitions"], stats["dueRuns"]) == (2, 1, 0)
+
+
+async def test_what_nobody_does_shows(cast: Cast, root: Person, process: Process):
+    token = await hook(process, cast.ed.workspace_id)
+    await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
+    async with process.database.write() as db:
+        await db.execute("UPDATE runs SET wake_at = :past", past=await an_hour_ago(process))
+    found = await root.read("/admin/invariants")
+    assert (found["healthy"], found["overdueRuns"]) == (False, 1)
+    assert found["oldestDueSeconds"] > 3_000
+
+
+async def an_hour_ago(process: Process):
+    async with process.database.read() as db:
+        return await db.now() - timedelta(hours=1)

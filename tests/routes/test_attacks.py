@@ -1,0 +1,113 @@
+"""What a stranger would try at the API as a whole; each table names what it checks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from app.process import Process
+from tests.cast import WEBHOOK, Cast, hook
+from tests.routes.conftest import Letter, visiting
+
+ONE_ENGINE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@ONE_ENGINE
+async def test_no_other_secret_of_ours_is_a_bearer(
+    cast: Cast, process: Process, token_to: Letter, database_url: str
+):
+    await cast.adam.made("/memberships/invitations", {"email": "eve@example.com", "role": "admin"})
+    async with visiting(process) as client:
+        await client.post("/auth/password/forgot", json={"email": cast.ed.email})
+    row, checksum = cast.vic.key[:-6], cast.vic.key[-6:]
+    bearers: Mapping[str, str] = {
+        "a webhook's token": await hook(process, cast.ed.workspace_id),
+        "an invitation's token": await token_to("eve@example.com"),
+        "a password's token": await token_to(cast.ed.email),
+        "a key of production": cast.vic.key.replace("td_test_", "td_live_"),
+        "a key with another checksum": row + checksum[::-1],
+        "a key without its prefix": cast.vic.key.removeprefix("td_test_"),
+        "a session's id": "ses_" + "0" * 26,
+    }
+    answers = {}
+    for what, bearer in bearers.items():
+        response = await cast.client.get("/auth/me", headers={"Authorization": f"Bearer {bearer}"})
+        answers[what] = response.status_code
+    assert answers == dict.fromkeys(bearers, 401)
+
+
+@ONE_ENGINE
+@pytest.mark.parametrize("parameter", ["api_key", "access_token", "token", "key", "authorization"])
+async def test_a_key_in_a_query_string_opens_nothing(cast: Cast, parameter: str, database_url: str):
+    response = await cast.client.get(f"/contacts?{parameter}={cast.olivia.key}")
+    assert response.status_code == 401
+
+
+NOT_THERE = [
+    "/admin", "/debug", "/console", "/.env", "/.git/config", "/server-status", "/actuator",
+    "/v1/contacts", "/api/contacts", "/v2/webhooks/in/" + "A" * 30, "/contacts/",
+    "/contacts%2f", "/contacts%252f", "/%2e%2e/contacts", "/CONTACTS", "/contacts;x=1",
+]  # fmt: skip
+
+
+@ONE_ENGINE
+async def test_there_is_no_other_door(cast: Cast, database_url: str):
+    """No debug page, no old version, and one spelling of every path, also for an owner."""
+    answers = {path: (await cast.olivia.get(path)).status_code for path in NOT_THERE}
+    assert answers == dict.fromkeys(NOT_THERE, 404)
+
+
+OVERRIDES = [
+    {"X-HTTP-Method-Override": "DELETE"},
+    {"X-HTTP-Method": "DELETE"},
+    {"X-Method-Override": "DELETE"},
+    {"X-Original-URL": "/settings/api-keys"},
+    {"X-Rewrite-URL": "/settings/api-keys"},
+    {"X-Forwarded-Path": "/settings/api-keys"},
+    {"X-Forwarded-Prefix": "/settings"},
+    {"X-User-Id": "usr_1", "X-Role": "owner", "X-Workspace-Id": "ws_1", "X-Is-Admin": "true"},
+]
+
+
+@ONE_ENGINE
+async def test_no_header_makes_a_request_another_one(cast: Cast, database_url: str):
+    made = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    for headers in OVERRIDES:
+        for method in ("GET", "POST"):
+            response = await cast.vic.call(method, f"/contacts/{made['id']}", headers=headers)
+            assert response.status_code == (200 if method == "GET" else 405), headers
+        listed = await cast.vic.get("/contacts", headers=headers)
+        assert [row["id"] for row in listed.json()["data"]] == [made["id"]], headers
+        refused = await cast.vic.get("/settings/api-keys", headers=headers)
+        assert refused.status_code == 403, headers
+
+
+async def test_many_changes_at_once_end_in_one_state_that_is_told_alike_everywhere(cast: Cast):
+    steps = [{"id": "out", "type": "exit"}]
+    workflow = await cast.ed.made("/workflows", {"name": "W", "trigger": WEBHOOK, "steps": steps})
+    contact = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    flow, tags = f"/workflows/{workflow['id']}", f"/contacts/{contact['id']}/tags"
+    calls = [
+        call
+        for number in range(10)
+        for call in (
+            cast.ed.patch(flow, {"state": "ACTIVE"}),
+            cast.ed.patch(flow, {"state": "PAUSED"}),
+            cast.adam.patch(flow, {"name": f"W{number}"}),
+            cast.ed.post(tags, {"tags": ["lead", f"t{number}"]}),
+            cast.ed.delete(f"{tags}/lead"),
+            cast.adam.patch(f"/contacts/{contact['id']}", {"firstName": f"Ada {number}"}),
+        )
+    ]
+    statuses = {response.status_code for response in await asyncio.gather(*calls)}
+    assert statuses <= {200, 204, 404, 409}, statuses
+    read = await cast.vic.read(flow)
+    [listed] = (await cast.vic.read("/workflows"))["data"]
+    assert (listed["state"], listed["name"]) == (read["state"], read["name"])
+    ada = await cast.vic.read(f"/contacts/{contact['id']}")
+    assert {f"t{number}" for number in range(10)} <= set(ada["tags"])
+    assert len(ada["tags"]) == len(set(ada["tags"]))
+    found = (await cast.vic.read("/contacts?tag=lead"))["data"]
+    assert bool(found) == ("lead" in ada["tags"])

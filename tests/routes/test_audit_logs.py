@@ -1,0 +1,283 @@
+"""Every call of a member that changes something leaves exactly one entry in the audit trail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from app import audit
+from app.process import Process
+from app.routes import ROUTES
+from tests.cast import HELLO, PASSWORD, Cast, Person, settle
+from tests.routes.conftest import Letter
+
+NEW = "a password as good as new"
+WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
+DEFINITION = {"name": "D", "trigger": WEBHOOK, "state": "ACTIVE"}
+NOTHING = {"nodes": [], "edges": []}
+MESSAGE = {
+    "channel": "email",
+    "to": "a@x.test",
+    "content": {"subject": "S", "html": "<p>H</p>"},
+}
+TEST_EMAIL = {"to": "a@x.test", "subject": "S", "html": "H"}
+EVE = {"email": "eve@x.test", "role": "viewer"}
+TO_PAY = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://b.example"}
+STOPS = {"type": "wait", "duration": "P1D"}
+FAILS = {"type": "update_contact", "set": {"firstName": "{{ 'x' | divided_by: 0 }}"}}
+
+# Calls in an order in which all succeed: method and path, what is sent, and the entry it leaves.
+# {noun} is the id that the last call of that noun answered.
+ACTS: tuple[tuple[str, Any, str], ...] = (
+    ("POST /contacts", {"email": "ada@x.test"}, "contact.created"),
+    ("PATCH /contacts/{contact}", {"firstName": "Ada"}, "contact.updated"),
+    ("POST /contacts/{contact}/tags", {"tags": ["lead"]}, "contact.updated"),
+    ("DELETE /contacts/{contact}/tags/lead", None, "contact.updated"),
+    ("POST /contacts/{contact}/events", {"name": "seen"}, "contact.event"),
+    ("POST /contacts/import", "email\nbob@x.test\n", "contact.imported"),
+    ("POST /templates", {"name": "T", "channel": "email", "content": HELLO}, "template.created"),
+    ("PATCH /templates/{template}", {"name": "U"}, "template.updated"),
+    ("DELETE /templates/{template}", None, "template.deleted"),
+    (
+        "POST /automations",
+        {**DEFINITION, "graph": {"nodes": [], "edges": []}},
+        "automation.created",
+    ),
+    ("PATCH /automations/{automation}", {"name": "E"}, "automation.updated"),
+    ("POST /automations/{automation}/webhook/rotate", None, "automation.webhook_rotated"),
+    ("POST /automations/{automation}/runs", {"contactId": "{contact}"}, "run.started"),
+    ("DELETE /automations/{automation}", None, "automation.deleted"),
+    ("POST /workflows", {**DEFINITION, "steps": [STOPS]}, "workflow.created"),
+    ("POST /workflows/{workflow}/webhook/rotate", None, "workflow.webhook_rotated"),
+    ("POST /workflows/{workflow}/runs", {"contactId": "{contact}"}, "run.started"),
+    ("POST /runs/{run}/cancel", None, "run.cancelled"),
+    ("POST /runs/{run}/replay", None, "run.replayed"),
+    ("PATCH /workflows/{workflow}", {"steps": [FAILS]}, "workflow.updated"),
+    ("POST /workflows/{workflow}/runs", {"contactId": "{contact}"}, "run.started"),
+    ("POST /runs/{run}/retry", None, "run.retried"),
+    (
+        "POST /messages/test-email",
+        {"to": "a@x.test", "subject": "S", "html": "H"},
+        "message.tested",
+    ),
+    ("POST /messages", MESSAGE, "message.created"),
+    ("POST /suppressions", {"channel": "email", "address": "no@x.test"}, "suppression.created"),
+    ("DELETE /suppressions/{suppression}", None, "suppression.deleted"),
+    ("PATCH /settings/workspace", {"country": "DE"}, "workspace.updated"),
+    ("POST /settings/api-keys", {"name": "K", "role": "viewer"}, "api_key.created"),
+    ("DELETE /settings/api-keys/{api_key}", None, "api_key.revoked"),
+    (
+        "POST /memberships/invitations",
+        {"email": "eve@x.test", "role": "viewer"},
+        "invitation.created",
+    ),
+    ("DELETE /memberships/invitations/{invitation}", None, "invitation.revoked"),
+    ("POST /memberships", EVE, "invitation.created"),
+    ("POST /billing/checkout", TO_PAY, "checkout.created"),
+    ("DELETE /contacts/{contact}", None, "contact.erased"),
+)
+# Those whose entries the tests below look at one by one.
+ALONE = {
+    "POST /auth/register",
+    "POST /auth/token",
+    "POST /auth/switch",
+    "POST /auth/logout",
+    "POST /auth/password/reset",
+    "PATCH /auth/password",
+    "POST /auth/email/verify",
+    "POST /workspaces",
+    "POST /memberships/invitations/accept",
+    "PATCH /memberships/{id}",
+    "DELETE /memberships/{id}",
+    "POST /webhook-requests/{id}/retry",
+    "POST /messages/{id}/resend",  # tests/routes/test_messages.py
+    "POST /admin/workspaces/{id}/suspend",
+    "POST /admin/workspaces/{id}/resume",
+    "PATCH /billing/plan",  # tests/routes/test_billing.py
+    "POST /billing/webhooks/stripe",
+}
+# Those that leave none, and why.
+NONE: Mapping[str, str] = {
+    "POST /v1/webhooks/in/{token:path}": "no member acts; the run is its own record",
+    "POST /auth/refresh": "the session goes on as it was",
+    "POST /auth/password/forgot": "nobody is known yet, and nothing changes",
+    "POST /templates/{id}/preview": "it changes nothing",
+    "POST /automations/{id}/simulate": "it changes nothing",
+    "POST /workflows/{id}/simulate": "it changes nothing",
+    "POST /u/{token}": "the contact acts, and no member; the suppression is its own record",
+    "DELETE /settings/workspace": "the trail goes with the workspace",
+}
+
+
+async def trail(person: Person) -> list[dict[str, Any]]:
+    """Newest first."""
+    entries: list[dict[str, Any]] = (await person.read("/audit-logs?limit=200"))["data"]
+    return entries
+
+
+def shape(act: str) -> str:
+    return re.sub(r"\{\w+\}", "{}", act).replace("/lead", "/{}")
+
+
+def test_every_route_that_changes_something_is_looked_at():
+    mutating = {
+        re.sub(r"\{\w+(:path)?\}", "{}", f"{endpoint.method} {endpoint.path}")
+        for endpoint in ROUTES
+        if endpoint.method != "GET"
+    }
+    looked_at = {shape(act) for act, _, _ in ACTS} | {shape(one) for one in ALONE}
+    left_out = {re.sub(r"\{\w+(:path)?\}", "{}", one) for one in NONE}
+    assert mutating == looked_at | left_out
+    assert not looked_at & left_out
+
+
+async def test_an_act_leaves_one_entry(cast: Cast, process: Process):
+    olivia, ids = cast.olivia, {}
+    for act, body, action in ACTS:
+        before = len(await trail(olivia))
+        method, path = filled(act, ids).split()
+        if isinstance(body, str):
+            response = await olivia.call(
+                method, path, content=body, headers={"Content-Type": "text/csv"}
+            )
+        else:
+            response = await olivia.call(method, path, json=filled(body, ids))
+        assert response.status_code in (200, 201, 202, 204), (act, response.text)
+        await settle(process)
+        entry, *earlier = await trail(olivia)
+        assert (entry["action"], len(earlier)) == (action, before), act
+        assert entry["actor"]["type"] == "api_key"
+        assert entry["requestId"] == response.headers["x-request-id"]
+        noun, _, verb = action.partition(".")
+        if verb in ("created", "started"):
+            told = response.json()
+            ids[noun] = (
+                told.get("runId") or told.get("messageId") or (told.get("invitation") or told)["id"]
+            )
+    found = await audit.verify(process, olivia.workspace_id)
+    assert found.entries == len(ACTS)
+
+
+def filled(value: Any, ids: Mapping[str, str]) -> Any:
+    match value:
+        case str():
+            return re.sub(r"\{(\w+)\}", lambda match: ids[match[1]], value)
+        case dict():
+            return {name: filled(inner, ids) for name, inner in value.items()}
+        case _:
+            return value
+
+
+async def test_a_refused_event_that_is_retried_leaves_one_entry(cast: Cast, process: Process):
+    made = await cast.olivia.made("/workflows", {**DEFINITION, "steps": []})
+    url = httpx2.URL(made["trigger"]["webhookUrl"]).path
+    assert (await cast.client.post(url, json={"email": "ada@x.test"})).status_code == 404
+    await settle(process)
+    [refused] = (await cast.olivia.read(f"/workflows/{made['id']}/webhook-requests"))["data"]
+    await cast.olivia.made("/contacts", {"email": "ada@x.test"})
+    for _ in range(2):
+        await cast.olivia.post(f"/webhook-requests/{refused['id']}/retry")
+    told = ["webhook_request.retried", "contact.created", "workflow.created"]
+    assert [entry["action"] for entry in await trail(cast.olivia)] == told
+
+
+async def test_refused_and_repeated_calls_leave_none(cast: Cast):
+    headers = {"Idempotency-Key": "once"}
+    for _ in range(2):
+        await cast.olivia.post("/contacts", {"email": "a@x.test"}, headers=headers)
+    await cast.olivia.post("/contacts", {"email": "a@x.test"})
+    await cast.vic.post("/contacts", {"email": "b@x.test"})
+    assert [entry["action"] for entry in await trail(cast.olivia)] == ["contact.created"]
+
+
+async def test_an_erased_contact_is_forgotten_in_the_trail_too(cast: Cast, process: Process):
+    contact = await cast.ed.made("/contacts", {"email": "ada@x.test"})
+    await audit.seal(process)
+    await cast.ed.delete(f"/contacts/{contact['id']}")
+    entries = await trail(cast.olivia)
+    assert [entry["action"] for entry in entries] == ["contact.erased", "contact.created"]
+    assert "ada@x.test" not in str(entries)
+    assert entries[1]["changes"] is None
+
+
+async def test_the_trail_can_be_filtered_exported_and_verified(cast: Cast, process: Process):
+    contact = await cast.ed.made("/contacts", {"email": "ada@x.test"})
+    await cast.adam.made("/templates", {"name": "T", "channel": "email", "content": HELLO})
+    [made, _] = reversed(await trail(cast.olivia))
+    for query in (
+        f"resourceId={contact['id']}",
+        "resourceType=contact",
+        "action=contact.created",
+        f"actor={made['actor']['id']}",
+    ):
+        found = (await cast.olivia.read(f"/audit-logs?{query}"))["data"]
+        assert [entry["id"] for entry in found] == [made["id"]], query
+    exported = await cast.olivia.get("/audit-logs/export")
+    assert exported.text.count("\n") == 2
+    verdict = await cast.olivia.read("/audit-logs/verify")
+    assert (verdict["entries"], verdict["unchained"]) == (2, 2)
+
+
+# --- who is not yet known, or in another workspace ------------------------------------------------
+
+
+async def actions(process: Process, workspace_id: str) -> list[str]:
+    async with process.database.read() as db:
+        rows = await db.fetch_all(
+            "SELECT action FROM audit_logs WHERE workspace_id = :id ORDER BY id", id=workspace_id
+        )
+    return [row["action"] for row in rows]
+
+
+async def test_the_life_of_an_account_is_in_the_trail(
+    visitor: httpx2.AsyncClient, process: Process, token_to: Letter
+):
+    new = {"email": "eve@x.test", "password": PASSWORD, "name": "Eve", "workspaceName": "Eve's"}
+    made = (await visitor.post("/auth/register", json=new)).json()
+    home = made["workspace"]["id"]
+    assert await actions(process, home) == ["workspace.created"]
+    await visitor.post("/auth/email/verify", json={"token": await token_to("eve@x.test")})
+    credentials = {"email": "eve@x.test", "password": PASSWORD}
+    signed_in = (await visitor.post("/auth/token", json=credentials)).json()
+    bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
+    change = {"currentPassword": PASSWORD, "newPassword": NEW}
+    await visitor.patch("/auth/password", json=change, headers=bearer)
+    other = (await visitor.post("/workspaces", json={"name": "B"}, headers=bearer)).json()
+    switched = await visitor.post("/auth/switch", json={"workspaceId": other["id"]}, headers=bearer)
+    await visitor.post("/auth/logout", headers=bearer)
+    await visitor.post("/auth/password/forgot", json={"email": "eve@x.test"})
+    wanted = {"token": await token_to("eve@x.test"), "password": "one more password"}
+    await visitor.post("/auth/password/reset", json=wanted)
+    assert switched.status_code == 200
+    assert await actions(process, home) == [
+        "workspace.created",
+        "user.email_verified",
+        "session.created",
+        "user.password_changed",
+        "session.ended",
+        "user.password_changed",
+    ]
+    assert await actions(process, other["id"]) == ["workspace.created", "session.created"]
+    while await audit.seal(process):
+        pass
+    for workspace_id in (home, other["id"]):
+        assert (await audit.verify(process, workspace_id)).fault is None
+
+
+async def test_members_come_change_and_go_in_the_trail(
+    cast: Cast, visitor: httpx2.AsyncClient, process: Process, token_to: Letter
+):
+    await cast.olivia.post("/memberships", {"email": "eve@x.test", "role": "viewer"})
+    given = {"token": await token_to("eve@x.test"), "name": "Eve", "password": PASSWORD}
+    joined = (await visitor.post("/memberships/invitations/accept", json=given)).json()
+    path = f"/memberships/{joined['membership']['id']}"
+    await cast.olivia.patch(path, {"role": "editor"})
+    await cast.olivia.delete(path)
+    told = ["membership.deleted", "membership.updated", "membership.created", "invitation.created"]
+    entries = await trail(cast.olivia)
+    assert [entry["action"] for entry in entries] == told
+    assert entries[1]["changes"] == {"role": ["viewer", "editor"]}
+    assert entries[2]["actor"]["name"] == "Eve"

@@ -1,0 +1,477 @@
+"""Plans over HTTP: shown, paid for in the sandbox and through Stripe, lowered, and over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from app import paying
+from app.billing.stripe import Stripe
+from app.config import ConfigError, Settings
+from app.plans import PLANS
+from app.process import Process
+from app.store import paid_plans, workspaces
+from app.web.edge import WEBHOOK as WEBHOOK_TOKENS
+from tests import cast as casting
+from tests import stripe_server
+from tests.cast import Cast, Person
+from tests.routes.conftest import visiting
+from tests.stripe_server import PRICES, SECRET_KEY, WEBHOOK_SECRET, StripeServer, event, signature
+
+THANKS, SORRY = "https://shop.example/thanks?from=tidings", "https://shop.example/sorry"
+WANTED = {"plan": "growth", "successUrl": THANKS, "cancelUrl": SORRY}
+WEBHOOK = "/billing/webhooks/stripe"
+
+
+@pytest.fixture
+async def olivia(cast: Cast, process: Process) -> Person:
+    """Whose workspace pays for nothing."""
+    async with process.database.write() as db:
+        await workspaces.change_plan(db, id=cast.olivia.workspace_id, plan="starter")
+    return cast.olivia
+
+
+async def plan_of(person: Person) -> dict[str, Any]:
+    return await person.read("/billing/plan")
+
+
+async def trail(process: Process, person: Person) -> list[tuple[str, str]]:
+    """Actor and action, oldest first."""
+    async with process.database.read() as db:
+        rows = await db.fetch_all(
+            """
+            SELECT actor_type, action FROM audit_logs
+            WHERE workspace_id = :id AND resource_type IN ('plan', 'checkout') ORDER BY id
+            """,
+            id=person.workspace_id,
+        )
+    return [(row["actor_type"], row["action"]) for row in rows]
+
+
+async def end_period(process: Process, person: Person) -> None:
+    """It ended just now, and a worker looks."""
+    async with process.database.write() as db:
+        await db.execute(
+            """
+            UPDATE paid_plans SET renews_at = :now, updated_at = :long_ago
+            WHERE workspace_id = :id
+            """,
+            long_ago=datetime(2020, 1, 1, tzinfo=UTC),
+            id=person.workspace_id,
+        )
+    while await paying.renew_some(process):
+        pass
+
+
+# --- shown ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_new_workspace_has_the_free_plan_and_sees_what_there_is(olivia: Person, cast: Cast):
+    await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    plan = await plan_of(cast.vic)
+    assert (plan["plan"], plan["status"], plan["nextPlan"]) == ("starter", "active", None)
+    assert plan["renewsAt"] is None
+    assert plan["usage"] == {"contacts": 1, "messagesPerMonth": 0, "members": 4}
+    starter = PLANS["starter"]
+    assert plan["limits"]["contacts"] == starter.contacts
+    assert [one["plan"] for one in plan["available"]] == list(PLANS)
+    assert plan["available"][1] == {
+        "plan": "growth",
+        "price": 4_900,
+        "currency": "USD",
+        "limits": {"contacts": 1_000_000, "messagesPerMonth": 1_000_000, "members": 50},
+        "features": ["audit_logs"],
+    }
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_the_audit_feed_opens_with_the_plan(olivia: Person, cast: Cast, process: Process):
+    for path in ("/audit-logs", "/audit-logs/verify", "/audit-logs/export"):
+        for person, code in ((cast.ed, "forbidden"), (cast.adam, "plan_required")):
+            refused = await person.get(path)
+            assert (refused.status_code, refused.json()["code"]) == (403, code)
+    async with process.database.write() as db:
+        await workspaces.change_plan(db, id=olivia.workspace_id, plan="growth")
+    assert (await cast.adam.get("/audit-logs")).status_code == 200
+
+
+# --- paid for in the sandbox ----------------------------------------------------------------------
+
+
+async def begun(person: Person, plan: str = "growth") -> str:
+    """The path of the till."""
+    made = await person.made("/billing/checkout", {**WANTED, "plan": plan})
+    return urlsplit(made["checkoutUrl"]).path
+
+
+async def test_a_plan_is_paid_for_at_the_sandboxs_own_till(olivia: Person, process: Process):
+    till = await begun(olivia)
+    page = await olivia.client.get(till)
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "Plan growth" in page.text
+    assert "49.00 USD" in page.text
+    action = till.rpartition("/")[2] + "/complete"
+    assert f'<form method="post" action="{action}">' in page.text
+    assert (await plan_of(olivia))["plan"] == "starter"  # neither begun nor looked at is paid
+    both = await asyncio.gather(*(olivia.client.post(f"{till}/complete") for _ in range(5)))
+    assert {(one.status_code, one.headers["location"]) for one in both} == {(303, THANKS)}
+    plan = await plan_of(olivia)
+    assert (plan["plan"], plan["status"], plan["nextPlan"]) == ("growth", "active", None)
+    assert plan["renewsAt"] is not None
+    refused = await olivia.client.post(f"{till}/cancel")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert await trail(process, olivia) == [
+        ("api_key", "checkout.created"),
+        ("provider", "plan.changed"),
+    ]
+    [changed] = (await olivia.read("/audit-logs?action=plan.changed"))["data"]
+    assert changed["actor"] == {"type": "provider", "id": None, "name": "sandbox"}
+    assert changed["changes"]["plan"] == ["starter", "growth"]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_the_way_to_the_till_is_a_secret_of_the_log(olivia: Person):
+    assert WEBHOOK_TOKENS.sub("…", await begun(olivia)) == "/sandbox/checkouts/…"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_whoever_cancels_has_not_paid(olivia: Person):
+    till = await begun(olivia)
+    for _ in range(2):
+        gone = await olivia.client.post(f"{till}/cancel")
+        assert (gone.status_code, gone.headers["location"]) == (303, SORRY)
+    assert (await olivia.client.post(f"{till}/complete")).status_code == 409
+    assert (await plan_of(olivia))["plan"] == "starter"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_till_that_is_old_or_none_is_not_found(olivia: Person, process: Process):
+    till = await begun(olivia)
+    async with process.database.write() as db:
+        await db.execute("UPDATE checkouts SET expires_at = :now")
+    for path in (till, "/sandbox/checkouts/none"):
+        assert (await olivia.client.get(path)).status_code == 404
+        assert (await olivia.client.post(f"{path}/complete")).status_code == 404
+    assert (await plan_of(olivia))["plan"] == "starter"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("changed", "pointer"),
+    [
+        ({"price": 1}, "/price"),
+        ({"currency": "XXX"}, "/currency"),
+        ({"quantity": -1}, "/quantity"),
+        ({"plan": "starter"}, "/plan"),
+        ({"plan": "price_growth"}, "/plan"),
+        ({"plan": None}, "/plan"),
+        ({"successUrl": "javascript:alert(1)"}, "/successUrl"),
+        ({"successUrl": "//evil.example"}, "/successUrl"),
+        ({"cancelUrl": "https://a.example/\r\nSet-Cookie: a=b"}, "/cancelUrl"),
+        ({"cancelUrl": "https://[a.example/"}, "/cancelUrl"),
+    ],
+)
+async def test_what_it_costs_and_where_it_leads_is_not_for_clients_to_say(
+    olivia: Person, changed: Mapping[str, Any], pointer: str
+):
+    refused = await olivia.post("/billing/checkout", {**WANTED, **changed})
+    assert refused.status_code == 422
+    assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_only_a_higher_plan_is_sold(olivia: Person):
+    await olivia.client.post(f"{await begun(olivia, 'scale')}/complete")
+    for plan in ("growth", "scale"):
+        refused = await olivia.post("/billing/checkout", {**WANTED, "plan": plan})
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+async def test_two_tills_at_once_end_in_the_higher_plan(olivia: Person):
+    tills = [await begun(olivia, plan) for plan in ("scale", "growth", "growth")]
+    paid = await asyncio.gather(*(olivia.client.post(f"{till}/complete") for till in tills))
+    assert [one.status_code for one in paid] == [303] * 3
+    assert (await plan_of(olivia))["plan"] == "scale"
+
+
+# --- lowered, and over ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_higher_plan_has_to_be_paid(olivia: Person):
+    refused = await olivia.patch("/billing/plan", {"plan": "growth"})
+    assert (refused.status_code, refused.json()["code"]) == (402, "payment_required")
+    assert (await olivia.patch("/billing/plan", {"plan": "gold"})).status_code == 422
+    assert (await olivia.patch("/billing/plan", {"plan": "starter"})).status_code == 200
+
+
+async def test_a_lower_plan_comes_when_the_period_ends(
+    olivia: Person, process: Process, cast: Cast
+):
+    await olivia.client.post(f"{await begun(olivia)}/complete")
+    before = await plan_of(olivia)
+    lowered = (await olivia.patch("/billing/plan", {"plan": "starter"})).json()
+    assert lowered == {**before, "nextPlan": "starter"}
+    taken_back = (await olivia.patch("/billing/plan", {"plan": "growth"})).json()
+    assert taken_back == before
+    await end_period(process, olivia)
+    renewed = await plan_of(olivia)
+    assert renewed["plan"] == "growth"
+    assert renewed["renewsAt"] >= before["renewsAt"]
+    await olivia.patch("/billing/plan", {"plan": "starter"})
+    assert (await cast.adam.get("/audit-logs")).status_code == 200
+    await end_period(process, olivia)
+    after = await plan_of(olivia)
+    assert (after["plan"], after["nextPlan"], after["renewsAt"]) == ("starter", None, None)
+    assert (await cast.adam.get("/audit-logs")).json()["code"] == "plan_required"
+    assert [action for _, action in await trail(process, olivia)].count("plan.changed") == 5
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_the_operator_gives_to_all_cannot_be_lowered(olivia: Person, process: Process):
+    settings = replace(process.settings, default_plan="scale")
+    async with casting.client(replace(process, settings=settings)) as client:
+        person = replace(olivia, client=client)
+        assert (await plan_of(person))["plan"] == "scale"
+        refused = await person.patch("/billing/plan", {"plan": "growth"})
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_without_a_provider_nothing_is_sold(olivia: Person, process: Process):
+    async with visiting(replace(process, billing=None, stripe=None)) as client:
+        person = replace(olivia, client=client)
+        for path, body in (("/billing/checkout", WANTED), (WEBHOOK, {})):
+            refused = await person.post(path, body)
+            assert (refused.status_code, refused.json()["code"]) == (503, "billing_not_configured")
+        assert (await plan_of(person))["plan"] == "starter"
+
+
+# --- through Stripe -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[StripeServer]:
+    async with stripe_server.serving() as serving:
+        yield serving
+
+
+@pytest.fixture
+async def shop(process: Process, server: StripeServer) -> AsyncIterator[Process]:
+    """The process as production has it, with this Stripe."""
+    stripe = Stripe(SECRET_KEY, WEBHOOK_SECRET, PRICES, server.url)
+    yield replace(process, billing=stripe, stripe=stripe)
+    await stripe.close()
+
+
+@pytest.fixture
+async def buyer(shop: Process, olivia: Person) -> AsyncIterator[Person]:
+    async with casting.client(shop) as client:
+        yield replace(olivia, client=client)
+
+
+async def told(buyer: Person, body: bytes, **headers: str) -> httpx2.Response:
+    """As Stripe sends it."""
+    given = {"Content-Type": "application/json; charset=utf-8", **headers}
+    return await buyer.client.post(
+        WEBHOOK, content=body, headers={"Stripe-Signature": signature(body), **given}
+    )
+
+
+async def paid(buyer: Person, server: StripeServer, plan: str = "growth") -> bytes:
+    """The event that tells of it, not yet sent."""
+    await buyer.made("/billing/checkout", {**WANTED, "plan": plan})
+    return server.pay(server.newest(server.sessions)["id"])
+
+
+def updated(server: StripeServer, kind: str = "updated") -> bytes:
+    return event(f"customer.subscription.{kind}", server.newest(server.subscriptions))
+
+
+async def test_a_plan_is_paid_for_through_stripe(
+    buyer: Person, server: StripeServer, shop: Process
+):
+    checkout = await buyer.made("/billing/checkout", WANTED)
+    session = server.newest(server.sessions)
+    assert checkout["checkoutUrl"] == session["url"]
+    assert session["form"]["success_url"] == THANKS
+    assert session["form"]["line_items[0][price]"] == PRICES["growth"]
+    assert (await plan_of(buyer))["plan"] == "starter"
+    body = server.pay(session["id"])
+    assert (await plan_of(buyer))["plan"] == "starter"
+    copies = await asyncio.gather(*(told(buyer, body) for _ in range(40)))
+    assert {one.status_code for one in copies} == {200}
+    plan = await plan_of(buyer)
+    assert (plan["plan"], plan["status"]) == ("growth", "active")
+    assert await trail(shop, buyer) == [
+        ("api_key", "checkout.created"),
+        ("provider", "plan.changed"),
+    ]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_is_not_signed_changes_nothing(buyer: Person, server: StripeServer):
+    body = await paid(buyer, server)
+    for header in (signature(body, secret="whsec_other"), signature(body, at=1), "", "t=1,v0=1"):
+        refused = await told(buyer, body, **{"Stripe-Signature": header})
+        assert (refused.status_code, refused.json()["code"]) == (401, "invalid_signature")
+    unsigned = await buyer.client.post(WEBHOOK, content=body)
+    assert unsigned.status_code == 401
+    assert (await plan_of(buyer))["plan"] == "starter"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_session_that_was_not_paid_changes_nothing(buyer: Person, server: StripeServer):
+    await buyer.made("/billing/checkout", WANTED)
+    body = server.pay(server.newest(server.sessions)["id"], status="incomplete")
+    assert (await told(buyer, body)).status_code == 200
+    assert (await plan_of(buyer))["plan"] == "starter"
+    server.newest(server.subscriptions)["status"] = "active"  # paid after all
+    assert (await told(buyer, updated(server))).status_code == 200
+    assert (await plan_of(buyer))["plan"] == "growth"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_others_bought_is_ignored(buyer: Person, server: StripeServer):
+    body = await paid(buyer, server)
+    strangers = [
+        event("customer.subscription.updated", {"customer": "cus_of_another_shop"}),
+        event("customer.subscription.updated", server.newest(server.subscriptions), livemode=True),
+        event("invoice.paid", server.newest(server.subscriptions), account="acct_1"),
+        event("charge.succeeded", server.newest(server.subscriptions)),
+    ]
+    for stranger in strangers:
+        assert (await told(buyer, stranger)).status_code == 200
+    assert (await plan_of(buyer))["plan"] == "starter"
+    assert (await told(buyer, body)).status_code == 200
+    assert (await plan_of(buyer))["plan"] == "growth"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_the_order_of_events_does_not_matter(buyer: Person, server: StripeServer):
+    body = await paid(buyer, server)
+    created, before = updated(server, "created"), updated(server)
+    assert (await told(buyer, before)).status_code == 200
+    assert (await plan_of(buyer))["plan"] == "growth"
+    server.newest(server.subscriptions)["status"] = "canceled"
+    for late in (updated(server, "deleted"), before, created, body):
+        assert (await told(buyer, late)).status_code == 200
+        plan = await plan_of(buyer)
+        assert (plan["plan"], plan["renewsAt"]) == ("starter", None)
+
+
+async def test_an_answer_that_was_overtaken_is_not_stored(buyer: Person, server: StripeServer):
+    """One event is heard, and what Stripe says to it comes late: meanwhile all is cancelled."""
+    await told(buyer, await paid(buyer, server, "growth"))
+    server.newest(server.subscriptions)["status"] = "past_due"
+    asked, answered = asyncio.Event(), asyncio.Event()
+    server.gates.append((asked, answered))
+    slow = asyncio.create_task(told(buyer, updated(server)))
+    await asked.wait()
+    server.newest(server.subscriptions)["status"] = "canceled"
+    assert (await told(buyer, updated(server, "deleted"))).status_code == 200
+    answered.set()
+    assert (await slow).status_code == 200
+    assert (await plan_of(buyer))["plan"] == "starter"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_whoever_pays_for_more_no_longer_pays_for_less(buyer: Person, server: StripeServer):
+    await told(buyer, await paid(buyer, server, "growth"))
+    await told(buyer, await paid(buyer, server, "scale"))
+    assert (await plan_of(buyer))["plan"] == "scale"
+    assert server.live() == [PRICES["scale"]]
+    assert len(server.customers) == 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_plan_is_lowered_through_stripe(buyer: Person, server: StripeServer, shop: Process):
+    await told(buyer, await paid(buyer, server, "scale"))
+    before = await plan_of(buyer)
+    lowered = (await buyer.patch("/billing/plan", {"plan": "growth"})).json()
+    assert lowered == {**before, "nextPlan": "growth"}
+    assert server.live() == [PRICES["growth"]]
+    assert (await told(buyer, updated(server))).status_code == 200  # and tells us so
+    assert await plan_of(buyer) == lowered
+    subscription = server.newest(server.subscriptions)
+    subscription["metadata"]["held_until"] = "1"  # as if it were over; no event says so
+    await end_period(shop, buyer)
+    assert (await plan_of(buyer))["plan"] == "growth"
+    free = (await buyer.patch("/billing/plan", {"plan": "starter"})).json()
+    assert (free["plan"], free["nextPlan"]) == ("growth", "starter")
+    assert subscription["cancel_at_period_end"] is True
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_stripe_that_is_away_changes_nothing_and_is_asked_again(
+    buyer: Person, server: StripeServer
+):
+    await told(buyer, await paid(buyer, server, "scale"))
+    server.newest(server.subscriptions)["status"] = "canceled"
+    server.down = True
+    for response in (
+        await buyer.patch("/billing/plan", {"plan": "growth"}),
+        await told(buyer, updated(server, "deleted")),
+    ):
+        assert (response.status_code, response.json()["code"]) == (503, "unavailable")
+    assert (await plan_of(buyer))["plan"] == "scale"
+    server.down = False
+    assert (await told(buyer, updated(server, "deleted"))).status_code == 200
+    assert (await plan_of(buyer))["plan"] == "starter"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_nobody_pays_for_a_workspace_that_is_gone(
+    buyer: Person, server: StripeServer, shop: Process
+):
+    await told(buyer, await paid(buyer, server))
+    wrong = await buyer.delete("/settings/workspace", json={"name": "Another"})
+    assert (wrong.status_code, server.live()) == (422, [PRICES["growth"]])
+    assert (await buyer.delete("/settings/workspace", json={"name": "Acme"})).status_code == 204
+    assert server.live() == []
+    assert (await told(buyer, updated(server, "deleted"))).status_code == 200
+    async with shop.database.read() as db:
+        row = await paid_plans.by_workspace(db, workspace_id=buyer.workspace_id)
+    assert row is not None
+    assert row["plan"] == "growth"  # nobody has heard it any more
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+PRODUCTION = {
+    "ENVIRONMENT": "production",
+    "DATABASE_URL": "postgresql://u:p@db/tidings",
+    "REDIS_URL": "redis://redis",
+    "BASE_URL": "https://tidings.example.com",
+    "SMTP_URL": "smtp://mail",
+    "MAIL_FROM": "hello@example.com",
+    "SECRET_KEY": "a secret key that only the tests have",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"STRIPE_SECRET_KEY": "sk_live_1"}, "STRIPE_WEBHOOK_SECRET"),
+        ({"STRIPE_BASE_URL": "http://stripe.example.com"}, "STRIPE_BASE_URL"),
+        ({"DEFAULT_PLAN": "gold"}, "DEFAULT_PLAN"),
+    ],
+)
+def test_a_setting_that_cannot_be_right_stops_the_start(given: Mapping[str, str], word: str):
+    with pytest.raises(ConfigError, match=word):
+        Settings.from_environ({**PRODUCTION, **given})
+
+
+def test_stripes_secrets_are_masked():
+    secrets = {"STRIPE_SECRET_KEY": "sk_live_canary", "STRIPE_WEBHOOK_SECRET": "whsec_canary"}
+    settings = Settings.from_environ({**PRODUCTION, **secrets})
+    assert {"sk_live_canary", "whsec_canary"} <= set(settings.secrets())
+    assert "canary" not in repr(settings)

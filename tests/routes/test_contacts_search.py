@@ -1,0 +1,160 @@
+"""GET /contacts by how a name begins, by metadata and by time; GET /tags."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.cast import Cast, Person
+
+PEOPLE: list[dict[str, Any]] = [
+    {"email": "Ada@x.test", "phone": "+442071838750", "firstName": "Ada", "lastName": "Lovelace"},
+    {"email": "grace@navy.test", "firstName": "Grace Brewster", "lastName": "Hopper"},
+    {"email": "e@x.test", "firstName": "Évariste", "lastName": "Galois", "tags": ["vip"]},
+    {"email": "strasse@x.test", "lastName": "Straße", "tags": ["vip", "a;b"]},
+    {"phone": "+14155550100", "metadata": {"plan": "pro", "n": 1, "yes": True}},
+    {"phone": "+14155550101", "metadata": {"plan": "pro", "n": 2.5}, "tags": ["vip"]},
+    {"email": "a_b@x.test", "metadata": {"plan": "free", "a[b]": "c"}},
+]
+ADA, GRACE, EVARISTE, STRASSE, PRO_1, PRO_2, FREE = range(len(PEOPLE))
+
+
+async def people(cast: Cast) -> dict[str, int]:
+    """Id → place in PEOPLE."""
+    made = [(await cast.ed.made("/contacts", one))["id"] for one in PEOPLE]
+    await cast.mallory.made("/contacts", PEOPLE[ADA])
+    return {id: place for place, id in enumerate(made)}
+
+
+async def found(person: Person, known: dict[str, int], query: str) -> list[int]:
+    shown = (await person.read(f"/contacts?{query}"))["data"]
+    return [known[contact["id"]] for contact in shown]
+
+
+FOUND: list[tuple[str, list[int]]] = [
+    ("q=ada", [ADA]),
+    ("q=ADA@X", [ADA]),
+    ("q=ada%20love", [ADA]),
+    ("q=love", [ADA]),
+    ("q=lace", []),  # how it begins, not what is in it
+    ("q=grace", [GRACE]),
+    ("q=grace%20brew", [GRACE]),
+    ("q=%20hopper%20", [GRACE]),
+    ("q=ÉVARISTE", [EVARISTE]),
+    ("q=STRASSE", [STRASSE]),
+    ("q=strass", [STRASSE]),
+    ("q=%2B4420", [ADA]),
+    ("q=%2B44%2020-71", [ADA]),
+    ("q=004420", [ADA]),
+    ("q=1415555", [PRO_2, PRO_1]),
+    ("q=%2B1%20(415)%20555-0100", [PRO_1]),
+    ("q=a_", [FREE]),  # no pattern
+    ("q=%25%25", []),
+    ("q=vip", []),
+    ("q=e@&tag=vip", [EVARISTE]),
+    ("q=e@&tag=lead", []),
+    ("q=141555501&metadata[n]=1", [PRO_1]),
+    ("metadata[plan]=pro", [PRO_2, PRO_1]),
+    ("metadata[plan]=pro&metadata[n]=2.5", [PRO_2]),
+    ("metadata[n]=1&metadata[yes]=true", [PRO_1]),
+    ("metadata[plan]=pro&tag=vip", [PRO_2]),
+    ("metadata[plan]=PRO", []),
+    ("metadata[plan]=", []),
+    ("metadata[none]=1", []),
+    ("tag=vip&updatedAfter=2020-01-01T00:00:00Z", [PRO_2, STRASSE, EVARISTE]),
+    ("tag=vip&createdBefore=2020-01-01T00:00:00Z", []),
+    ("q=e@&createdAfter=2020-01-01T00:00:00Z", [EVARISTE]),
+    ("metadata[n]=1&updatedAfter=2999-01-01T00:00:00Z", []),
+    ("createdAfter=0001-01-01T00:00:00Z&metadata[n]=1", [PRO_1]),
+    ("createdBefore=9999-12-31T00:00:00Z&metadata[n]=1", [PRO_1]),
+]
+
+
+async def test_a_search_finds_what_begins_so_and_a_filter_what_has_it(cast: Cast):
+    known = await people(cast)
+    for query, expected in FOUND:
+        assert await found(cast.vic, known, query) == expected, query
+    assert await found(cast.mallory, known, "q=grace") == []
+
+
+async def test_a_search_sees_a_name_that_has_changed(cast: Cast):
+    made = await cast.ed.made("/contacts", {"email": "a@x.test", "firstName": "Ada"})
+    await cast.ed.patch(f"/contacts/{made['id']}", {"firstName": "Augusta", "lastName": "King"})
+    for q, count in (("ada", 0), ("augusta%20k", 1), ("king", 1)):
+        assert len((await cast.vic.read(f"/contacts?q={q}"))["data"]) == count, q
+
+
+WRONG = [
+    ("q=a", "?q"),
+    ("q=%20a%20", "?q"),
+    ("q=" + "x" * 201, "?q"),
+    ("metadata=pro", "?metadata"),
+    ("&".join(f"metadata[m{i}]=1" for i in range(6)), "?metadata"),
+    ("updatedAfter=today", "?updatedAfter"),
+    ("metadata[a]=1&metadata[a]=2", "?metadata[a]"),
+]
+
+
+@pytest.mark.parametrize(("query", "pointer"), WRONG)
+async def test_a_search_that_cannot_be_is_refused(cast: Cast, query: str, pointer: str):
+    response = await cast.vic.get(f"/contacts?{query}")
+    assert response.status_code == 422
+    assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
+
+
+@pytest.mark.parametrize(
+    "query", ["q=pp", "tag=t", "metadata[m]=1", "updatedAfter=2020-01-01T00:00:00Z"]
+)
+async def test_pages_of_a_search_follow_each_other_newest_first(cast: Cast, query: str):
+    made = []
+    for i in range(5):
+        one = {"email": f"pp{i}@x.test", "lastName": f"Pp{i}", "tags": ["t"], "metadata": {"m": 1}}
+        made.append((await cast.ed.made("/contacts", one))["id"])
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = await cast.vic.read(f"/contacts?{query}&limit=2{cursor and '&cursor=' + cursor}")
+        seen += [contact["id"] for contact in page["data"]]
+        cursor = page["nextCursor"]
+    assert seen == made[::-1]
+
+
+async def test_times_of_creation_hold_exactly_though_pages_begin_by_id(cast: Cast):
+    made = [(await cast.ed.made("/contacts", {"email": f"p{i}@x.test"})) for i in range(4)]
+    for place, one in enumerate(made):
+        moment = datetime.fromisoformat(one["createdAt"]) + timedelta(milliseconds=1)
+        for name, expected in (
+            ("createdAfter", [c["id"] for c in made if parsed(c) > moment]),
+            ("createdBefore", [c["id"] for c in made if parsed(c) < moment]),
+        ):
+            at = moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            shown = (await cast.vic.read(f"/contacts?{name}={at}"))["data"]
+            assert {c["id"] for c in shown} >= set(expected), (place, name)
+            assert len(shown) <= len(expected) + 1  # created within the millisecond
+
+
+def parsed(contact: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(contact["createdAt"])
+
+
+# --- tags -----------------------------------------------------------------------------------------
+
+
+async def test_every_tag_is_listed_once_by_name(cast: Cast):
+    assert await cast.vic.read("/tags") == {"data": [], "nextCursor": None}
+    await people(cast)
+    await cast.ed.made("/contacts", {"email": "z@x.test", "tags": ["Zebra", "vip", "ünder"]})
+    names = ["Zebra", "a;b", "vip", "ünder"]
+    assert await cast.vic.read("/tags") == {
+        "data": [{"name": name} for name in names],
+        "nextCursor": None,
+    }
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = await cast.vic.read(f"/tags?limit=1{cursor and '&cursor=' + cursor}")
+        seen += [tag["name"] for tag in page["data"]]
+        cursor = page["nextCursor"]
+    assert seen == names
+    assert (await cast.vic.get("/tags?createdAfter=2020-01-01T00:00:00Z")).status_code == 422
+    assert (await cast.mallory.read("/tags"))["data"] == []

@@ -1,0 +1,66 @@
+"""/metrics: the figures, for whoever has the token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families as read
+
+from app.metrics import FAMILIES
+from app.process import Process
+from tests import cast as cast_module
+from tests.cast import Cast, hook, settle
+
+
+async def figures(client: httpx2.AsyncClient) -> dict[str, float]:
+    """Sample → its values over all labels, added."""
+    response = await client.get("/metrics")
+    assert response.status_code == 200
+    found: dict[str, float] = {}
+    families = list(read(response.text))
+    assert {family.name for family in families} == set(FAMILIES)
+    for family in families:
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0) + sample.value
+    return found
+
+
+async def test_an_event_shows_from_its_acceptance_to_its_message(
+    cast: Cast, client: httpx2.AsyncClient, process: Process
+):
+    url = f"/v1/webhooks/in/{await hook(process, cast.ed.workspace_id)}"
+    await cast.ed.made("/contacts", {"email": "ada@acme.test"})
+    before = await figures(client)
+    assert (before["tidings_due"], before["tidings_deliveries_unknown"]) == (0, 0)
+    assert (await client.post(url, json={"email": "ada@acme.test"})).status_code == 202
+    waiting = await figures(client)
+    assert waiting["tidings_due"] == 1
+    assert waiting["tidings_oldest_due_seconds"] > 0
+    await settle(process)
+    after = await figures(client)
+    assert after["tidings_due"] == 0
+    for name in (
+        "tidings_webhooks_accepted_total",
+        "tidings_runs_ended_total",
+        "tidings_messages_ended_total",
+        "tidings_acceptance_to_first_step_seconds_count",
+        "tidings_acceptance_to_sent_seconds_count",
+    ):
+        assert after[name] == before.get(name, 0) + 1, name
+
+
+async def test_refusals_are_counted_by_code(client: httpx2.AsyncClient, cast: Cast):
+    await cast.vic.post("/contacts", {})
+    text = (await client.get("/metrics")).text
+    assert 'tidings_refusals_total{code="forbidden"} 1.0' in text
+
+
+async def test_with_a_token_only_its_bearer_reads(process: Process):
+    guarded = replace(process, settings=replace(process.settings, metrics_token="only for us"))
+    async with cast_module.client(guarded) as client:
+        for headers in ({}, {"Authorization": "Bearer another"}):
+            response = await client.get("/metrics", headers=headers)
+            assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
+        response = await client.get("/metrics", headers={"Authorization": "Bearer only for us"})
+        assert response.status_code == 200

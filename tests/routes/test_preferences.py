@@ -1,0 +1,150 @@
+"""The way out of marketing mail (RFC 8058), over the wire: what the mail says, and what it does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+
+from app.process import Process
+from app.routes.preferences import masked
+from tests.cast import HELLO, Cast, settle
+from tests.chaos.optout import sending
+from tests.receivers import Received, Receiver
+
+MARKETING = {**HELLO, "category": "marketing"}
+ONE_CLICK = {"List-Unsubscribe": "One-Click"}
+
+
+def token_in(mail: Received) -> str:
+    """From the one line as it travelled."""
+    [line] = re.findall(rb"(?m)^List-Unsubscribe: (.*)\r$", mail.raw)
+    [path] = re.findall(r"^<https?://[^<>\s]*(/u/[\w-]+)>$", line.decode())
+    return str(path)
+
+
+async def mails(
+    cast: Cast, process: Process, ledger: Path, *wanted: dict[str, object]
+) -> list[Received]:
+    """What a real server gets of messages to one contact after the other."""
+    async with Receiver(ledger) as receiver, sending(process, receiver) as through:
+        for one in wanted:
+            await cast.ed.made("/messages", {"channel": "email", **one})
+            await settle(through)
+        return receiver.received
+
+
+async def test_marketing_mail_has_a_way_out_and_other_mail_has_none(
+    cast: Cast, process: Process, tmp_path: Path
+):
+    template = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO}
+    news = await cast.ed.made("/templates", template)
+    to = {"to": "ada@example.com"}
+    received = await mails(
+        cast,
+        process,
+        tmp_path / "ledger",
+        {**to, "content": MARKETING},
+        {**to, "templateId": news["id"]},
+        {**to, "content": HELLO},
+    )
+    for mail in received[:2]:
+        assert mail.raw.count(b"List-Unsubscribe:") == 1
+        assert b"List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" in mail.raw
+        assert "ada" not in token_in(mail)
+    assert b"list-unsubscribe" not in received[2].raw.lower()
+    page = await cast.vic.read("/messages?status=SENT")
+    assert len(page["data"]) == 3
+
+
+async def test_one_click_ends_it_before_the_answer_and_opening_the_link_does_nothing(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+):
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "phone": "+14155550132"})
+    news = {"contactId": ada["id"], "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", news)
+    link, url = token_in(mail), f"/contacts/{ada['id']}"
+    assert len(urlsplit(link).path) < 250
+    for method in ("GET", "HEAD"):
+        shown = await client.request(method, link)
+        assert shown.status_code == 200
+        assert "form-action 'self'" in shown.headers["Content-Security-Policy"]
+    assert "a•••@example.com" in (await client.get(link)).text
+    assert (await cast.vic.read(url))["subscriptions"]["email"] == "subscribed"
+
+    response = await client.post(link, data=ONE_CLICK)
+    assert (response.status_code, response.headers.get("Set-Cookie")) == (200, None)
+    assert (await cast.vic.read(url))["subscriptions"] == {
+        "email": "unsubscribed",
+        "sms": "subscribed",
+        "whatsapp": "subscribed",
+    }
+    [event] = (await cast.vic.read(f"{url}/activity?limit=1"))["data"]
+    assert event["type"] == "consent"
+    assert (event["consent"]["reason"], event["consent"]["source"]) == ("unsubscribed", "link")
+    received = await mails(cast, process, tmp_path / "later", news, {**news, "content": HELLO})
+    assert [b"List-Unsubscribe" in one.raw for one in received] == [False]  # the receipt alone
+
+    assert (await client.post(link)).status_code == 200  # again, and without a word
+    for name in ("sms", "whatsapp"):
+        assert (await client.post(link, data={"unsubscribe": name})).status_code == 200
+    page = await client.post(link, data={"subscribe": "email"})
+    assert "Unsubscribe from email" in page.text
+    shown = (await cast.vic.read(url))["subscriptions"]
+    assert shown == {"email": "subscribed", "sms": "unsubscribed", "whatsapp": "unsubscribed"}
+
+
+async def test_a_link_in_mail_to_another_address_speaks_for_that_address_alone(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+):
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    news = {"contactId": ada["id"], "to": "bob@example.com", "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", news)
+    assert (await client.post(token_in(mail), data=ONE_CLICK)).status_code == 200
+    shown = await cast.vic.read(f"/contacts/{ada['id']}")
+    assert shown["subscriptions"]["email"] == "subscribed"
+    [held] = (await cast.vic.read("/suppressions"))["data"]
+    assert held["address"] == "bob@example.com"
+
+
+async def test_a_link_outlives_the_contact(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+):
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    news = {"contactId": ada["id"], "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", news)
+    await cast.ed.delete(f"/contacts/{ada['id']}")
+    page = await client.post(token_in(mail), data=ONE_CLICK)
+    assert page.status_code == 200
+    assert "you get no messages" in page.text
+    assert "example.com" not in page.text
+
+
+async def test_a_link_that_was_tampered_with_is_nobody_s(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+):
+    news = {"to": "ada@example.com", "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", news)
+    link = token_in(mail)
+    bad = [
+        link[:-1] + ("A" if link[-1] != "A" else "B"),
+        link[:-4],
+        link + "A",
+        "/u/" + process.vault.sign("cursor", b"ws|msg||email"),
+        "/u/" + "A" * 100,
+    ]
+    answers = []
+    for method in ("GET", "POST"):
+        for one in bad:
+            response = await client.request(method, one)
+            assert response.status_code == 404
+            answers.append({k: v for k, v in response.json().items() if k != "requestId"})
+    assert all(answer == answers[0] for answer in answers)
+    assert (await cast.vic.read("/suppressions"))["data"] == []
+
+
+def test_an_address_is_shown_to_whoever_knows_it():
+    assert masked("ada@example.com") == "a•••@example.com"
+    assert masked("+14155550132") == "•••0132"

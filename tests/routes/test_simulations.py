@@ -1,0 +1,191 @@
+"""Trying a definition over HTTP: nothing is written or sent, and it says what would be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app import cases
+from app.machine import document
+from app.process import Process
+from tests.cast import Cast
+
+STEPS = [
+    {
+        "id": "rich",
+        "type": "branch",
+        "cases": [
+            {
+                "when": {"path": "trigger.total", "op": "gte", "value": 1.10},
+                "steps": [{"id": "tag", "type": "add_tag", "tag": "rich"}],
+            }
+        ],
+    },
+    {
+        "id": "hello",
+        "type": "send_message",
+        "channel": "email",
+        "content": {"subject": "{{contact.firstName}} {{trigger.total}}", "html": "<p>Hi</p>"},
+        "onUnknown": "resend",
+    },
+    {"id": "pause", "type": "wait", "duration": "P3D"},
+    {
+        "id": "ask",
+        "type": "http_request",
+        "method": "GET",
+        "url": "https://shop.example/{{trigger.id}}",
+    },
+    {"id": "name", "type": "update_contact", "set": {"lastName": "{{steps.ask.body.name}}"}},
+]
+ADA = {"email": "ada@example.com", "firstName": "Ada"}
+WEBHOOK = {
+    "source": "inbound_webhook",
+    "contactLookup": "email",
+    "createContact": True,
+    "contactDefaults": {"firstName": "{{trigger.name}}", "tags": ["lead"]},
+}
+TABLES = ("runs", "run_steps", "messages", "contacts", "captured_messages", "calls", "audit_logs")
+
+
+async def draft(cast: Cast, steps: Any = STEPS, **more: Any) -> str:
+    made = await cast.ed.made("/workflows", {"name": "Try me", "steps": steps, **more})
+    return f"/workflows/{made['id']}/simulate"
+
+
+async def counted(process: Process) -> dict[str, int]:
+    async with process.database.read() as db:
+        return {table: await db.fetch_value(f"SELECT count(*) FROM {table}") for table in TABLES}
+
+
+async def test_a_draft_is_tried_from_end_to_end_and_nothing_comes_of_it(
+    cast: Cast, process: Process
+):
+    url = await draft(cast)
+    before = await counted(process)
+    raw = b"""{"trigger": {"id": 123456789012345678901, "total": 1.10},
+               "startAt": "2026-03-01T09:00:00Z",
+               "contact": {"email": "ada@example.com", "firstName": "Ada"},
+               "outcomes": {"hello": [{"status": "unknown"}, {"status": "sent"}]},
+               "httpAnswers": {"ask": {"status": 200, "body": {"name": "Lovelace"}}}}"""
+    response = await cast.vic.post(url, content=raw, headers={"Content-Type": "application/json"})
+    assert response.status_code == 200, response.text
+    told = response.json()
+    assert await counted(process) == before
+    assert [finding["code"] for finding in told["findings"]] == ["address_uncertain"]
+    rich, tag, hello, pause, ask, name = told["steps"]
+    assert rich["output"]["cases"][0]["operands"][0]["found"] == 1.1
+    assert b'"found":1.10' in response.content
+    assert tag["changes"] == {"tags": [[], ["rich"]]}
+    assert hello["message"]["content"] == {"subject": "Ada 1.10", "html": "<p>Hi</p>"}
+    assert (hello["message"]["status"], hello["output"]["number"]) == ("SENT", 2)
+    assert (pause["enteredAt"], pause["leftAt"]) == (
+        "2026-03-01T09:00:00.000Z",
+        "2026-03-04T09:00:00.000Z",
+    )
+    assert ask["output"]["request"]["url"] == "https://shop.example/123456789012345678901"
+    assert name["changes"] == {"lastName": [None, "Lovelace"]}
+    assert told["end"] == {"status": "COMPLETED", "reason": None, "at": "2026-03-04T09:00:00.000Z"}
+    assert (told["contact"]["lastName"], told["contact"]["tags"]) == ("Lovelace", ["rich"])
+
+
+async def test_a_stored_contact_is_taken_and_left_as_it_is(cast: Cast):
+    url = await draft(cast)
+    made = await cast.ed.made("/contacts", {**ADA, "tags": ["vip"]})
+    told = await cast.vic.made(url, {"contactId": made["id"], "trigger": {"total": 2}})
+    assert told["contact"]["tags"] == ["rich", "vip"]
+    assert (await cast.vic.read(f"/contacts/{made['id']}"))["tags"] == ["vip"]
+
+
+async def test_another_workspace_s_contact_is_no_contact(cast: Cast):
+    url = await draft(cast)
+    theirs = await cast.mallory.made("/contacts", ADA)
+    for id in (theirs["id"], "con_" + "0" * 26):
+        response = await cast.vic.post(url, {"contactId": id})
+        assert response.json()["errors"] == [
+            {"pointer": "/contactId", "message": "There is no such contact."}
+        ]
+    assert (await cast.mallory.post(url, {"contact": ADA})).status_code == 404
+
+
+async def test_without_a_contact_it_is_whom_the_intake_would_find_or_make(cast: Cast):
+    url = await draft(cast, trigger=WEBHOOK)
+    new = await cast.vic.made(url, {"trigger": {"email": "bob@example.com", "name": "Bob"}})
+    assert (new["contact"]["firstName"], new["contact"]["tags"]) == ("Bob", ["lead"])
+    made = await cast.ed.made("/contacts", ADA)
+    found = await cast.vic.made(url, {"trigger": {"email": "ADA@example.com"}})
+    assert found["contact"]["id"] == made["id"]
+    lost = await cast.vic.post(url, {"trigger": {"mail": "ada@example.com"}})
+    assert (lost.status_code, lost.json()["code"]) == (422, "lookup_unresolved")
+    strict = await draft(cast, trigger={**WEBHOOK, "createContact": False})
+    nobody = await cast.vic.post(strict, {"trigger": {"email": "eve@example.com"}})
+    assert (nobody.status_code, nobody.json()["code"]) == (404, "contact_not_found")
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({}, "/contact"),
+    ({"contact": {"email": "no address"}}, "/contact/email"),
+    ({"contact": {**ADA, "shoeSize": 40}}, "/contact/shoeSize"),
+    ({"contact": ADA, "outcomes": {"helo": "sent"}}, "/outcomes/helo"),
+    ({"contact": ADA, "outcomes": {"ask": "sent"}}, "/outcomes/ask"),
+    ({"contact": ADA, "httpAnswers": {"hello": {"status": 200}}}, "/httpAnswers/hello"),
+    ({"contact": ADA, "variants": {"rich": "a"}}, "/variants/rich"),
+    ({"contact": ADA, "events": [{"at": "tomorrow", "name": "x"}]}, "/events/0/at"),
+    ({"contact": ADA, "events": [{"at": "P1D"}]}, "/events/0"),
+    ({"contact": ADA, "startAt": "9999-12-31T00:00:00Z"}, "/startAt"),
+]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_cannot_be_meant_is_refused_at_its_place(cast: Cast):
+    url = await draft(cast)
+    for body, pointer in WRONG:
+        response = await cast.vic.post(url, body)
+        assert response.status_code == 422, body
+        assert [error["pointer"] for error in response.json()["errors"]] == [pointer], body
+
+
+async def test_what_cannot_run_says_why(cast: Cast):
+    url = await draft(cast, [{"type": "wait"}])
+    told = await cast.vic.made(url, {"contact": ADA})
+    assert (told["steps"], told["end"]) == ([], None)
+    assert [finding["severity"] for finding in told["findings"]] == ["error"]
+
+
+async def test_what_never_ends_is_shown_for_a_while(cast: Cast):
+    graph = {
+        "nodes": [
+            {"id": "t", "type": "trigger"},
+            {"id": "w", "type": "wait", "data": {"duration": "P366D"}},
+            {"id": "tag", "type": "add_tag", "data": {"tag": "again"}},
+        ],
+        "edges": [
+            {"source": "t", "target": "w"},
+            {"source": "w", "target": "tag"},
+            {"source": "tag", "target": "w"},
+        ],
+    }
+    made = await cast.ed.made("/automations", {"name": "Round", "graph": graph})
+    told = await cast.vic.made(f"/automations/{made['id']}/simulate", {"contact": ADA})
+    assert told["end"]["status"] == "STOPPED"
+    assert told["end"]["reason"]["code"] == "simulation_limit"
+    assert len(told["steps"]) == 2_000
+
+
+async def test_a_simulation_becomes_a_file_that_plays_the_same(cast: Cast):
+    template = await cast.ed.made(
+        "/templates",
+        {"name": "T", "channel": "email", "content": {"subject": "{{trigger.n}}", "html": "h"}},
+    )
+    steps = [{"id": "t", "type": "send_message", "channel": "email", "templateId": template["id"]}]
+    url = await draft(cast, [*STEPS, *steps])
+    made = await cast.ed.made("/contacts", {**ADA, "metadata": {"plan": "pro"}})
+    raw = b'{"contactId": "%s", "trigger": {"n": 1.50}}' % made["id"].encode()
+    response = await cast.vic.post(
+        f"{url}?case=true", content=raw, headers={"Content-Type": "application/json"}
+    )
+    case = document.dumps(document.parse(response.content)["case"])
+    read = cases.read(case)
+    assert read.expected
+    assert cases.difference(read.expected, cases.play(read)) == ""
+    assert read.expected["steps"][-1]["message"]["content"]["subject"] == "1.50"

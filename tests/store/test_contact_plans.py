@@ -1,0 +1,168 @@
+"""Every filter of the contacts, every batch, and every step of an erasure goes by an index."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.store import activity, batches, contacts, erasure
+from app.store.db import Database
+from tests import servers
+from tests.conftest import SCHEMA
+from tests.store.test_plans import (
+    ACME,
+    FILL,
+    NUMBERS,
+    PAST,
+    SORTS,
+    VALUES,
+    Query,
+    narrowed_by,
+    plans_of,
+)
+
+NAMES = """
+    UPDATE contacts
+    SET name_key = 'first' || id || ' last' || id, last_name_key = 'last' || id,
+        updated_at = CASE WHEN id LIKE 'con_%7' THEN :now ELSE updated_at END
+    """
+MEMORIES = (
+    "UPDATE runs SET state = '{}' WHERE contact_id = 'con_10003'",
+    "UPDATE messages SET to_address = 'x' WHERE contact_id = 'con_10003'",
+)
+# A table, by its name or ours; what a query has made itself it may walk.
+WALKS = re.compile(
+    r"Seq Scan|^SCAN (?:\w|contact\w*|runs|run_steps|messages|captured_\w+|delivery_\w+)\b",
+    re.MULTILINE,
+)
+LATELY = PAST + timedelta(days=1)
+
+
+@pytest.fixture(scope="module", params=["postgresql", "sqlite"])
+def full_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        return asyncio.run(servers.new_database(server.url, SCHEMA.read_text()))
+    copy = tmp_path_factory.mktemp("plans") / "tidings.db"
+    shutil.copy(request.getfixturevalue("sqlite_template"), copy)
+    return f"sqlite:///{copy}"
+
+
+@pytest.fixture(scope="module")
+async def full(full_url: str) -> AsyncIterator[Database]:
+    database = Database(full_url)
+    await database.connect()
+    async with database.write() as db:
+        for sql in FILL:
+            values = {name: VALUES[name] for name in re.findall(r":(\w+)", sql) if name != "now"}
+            await db.execute(NUMBERS + sql, **values)
+        for sql in (NAMES, *MEMORIES):
+            await db.execute(sql)
+        if database.engine == "postgresql":
+            await db.execute("ANALYZE")
+    yield database
+    await database.disconnect()
+
+
+def page(**filters: Any) -> Query:
+    return lambda db: contacts.page(db, **ACME, filters=filters, before="con_17000", limit=50)
+
+
+Q = {"q": "firstcon_1234", "q_phone": "+11234"}
+
+# For each statement the columns that an index must narrow it by.
+NARROWED: dict[str, tuple[Query, list[str]]] = {
+    "a tag": (page(tag="rare"), ["tag contact_id"]),
+    "a metadata field": (page(metadata={"crmId": "10500"}), ["name value contact_id"]),
+    "metadata and a tag": (
+        page(metadata={"crmId": "10500"}, tag="rare"),
+        ["name value contact_id tag"],
+    ),
+    "two metadata fields": (
+        page(metadata={"crmId": "10500", "plan": "pro"}),
+        ["name value contact_id"],
+    ),
+    "how a text begins": (
+        page(**Q),
+        ["email_key name_key last_name_key phone", "workspace_id id"],
+    ),
+    "how a text begins, and a tag": (
+        page(**Q, tag="common"),
+        ["email_key name_key last_name_key phone", "workspace_id id"],
+    ),
+    "updatedAfter": (page(updated_after=LATELY), ["updated_at", "workspace_id id"]),
+    "updatedAfter and a tag": (
+        page(updated_after=LATELY, tag="common"),
+        ["updated_at", "workspace_id id"],
+    ),
+    "createdAfter": (page(created_after=PAST - timedelta(days=1)), ["id"]),
+    "createdBefore": (page(created_before=LATELY), ["id"]),
+    "tags": (lambda db: contacts.tag_names(db, **ACME, after="a", limit=50), ["workspace_id tag"]),
+    "metadata names": (
+        lambda db: contacts.field_names(db, **ACME, limit=50),
+        ["workspace_id name"],
+    ),
+    "a batch's contacts": (
+        lambda db: batches.matching(
+            db, **ACME, email_keys=["10500@acme.test"] * 500, phones=["+1"] * 500, ids=["con_1"]
+        ),
+        ["workspace_id email_key phone id"],
+    ),
+    "a batch's locks": (
+        lambda db: batches.locked(db, **ACME, ids=[f"con_{i}" for i in range(10_100, 10_150)]),
+        ["workspace_id id"],
+    ),
+    "a batch's fields": (
+        lambda db: batches.remove_fields(db, **ACME, contact_ids=["con_10500", "con_10501"]),
+        ["workspace_id contact_id"],
+    ),
+    "an activity": (
+        lambda db: activity.page(db, **ACME, contact_id="con_10003", before=None, limit=50),
+        ["workspace_id contact_id id"],
+    ),
+    "an activity's attempts": (
+        lambda db: activity.attempts(db, **ACME, message_ids=["msg_10500", "msg_10501"]),
+        ["workspace_id message_id"],
+    ),
+    "an erasure": (
+        lambda db: erasure.forget_some(db, **ACME, contact_id="con_10003", limit=20),
+        [
+            "workspace_id contact_id",
+            "workspace_id contact_id",
+            "workspace_id contact_id",
+            "workspace_id contact_id",
+            "workspace_id contact_id",
+            "workspace_id run_id",
+            "workspace_id id",
+            "workspace_id message_id",
+            "workspace_id id",
+        ],
+    ),
+}
+# What is sorted is what was found, and that is few, or was asked for.
+SORTED = ("how a text begins", "updatedAfter", "a batch", "an activity", "tags", "metadata names")
+
+
+@pytest.mark.parametrize("what", NARROWED)
+async def test_it_touches_what_it_looks_for(full: Database, what: str):
+    query, columns = NARROWED[what]
+    plans = await plans_of(full, query)
+    assert len(plans) == len(columns)
+    for plan, wanted in zip(plans, columns, strict=True):
+        assert not WALKS.search(plan), plan
+        for column in wanted.split():
+            assert re.search(rf"\b{column}\b", narrowed_by(plan)), (column, plan)
+        assert what.startswith(SORTED) or not SORTS.search(plan), plan
+
+
+async def test_a_common_tag_is_not_read_to_its_end(full: Database):
+    """In the order of the index that has it: the first fifty are enough."""
+    [plan] = await plans_of(full, page(tag="common"))
+    assert not SORTS.search(plan), plan
+    assert not WALKS.search(plan), plan

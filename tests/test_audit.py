@@ -1,0 +1,272 @@
+"""The trail tells who changed what, and any change to it is found."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app import audit
+from app.audit import Origin, Verdict
+from app.process import Process
+from app.store import audit_logs
+from app.store.db import Handle, Row, new_id
+
+OLIVIA = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
+
+
+async def noted(
+    process: Process, db: Handle, workspace_id: str, action: str, resource_id: str = "con_1"
+) -> None:
+    await audit.note(
+        db,
+        process.vault,
+        OLIVIA,
+        workspace_id=workspace_id,
+        action=action,
+        resource_id=resource_id,
+        before={"email": "old@x.test"},
+        after={"email": "new@x.test"},
+    )
+
+
+async def written(process: Process, workspace_id: str, acts: int) -> list[str]:
+    """A trail of `acts` entries, chained; the contacts' ids."""
+    ids = [new_id("con") for _ in range(acts - 1)]
+    async with process.database.write() as db:
+        await noted(process, db, workspace_id, "workspace.created")
+        for id in ids:
+            await noted(process, db, workspace_id, "contact.updated", id)
+    while await audit.seal(process):
+        pass
+    return ids
+
+
+async def entries(process: Process, workspace_id: str) -> list[Row]:
+    async with process.database.read() as db:
+        return await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=10_000)
+
+
+async def verdict(process: Process, workspace_id: str) -> Verdict:
+    return await audit.verify(process, workspace_id)
+
+
+# --- what is told -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({}, {"id": "con_1", "email": "a@x.test", "phone": None}, {"email": [None, "a@x.test"]}),
+        ({"name": "A", "tags": [1]}, {"name": "B", "tags": [1]}, {"name": ["A", "B"]}),
+        ({"name": "A"}, {}, {"name": ["A", None]}),
+        ({"updatedAt": 1}, {"updatedAt": 2}, {}),
+        (
+            {"trigger": {"signingSecret": None, "signingSecretSet": False, "webhookUrl": None}},
+            {
+                "trigger": {
+                    "signingSecret": "s",
+                    "signingSecretSet": True,
+                    "webhookUrl": "https://x/t",
+                }
+            },
+            {
+                "trigger": [
+                    {"signingSecret": None, "signingSecretSet": False, "webhookUrl": None},
+                    {"signingSecret": "••••", "signingSecretSet": True, "webhookUrl": "••••"},
+                ]
+            },
+        ),
+        ({"key": "td_live_1"}, {"key": "td_live_2"}, {"key": ["••••", "••••"]}),
+        ({}, {"list": [{"authToken": "t"}]}, {"list": [None, [{"authToken": "••••"}]]}),
+    ],
+)
+def test_what_differs_is_told_without_secrets(before, after, told):
+    assert audit.differences(before, after) == told
+
+
+def test_of_a_long_value_only_its_size_and_hash_are_told():
+    [[before, after]] = audit.differences({"graph": "a"}, {"graph": "a" * 10_000}).values()
+    assert (before, after["bytes"], len(after["sha256"])) == ("a", 10_002, 64)
+
+
+# --- a whole trail ------------------------------------------------------------------------------
+
+
+async def test_a_trail_is_whole_before_and_after_it_is_chained(process: Process, acme: str):
+    async with process.database.write() as db:
+        await noted(process, db, acme, "workspace.created")
+    fresh = await verdict(process, acme)
+    assert (fresh.fault, fresh.entries, fresh.unchained) == (None, 1, 1)
+    await audit.seal(process)
+    chained = await verdict(process, acme)
+    assert (chained.fault, chained.entries, chained.unchained) == (None, 1, 0)
+    assert chained.head.sequence == 1
+
+
+async def test_two_that_chain_at_once_make_one_chain(process: Process, acme: str):
+    await written(process, acme, 2)
+    async with process.database.write() as db:
+        for _ in range(10):
+            await noted(process, db, acme, "contact.created")
+    await asyncio.gather(audit.seal(process), audit.seal(process))
+    assert [entry["sequence"] for entry in await entries(process, acme)] == list(range(1, 13))
+
+
+async def failing(process: Process, workspace_id: str) -> None:
+    async with process.database.write() as db:
+        await noted(process, db, workspace_id, "contact.created")
+        raise LookupError
+
+
+async def test_an_act_that_fails_leaves_no_entry(process: Process, acme: str):
+    with pytest.raises(LookupError):
+        await failing(process, acme)
+    async with process.database.read() as db:
+        assert await audit_logs.unchained(db, workspace_id=acme, limit=10) == []
+
+
+async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: str):
+    contacts = await written(process, acme, 5)
+    async with process.database.write() as db:
+        await audit.forget(db, process.vault, workspace_id=acme, resource_id=contacts[1])
+    assert (await verdict(process, acme)).fault is None
+    told = {entry["resource_id"]: entry["changes"] for entry in await entries(process, acme)}
+    assert told.pop(contacts[1]) is None
+    assert all("new@x.test" in changes for changes in told.values())
+
+
+async def test_what_is_pruned_leaves_the_chain_whole(process: Process, acme: str):
+    await written(process, acme, 4)
+    await written(process, acme, 2)
+    second = (await entries(process, acme))[-1]["created_at"]
+    assert not await audit.prune(process, acme, second)
+    assert (await verdict(process, acme)).fault is None
+    assert [entry["sequence"] for entry in await entries(process, acme)] == [5, 6]
+    await written(process, acme, 2)
+    assert (await verdict(process, acme)).fault is None
+    async with process.database.read() as db:
+        later = await db.now() + timedelta(days=1)
+    await audit.prune(process, acme, later)
+    assert ((await verdict(process, acme)).fault, await entries(process, acme)) == (None, [])
+
+
+# --- a trail that was tampered with -------------------------------------------------------------
+
+TAMPERINGS = 1_000
+RESTORE = f"""
+    INSERT INTO audit_logs ({audit_logs.COLUMNS})
+    VALUES ({", ".join(f":{name.strip()}" for name in audit_logs.COLUMNS.split(","))})
+    """
+
+Tamper = Callable[[Handle, str, Row], Awaitable[None]]
+
+
+def changing(column: str, value: Any) -> Tamper:
+    async def tamper(db: Handle, workspace_id: str, entry: Row) -> None:
+        await db.execute(
+            f"UPDATE audit_logs SET {column} = :value WHERE workspace_id = :w AND id = :id",
+            value=value,
+            w=workspace_id,
+            id=entry["id"],
+        )
+
+    return tamper
+
+
+async def delete(db: Handle, workspace_id: str, entry: Row) -> None:
+    await db.execute(
+        "DELETE FROM audit_logs WHERE workspace_id = :w AND id = :id",
+        w=workspace_id,
+        id=entry["id"],
+    )
+
+
+async def cut_off(db: Handle, workspace_id: str, entry: Row) -> None:
+    await db.execute(
+        "DELETE FROM audit_logs WHERE workspace_id = :w AND sequence >= :s",
+        w=workspace_id,
+        s=entry["sequence"],
+    )
+
+
+TAMPERS: Mapping[str, Tamper] = {
+    "the actor": changing("actor_id", "usr_mallory"),
+    "the actor's name": changing("actor_name", "Mallory"),
+    "the action": changing("action", "contact.deleted"),
+    "the resource": changing("resource_id", "con_other"),
+    "the address": changing("ip", "198.51.100.7"),
+    "no address": changing("ip", None),
+    "the request": changing("request_id", "another"),
+    "the changes": changing("changes", '{"email":["old@x.test","mallory@x.test"]}'),
+    "no changes": changing("changes", None),
+    "the salt": changing("salt", bytes(16)),
+    "the hash of the changes": changing("changes_hash", bytes(32)),
+    "the MAC": changing("mac", bytes(32)),
+    "the link": changing("hash", bytes(32)),
+    "the place": changing("sequence", 1_000_000),
+    "deleted": delete,
+    "cut off from here": cut_off,
+}
+
+
+@pytest.mark.parametrize("tamper", TAMPERS)
+async def test_the_first_entry_tampered_with_is_named(process: Process, acme: str, tamper: str):
+    await written(process, acme, 6)
+    victim = (await entries(process, acme))[3]
+    async with process.database.write() as db:
+        await TAMPERS[tamper](db, acme, victim)
+    fault = (await verdict(process, acme)).fault
+    assert fault is not None
+    assert fault.sequence == victim["sequence"]
+    assert fault.id in (victim["id"], None)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE audit_heads SET sequence = sequence - 1",
+        "UPDATE audit_heads SET first_sequence = first_sequence + 1",
+        "DELETE FROM audit_heads",
+        "DELETE FROM audit_logs",
+    ],
+)
+async def test_a_head_cannot_be_moved(process: Process, acme: str, sql: str):
+    await written(process, acme, 3)
+    async with process.database.write() as db:
+        await db.execute(sql)
+    assert (await verdict(process, acme)).fault is not None
+    await audit.seal(process)  # which must not make it right
+    assert (await verdict(process, acme)).fault is not None
+
+
+async def test_a_trail_that_was_removed_whole_is_missed(process: Process, acme: str):
+    await written(process, acme, 3)
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM audit_heads")
+        await db.execute("DELETE FROM audit_logs")
+    assert (await verdict(process, acme)).fault is not None
+    async with process.database.write() as db:
+        await noted(process, db, acme, "contact.created")
+    await audit.seal(process)
+    assert (await verdict(process, acme)).fault is not None
+
+
+async def test_random_tamperings_are_all_found(process: Process, acme: str):
+    chance = random.Random(20261121)
+    await written(process, acme, 12)
+    trail = await entries(process, acme)
+    for _ in range(TAMPERINGS):
+        name, victim = chance.choice(list(TAMPERS)), chance.choice(trail)
+        async with process.database.write() as db:
+            await TAMPERS[name](db, acme, victim)
+        fault = (await verdict(process, acme)).fault
+        assert fault is not None, name
+        assert fault.sequence == victim["sequence"], name
+        async with process.database.write() as db:
+            await db.execute("DELETE FROM audit_logs WHERE workspace_id = :w", w=acme)
+            await db.execute_many(RESTORE, trail)

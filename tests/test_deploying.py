@@ -1,0 +1,69 @@
+"""What is written for platforms and containers fits what the service asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.config import VARIABLES, Settings
+from tests.deployment import ROOT
+
+NAMES = {variable.name for variable in VARIABLES}
+REQUIRED = {variable.name for variable in VARIABLES if variable.required_in_production}
+GIVEN_BY_ADDONS = {"DATABASE_URL", "REDIS_URL"}
+HEROKU = json.loads((ROOT / "app.json").read_text())
+GUIDE = (ROOT / "docs/deploying.md").read_text()
+
+
+def test_the_button_asks_for_what_production_needs_and_nothing_unknown():
+    assert set(HEROKU["env"]) <= NAMES
+    assert set(HEROKU["env"]) | GIVEN_BY_ADDONS >= REQUIRED
+
+
+def test_what_the_button_sets_is_accepted():
+    values = {name: said["value"] for name, said in HEROKU["env"].items() if "value" in said}
+    asked = {
+        "SECRET_KEY": "0" * 64,
+        "BASE_URL": "https://your-app.herokuapp.com",
+        "SMTP_URL": "smtp://user:password@smtp.example.com:587?starttls=required",
+        "MAIL_FROM": "Acme <hello@acme.example>",
+        "DATABASE_URL": "postgres://user:password@host:5432/name",
+        "REDIS_URL": "rediss://:password@host:6379",
+    }
+    assert Settings.from_environ({**values, **asked}).production
+
+
+@pytest.mark.parametrize("name", sorted(REQUIRED))
+def test_the_guide_names_what_has_to_be_set(name: str):
+    assert f"`{name}" in GUIDE
+
+
+def test_the_formation_is_the_procfile():
+    procfile = (ROOT / "Procfile").read_text()
+    started = set(re.findall(r"^(\w+):", procfile, re.M)) - {"release"}
+    assert set(HEROKU["formation"]) == started
+
+
+def test_what_the_image_holds_is_enough_to_start(tmp_path: Path):
+    copied = re.findall(r"^COPY ([\w.]+) \./", (ROOT / "Dockerfile").read_text(), re.M)
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if "!" in line}
+    assert {*copied, "requirements.txt"} == let_in
+    for name in copied:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    ended = subprocess.run(
+        [sys.executable, "-m", "app", "migrate"],
+        cwd=tmp_path,
+        env={"PATH": "", "DATABASE_URL": f"sqlite:///{tmp_path}/data/tidings.db"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("Applied sections 0001")

@@ -1,0 +1,161 @@
+"""The doctor names what is broken, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from app import doctor
+from app.config import Settings
+from app.doctor import Finding
+from app.main import opened
+from app.store.db import Database
+from tests import servers
+from tests.conftest import SCHEMA
+from tests.deployment import ROOT
+from tests.receivers import Receiver
+from tests.servers import PostgresServer, free_port
+
+KEY = "a secret key that only the tests have"
+OTHER = "another secret key of another installation"
+PRODUCTION = {
+    "ENVIRONMENT": "production",
+    "BASE_URL": "https://tidings.example.com",
+    "MAIL_FROM": "hello@example.com",
+    "METRICS_TOKEN": "only for us",
+    "REGISTRATION": "invite_only",
+}
+
+
+UNSAFE = ("fsync", "synchronous_commit", "full_page_writes")  # so the tests' own server runs
+
+
+@pytest.fixture
+async def sound(
+    postgres_server: PostgresServer, redis_url: str, tmp_path: Path
+) -> AsyncIterator[dict[str, str]]:
+    """Web and worker on PostgreSQL and Redis, with a mail server; nothing is wrong with it."""
+    url = await servers.new_database(postgres_server.url, SCHEMA.read_text())
+    async with Receiver(tmp_path / "ledger") as mail:
+        environ = {**PRODUCTION, "DATABASE_URL": url, "REDIS_URL": redis_url, "SECRET_KEY": KEY}
+        environ["SMTP_URL"] = f"{mail.url}?starttls=off"
+        async with opened(Settings.from_environ(environ)):
+            pass
+        yield environ
+
+
+async def found(environ: Mapping[str, str]) -> list[Finding]:
+    """What is not fine."""
+    findings = [one async for one in doctor.examine(Settings.from_environ(environ))]
+    return [one for one in findings if one.verdict != "ok" and not one.sentence.startswith(UNSAFE)]
+
+
+async def test_of_a_sound_installation_nothing_is_said(sound: dict[str, str]):
+    assert await found(sound) == []
+
+
+STRIPE = {
+    "STRIPE_SECRET_KEY": "sk_live_1",
+    "STRIPE_WEBHOOK_SECRET": "whsec_1",
+    "STRIPE_PRICE_GROWTH": "price_1",
+    "STRIPE_PRICE_SCALE": "price_2",
+    "STRIPE_PRICE_ENTERPRISE": "price_3",
+}
+NOWHERE = f"127.0.0.1:{free_port()}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "subject", "words"),
+    [
+        ({"BASE_URL": "http://tidings.example.com"}, "warn", "settings", "BASE_URL"),
+        ({"REGISTRATION": "open"}, "warn", "settings", "REGISTRATION is open"),
+        ({"METRICS_TOKEN": ""}, "warn", "settings", "METRICS_TOKEN"),
+        ({**STRIPE, "STRIPE_SECRET_KEY": "sk_test_1"}, "warn", "settings", "test mode"),
+        ({**STRIPE, "STRIPE_PRICE_SCALE": ""}, "warn", "settings", "buy the plan scale"),
+        ({"DATABASE_URL": f"postgresql://{NOWHERE}/x"}, "FAIL", "database", "DATABASE_URL"),
+        ({"DATABASE_URL": "postgresql://a.invalid/x"}, "FAIL", "database", "DATABASE_URL"),
+        ({"SECRET_KEY": OTHER}, "FAIL", "secret key", "No entry of SECRET_KEY"),
+        ({"SECRET_KEY": f"{OTHER},{KEY}"}, "warn", "secret key", "rewrap-keys"),
+        ({"DATABASE_POOL_SIZE": "400"}, "warn", "connections", "DATABASE_POOL_SIZE"),
+        ({"REDIS_URL": f"redis://{NOWHERE}"}, "FAIL", "redis", "REDIS_URL"),
+        ({"SMTP_URL": f"smtp://{NOWHERE}"}, "FAIL", "mail", "SMTP_URL"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+async def test_it_names_what_is_broken(
+    sound: dict[str, str], changed: dict[str, str], verdict: str, subject: str, words: str
+):
+    [finding] = await found({**sound, **changed})
+    assert (finding.verdict, finding.subject) == (verdict, subject)
+    assert words in finding.sentence
+
+
+async def test_a_database_that_is_not_there_is_named(sound: dict[str, str]):
+    elsewhere = urlsplit(sound["DATABASE_URL"])._replace(path="/nowhere").geturl()
+    [finding] = await found({**sound, "DATABASE_URL": elsewhere})
+    assert (finding.verdict, finding.subject) == ("FAIL", "database")
+    assert "nowhere" in finding.sentence
+
+
+async def test_a_schema_that_is_missing_is_named(
+    sound: dict[str, str], postgres_server: PostgresServer
+):
+    empty = await servers.new_database(postgres_server.url, "")
+    schema, key = await found({**sound, "DATABASE_URL": empty})
+    assert (schema.verdict, key.verdict) == ("FAIL", "warn")
+    assert "run python -m app migrate" in schema.sentence
+
+
+async def test_a_mail_server_that_refuses_the_password_is_named(
+    sound: dict[str, str], tmp_path: Path
+):
+    async with Receiver(tmp_path / "other", login=("olivia", "right")) as mail:
+        url = mail.url.replace("//", "//olivia:wrong@") + "?starttls=off"
+        [finding] = await found({**sound, "SMTP_URL": url})
+    assert (finding.verdict, finding.subject) == ("FAIL", "mail")
+    assert "535" in finding.sentence
+
+
+@pytest.mark.parametrize(("minutes", "which"), [(1, "behind"), (-1, "ahead of")])
+async def test_clocks_that_are_apart_are_named(tmp_path: Path, minutes: int, which: str):
+    database = Database(f"sqlite:///{tmp_path}/a.db", clock_offset_ms=minutes * 60_000)
+    await database.connect()
+    finding = await doctor._clock(Settings.from_environ({"SECRET_KEY": KEY}), database)
+    await database.disconnect()
+    assert finding.verdict == "FAIL"
+    assert f"60 s {which} the database" in finding.sentence
+
+
+async def test_a_server_that_could_lose_what_was_accepted_is_named(sound: dict[str, str]):
+    findings = [one async for one in doctor.examine(Settings.from_environ(sound))]
+    unsafe = [one for one in findings if one.sentence.startswith(UNSAFE)]
+    assert [one.verdict for one in unsafe] == ["FAIL"] * len(UNSAFE)
+
+
+async def test_after_rewrapping_the_older_key_may_go(sound: dict[str, str]):
+    environ = {**sound, "SECRET_KEY": f"{OTHER},{KEY}"}
+    assert await asyncio.to_thread(command, "rewrap-keys", environ) == (0, "")
+    assert await found({**sound, "SECRET_KEY": OTHER}) == []
+
+
+def command(word: str, environ: Mapping[str, str]) -> tuple[int, str]:
+    """Exit code and standard error of `python -m app …`."""
+    ended = subprocess.run(  # noqa: PLW1510 - its exit code is what is asked
+        [sys.executable, "-m", "app", word],
+        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), **environ},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    return ended.returncode, ended.stderr
+
+
+async def test_the_command_fails_when_something_is_broken(sound: dict[str, str]):
+    assert await asyncio.to_thread(command, "doctor", sound) == (1, "")  # the server is unsafe

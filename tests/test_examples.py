@@ -1,0 +1,121 @@
+"""The examples of the documentation: each does on paper and in a real run what its file says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import cases, traces
+from app.__main__ import main
+from app.cases import Case
+from app.machine import document
+from app.process import Process
+from app.scenes import HttpAnswer
+from tests.driving import drive, opened_on
+from tests.listener import Listener, Respond, says
+
+FOLDER = Path(__file__).parents[1] / "docs" / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.json"))
+README = (FOLDER / "README.md").read_text()
+NAMES = [path.stem for path in EXAMPLES]
+
+
+@pytest.fixture(scope="module")
+async def real(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Process]:
+    file = shutil.copy(sqlite_template, tmp_path_factory.mktemp("examples") / "tidings.db")
+    async with opened_on(Path(file)) as process:
+        yield process
+
+
+def read(name: str) -> Case:
+    return cases.read((FOLDER / f"{name}.json").read_bytes())
+
+
+def test_there_are_twelve_and_the_readme_tells_of_each():
+    assert len(EXAMPLES) == 12
+    assert sorted(re.findall(r"\]\((.+)\.json\)", README)) == NAMES
+
+
+def test_the_command_plays_them_all_and_none_differs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["app", "simulate", *map(str, EXAMPLES)])
+    assert main() == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(EXAMPLES)
+
+
+def test_none_has_an_error_or_a_warning():
+    assert {
+        name: found for name in NAMES if (found := (read(name).expected or {})["findings"])
+    } == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_real_run_does_what_the_example_says(real: Process, name: str):
+    case, url = read(name), ""
+    async with Listener(answering(case)) as listener:
+        raw = (FOLDER / f"{name}.json").read_text()
+        asked = re.search(r'"url": "(https://[^/]+)', raw)
+        if asked:
+            url = asked[1]
+            case = cases.read(raw.replace(url, listener.url).encode())
+        driven = await drive(real, case)
+    came: Any = {"findings": driven.findings, **traces.normal(driven.trace)}
+    if url:
+        came = document.parse(document.dumps(came).replace(listener.url.encode(), url.encode()))
+    difference = cases.difference(read(name).expected, came)
+    assert not difference, f"\n{difference}"
+
+
+def answering(case: Case) -> Respond:
+    """What the one server says that an example asks at most."""
+    [answer] = list(case.input.http_answers.values()) or [HttpAnswer(status=200)]
+    assert isinstance(answer, HttpAnswer)
+    return says(answer.body, f"{answer.status} Done")
+
+
+def test_a_difference_is_shown_and_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    changed = (FOLDER / "order-updates.json").read_bytes().replace(b"71.10", b"71.1", 1)
+    file = tmp_path / "mine.json"
+    file.write_bytes(changed)
+    monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
+    assert main() == 1
+    told = capsys.readouterr().out.splitlines()
+    assert [line.lstrip("+- ")[:8] for line in told if re.match(r"[+-] ", line)] == ['"html": '] * 2
+    monkeypatch.setattr(sys, "argv", ["app", "simulate", "--write", str(file)])
+    assert main() == 0
+    monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
+    assert main() == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{", "not JSON"),
+        (b'{"name": "x"}', "/definition"),
+        (b'{"name": "x", "definition": {}, "input": {}}', "/startAt"),
+        (b'{"name": "x", "definition": {}, "input": {"startAt": "2026-01-01T00:00:00Z"}}', "whom"),
+    ],
+)
+def test_what_is_no_case_is_refused_in_a_sentence(
+    content: bytes,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    file = tmp_path / "mine.json"
+    file.write_bytes(content)
+    monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
+    assert main() == 1
+    assert told in capsys.readouterr().err

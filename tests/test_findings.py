@@ -1,0 +1,240 @@
+"""Seeded defects that only the database can tell: each is found at its pointer, all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.process import Process
+from tests.cast import Cast, settle
+
+WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
+BY_ID = {"source": "inbound_webhook", "contactLookup": "contact_id"}
+SHORT = "too short"
+
+
+def send(channel: str = "email", **more: Any) -> dict[str, Any]:
+    return {"type": "send_message", "channel": channel, **more}
+
+
+def text(channel: str, said: str = "x") -> dict[str, Any]:
+    return send(channel, content={"text": said})
+
+
+def arms(*steps: Any) -> dict[str, Any]:
+    return {
+        "type": "branch",
+        "cases": [{"when": {"path": "now", "op": "exists"}, "steps": list(steps)}],
+    }
+
+
+def start(**target: str) -> dict[str, Any]:
+    return {"type": "start_workflow", **target}
+
+
+def graph(data: dict[str, Any]) -> dict[str, Any]:
+    nodes = [
+        {"id": "t", "type": "trigger", "data": {}},
+        {"id": "a", "type": "send_message", "data": data},
+    ]
+    return {"nodes": nodes, "edges": [{"source": "t", "target": "a"}]}
+
+
+def templates(mail: str, chat: str) -> list[tuple[str, Any, str]]:
+    gone = "tpl_" + "0" * 26
+    return [
+        ("template_unknown", [send(templateId=gone)], "/steps/0/templateId"),
+        ("template_unknown", [arms(send(templateId="x"))], "/steps/0/cases/0/steps/0/templateId"),
+        (
+            "template_unknown",
+            graph({"channel": "sms", "templateId": gone}),
+            "/graph/nodes/1/data/templateId",
+        ),
+        ("template_channel", [send(templateId=chat)], "/steps/0/templateId"),
+        ("template_channel", [send("sms", templateId=mail)], "/steps/0/templateId"),
+        (
+            "template_channel",
+            graph({"channel": "whatsapp", "templateId": mail}),
+            "/graph/nodes/1/data/templateId",
+        ),
+    ]
+
+
+TRIGGERS: list[tuple[str, dict[str, Any], str]] = [
+    ("lookup_missing", {"source": "inbound_webhook"}, "/trigger/contactLookup"),
+    (
+        "lookup_missing",
+        {"source": "inbound_webhook", "contactPath": "a.b"},
+        "/trigger/contactLookup",
+    ),
+    (
+        "lookup_missing",
+        {"source": "inbound_webhook", "createContact": True, "signingSecret": SHORT},
+        "/trigger/contactLookup",
+    ),
+    ("create_without_address", {**BY_ID, "createContact": True}, "/trigger/createContact"),
+    (
+        "create_without_address",
+        {**BY_ID, "createContact": True, "metadataField": "crm"},
+        "/trigger/createContact",
+    ),
+    (
+        "create_without_address",
+        {**BY_ID, "createContact": True, "signingSecret": SHORT},
+        "/trigger/createContact",
+    ),
+    ("short_secret", {**WEBHOOK, "signingSecret": "x"}, "/trigger/signingSecret"),
+    ("short_secret", {**WEBHOOK, "signingSecret": "x" * 15}, "/trigger/signingSecret"),
+    ("short_secret", {**BY_ID, "signingSecret": SHORT}, "/trigger/signingSecret"),
+]
+NEEDS_MORE: list[tuple[str, dict[str, Any], str]] = [
+    ("tag_missing", {"source": "tag_added"}, "/trigger/tag"),
+    ("name_missing", {"source": "event"}, "/trigger/name"),
+]
+
+
+def starts(mine: str, theirs: str, drawn: str) -> list[tuple[str, Any, str]]:
+    """`theirs` starts `mine`; `drawn` is a draft."""
+    return [
+        ("start_loop", [start(workflowId=mine)], "/steps/0/workflowId"),
+        ("start_loop", [start(workflowId=theirs)], "/steps/0/workflowId"),
+        ("start_loop", [arms(start(workflowId=theirs))], "/steps/0/cases/0/steps/0/workflowId"),
+        ("start_unknown", [start(workflowId="wfl_0")], "/steps/0/workflowId"),
+        ("start_unknown", [start(automationId=theirs)], "/steps/0/automationId"),
+        ("start_unknown", [start(workflowId=drawn)], "/steps/0/workflowId"),
+        ("start_inactive", [start(automationId=drawn)], "/steps/0/automationId"),
+        (
+            "start_inactive",
+            [arms(start(automationId=drawn))],
+            "/steps/0/cases/0/steps/0/automationId",
+        ),
+        (
+            "start_inactive",
+            [send("sms", content={"text": "x"}), start(automationId=drawn)],
+            "/steps/1/automationId",
+        ),
+    ]
+
+
+CHANNELS: list[tuple[str, Any, str]] = [
+    ("channel_not_configured", [text("sms")], "/steps/0/channel"),
+    ("channel_not_configured", [arms(text("whatsapp"))], "/steps/0/cases/0/steps/0/channel"),
+    (
+        "channel_not_configured",
+        graph({"channel": "sms", "content": {"text": "x"}}),
+        "/graph/nodes/1/data/channel",
+    ),
+]
+
+
+async def found(cast: Cast, body: Any, trigger: Any = WEBHOOK) -> list[tuple[str, str]]:
+    """What activating it answers, be that 201 or 422."""
+    shape, path = ("graph", "/automations") if isinstance(body, dict) else ("steps", "/workflows")
+    response = await cast.ed.post(
+        path, {"name": "N", "state": "ACTIVE", "trigger": trigger, shape: body}
+    )
+    assert response.status_code in (201, 422), response.text
+    return [(one["code"], one["pointer"]) for one in response.json()["findings"]]
+
+
+async def test_every_defect_is_found_where_it_is(cast: Cast):
+    mail = await cast.ed.made(
+        "/templates", {"name": "M", "channel": "email", "content": {"subject": "s", "html": "h"}}
+    )
+    chat = await cast.ed.made(
+        "/templates", {"name": "C", "channel": "sms", "content": {"text": "{{ steps.a.status }}"}}
+    )
+    for code, body, pointer in [*templates(mail["id"], chat["id"]), *CHANNELS]:
+        assert (code, pointer) in await found(cast, body)
+    for code, trigger, pointer in [*TRIGGERS, *NEEDS_MORE]:
+        assert (code, pointer) in await found(cast, [], trigger)
+    # What a template reads counts where it is sent.
+    assert ("output_missing", "/steps/0/templateId") in await found(
+        cast, [send("sms", templateId=chat["id"])]
+    )
+
+
+async def test_a_loop_of_starts_is_found_wherever_it_closes(cast: Cast):
+    mine = await cast.ed.made("/workflows", {"name": "M", "state": "ACTIVE"})
+    theirs = await cast.ed.made(
+        "/workflows",
+        {"name": "T", "state": "ACTIVE", "steps": [start(workflowId=mine["id"])]},
+    )
+    drawn = await cast.ed.made("/automations", {"name": "D"})
+    for code, steps, pointer in starts(mine["id"], theirs["id"], drawn["id"]):
+        response = await cast.ed.patch(f"/workflows/{mine['id']}", {"steps": steps})
+        findings = [(one["code"], one["pointer"]) for one in response.json()["findings"]]
+        assert (code, pointer) in findings, steps
+
+
+async def test_all_is_answered_at_once_the_warnings_beside_the_errors(cast: Cast):
+    trigger = {**BY_ID, "createContact": True, "signingSecret": SHORT}
+    told = await found(cast, [send(templateId="x"), text("sms"), {"type": "wait"}], trigger)
+    assert set(told) == {
+        ("missing", "/steps/2/duration"),
+        ("template_unknown", "/steps/0/templateId"),
+        ("create_without_address", "/trigger/createContact"),
+        ("short_secret", "/trigger/signingSecret"),
+        ("channel_not_configured", "/steps/1/channel"),
+    }
+
+
+async def test_whoever_is_found_by_an_address_has_it(cast: Cast):
+    mail = send(content={"subject": "s", "html": "h"})
+    by_phone = {**WEBHOOK, "contactLookup": "phone"}
+    assert await found(cast, [mail], WEBHOOK) == []
+    for trigger in (by_phone, BY_ID, {"source": "manual"}):
+        assert await found(cast, [mail], trigger) == [("address_uncertain", "/steps/0/channel")]
+
+
+async def test_a_secret_that_is_kept_is_still_short(cast: Cast):
+    made = await cast.ed.made(
+        "/workflows", {"name": "N", "trigger": {**WEBHOOK, "signingSecret": SHORT}}
+    )
+    changed = await cast.ed.patch(f"/workflows/{made['id']}", {"state": "ACTIVE"})
+    codes = [one["code"] for one in changed.json()["findings"]]
+    assert codes == ["does_nothing", "short_secret"]
+
+
+async def test_what_no_body_had_is_told_once_bodies_came(cast: Cast, process: Process):
+    steps = [{"type": "add_tag", "tag": "{{ trigger.data.plan }}"}]
+    defaults = {"firstName": "{{ trigger.name }}", "tags": ["{{ trigger.gone }}"]}
+    made = await cast.ed.made(
+        "/workflows",
+        {
+            "name": "N",
+            "state": "ACTIVE",
+            "trigger": {**WEBHOOK, "contactDefaults": defaults},
+            "steps": steps,
+        },
+    )
+    assert made["findings"] == []
+    await cast.client.post(
+        made["trigger"]["webhookUrl"], json={"email": "ada@example.com", "name": "Ada"}
+    )
+    await settle(process)
+    renamed = await cast.ed.patch(f"/workflows/{made['id']}", {"name": "M"})
+    assert [(one["code"], one["pointer"]) for one in renamed.json()["findings"]] == [
+        ("trigger_unseen", "/trigger/contactDefaults/tags/0"),
+        ("trigger_unseen", "/steps/0/tag"),
+    ]
+
+
+async def test_bodies_that_were_refused_tell_too_what_senders_send(cast: Cast, process: Process):
+    """As a rule the first ones are: the path was a guess."""
+    trigger = {**WEBHOOK, "contactPath": "email"}
+    steps = [{"type": "add_tag", "tag": "{{ trigger.data.plan }}"}]
+    made = await cast.ed.made(
+        "/workflows", {"name": "N", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    )
+    bodies: dict[str, list[str]] = {
+        '{"data": {"mail": "ada@example.com"}}': ["trigger_unseen"],
+        '{"data": {"plan": "pro"}}': [],
+        '["no object"]': [],
+    }
+    for body, codes in bodies.items():
+        json = {"Content-Type": "application/json"}
+        refused = await cast.client.post(made["trigger"]["webhookUrl"], content=body, headers=json)
+        assert refused.status_code == 422
+        await process.batches.close()  # refused ones are written after their answer
+        renamed = await cast.ed.patch(f"/workflows/{made['id']}", {"name": body})
+        assert [one["code"] for one in renamed.json()["findings"]] == codes

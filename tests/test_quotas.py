@@ -1,0 +1,338 @@
+"""What a plan allows is exact, and what is counted is what there is, whatever happened."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app import audience, delivery, quotas, upserts
+from app.audience import Workspace
+from app.channels.base import Message, Receipt, SendError
+from app.plans import PLANS
+from app.process import Process
+from app.store import usage, workspaces
+from app.store.db import Database, new_id
+from app.store.usage import CONTACTS, MESSAGES
+from app.upserts import Entry
+from tests.cast import HELLO, Cast, hook, settle
+from tests.test_delivery import with_provider
+from tests.test_layers import ROOT, modules
+
+STARTER = PLANS["starter"]
+
+
+async def figures(process: Process, workspace_id: str) -> dict[str, int]:
+    async with process.database.read() as db:
+        return await quotas.used(db, workspace_id)
+
+
+async def counted(process: Process, workspace_id: str) -> dict[str, int]:
+    """From the tables themselves, by none of the code that is tested."""
+    async with process.database.read() as db:
+        row = await db.fetch_one(
+            """
+            SELECT (SELECT count(*) FROM contacts WHERE workspace_id = :id) AS contacts,
+                   (SELECT count(*) FROM delivery_attempts a
+                    JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id
+                    WHERE a.workspace_id = :id AND a.tries > 0 AND m.account_mail IS NULL
+                   ) AS messages,
+                   (SELECT count(*) FROM memberships WHERE workspace_id = :id) AS members
+            """,
+            id=workspace_id,
+        )
+    assert row is not None
+    return {
+        "contacts": row["contacts"],
+        "messagesPerMonth": row["messages"],
+        "members": row["members"],
+    }
+
+
+async def use_up(
+    process: Process, workspace_id: str, meter: str, *, left: int, plan: str = "starter"
+) -> None:
+    """As if there were so many that only `left` are allowed."""
+    async with process.database.write() as db:
+        await workspaces.change_plan(db, id=workspace_id, plan=plan)
+        of_month = meter == MESSAGES
+        period = quotas.month(await db.now()) if of_month else ""
+        which = {"workspace_id": workspace_id, "meter": meter, "period": period}
+        limit = STARTER.messages_per_month if of_month else STARTER.contacts
+        assert limit is not None
+        used = await usage.used(db, **which)
+        await usage.add(db, **which, amount=limit - left - used)
+
+
+# --- it cannot drift ------------------------------------------------------------------------------
+
+
+class Undone(Exception):
+    """What the caller of a transaction raises."""
+
+
+class Anything:
+    """Random operations, each as its caller does it."""
+
+    def __init__(self, process: Process, cast: Cast, token: str, seed: int) -> None:
+        self.process, self.cast, self.token = process, cast, token
+        self.random = random.Random(seed)
+        self.workspace = Workspace(cast.ed.workspace_id, None, process.vault)
+
+    def email(self) -> str:
+        return f"p{self.random.randrange(25)}@example.com"
+
+    async def some(self) -> None:
+        operations = (
+            self.create, self.imported, self.events, self.event, self.erase,
+            self.undone, self.fold,
+        )  # fmt: skip
+        await self.random.choice(operations)()
+
+    async def create(self) -> None:
+        response = await self.cast.ed.post("/contacts", {"email": self.email()})
+        assert response.status_code in (201, 409)
+
+    async def imported(self) -> None:
+        async with self.process.database.write() as db:
+            entries = [Entry.read(None, {"email": self.email()}) for _ in range(5)]
+            await upserts.upsert(db, self.workspace, entries)
+
+    async def events(self) -> None:
+        await asyncio.gather(*(self.event() for _ in range(4)))
+
+    async def event(self) -> None:
+        body = {"email": self.email(), "word": "ja"}
+        response = await self.cast.client.post(f"/v1/webhooks/in/{self.token}", json=body)
+        assert response.status_code == 202
+
+    async def erase(self) -> None:
+        found = await self.cast.ed.read(f"/contacts?email={self.email()}")
+        for contact in found["data"]:
+            assert (await self.cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
+
+    async def undone(self) -> None:
+        with pytest.raises(Undone):
+            await self._make_and_undo()
+
+    async def _make_and_undo(self) -> None:
+        async with self.process.database.write() as db:
+            await audience.create(db, self.workspace, {"email": f"{new_id('x')}@example.com"})
+            raise Undone
+
+    async def fold(self) -> None:
+        await quotas.fold_some(self.process)
+
+
+@pytest.mark.parametrize("seed", [1])
+async def test_what_is_counted_is_what_there_is_after_anything(
+    process: Process, cast: Cast, seed: int
+):
+    token = await hook(process, cast.ed.workspace_id)
+    anything = Anything(process, cast, token, seed)
+    for _ in range(40):
+        await anything.some()
+    await settle(process)
+    there = await counted(process, cast.ed.workspace_id)
+    assert min(there.values()) > 0
+    assert await figures(process, cast.ed.workspace_id) == there
+    await quotas.fold_some(process)
+    assert await figures(process, cast.ed.workspace_id) == there
+    nothing = {"contacts": 0, "messagesPerMonth": 0, "members": 1}
+    assert await figures(process, cast.mallory.workspace_id) == nothing
+
+
+async def test_two_who_fold_at_once_lose_and_double_nothing(process: Process, acme: str):
+    for _ in range(30):
+        async with process.database.write() as db:
+            await usage.add(db, workspace_id=acme, meter=CONTACTS)
+    await asyncio.gather(*(quotas.fold_some(process) for _ in range(3)))
+    async with process.database.read() as db:
+        assert await usage.used(db, workspace_id=acme, meter=CONTACTS) == 30
+        assert not await usage.any_changes(db)
+
+
+def test_whatever_makes_or_deletes_contacts_counts_them():
+    writes = re.compile(r"\b(INSERT INTO|DELETE FROM) contacts\b")
+    uncounted = [
+        f"{path.relative_to(ROOT)}: {function.name}"
+        for path in modules("app/store")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.AsyncFunctionDef)
+        if writes.search(text := ast.unparse(function)) and "usage.add" not in text
+    ]
+    assert uncounted == []
+
+
+# --- contacts -------------------------------------------------------------------------------------
+
+
+async def test_a_contact_too_many_is_refused_and_an_event_never_is(process: Process, cast: Cast):
+    await use_up(process, cast.ed.workspace_id, CONTACTS, left=1)
+    assert (await cast.ed.post("/contacts", {"email": "a@example.com"})).status_code == 201
+    refused = await cast.ed.post("/contacts", {"email": "b@example.com"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    known = await cast.ed.post("/contacts", {"email": "a@example.com"})
+    assert known.status_code == 409
+    assert (await cast.ed.read("/contacts?email=b@example.com"))["data"] == []
+    token = await hook(process, cast.ed.workspace_id)
+    event = {"email": "c@example.com"}
+    accepted = await cast.client.post(f"/v1/webhooks/in/{token}", json=event)
+    assert accepted.status_code == 202
+    await settle(process)
+    assert (await cast.ed.read(f"/runs/{accepted.json()['runId']}"))["status"] == "COMPLETED"
+    used = await figures(process, cast.ed.workspace_id)
+    assert STARTER.contacts is not None
+    assert used["contacts"] == STARTER.contacts + 1
+
+
+async def test_of_many_at_once_no_more_are_made_than_there_is_room_for(
+    process: Process, cast: Cast
+):
+    await use_up(process, cast.ed.workspace_id, CONTACTS, left=3)
+    emails = [f"p{i}@example.com" for i in range(8)]
+    made = await asyncio.gather(*(cast.ed.post("/contacts", {"email": one}) for one in emails))
+    assert sorted(one.status_code for one in made) == [201] * 3 + [403] * 5
+
+
+async def imported(cast: Cast, query: str = "") -> list[dict[str, Any]]:
+    file = "email\n" + "".join(f"p{i}@example.com\n" for i in range(4))
+    response = await cast.ed.call(
+        "POST", f"/contacts/import{query}", content=file, headers={"Content-Type": "text/csv"}
+    )
+    assert response.status_code == 200
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+async def test_an_import_makes_what_there_is_room_for_and_names_the_other_rows(
+    process: Process, cast: Cast
+):
+    await use_up(process, cast.ed.workspace_id, CONTACTS, left=2)
+    for query in ("?dryRun=true", ""):
+        *errors, totals = await imported(cast, query)
+        assert [error["row"] for error in errors] == [4, 5]
+        assert "allows no more contacts" in errors[0]["message"]
+        assert (totals["created"], totals["failed"]) == (2, 2)
+    *errors, totals = await imported(cast)
+    assert (len(errors), totals["unchanged"], totals["failed"]) == (2, 2, 2)
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+async def attempts(cast: Cast) -> Sequence[tuple[str, str | None]]:
+    data = (await cast.ed.read("/messages/delivery-attempts"))["data"]
+    return sorted((one["status"], one["reason"] and one["reason"]["code"]) for one in data)
+
+
+async def test_a_message_too_many_is_suppressed_and_its_run_goes_on(process: Process, cast: Cast):
+    await use_up(process, cast.ed.workspace_id, MESSAGES, left=1)
+    token = await hook(process, cast.ed.workspace_id)
+    accepted = [
+        await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": f"{one}@example.com"})
+        for one in "abc"
+    ]
+    assert [one.status_code for one in accepted] == [202] * 3
+    await settle(process)
+    suppressed = ("SUPPRESSED", "suppressed_quota")
+    assert await attempts(cast) == [("SENT", None), suppressed, suppressed]
+    for one in accepted:
+        assert (await cast.ed.read(f"/runs/{one.json()['runId']}"))["status"] == "COMPLETED"
+    async with process.database.write() as db:  # paid for more
+        await workspaces.change_plan(db, id=cast.ed.workspace_id, plan="enterprise")
+    await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "d@example.com"})
+    await settle(process)
+    assert (await attempts(cast)).count(("SENT", None)) == 2
+
+
+async def test_mail_about_accounts_goes_out_whatever_is_used_up(process: Process, cast: Cast):
+    await use_up(process, cast.olivia.workspace_id, MESSAGES, left=0)
+    before = await figures(process, cast.olivia.workspace_id)
+    invitation = {"email": "new@example.com", "role": "viewer"}
+    assert (await cast.olivia.post("/memberships/invitations", invitation)).status_code == 201
+    await settle(process)
+    assert len((await cast.olivia.read("/sandbox/messages?to=new@example.com"))["data"]) == 1
+    assert await figures(process, cast.olivia.workspace_id) == before
+
+
+async def test_a_message_that_is_tried_again_counts_once(process: Process, cast: Cast):
+    answers = [SendError("not_accepted", "provider_throttled", "Later.")]
+
+    async def moody(_message: Message) -> Receipt:
+        if answers:
+            raise answers.pop()
+        return Receipt("1")
+
+    await cast.ed.made("/messages/test-email", {"to": "ada@example.com", **HELLO})
+    process, provider = with_provider(process, moody)
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE messages SET wake_at = :now")
+    await settle(process)
+    assert len(provider.given) == 2
+    assert await attempts(cast) == [("SENT", None)]
+    assert (await figures(process, cast.ed.workspace_id))["messagesPerMonth"] == 1
+
+
+async def test_of_many_at_once_no_more_are_sent_than_are_left(process: Process, cast: Cast):
+    await use_up(process, cast.ed.workspace_id, MESSAGES, left=2)
+    for one in "abcde":
+        await cast.ed.made("/messages/test-email", {"to": f"{one}@example.com", **HELLO})
+    claimed = await delivery.claim(process, [], 50)
+    await asyncio.gather(*(delivery.deliver(process, row) for row in claimed))
+    statuses = [status for status, _ in await attempts(cast)]
+    assert statuses == ["SENT"] * 2 + ["SUPPRESSED"] * 3
+
+
+# --- members --------------------------------------------------------------------------------------
+
+
+async def test_a_member_too_many_is_refused(process: Process, cast: Cast, database: Database):
+    workspace_id = cast.olivia.workspace_id
+    assert STARTER.members is not None
+    async with database.write() as db:
+        await workspaces.change_plan(db, id=workspace_id, plan="starter")
+        await db.execute(
+            """
+            INSERT INTO users (id, email, email_key, name, password_hash, super_admin, created_at,
+                               email_verified_at)
+            VALUES ('usr_new', 'new@example.com', 'new@example.com', 'New', '', FALSE, :now, :now)
+            """
+        )
+        for i in range(STARTER.members - 4):
+            await db.execute(
+                """
+                INSERT INTO users (id, email, email_key, name, password_hash, super_admin,
+                                   created_at)
+                VALUES (:id, :id, :id, 'One', '', FALSE, :now)
+                """,
+                id=f"usr_{i}",
+            )
+            await db.execute(
+                """
+                INSERT INTO memberships (workspace_id, id, user_id, role, created_at)
+                VALUES (:workspace_id, :id, :id, 'viewer', :now)
+                """,
+                workspace_id=workspace_id,
+                id=f"usr_{i}",
+            )
+    for path in ("/memberships", "/memberships/invitations"):
+        for email in ("new@example.com", "unknown@example.com"):
+            refused = await cast.adam.post(path, {"email": email, "role": "viewer"})
+            assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    left = await database_count(database, workspace_id)
+    assert left == STARTER.members
+
+
+async def database_count(database: Database, workspace_id: str) -> int:
+    async with database.read() as db:
+        count: int = await db.fetch_value(
+            "SELECT count(*) FROM memberships WHERE workspace_id = :id", id=workspace_id
+        )
+        return count

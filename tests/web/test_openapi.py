@@ -1,0 +1,283 @@
+"""The document: valid, whole, in words that people can use."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, Literal
+
+import openapi_spec_validator
+import pytest
+from starlette.responses import Response
+
+from app.errors import CODES
+from app.web import openapi, reference
+from app.web.body import Query, Shape, Writable
+from app.web.reply import Page, Revised
+from app.web.routing import MEMBER, PUBLIC, Call, Endpoint, delete, get, patch, post
+from tests import conformance
+from tests.conformance import EVERY
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return conformance.document()
+
+
+def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
+
+
+# --- of the whole API -----------------------------------------------------------------------------
+
+
+def test_it_is_valid(document):
+    openapi_spec_validator.validate(document)
+
+
+def test_every_route_is_in_it_and_nothing_else(document):
+    told = operations(document)
+    assert sorted(told) == sorted(f"{one.method} {openapi.path_of(one)}" for one in EVERY)
+
+
+def test_every_route_says_what_it_answers():
+    assert [str(endpoint) for endpoint in EVERY if not endpoint.gives] == []
+
+
+def test_what_a_route_raises_has_a_status():
+    unknown = {code for endpoint in EVERY for code in endpoint.raises} - CODES.keys()
+    assert unknown == set()
+
+
+def test_operations_have_names_of_their_own_in_plain_words(document):
+    ids = Counter(operation["operationId"] for operation in operations(document).values())
+    assert [id for id, times in ids.items() if times > 1] == []
+    assert [id for id in ids if not re.fullmatch(r"[a-z]+([A-Z][a-z0-9]*)*", id)] == []
+
+
+def test_models_have_plain_names(document):
+    names = document["components"]["schemas"]
+    assert [name for name in names if not re.fullmatch(r"([A-Z][a-z0-9]*)+", name)] == []
+
+
+def test_no_description_speaks_of_our_own_files(document):
+    assert re.findall(r"\b\w+\.py\b", str(document)) == []
+
+
+def test_every_example_is_what_its_schema_says(document):
+    for name, media in examples(document):
+        conformance.check(media["schema"], media["example"], f"the example of {name}")
+
+
+def examples(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for name, operation in operations(document).items():
+        contents = [operation.get("requestBody", {}).get("content", {})]
+        contents += [answer.get("content", {}) for answer in operation["responses"].values()]
+        found += [
+            (name, media)
+            for content in contents
+            for media in content.values()
+            if "example" in media
+        ]
+        found += [(name, one) for one in operation.get("parameters", ()) if "example" in one]
+    assert len(found) > 100
+    return found
+
+
+def test_it_says_who_may(document):
+    told = operations(document)
+    assert told["GET /healthz"]["security"] == []
+    assert told["GET /healthz"]["x-permission"] == PUBLIC
+    assert told["POST /contacts"]["security"] == [{"bearer": []}]
+    assert told["POST /contacts"]["x-permission"] == "contacts:write"
+    assert "editor and above" in told["POST /contacts"]["description"]
+
+
+def test_it_is_the_same_every_time():
+    again = openapi.document(
+        EVERY, base_url="http://127.0.0.1:8000", version="1", examples=conformance.EXAMPLES
+    )
+    assert list(again["paths"]) == list(conformance.document()["paths"])
+    assert again == conformance.document()
+
+
+# --- of a small one -------------------------------------------------------------------------------
+
+
+class Inner(Shape):
+    colour: str | None = None
+
+
+class WritableThing(Writable):
+    name: str
+    size: int = 1
+    inner: Inner = Inner()
+    labels: dict[str, str] | None = None
+
+
+class Thing(Revised):
+    id: str
+    name: str
+
+
+class Filters(Query):
+    state: Literal["NEW", "OLD"] | None = None
+    labels: dict[str, str] | None = None
+
+
+async def index(_call: Call) -> Response:
+    """The newest first, and
+    all of them."""
+    raise NotImplementedError
+
+
+async def show(_call: Call) -> Response:
+    raise NotImplementedError
+
+
+create = update = remove = paint = show
+
+
+def small(*endpoints: Endpoint) -> dict[str, Any]:
+    return openapi.document(
+        endpoints, base_url="http://tidings.test", version="1", examples={"name": "A 'thing'"}
+    )
+
+
+def only(*endpoints: Endpoint) -> dict[str, Any]:
+    """What is told of the last one."""
+    return list(operations(small(*endpoints)).values())[-1]
+
+
+SHOWN = get("/things/{id}", show, can=MEMBER, gives={200: Thing})
+
+
+def test_parameters_come_from_the_query_s_model():
+    listed = only(get("/things", index, can=MEMBER, query=Filters, gives={200: Page[Thing]}))
+    state, labels = listed["parameters"]
+    assert (state["name"], state["schema"]["enum"]) == ("state", ["NEW", "OLD"])
+    assert (labels["style"], labels["explode"]) == ("deepObject", True)
+    assert listed["description"].startswith("The newest first, and all of them.")
+
+
+def test_a_patch_may_leave_out_everything_and_take_away_what_is_optional():
+    changed = patch("/things/{id}", update, can=MEMBER, takes=WritableThing, gives={200: Thing})
+    told = small(SHOWN, changed)
+    [schema] = {
+        media["schema"]["$ref"]
+        for media in told["paths"]["/things/{id}"]["patch"]["requestBody"]["content"].values()
+    }
+    assert schema == "#/components/schemas/ThingPatch"
+    schemas = told["components"]["schemas"]
+    assert "required" not in schemas["ThingPatch"]
+    assert schemas["ThingPatch"]["additionalProperties"] is False
+    null = {"type": "null"}
+    properties = schemas["ThingPatch"]["properties"]
+    assert properties["name"] == {"type": "string"}
+    assert properties["size"] == {"anyOf": [{"type": "integer"}, null]}
+    assert properties["inner"] == {"anyOf": [{"$ref": "#/components/schemas/InnerPatch"}, null]}
+    assert null in properties["labels"]["anyOf"][0]["additionalProperties"]["anyOf"]
+
+
+def test_revisions_are_told_where_there_are_some():
+    shown = only(SHOWN)
+    assert "ETag" in shown["responses"]["200"]["headers"]
+    assert "304" in shown["responses"]
+    assert [one["name"] for one in shown["parameters"]] == ["id", "If-None-Match"]
+    removed = only(SHOWN, delete("/things/{id}", remove, can=MEMBER, gives={204: None}))
+    assert [one["name"] for one in removed["parameters"]] == ["id", "If-Match"]
+    made = only(post("/things", create, can=MEMBER, takes=WritableThing, gives={201: Thing}))
+    assert {"ETag", "Location", "Idempotency-Replayed"} <= made["responses"]["201"][
+        "headers"
+    ].keys()
+    assert [one["name"] for one in made["parameters"]] == ["Idempotency-Key"]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "codes"),
+    [
+        (get("/a", show, can=PUBLIC, gives={200: Thing}), set()),
+        (get("/a", show, can=MEMBER, gives={200: Thing}), {"unauthenticated", "rate_limited"}),
+        (get("/a", show, can="contacts:read", gives={200: Thing}), {"forbidden"}),
+        (get("/a/{id}", show, can=PUBLIC, gives={200: Thing}), {"not_found"}),
+        (
+            post("/a", create, can=PUBLIC, takes=WritableThing, gives={201: Thing}),
+            {"malformed_json", "unsupported_media_type", "invalid", "body_too_large"},
+        ),
+        (
+            post("/a", create, can=MEMBER, takes=("text/csv",), gives={200: Thing}),
+            {"unsupported_media_type", "idempotency_mismatch", "idempotency_in_progress"},
+        ),
+        (
+            post("/a", create, can=MEMBER, tx=None, gives={200: Thing}, raises=("last_owner",)),
+            {"last_owner"},
+        ),
+    ],
+)
+def test_what_can_go_wrong_follows_from_the_route(endpoint: Endpoint, codes: set[str]):
+    told = small(endpoint)
+    refusals = told["components"]["responses"].values()
+    found = [code for refusal in refusals for code in refusal["x-codes"]]
+    assert codes <= set(found)
+    assert len(found) == len(set(found))
+    assert "internal" not in found
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "id"),
+    [
+        (get("/memberships", index, can=MEMBER), "listMemberships"),
+        (get("/memberships/invitations", index, can=MEMBER), "listInvitations"),
+        (get("/contacts/{id}/activity", index, can=MEMBER), "listContactActivity"),
+        (get("/admin/workspaces", index, can=MEMBER), "listAdminWorkspaces"),
+        (get("/settings/api-keys", index, can=MEMBER), "listApiKeys"),
+    ],
+)
+def test_an_operation_is_called_by_its_path(endpoint: Endpoint, id: str):
+    assert openapi.operation_id(endpoint) == id
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_page_tells_every_operation_and_model(document):
+    page = reference.page(document)
+    for operation in operations(document).values():
+        assert f'<article id="{operation["operationId"]}"' in page
+        assert f'href="#{operation["operationId"]}"' in page
+    for name in document["components"]["schemas"]:
+        assert f'<article id="{name}"' in page
+
+
+def test_the_page_fetches_nothing_and_links_only_to_what_is_there(document):
+    page = reference.page(document)
+    assert re.findall(r"(?:src|@import|url\()", page) == []
+    links = set(re.findall(r'href="([^"]*)"', page)) - {"data:,"}
+    ids = set(re.findall(r'id="([^"]*)"', page))
+    inside = {link[1:] for link in links if link.startswith("#")}
+    assert inside <= ids
+    outside = {link for link in links if not link.startswith("#")}
+    assert outside == {"/openapi.json"} | {link for link in outside if "/problems/" in link}
+
+
+def test_what_it_says_is_text():
+    hostile = "<script>alert(1)</script> `<b>` **<i>**"
+
+    async def paint(_call: Call) -> Response:
+        raise NotImplementedError
+
+    paint.__doc__ = hostile
+    told = small(post("/paint", paint, can=MEMBER, takes=WritableThing, gives={200: Thing}))
+    page = reference.page(told)
+    assert page.count("<script>") == 1  # its own
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; <code>&lt;b&gt;</code> <b>&lt;i&gt;</b>" in page
+
+
+def test_a_curl_can_be_pasted(tmp_path):
+    """Whatever stands in the body, a shell takes it for what it is."""
+    assert reference.quoted("it's $HOME `id` \\") == "'it'\\''s $HOME `id` \\'"

@@ -1,0 +1,140 @@
+"""Bodies larger than memory, and answers that are written while one is read; over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.errors import Problem
+from app.web import stream
+from app.web.edge import Edge
+from app.web.routing import router
+from tests.web import wire
+from tests.web.wire import Connection, Served, head
+
+CAP = 1_024
+LARGE = 1_000 * CAP
+PIECE_SECONDS = 0.3
+
+
+async def echo(request: Request) -> Response:
+    """A line for every piece, as it comes; the first byte must not be `!`."""
+    request.state.allowance.widen(LARGE, PIECE_SECONDS)
+
+    async def lines() -> AsyncGenerator[bytes, None]:
+        async for piece in request.stream():
+            if piece[:1] == b"!":
+                raise Problem("invalid", "Begin otherwise.")
+            if piece:
+                yield b"%d\n" % len(piece)
+
+    return await stream.answer(request, lines(), stream.JSON_LINES, while_reading=True)
+
+
+class Endless:
+    closed = asyncio.Event()
+
+
+async def endless(request: Request) -> Response:
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"." * 65_536
+                await asyncio.sleep(0)  # as whoever reads from a database does
+        finally:
+            Endless.closed.set()
+
+    return await stream.answer(request, pieces(), "text/plain", file_name="dots.txt")
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    routes = [Route("/echo", echo, methods=["POST"]), Route("/endless", endless)]
+    edge = Edge(router(routes), wire.settings(MAX_BODY_BYTES=CAP), body_seconds=PIECE_SECONDS / 2)
+    async with wire.serving(edge) as served:
+        yield served
+
+
+@pytest.fixture
+async def connection(served: Served) -> AsyncIterator[Connection]:
+    async with served.connection() as connection:
+        yield connection
+
+
+async def chunk(connection: Connection, data: bytes) -> None:
+    await connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+async def line(connection: Connection) -> bytes:
+    """The next chunk of the answer."""
+    size = int(await connection.reader.readline(), 16)
+    data = await connection.reader.readexactly(size + 2)
+    return data[:-2]
+
+
+async def begun(connection: Connection) -> bytes:
+    return await connection.reader.readuntil(b"\r\n\r\n")
+
+
+async def test_an_answer_is_written_while_the_body_is_read(connection: Connection):
+    await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
+    await chunk(connection, b"first")
+    assert b" 200 " in await begun(connection)
+    assert await line(connection) == b"5\n"
+    for _ in range(3):
+        await asyncio.sleep(PIECE_SECONDS * 2 / 3)  # each piece has its own time
+        await chunk(connection, b"x" * CAP * 2)
+        received = 0
+        while received < CAP * 2:
+            received += int(await line(connection))
+    await chunk(connection, b"")
+    assert await line(connection) == b""
+
+
+async def test_a_problem_before_the_first_line_is_answered_as_one(connection: Connection):
+    await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
+    await chunk(connection, b"!")
+    await chunk(connection, b"")
+    assert (await connection.answer()).status == 422
+
+
+async def test_more_than_was_allowed_is_refused_unread(connection: Connection):
+    await connection.send(
+        head("POST", "/echo", f"Content-Length: {LARGE + 1}", "Expect: 100-continue")
+    )
+    assert (await connection.answer()).status == 413
+
+
+async def test_a_client_that_falls_silent_is_answered(connection: Connection):
+    await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
+    assert (await connection.answer()).status == 408
+
+
+async def test_silence_after_the_first_line_cuts_the_answer(connection: Connection):
+    await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
+    await chunk(connection, b"first")
+    await begun(connection)
+    assert await line(connection) == b"5\n"
+    assert not (await connection.reader.read()).endswith(b"0\r\n\r\n")
+
+
+async def test_a_client_that_goes_away_ends_what_is_made_for_it(served: Served):
+    Endless.closed.clear()
+    async with served.connection() as connection:
+        await connection.send(head("GET", "/endless"))
+        assert b'attachment; filename="dots.txt"' in await begun(connection)
+        assert not Endless.closed.is_set()
+    await Endless.closed.wait()
+
+
+async def test_for_a_head_nothing_is_made(served: Served):
+    Endless.closed.clear()
+    async with served.client() as client:
+        response = await client.head("/endless")
+    assert (response.status_code, response.content) == (200, b"")
+    assert not Endless.closed.is_set()
