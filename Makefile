@@ -36,6 +36,11 @@ migrate: $(RUNTIME) ## Bring the database named by DATABASE_URL up to date
 test: $(STAMP) ## Run the whole suite, on real PostgreSQL, Redis and SMTP servers it boots itself
 	$(BIN)/pytest -n auto --dist loadfile
 
+again: $(STAMP) ## Run what failed again, by itself; more than three failures are no accident
+	@failed=$$($(BIN)/pytest --last-failed --last-failed-no-failures none --collect-only -qq | grep -c :); \
+		echo "$$failed tests failed"; test $$failed -ge 1 -a $$failed -le 3
+	$(BIN)/pytest --last-failed --last-failed-no-failures none
+
 cover: $(STAMP) ## The same, with coverage
 	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term
 

@@ -32,6 +32,8 @@ from typing import Any, Literal, TypeAlias
 import httpcore2
 from httpx2 import URL, InvalidURL
 
+from app.tls import system_trust
+
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
@@ -249,7 +251,7 @@ class Egress:
         self._threads = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="resolver")
         self._resolve = resolve or self._ask_system
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls or ssl.create_default_context(),
+            ssl_context=tls or system_trust(),
             max_connections=MOST_CONNECTIONS,
             max_keepalive_connections=0,  # each request is judged anew, and no stale one guessed at
             network_backend=_Guard(self),

@@ -160,6 +160,7 @@ class Front:
             assert isinstance(edge.app, Router)  # noqa: S101 - web made it so
             async with edge.app.lifespan_context(edge.app):
                 self._application = edge
+                log.info("web process is ready")
                 await served.wait()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from joserfc.jwk import KeySet, import_key
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from app.errors import Unavailable
+from app.tls import system_trust
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Provider:
         self._client_secret = client_secret
         self._redirect_uri = redirect_uri
         self._reread_seconds = reread_seconds
-        self._tls = ssl.create_default_context()
+        self._tls = system_trust()
         self._reading = asyncio.Lock()  # one reads for all who wait
         self._metadata: tuple[float, Metadata] | None = None
         self._keys: tuple[float, str, KeySet] | None = None  # when, from where, which

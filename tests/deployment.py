@@ -16,6 +16,7 @@ from typing import Any, Self, TypeAlias
 import httpx2
 
 from app.__main__ import main
+from app.tls import system_trust
 from tests.receivers import Received, read_ledger
 from tests.servers import free_port
 
@@ -169,7 +170,7 @@ class Deployment:
 
 def answers(url: str) -> bool:
     try:
-        return httpx2.get(url, timeout=1).status_code == 200
+        return httpx2.get(url, timeout=1, verify=system_trust()).status_code == 200
     except httpx2.HTTPError:
         return False
 
@@ -221,7 +222,7 @@ class MailServer:
 @contextmanager
 def owner_of(deployment: Deployment, workspace: str) -> Iterator[httpx2.Client]:
     """Olivia registers the workspace, and makes a key for her program; the client carries it."""
-    with httpx2.Client(base_url=deployment.url, timeout=10) as client:
+    with httpx2.Client(base_url=deployment.url, timeout=10, verify=system_trust()) as client:
         registered = made(
             client,
             "/auth/register",

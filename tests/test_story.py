@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.tls import system_trust
 from tests import servers
 from tests.deployment import (
     A_CALL_EVERY,
@@ -45,9 +46,13 @@ def test_the_printed_curl_becomes_a_captured_message(tmp_path: Path):
         key = part.text.split("with this API key:")[1].split()[0]
         headers = dict(header.split(": ", 1) for flag, header in pairwise(words) if flag == "-H")
         until(lambda: answers(f"http://127.0.0.1:{port}/readyz"), "it listens", part)
-        with httpx2.Client(headers={"Authorization": f"Bearer {key}"}) as api:
+        with httpx2.Client(
+            headers={"Authorization": f"Bearer {key}"}, verify=system_trust()
+        ) as api:
             began = time.monotonic()
-            answer = httpx2.post(words[2], content=words[-1], headers=headers)
+            answer = httpx2.post(
+                words[2], content=words[-1], headers=headers, verify=system_trust()
+            )
             assert answer.status_code == 202, answer.text
             receipt = answer.json()
             inbox = f"http://127.0.0.1:{port}/sandbox/messages?wait=10&runId={receipt['runId']}"
@@ -132,6 +137,7 @@ def post(definition: dict[str, Any], body: Any) -> dict[str, Any]:
             "Content-Type": "application/json",
             "X-Service-Signature": f"sha256={signature}",
         },
+        verify=system_trust(),
     )
     assert response.status_code == 202, response.text
     receipt: dict[str, Any] = response.json()

@@ -10,7 +10,6 @@ import asyncio
 import hmac
 import logging
 import secrets
-import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from app.billing.base import NOTHING, Order, Standing, Till
 from app.errors import Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
+from app.tls import system_trust
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Stripe:
             headers={"Authorization": f"Bearer {secret_key}", "Stripe-Version": VERSION},
             timeout=CALL_SECONDS,
             limits=httpx2.Limits(max_connections=CONNECTIONS),
-            verify=ssl.create_default_context(),
+            verify=system_trust(),
         )
 
     async def close(self) -> None:

@@ -28,6 +28,7 @@ from aiosmtplib import (
 
 from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.channels.mime import Mail, Sender, compose
+from app.tls import system_trust
 
 REPLY_SECONDS = 30.0
 BODY_SECONDS = 180.0  # RFC 5321 §4.5.3.2.5
@@ -94,7 +95,7 @@ class EmailChannel:
         self._reply_seconds = reply_seconds
         self._end_of_data_seconds = end_of_data_seconds
         self._idle_seconds = idle_seconds
-        self._tls_context = tls_context or ssl.create_default_context()
+        self._tls_context = tls_context or system_trust()
         self._kept: dict[SMTP, asyncio.TimerHandle] = {}
         self._closed = False
 

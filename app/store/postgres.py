@@ -21,6 +21,7 @@ from databases.core import DatabaseURL
 from app.errors import CommitUnknown, Duplicate, Unavailable
 from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, Row, Stage
 from app.store.sql import Document, Statement, bound, parsed
+from app.tls import system_trust
 
 logger = logging.getLogger(__name__)
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -284,7 +285,7 @@ def _ssl(url: DatabaseURL) -> ssl.SSLContext | None:
             f"The database URL's sslmode must be one of {', '.join(sorted(SSL_MODES))}."
         )
     if mode == "verify-full" and "sslrootcert" not in url.options:
-        return ssl.create_default_context()  # the system's authorities, where asyncpg has none
+        return system_trust()  # the system's authorities, where asyncpg has none
     return None
 
 

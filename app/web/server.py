@@ -302,7 +302,8 @@ class _Family:
 
     def _mourn(self, process_id: int, code: int, lived: float) -> None:
         if self._stopping_since is not None:
-            self._exit_code = self._exit_code or int(code != 0)
+            # One that was told before it could hear, still starting, was in the midst of nothing.
+            self._exit_code = self._exit_code or int(code not in {0, -signal.SIGTERM})
             return
         self._early_deaths = 0 if lived >= SETTLED_SECONDS else self._early_deaths + 1
         if self._early_deaths >= HOPELESS:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
+from app.tls import system_trust
 from tests import servers
 from tests.attacks.target import Target
 from tests.deployment import Deployment, Part, answers, until
@@ -63,7 +64,9 @@ async def proxied(
         WEB_CONCURRENCY="2",
     ) as deployment:
         assert deployment.start("migrate").process.wait(30) == 0
-        parts = [deployment.start("worker"), deployment.web()]
+        front = deployment.web()
+        until(lambda: front.text.count("web process is ready") == 2, "both are ready", front)
+        parts = [deployment.start("worker"), front]
         async with (
             owner(deployment.port) as api,
             holding_open(Target(deployment.port, api, parts, redis)) as target,
@@ -75,7 +78,7 @@ async def proxied(
 async def owner(port: int) -> AsyncIterator[httpx2.AsyncClient]:
     """Olivia registers Acme."""
     async with httpx2.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", timeout=10, trust_env=False
+        base_url=f"http://127.0.0.1:{port}", timeout=10, trust_env=False, verify=system_trust()
     ) as client:
         body = {
             "email": "olivia@acme.test",

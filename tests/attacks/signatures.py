@@ -56,12 +56,13 @@ async def not_64_digits(target: Target) -> None:
     hook = await target.hook(signingSecret=SECRET)
     for digits in (
         *(DIGITS[:-1], DIGITS + "0", DIGITS * 2, DIGITS[:32] + " " + DIGITS[32:], " " + DIGITS),
-        *("0x" + DIGITS[2:], "z" * 64, "a" * 50_000, "", "=" + DIGITS, DIGITS[:-1] + "٣", "٣" * 64),
+        *("0x" + DIGITS[2:], "z" * 64, "a" * 15_000, "", "=" + DIGITS, DIGITS[:-1] + "٣", "٣" * 64),
     ):
         await unsigned(hook, f"{NAME}sha256={digits}")
     await unsigned(hook, NAME.encode() + b"sha256=" + b"\xe9" * 64)
-    tried = await hook.post(EVENT, f"{NAME}sha256={'a' * 100_000}")
-    assert tried.status in (400, 401, 431)
+    for length in (50_000, 100_000):  # beyond 16 KiB it depends on how the head was cut on its way
+        tried = await hook.post(EVENT, f"{NAME}sha256={'a' * length}")
+        assert tried.status in (400, 401, 431)
 
 
 async def more_than_one(target: Target) -> None:

@@ -27,6 +27,7 @@ import httpx2
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from app.tls import system_trust
 from tests.deployment import Part, answers, made, owner_of, until
 from tests.servers import free_port
 
@@ -252,7 +253,7 @@ def target(directory: Path) -> Iterator[Fuzzed]:
     part = Part("run", environ, directory)
     try:
         until(lambda: answers(f"http://127.0.0.1:{port}/readyz"), "it is ready", part)
-        with httpx2.Client() as nobody:
+        with httpx2.Client(verify=system_trust()) as nobody:
             fuzzed = Fuzzed(nobody, port)
             with owner_of(fuzzed, "Acme") as fuzzed.api:  # type: ignore[arg-type]  # it needs the url
                 yield fuzzed

@@ -17,6 +17,7 @@ from app.main import opened
 from app.oidc import Provider
 from app.process import Process
 from app.store import users
+from app.tls import system_trust
 from tests import provider as providers
 from tests.cast import PASSWORD, Cast
 from tests.provider import ADA, CLIENT_ID, CLIENT_SECRET, OpenIdProvider, unsigned
@@ -56,7 +57,7 @@ async def sent_back(browser: httpx2.AsyncClient, query: str = "") -> str:
     """From our door to the provider's, and the URL that it sends the browser back to."""
     out = await browser.get(f"/auth/oidc/login{query}")
     assert out.status_code == 302, out.text
-    async with httpx2.AsyncClient() as elsewhere:
+    async with httpx2.AsyncClient(verify=system_trust()) as elsewhere:
         back = await elsewhere.get(out.headers["location"])
     return str(back.headers["location"])
 
@@ -339,7 +340,7 @@ async def test_nonsense_of_a_provider_is_its_silence(
             async with visiting(replace(process, provider=fresh)) as browser:
                 out = await browser.get("/auth/oidc/login")
                 if out.status_code == 302:
-                    async with httpx2.AsyncClient() as elsewhere:
+                    async with httpx2.AsyncClient(verify=system_trust()) as elsewhere:
                         back = await elsewhere.get(out.headers["location"])
                     out = await browser.get(back.headers["location"])
                 assert refused(out) in allowed, (path, name)

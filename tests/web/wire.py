@@ -11,6 +11,7 @@ import httpx2
 from starlette.types import ASGIApp
 
 from app.config import Settings
+from app.tls import system_trust
 from app.web import server
 
 SECRET_KEY = "a secret key for the tests and nothing else"
@@ -79,7 +80,7 @@ class Served:
             await connection.close()
 
     def client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, trust_env=False)
+        return httpx2.AsyncClient(base_url=self.url, trust_env=False, verify=system_trust())
 
 
 @asynccontextmanager
