@@ -100,13 +100,17 @@ def test_a_library_has_one_home(library: str, home: tuple[str, ...]):
     assert {user for user in users if not user.startswith(home)} == set()
 
 
+@cache
+def import_statements(module: ast.Module) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in ast.walk(module) if isinstance(node, IMPORT)]
+
+
 def imports(module: ast.Module, library: str) -> Iterator[ast.stmt]:
-    for node in ast.walk(module):
+    for node in import_statements(module):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         if any(name.split(".")[0] == library for name in names):
-            assert isinstance(node, IMPORT)
             yield node
 
 
