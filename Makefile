@@ -59,6 +59,9 @@ bench-intake: $(STAMP) ## Compare the intake with a route that does nothing, on 
 chaos-intake: $(STAMP) ## Cut 200 COMMITs before and 200 after they arrive: every answer must be true
 	$(BIN)/python -m tests.chaos.intake
 
+chaos: $(STAMP) ## Break everything 400 times under 60,000 events, and ask the oracle (half an hour)
+	$(BIN)/python -m tests.chaos.campaign
+
 fuzz-intake: $(STAMP) ## Send five minutes of requests that no sender would send to a real server
 	$(BIN)/python -m tests.fuzz.intake
 

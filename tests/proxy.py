@@ -55,8 +55,8 @@ class Proxy:
         self._links.add(task)
         try:
             await self._link(reader, writer)
-        except OSError:
-            pass  # a side that went away is what proxies see all day
+        except (OSError, asyncio.CancelledError):
+            pass  # a side that went away is what proxies see all day; stop() cancels
         finally:
             self._links.discard(task)
             writer.transport.abort()

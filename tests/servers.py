@@ -76,6 +76,10 @@ class Server:
         running = self._process is not None and self._process.poll() is None
         return self._process.pid if self._process is not None and running else None
 
+    @property
+    def runs(self) -> bool:
+        return self._pid is not None
+
     def stop(self) -> None:
         """At once, without asking its clients."""
         self._end(self.stop_signal)

@@ -1,0 +1,192 @@
+"""Everything breaks, again and again, while strangers send; then the oracle looks at what is left.
+
+python -m tests.chaos.campaign [--events N] [--rate N] [--faults N] [--lease S] [--seed N]
+
+Prints a line for each fault, a table of what became of everything, and what should not be; ends
+with 1 when there is any. 0 of n means, at 95 %, less than 3 in n.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos import oracle, probes
+from tests.chaos.faults import FAULTS
+from tests.chaos.oracle import Struck
+from tests.chaos.probes import Probed
+from tests.chaos.senders import Senders
+from tests.chaos.stage import Stage, set_up
+
+SETTLE_SECONDS = 180.0
+MOST_WAITING = 400  # senders at once
+
+SAY = {
+    "id": "say",
+    "type": "send_message",
+    "channel": "email",
+    "content": {"subject": "{{trigger.name}}", "html": "<p>{{trigger.price}}</p>"},
+}
+STEPS = {
+    "three steps": [
+        {"id": "tag", "type": "add_tag", "tag": "seen"},
+        SAY,
+        {"id": "note", "type": "update_contact", "set": {"lastName": "{{trigger.name}}"}},
+    ],
+    "waiting": [{"id": "wait", "type": "wait", "duration": "PT2S"}, SAY],
+    "calling": [{"id": "call", "type": "http_request", "method": "POST", "url": "{url}"}, SAY],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    events: int
+    rate: float  # a second
+    faults: int
+    lease_seconds: int
+    seed: int
+    gap_seconds: float = 1.0  # between faults
+    kinds: tuple[str, ...] = tuple(FAULTS)
+
+
+async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, object]]:
+    """What should not be, and figures."""
+    async with set_up(directory, plan.seed, plan.lease_seconds) as stage:
+        flows = {}
+        for name, steps in STEPS.items():
+            whole = [
+                {**step, "url": f"http://127.0.0.1:{stage.proxies['HTTP'].port}/"}
+                if "url" in step
+                else step
+                for step in steps
+            ]
+            flows[name] = await probes.hook(stage, name, *whole)
+        probed = Probed()
+        for probe in probes.FIRST:
+            await probe(stage, probed)
+        senders = Senders(
+            lambda: list(stage.ports.values()),
+            {name: made["path"] for name, made in flows.items()},
+            random.Random(plan.seed),
+        )
+        struck: list[Struck] = []
+        asking = asyncio.create_task(probes.for_ever(stage, probed, every=0.5))
+        striking = asyncio.create_task(strike(stage, plan, struck))
+        await load(senders, plan)
+        striking.cancel()
+        asking.cancel()
+        for ended in await asyncio.gather(striking, asking, return_exceptions=True):
+            if isinstance(ended, Exception):  # which being cancelled is not
+                probed.findings.append(f"{type(ended).__name__}: {ended}")
+        settled = await settle(stage)
+        evidence = await oracle.gathered(
+            stage,
+            senders.ledger,
+            {
+                name: (made["id"], [step["id"] for step in STEPS[name]])
+                for name, made in flows.items()
+            },
+            struck,
+            probed,
+        )
+        found = oracle.findings(evidence)
+        figures = {
+            **evidence.figures,
+            "faults": dict(Counter(fault.name for fault in struck)),
+            "deaths": len(stage.deaths),
+            "probes": probed.asked,
+            "settled after": f"{settled:.1f} s",
+        }
+        return found, figures
+
+
+async def load(senders: Senders, plan: Plan) -> None:
+    """An open loop: each event comes when it is due, whatever became of the last."""
+    began = time.monotonic()
+    under_way: set[asyncio.Task[None]] = set()
+    for number in range(plan.events):
+        await asyncio.sleep(max(0, began + number / plan.rate - time.monotonic()))
+        while len(under_way) >= MOST_WAITING:
+            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        task = asyncio.create_task(senders.send(number))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+        if number % 1_000 == 999:
+            print(f"  {number + 1:,} events sent", flush=True)
+    await asyncio.gather(*under_way)
+
+
+async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
+    """Each kind of fault once, in an order that the seed decides, then all again."""
+    names: list[str] = []
+    for number in range(plan.faults):
+        await asyncio.sleep(plan.gap_seconds)
+        if not names:
+            names = list(plan.kinds)
+            stage.chance.shuffle(names)
+        name, began = names.pop(), time.time()
+        try:
+            await FAULTS[name](stage)
+        finally:
+            struck.append(Struck(name, began, time.time()))
+            print(f"  {number + 1}. {name}: {time.time() - began:.1f} s", flush=True)
+
+
+async def settle(stage: Stage) -> float:
+    """Heal everything and wait until nothing is due; the seconds it took."""
+    for proxy in stage.proxies.values():
+        proxy.heal()
+    began = time.monotonic()
+    for server in (stage.postgres, stage.redis):
+        if not server.runs:
+            await asyncio.to_thread(server.start)
+    await stage.all_up()
+    while time.monotonic() - began < SETTLE_SECONDS:
+        async with stage.database() as db:
+            left = await db.fetchval(
+                "SELECT (SELECT count(*) FROM runs WHERE finished_at IS NULL)"
+                " + (SELECT count(*) FROM messages WHERE wake_at IS NOT NULL)"
+            )
+        if not left:
+            break
+        await asyncio.sleep(0.2)
+    return time.monotonic() - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--events", type=int, default=60_000)
+    parser.add_argument("--rate", type=float, default=40, help="events a second")
+    parser.add_argument("--faults", type=int, default=400)
+    parser.add_argument("--lease", type=int, default=15, help="seconds")
+    parser.add_argument("--gap", type=float, default=1.0, help="seconds between faults")
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    asked = parser.parse_args()
+    logging.disable(logging.CRITICAL)  # what befalls the proxies is what they are for
+    plan = Plan(asked.events, asked.rate, asked.faults, asked.lease, asked.seed, asked.gap)
+    print(f"seed {plan.seed}", flush=True)
+    directory = Path(tempfile.mkdtemp(prefix="chaos-"))
+    found, figures = asyncio.run(campaign(plan, directory))
+    for name, figure in figures.items():
+        print(f"{name:22} {figure}")
+    print(f"{'should not be':22} {len(found)}")
+    for finding in found[:50]:
+        print(f"  {finding}")
+    if found:
+        print(f"the logs of all processes are in {directory}")
+    else:
+        shutil.rmtree(directory)
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

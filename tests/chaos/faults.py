@@ -1,0 +1,169 @@
+"""What strikes. Each fault begins, lasts, and is over when its function returns."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import redis.asyncio
+
+from tests.chaos.stage import WEBS, WORKERS, Stage
+
+Fault: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+FINAL_DOT = b"\r\n.\r\n"
+GONE_SECONDS = 10.0  # after SIGTERM
+
+
+def _signals(stage: Stage, name: str, number: signal.Signals) -> None:
+    part = stage.parts[name]
+    if part.process.poll() is None:
+        part.process.send_signal(number)
+
+
+def kill(*names: str) -> Fault:
+    """-9, of one of these."""
+
+    async def strike(stage: Stage) -> None:
+        _signals(stage, stage.chance.choice(names), signal.SIGKILL)
+
+    return strike
+
+
+async def kill_everything(stage: Stage) -> None:
+    for name in (*WEBS, *WORKERS):
+        _signals(stage, name, signal.SIGKILL)
+
+
+async def freeze(stage: Stage) -> None:
+    """A worker that is paused for three leases, and goes on as if nothing had been."""
+    name = stage.chance.choice(WORKERS)
+    _signals(stage, name, signal.SIGSTOP)
+    await asyncio.sleep(3 * float(stage.deployment.environ["LEASE_SECONDS"]))
+    _signals(stage, name, signal.SIGCONT)
+
+
+async def roll(stage: Stage) -> None:
+    """A deploy: one process after the other, the next when the last is back."""
+    for name in (*WEBS, *WORKERS):
+        took, code = await stage.stopped(name, GONE_SECONDS + 5)
+        assert code == 0, f"{name} ended with {code} after SIGTERM"
+        assert took <= GONE_SECONDS, f"{name} took {took:.1f} s to end"
+        while name in stage.resting or stage.parts[name].process.poll() is not None:
+            await asyncio.sleep(0.02)
+        await stage.all_up()
+
+
+async def stop_postgres(stage: Stage) -> None:
+    """Immediate, as if the machine had lost power."""
+    await asyncio.to_thread(stage.postgres.stop)
+    await asyncio.sleep(stage.chance.uniform(0, 3))
+    await asyncio.to_thread(stage.postgres.start)
+
+
+async def terminate_backends(stage: Stage) -> None:
+    async with stage.database() as db:
+        await db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        )
+
+
+async def read_only(stage: Stage) -> None:
+    """As while a standby takes over."""
+    for value in ("on", "off"):
+        async with stage.database() as db:
+            await db.execute("SET default_transaction_read_only = off")
+            await db.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+            await db.execute("SELECT pg_reload_conf()")
+        await asyncio.sleep(2)
+
+
+async def lock_runs(stage: Stage) -> None:
+    async with stage.database() as db, db.transaction():
+        await db.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
+        await asyncio.sleep(4)
+
+
+async def flush_redis(stage: Stage) -> None:
+    async with redis.asyncio.Redis(port=stage.redis.port) as client:
+        await client.flushall()
+
+
+async def stop_redis(stage: Stage) -> None:
+    await asyncio.to_thread(stage.redis.stop)
+    await asyncio.sleep(stage.chance.uniform(1, 5))
+    await asyncio.to_thread(stage.redis.start)
+
+
+async def fill_redis(stage: Stage) -> None:
+    """noeviction, as hosts set it: every write is refused."""
+    async with redis.asyncio.Redis(port=stage.redis.port) as client:
+        await client.config_set("maxmemory", "1")
+        await asyncio.sleep(3)
+        await client.config_set("maxmemory", "0")
+
+
+def silence(proxy: str) -> Fault:
+    """Nothing arrives, in neither direction, and nobody is told."""
+
+    async def strike(stage: Stage) -> None:
+        stage.proxies[proxy].swallow()
+        await asyncio.sleep(2)
+        stage.proxies[proxy].heal()
+
+    return strike
+
+
+def cut(proxy: str, pattern: bytes, *, after: bool) -> Fault:
+    """The next few that carry the pattern lose their connection, before or after it arrived."""
+
+    async def strike(stage: Stage) -> None:
+        between = stage.proxies[proxy]
+        hits = between.hits
+        (between.cut_after if after else between.cut_before)(pattern)
+        until = time.monotonic() + 3
+        while between.hits < hits + 3 and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        between.heal()
+
+    return strike
+
+
+FAULTS: dict[str, Fault] = {
+    "kill -9 a web process": kill(*WEBS),
+    "kill -9 a worker": kill(*WORKERS),
+    "kill -9 everything": kill_everything,
+    "a worker frozen for three leases": freeze,
+    "a rolling restart": roll,
+    "PostgreSQL stopped at once": stop_postgres,
+    "every backend terminated": terminate_backends,
+    "PostgreSQL read-only": read_only,
+    "the table of runs locked": lock_runs,
+    "PostgreSQL silent to the web": silence("web → PostgreSQL"),
+    "PostgreSQL silent to workers": silence("worker → PostgreSQL"),
+    "FLUSHALL": flush_redis,
+    "Redis stopped": stop_redis,
+    "Redis full": fill_redis,
+    "Redis silent": silence("Redis"),
+    "a web COMMIT cut before": cut("web → PostgreSQL", b"COMMIT", after=False),
+    "a web COMMIT cut after": cut("web → PostgreSQL", b"COMMIT", after=True),
+    "a worker's COMMIT cut before": cut("worker → PostgreSQL", b"COMMIT", after=False),
+    "a worker's COMMIT cut after": cut("worker → PostgreSQL", b"COMMIT", after=True),
+    "EXEC cut before": cut("Redis", b"EXEC", after=False),
+    "EXEC cut after": cut("Redis", b"EXEC", after=True),
+    "the final dot cut before": cut("SMTP", FINAL_DOT, after=False),
+    "the final dot cut after": cut("SMTP", FINAL_DOT, after=True),
+    "RCPT cut before": cut("SMTP", b"RCPT TO", after=False),
+    "an HTTP request cut before": cut("HTTP", b"POST ", after=False),
+    "an HTTP answer cut off": cut("HTTP", b"POST ", after=True),
+}
+
+# While one of these lasts, and until connections are back, 503 is an honest answer.
+NO_DATABASE = {
+    name for name in FAULTS if "PostgreSQL" in name or "COMMIT" in name or "backend" in name
+} | {"the table of runs locked"}
+KILLS = {name for name in FAULTS if name.startswith("kill")}

@@ -1,0 +1,181 @@
+"""Questions that are asked again and again while everything breaks; a wrong answer is a finding."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import httpx2
+
+from tests.chaos.senders import SECRET, exchange
+from tests.chaos.stage import Stage
+
+LIMIT = 120  # accepted requests from one address in a minute
+ASKING_SECONDS = 60.0
+LATE = {"type": "wait", "duration": "PT3S"}
+HELLO = {"subject": "{{trigger.name}}", "html": "<p>Hello</p>"}
+
+
+@dataclass(slots=True)
+class Probed:
+    """What came of it. `silent_from`: when an address was promised that nothing more arrives."""
+
+    asked: int = 0
+    findings: list[str] = field(default_factory=list)
+    silent_from: dict[str, float] = field(default_factory=dict)
+    in_flight: set[str] = field(default_factory=set)  # messages that an opt-out has named
+
+
+Probe: TypeAlias = Callable[[Stage, Probed], Awaitable[None]]
+
+
+async def insist(stage: Stage, method: str, url: str, body: Any = None) -> httpx2.Response:
+    """Until there is an answer that is none of a fault; it is safe to say again."""
+    assert stage.owner is not None
+    key = {"Idempotency-Key": secrets.token_hex(8)} if method == "POST" else {}
+    async with asyncio.timeout(ASKING_SECONDS):
+        while True:
+            port = stage.chance.choice(list(stage.ports.values()))
+            try:
+                answer = await stage.owner.request(
+                    method, f"http://127.0.0.1:{port}{url}", json=body, headers=key
+                )
+            except httpx2.HTTPError:
+                answer = None  # the process was away, or went
+            if answer is not None and answer.status_code < 500 and answer.status_code != 429:
+                return answer
+            await asyncio.sleep(0.2)
+
+
+async def hook(
+    stage: Stage, name: str, *steps: dict[str, Any], secret: str = SECRET
+) -> dict[str, Any]:
+    """An ACTIVE workflow; the webhook's path is `path`."""
+    source = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
+    answer = await insist(
+        stage,
+        "POST",
+        "/workflows",
+        {
+            "name": name,
+            "state": "ACTIVE",
+            "trigger": {**source, "signingSecret": secret},
+            "steps": list(steps),
+        },
+    )
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    url = str(made["trigger"]["webhookUrl"])
+    return {**made, "path": url[url.index("/v1/") :]}
+
+
+async def a_new_secret_holds_at_once(stage: Stage, probed: Probed) -> None:
+    old, new = secrets.token_hex(16), secrets.token_hex(16)
+    made = await hook(stage, "rotating", {"type": "exit"}, secret=old)
+    body = json.dumps({"email": "rotating@customer.example"}).encode()
+    for port in stage.ports.values():  # each process has seen the old one
+        await exchange(lambda port=port: [port], made["path"], body, secret=old)
+    changed = await insist(
+        stage, "PATCH", f"/workflows/{made['id']}", {"trigger": {"signingSecret": new}}
+    )
+    assert changed.status_code == 200, changed.text
+    for port in stage.ports.values():
+        for secret, wrong in ((old, 202), (new, 401)):
+            answer = await exchange(lambda port=port: [port], made["path"], body, secret=secret)
+            if answer is not None and answer[0] == wrong:
+                probed.findings.append(f"a secret was changed, and {wrong} answered on {port}")
+    await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": "ARCHIVED"})
+
+
+async def a_pause_holds_at_once(stage: Stage, probed: Probed) -> None:
+    made = await hook(stage, "pausing", {"type": "exit"})
+    body = json.dumps({"email": "pausing@customer.example"}).encode()
+    for state, wrong in (("PAUSED", 202), ("ACTIVE", 404)):
+        await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": state})
+        for port in stage.ports.values():
+            answer = await exchange(lambda port=port: [port], made["path"], body)
+            if answer is not None and answer[0] == wrong:
+                probed.findings.append(f"{state}, and {wrong} answered on {port}")
+    await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": "ARCHIVED"})
+
+
+async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> None:
+    """While the run that would send it waits."""
+    say = {"type": "send_message", "channel": "email", "content": HELLO}
+    made = await hook(stage, "late", LATE, say)
+    address = f"out{secrets.token_hex(6)}@customer.example"
+    body = json.dumps({"email": address, "name": "late"}).encode()
+    await exchange(lambda: list(stage.ports.values()), made["path"], body)
+    answer = await insist(stage, "POST", "/suppressions", {"channel": "email", "address": address})
+    assert answer.status_code in {201, 409}, answer.text
+    probed.silent_from[address] = time.time()
+    probed.in_flight.update(answer.json().get("inFlight", ()))
+    await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": "PAUSED"})
+
+
+async def strangers_see_nothing(stage: Stage, probed: Probed) -> None:
+    """Mallory asks for what Olivia has."""
+    port = stage.chance.choice(list(stage.ports.values()))
+    name = secrets.token_hex(6)
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as mallory:
+        mallory.headers["X-Forwarded-For"] = ".".join(str(part) for part in secrets.token_bytes(4))
+        try:
+            registered = await mallory.post(
+                "/auth/register",
+                json={
+                    "email": f"mallory{name}@rival.test",
+                    "password": "correct horse battery",
+                    "name": "Mallory",
+                    "workspaceName": "Rival",
+                },
+            )
+            if registered.status_code != 201:
+                return
+            mallory.headers["Authorization"] = f"Bearer {registered.json()['accessToken']}"
+            mine = (await insist(stage, "GET", "/runs?limit=1")).json()["data"]
+            for run in mine:
+                for url in (f"/runs/{run['id']}", f"/contacts/{run['contactId']}"):
+                    if (answer := await mallory.get(url)).status_code == 200:
+                        probed.findings.append(f"{url} was shown to a stranger: {answer.text}")
+        except (httpx2.HTTPError, ValueError):
+            return  # cut off: asked again later
+
+
+async def one_address_is_limited(stage: Stage, probed: Probed) -> None:
+    """Whatever it writes to the left of its address. Asked before anything breaks."""
+    made = await hook(stage, "limited", {"type": "exit"})
+
+    async def post(number: int) -> int:
+        body = json.dumps({"email": f"limited{number}@customer.example"}).encode()
+        spoofed = f"10.9.{number // 250}.{number % 250}, 203.0.113.7"
+        answer = await exchange(
+            lambda: list(stage.ports.values()), made["path"], body, address=spoofed
+        )
+        return answer[0] if answer else 0
+
+    statuses = await asyncio.gather(*(post(number) for number in range(3 * LIMIT)))
+    # When Redis takes longer than 50 ms, each process counts for itself.
+    if not LIMIT <= statuses.count(202) <= LIMIT * len(stage.ports):
+        probed.findings.append(f"{statuses.count(202)} of {3 * LIMIT} from one address were taken")
+
+
+FIRST: tuple[Probe, ...] = (one_address_is_limited,)
+ALWAYS: tuple[Probe, ...] = (
+    a_new_secret_holds_at_once,
+    a_pause_holds_at_once,
+    nothing_is_sent_after_an_opt_out,
+    strangers_see_nothing,
+)
+
+
+async def for_ever(stage: Stage, probed: Probed, every: float) -> None:
+    while True:
+        for probe in ALWAYS:
+            await probe(stage, probed)
+            probed.asked += 1
+            await asyncio.sleep(every)

@@ -1,0 +1,181 @@
+"""Who sends webhooks, and what each of them remembers of it: the ledger that the oracle believes.
+
+A sender speaks to one of the web processes, and to another when that one refuses the connection, as
+a router in front of them would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+SECRET = "a shared secret of good length"
+ANSWER_SECONDS = 20.0
+CONNECT_SECONDS = 20.0  # that a router would wait for a process to be there
+SHARED = 200  # addresses that many senders write about at once
+SHARED_SHARE = 0.2
+RETRIES = 3
+KEYED_RETRIES = 12
+
+# How often each kind comes, of 100.
+KINDS = {"once": 30, "again": 25, "keyed": 25, "forged": 10, "malformed": 5, "hasty": 5}
+
+
+@dataclass(slots=True)
+class Try:
+    """`status` is None when no answer came."""
+
+    began: float
+    ended: float
+    status: int | None
+    answer: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Sent:
+    """One event of one sender, however often it was sent."""
+
+    name: str
+    kind: str
+    flow: str
+    body: bytes
+    tries: list[Try] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> list[Try]:
+        return [one for one in self.tries if one.status == 202]
+
+
+Ports: TypeAlias = Callable[[], Sequence[int]]
+
+
+@dataclass(slots=True)
+class Senders:
+    ports: Ports
+    paths: Mapping[str, str]  # of the webhook, by flow
+    chance: random.Random
+    ledger: list[Sent] = field(default_factory=list)
+
+    async def send(self, number: int) -> None:
+        """One event, of a kind that chance decides."""
+        kind = self.chance.choices(list(KINDS), list(KINDS.values()))[0]
+        name = f"event-{number}"
+        shared = self.chance.random() < SHARED_SHARE
+        who = f"shared{self.chance.randrange(SHARED)}" if shared else name
+        flow = self.chance.choice(list(self.paths))
+        body = json.dumps({"email": f"{who}@customer.example", "name": name, "price": "1.10"})
+        sent = Sent(name, kind, flow, body.encode())
+        self.ledger.append(sent)
+        await getattr(self, kind)(sent)
+
+    async def once(self, sent: Sent) -> None:
+        await self._try(sent)
+
+    async def again(self, sent: Sent) -> None:
+        """Until it is accepted, without a key: each try may be a run."""
+        for _ in range(RETRIES):
+            await self._try(sent)
+            if sent.accepted:
+                return
+            await asyncio.sleep(self.chance.uniform(0.1, 1))
+
+    async def keyed(self, sent: Sent) -> None:
+        """Until it is accepted, and once more after that: all tries are one run."""
+        for _ in range(KEYED_RETRIES):
+            await self._try(sent, f"Idempotency-Key: {sent.name}")
+            if sent.accepted:
+                break
+            await asyncio.sleep(self.chance.uniform(0.1, 1.5))
+        await asyncio.sleep(self.chance.uniform(0, 5))
+        await self._try(sent, f"Idempotency-Key: {sent.name}")
+
+    async def forged(self, sent: Sent) -> None:
+        await self._try(sent, secret="a secret that somebody guessed")
+
+    async def malformed(self, sent: Sent) -> None:
+        sent.body = sent.body[:-1]
+        await self._try(sent)
+
+    async def hasty(self, sent: Sent) -> None:
+        """Goes away in the middle of the body, or before the answer."""
+        await self._try(sent, leaves=self.chance.choice([20, len(sent.body)]))
+
+    async def _try(self, sent: Sent, *headers: str, secret: str = SECRET, leaves: int = 0) -> None:
+        began = time.time()
+        answered = await exchange(
+            self.ports, self.paths[sent.flow], sent.body, *headers, secret=secret, leaves=leaves
+        )
+        status, answer = answered or (None, {})
+        sent.tries.append(Try(began, time.time(), status, answer))
+
+
+async def exchange(
+    ports: Ports,
+    path: str,
+    body: bytes,
+    *headers: str,
+    secret: str = SECRET,
+    leaves: int = 0,
+    address: str | None = None,
+) -> tuple[int, dict[str, Any]] | None:
+    """The status and what was said; None when nobody answered. `leaves`: after so many octets."""
+    digest = hmac.digest(secret.encode(), body, "sha256").hex()
+    head = (
+        f"POST {path} HTTP/1.1",
+        "Host: tidings.test",
+        "Connection: close",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"X-Service-Signature: sha256={digest}",
+        f"X-Forwarded-For: {address or _anybody()}",
+        *headers,
+    )
+    found = await _connection(ports)
+    if found is None:
+        return None
+    reader, writer = found
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            text = "\r\n".join(head).encode() + b"\r\n\r\n"
+            writer.write(text + (body[:leaves] if leaves else body))
+            await writer.drain()
+            if leaves:
+                return None
+            answer = await reader.read()
+    except (OSError, TimeoutError):
+        return None  # which is what the sender knows of it
+    finally:
+        writer.transport.abort()
+    return _read(answer)
+
+
+async def _connection(ports: Ports) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    until = time.monotonic() + CONNECT_SECONDS
+    while time.monotonic() < until:
+        for port in random.sample(ports(), len(ports())):
+            try:
+                return await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                continue  # that process is away: the next
+        await asyncio.sleep(0.05)
+    return None
+
+
+def _read(answer: bytes) -> tuple[int, dict[str, Any]] | None:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return None  # cut off in the middle
+    return int(head.split()[1]), told
+
+
+def _anybody() -> str:
+    """The limit counts by address."""
+    return ".".join(str(random.randrange(1, 255)) for _ in range(4))

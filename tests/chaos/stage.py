@@ -1,0 +1,185 @@
+"""Tidings as a platform runs it, with a proxy in every gap that a fault may strike.
+
+Two web processes, two workers, each started again when it dies; real PostgreSQL that survives a
+crash, real Redis, and receivers of SMTP and HTTP that write down what they have before they say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import httpx2
+
+from app.tls import system_trust
+from tests import servers
+from tests.deployment import Deployment, MailServer, Part, answers
+from tests.listener import Asked, Listener, says
+from tests.proxy import Proxy
+from tests.servers import free_port
+
+WEBS = ("web 1", "web 2")
+WORKERS = ("worker 1", "worker 2")
+UP_SECONDS = 30.0
+LONGEST_PAUSE = 1.0  # until a platform starts again what has died
+
+
+@dataclass(slots=True)
+class Stage:
+    deployment: Deployment
+    postgres: servers.PostgresServer
+    redis: servers.RedisServer
+    mail: MailServer
+    listener: Listener
+    proxies: dict[str, Proxy]
+    chance: random.Random
+    parts: dict[str, Part] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+    resting: set[str] = field(default_factory=set)  # nobody starts these again for now
+    deaths: list[tuple[float, str, int | None]] = field(default_factory=list)
+    logs: list[Path] = field(default_factory=list)
+    owner: httpx2.AsyncClient | None = None
+
+    def start(self, name: str) -> Part:
+        command = name.split(maxsplit=1)[0]
+        through = urlsplit(self.deployment.environ["DATABASE_URL"])
+        database = self.proxies[f"{command} → PostgreSQL"]
+        environ = {"PORT": str(self.ports[name])} if name in self.ports else {}
+        part = self.deployment.start(
+            command,
+            DATABASE_URL=through._replace(netloc=f"postgres@127.0.0.1:{database.port}").geturl(),
+            **environ,
+        )
+        self.parts[name] = part
+        self.logs.append(part.output)
+        return part
+
+    async def keep_alive(self) -> None:
+        """For ever: what has died is started again a moment later."""
+        while True:
+            for name, part in list(self.parts.items()):
+                code = part.process.poll()
+                if code is not None and name not in self.resting:
+                    self.deaths.append((time.time(), name, code))
+                    self.resting.add(name)
+                    asyncio.get_running_loop().call_later(
+                        self.chance.uniform(0, LONGEST_PAUSE), self._again, name
+                    )
+            await asyncio.sleep(0.02)
+
+    def _again(self, name: str) -> None:
+        self.start(name)
+        self.resting.discard(name)
+
+    async def all_up(self) -> None:
+        """Until every web process is ready."""
+        async with asyncio.timeout(UP_SECONDS):
+            for port in self.ports.values():
+                while not await asyncio.to_thread(answers, f"http://127.0.0.1:{port}/readyz"):
+                    await asyncio.sleep(0.05)
+
+    async def stopped(self, name: str, seconds: float) -> tuple[float, int | None]:
+        """After SIGTERM: how long it took, and its exit code. Somebody else starts it again."""
+        part = self.parts[name]
+        began = time.monotonic()
+        part.process.send_signal(servers.signal.SIGTERM)
+        while part.process.poll() is None and time.monotonic() - began < seconds:
+            await asyncio.sleep(0.01)
+        return time.monotonic() - began, part.process.poll()
+
+    @asynccontextmanager
+    async def database(self) -> AsyncIterator[asyncpg.Connection]:
+        """Straight, past every proxy."""
+        name = urlsplit(self.deployment.environ["DATABASE_URL"]).path
+        url = urlsplit(self.postgres.tcp_url)._replace(path=name).geturl()
+        connection = await asyncpg.connect(url, timeout=5)
+        try:
+            yield connection
+        finally:
+            await connection.close(timeout=5)
+
+
+@asynccontextmanager
+async def set_up(directory: Path, seed: int, lease_seconds: int) -> AsyncIterator[Stage]:
+    postgres, redis = servers.postgres_server(durable=True), servers.redis_server()
+    assert isinstance(postgres, servers.PostgresServer), (
+        "this needs a PostgreSQL that may be killed"
+    )
+    assert isinstance(redis, servers.RedisServer), "this needs a Redis that may be killed"
+    postgres.start()
+    redis.start()
+
+    async def paid(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await says({"paid": True})(asked, writer)
+
+    with MailServer(directory) as mail:
+        async with Listener(paid) as listener:
+            behind = {
+                "web → PostgreSQL": postgres.port,
+                "worker → PostgreSQL": postgres.port,
+                "Redis": redis.port,
+                "SMTP": urlsplit(mail.url).port or 0,
+                "HTTP": listener.port,
+            }
+            proxies = {name: Proxy("127.0.0.1", port) for name, port in behind.items()}
+            for proxy in proxies.values():
+                await proxy.start()
+            with Deployment(
+                directory,
+                database_url=await servers.new_database(postgres.tcp_url, ""),
+                redis_url=f"redis://127.0.0.1:{proxies['Redis'].port}/0",
+                smtp_url=f"smtp://127.0.0.1:{proxies['SMTP'].port}",
+                LEASE_SECONDS=str(lease_seconds),
+                EGRESS_ALLOW="127.0.0.1",
+                TRUSTED_HOPS="1",
+            ) as deployment:
+                chance = random.Random(seed)
+                stage = Stage(deployment, postgres, redis, mail, listener, proxies, chance)
+                assert deployment.start("migrate").process.wait(30) == 0
+                stage.ports = {name: free_port() for name in WEBS}
+                for name in (*WEBS, *WORKERS):
+                    stage.start(name)
+                alive = asyncio.create_task(stage.keep_alive())
+                try:
+                    await stage.all_up()
+                    async with _owner(stage) as stage.owner:
+                        yield stage
+                finally:
+                    alive.cancel()
+            for proxy in proxies.values():
+                await proxy.stop()
+    redis.remove()
+    postgres.remove()
+
+
+@asynccontextmanager
+async def _owner(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
+    """Olivia, with a key for her program; she asks whichever web process answers."""
+    async with httpx2.AsyncClient(
+        base_url=f"http://127.0.0.1:{stage.ports[WEBS[0]]}",
+        timeout=10,
+        trust_env=False,
+        verify=system_trust(),
+        headers={"X-Forwarded-For": "198.51.100.1"},
+    ) as client:
+        registered = await client.post(
+            "/auth/register",
+            json={
+                "email": "olivia@acme.test",
+                "password": "correct horse battery",
+                "name": "Olivia",
+                "workspaceName": "Acme",
+            },
+        )
+        assert registered.status_code == 201, registered.text
+        client.headers["Authorization"] = f"Bearer {registered.json()['accessToken']}"
+        key = await client.post("/settings/api-keys", json={"name": "program", "role": "owner"})
+        client.headers["Authorization"] = f"Bearer {key.json()['key']}"
+        yield client
