@@ -62,10 +62,15 @@ def connector(settings: Settings) -> Connect:
     return lambda: _client(ConnectionPool.from_url(url, **options))
 
 
+def serialized(job: dict[str, Any]) -> bytes:
+    """As JSON: arq's default is pickle, which runs whatever somebody writes into Redis. Of a job
+    that is gone before it is taken, arq serializes the exception too."""
+    return orjson.dumps(job, default=repr)
+
+
 def _client(pool: ConnectionPool) -> ArqRedis:
-    """Jobs as JSON: arq's default is pickle, which runs whatever somebody writes into Redis."""
     return ArqRedis(
-        pool, job_serializer=orjson.dumps, job_deserializer=orjson.loads, default_queue_name=NAME
+        pool, job_serializer=serialized, job_deserializer=orjson.loads, default_queue_name=NAME
     )
 
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from app.config import Settings
-from app.queue import ADVANCE, DELIVER, IDS_PER_HINT, NAME, Queue, connector
+from app.queue import ADVANCE, DELIVER, IDS_PER_HINT, NAME, Queue, connector, serialized
 from app.store.db import Database
 from tests.servers import RedisServer, free_port, redis_server
 
@@ -273,3 +273,11 @@ def self_signed(directory: Path) -> Path:
         + certificate.public_bytes(serialization.Encoding.PEM)
     )
     return path
+
+
+def test_what_arq_writes_of_a_job_that_was_gone_is_json_too():
+    """It serializes the exception: under FLUSHALL a traceback a job would fill the logs."""
+    assert orjson.loads(serialized({"s": False, "r": TimeoutError("gone")})) == {
+        "s": False,
+        "r": "TimeoutError('gone')",
+    }

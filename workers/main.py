@@ -30,7 +30,7 @@ from app import logs, tasks
 from app.config import Settings
 from app.main import NotReady, opened
 from app.process import Process
-from app.queue import ADVANCE, CALL, DELIVER, NAME, TTL_SECONDS
+from app.queue import ADVANCE, CALL, DELIVER, NAME, TTL_SECONDS, serialized
 from workers import calls, chores, deliveries, loop, runs
 from workers.crew import Crew
 
@@ -50,7 +50,7 @@ OPTIONS: Mapping[str, Any] = {
     "job_timeout": 30,
     "keep_result": 0,
     "max_tries": 1_000_000,
-    "job_serializer": orjson.dumps,
+    "job_serializer": serialized,
     "job_deserializer": orjson.loads,
 }
 
