@@ -60,6 +60,7 @@ POLICY: Mapping[str, str] = {
     "DELETE /contacts/{id}": "editor",
     "POST /contacts/{id}/tags": "editor",
     "POST /contacts/{id}/events": "editor",
+    "GET /contact-events/{id}": "viewer",
     "DELETE /contacts/{id}/tags/{tag:path}": "editor",
     "GET /templates": "viewer",
     "POST /templates": "editor",

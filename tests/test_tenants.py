@@ -171,8 +171,8 @@ class World:
 @pytest.fixture
 async def world(cast: Cast, process: Process) -> World:
     token = await hook(process, cast.ed.workspace_id)
-    event = {"email": "ada@example.com"}
-    receipt = (await cast.client.post(f"/v1/webhooks/in/{token}", json=event)).json()
+    ada = {"email": "ada@example.com"}
+    receipt = (await cast.client.post(f"/v1/webhooks/in/{token}", json=ada)).json()
     await settle(process)
     [attempt] = (await cast.vic.read("/messages/delivery-attempts"))["data"]
     template = {"name": "T", "channel": "email", "content": HELLO}
@@ -186,7 +186,9 @@ async def world(cast: Cast, process: Process) -> World:
             ("inv", "/memberships/invitations", {"email": "eve@example.com", "role": "viewer"}),
         )
     }
-    await cast.ed.post(f"/contacts/{receipt['contactId']}/tags", {"tags": ["lead"]})
+    contact = f"/contacts/{receipt['contactId']}"
+    await cast.ed.post(f"{contact}/tags", {"tags": ["lead"]})
+    event = (await cast.ed.post(f"{contact}/events", {"name": "seen"})).json()
     [workflow] = (await cast.vic.read("/workflows"))["data"]
     refused = await refused_request(cast, process)
     acme_id = cast.adam.workspace_id
@@ -208,6 +210,7 @@ async def world(cast: Cast, process: Process) -> World:
             "run": receipt["runId"],
             "msg": attempt["messageId"],
             "att": attempt["id"],
+            "evt": event["id"],
             "req": refused,
         },
         {**rivals, "owner": cast.mallory},
@@ -293,7 +296,8 @@ async def test_an_id_in_a_path_tells_a_stranger_nothing_and_its_own_people_what_
 
 async def test_no_list_shows_a_stranger_anything(world: World):
     """And every id that is made here is in some list of its own people's."""
-    unseen = set(world.own.values()) - {world.own["req"]}  # its list is below its definition
+    below = {world.own["req"], world.own["evt"]}  # its definition, its contact
+    unseen = set(world.own.values()) - below
     for endpoint in EVERY:
         if endpoint.method == "GET" and "{" not in endpoint.path and endpoint.can != PUBLIC:
             foreign = await world.cast.mallory.get(endpoint.path)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from app.errors import Problem
-from app.routes.ids import AttemptId, ConsentId, MessageId, RunId
+from app.routes.contact_events import ContactEventSummary
+from app.routes.contact_events import summary as event_summary
+from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId
 from app.routes.messages import MessageSummary, Status
 from app.routes.messages import summary as told
 from app.routes.runs import RunSummary, summary
@@ -49,10 +51,11 @@ class Consent(Shape):
 
 
 class Happening(Shape):
-    """A run, a message, or a word about consent; `type` says which of them is there."""
+    """An event, a run, a message, or a word about consent; `type` says which of them is there."""
 
-    id: RunId | MessageId | ConsentId
-    type: Literal["run", "message", "consent"]
+    id: EventId | RunId | MessageId | ConsentId
+    type: Literal["event", "run", "message", "consent"]
+    event: ContactEventSummary | None = None
     run: RunSummary | None = None
     message: TriedMessage | None = None
     consent: Consent | None = None
@@ -60,7 +63,7 @@ class Happening(Shape):
 
 
 async def index(call: Call) -> Response:
-    """Its runs, its messages and its opt-outs in one list, each as a list of its own would show
+    """Its events, runs, messages and opt-outs in one list, each as a list of its own would show
     it."""
     query = call.query(Pages)
     workspace_id, contact_id = call.member.workspace_id, call.path("id")
@@ -74,6 +77,7 @@ async def index(call: Call) -> Response:
         limit=query.limit + 1,
     )
     items = {
+        **await _events(call, [id for kind, id in happened if kind == "event"]),
         **await _runs(call, [id for kind, id in happened if kind == "run"]),
         **await _messages(call, [id for kind, id in happened if kind == "message"]),
         **await _consents(call, [id for kind, id in happened if kind == "consent"]),
@@ -84,7 +88,13 @@ async def index(call: Call) -> Response:
 
 
 def _item(row: Row) -> dict[str, Any]:
-    return {**row, "createdAt": row[row["type"]]["createdAt"]}
+    told = row[row["type"]]
+    return {**row, "createdAt": told["at"] if row["type"] == "event" else told["createdAt"]}
+
+
+async def _events(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
+    rows = await activity.events(call.db, workspace_id=call.member.workspace_id, ids=ids)
+    return {row["id"]: event_summary(row) for row in rows}
 
 
 async def _runs(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:

@@ -12,16 +12,15 @@ from starlette.responses import Response
 from app import addresses, audience, audit, consent, quotas
 from app.audience import Workspace
 from app.errors import FieldError, Problem
-from app.machine import document
 from app.machine.program import Json
 from app.plans import PLANS
 from app.process import Process
-from app.routes.ids import ContactId, EventId
+from app.routes.ids import ContactId
 from app.store import contacts, workspaces
 from app.store.db import Handle, Row
 from app.subscriptions import Status
 from app.web import paging, reply
-from app.web.body import After, Name, Query, Shape, Writable
+from app.web.body import After, Query, Shape, Writable
 from app.web.paging import Paging
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
@@ -60,9 +59,6 @@ class Contact(Revised):
     updated_at: datetime
 
 
-LARGEST_EVENT = 64 * 1024  # it may become part of a run's state
-
-
 class Tags(Shape):
     tags: list[str]
 
@@ -81,22 +77,6 @@ class Narrowing(Query):
 
 class Filters(Narrowing, Paging):
     pass
-
-
-class WritableEvent(Shape):
-    """Something that the contact did: an order, a visit, a click."""
-
-    name: Name
-    properties: dict[str, Any] = Field(default_factory=dict)
-
-
-class ContactEvent(Shape):
-    """It was told: what it starts has started, and who waits for it will hear of it."""
-
-    id: EventId
-    contact_id: ContactId
-    name: str
-    at: datetime
 
 
 async def index(call: Call) -> Response:
@@ -131,7 +111,7 @@ async def create(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    row, before = await _locked(call)
+    row, before = await locked(call)
     stored = audience.writable(row, before["tags"])
     new = call.patch(WritableContact, stored).model_dump(by_alias=True)
     tags = new.pop("tags")
@@ -164,32 +144,17 @@ async def remove(call: Call) -> Response:
 
 
 async def add_tags(call: Call) -> Response:
-    row, before = await _locked(call)
+    row, before = await locked(call)
     await audience.add_tags(call.db, await _workspace(call), row["id"], call.read(Tags).tags)
     return await _changed(call, before, await _found(call))
 
 
 async def remove_tag(call: Call) -> Response:
-    row, before = await _locked(call)
+    row, before = await locked(call)
     if not await audience.remove_tag(call.db, await _workspace(call), row["id"], call.path("tag")):
         raise Problem("not_found", "The contact does not have this tag.")
     await _changed(call, before, await _found(call))
     return reply.no_content()
-
-
-async def tell(call: Call) -> Response:
-    """What the contact did: it starts automations, and ends waits."""
-    row, _ = await _locked(call)
-    new = call.read(WritableEvent)
-    if len(document.dumps(new.properties)) > LARGEST_EVENT:
-        errors = [FieldError("/properties", f"At most {LARGEST_EVENT // 1024} KiB of JSON.")]
-        raise Problem("invalid", "The event is too large; see errors.", errors=errors)
-    workspace = await _workspace(call)
-    event = await audience.happened(call.db, workspace, row["id"], new.name, new.properties)
-    await call.note("contact.event", row["id"], {}, {"event": new.name})
-    return reply.accepted(
-        {"id": event["id"], "contactId": row["id"], "name": event["name"], "at": event["at"]}
-    )
 
 
 def _await_quiet(call: Call, row: Row, before: Mapping[str, str] | None = None) -> None:
@@ -206,7 +171,7 @@ async def _found(call: Call) -> Row:
     return row
 
 
-async def _locked(call: Call) -> tuple[Row, dict[str, Any]]:
+async def locked(call: Call) -> tuple[Row, dict[str, Any]]:
     """To change it: nobody else does meanwhile, and it is still what If-Match names. The resource
     is what it was before."""
     row = await contacts.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
@@ -295,13 +260,6 @@ routes = [
     ),
     delete("/contacts/{id}", remove, can="contacts:write", tx=None, gives={204: None}),
     post("/contacts/{id}/tags", add_tags, can="contacts:write", takes=Tags, gives={200: Contact}),
-    post(
-        "/contacts/{id}/events",
-        tell,
-        can="contacts:write",
-        takes=WritableEvent,
-        gives={202: ContactEvent},
-    ),
     # A tag may hold a slash.
     delete("/contacts/{id}/tags/{tag:path}", remove_tag, can="contacts:write", gives={204: None}),
 ]

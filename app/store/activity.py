@@ -1,4 +1,4 @@
-"""What happened to a contact: its runs, its messages and its opt-outs in one line of time."""
+"""What happened to a contact: its events, runs, messages and opt-outs in one line of time."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ async def page(
                 ORDER BY m.id DESC LIMIT :limit) newest_messages
               UNION ALL
               SELECT * FROM (
+                SELECT 'event' AS kind, e.id, substr(e.id, 5) AS made FROM contact_events e
+                WHERE e.workspace_id = :workspace_id AND e.contact_id = :contact_id
+                  AND e.id < :before_event
+                ORDER BY e.id DESC LIMIT :limit) newest_events
+              UNION ALL
+              SELECT * FROM (
                 SELECT 'consent' AS kind, e.id, substr(e.id, 5) AS made FROM consent_events e
                 WHERE e.workspace_id = :workspace_id AND e.contact_id = :contact_id
                   AND e.id < :before_consent
@@ -43,6 +49,7 @@ async def page(
         contact_id=contact_id,
         before_run="run_" + rest,
         before_message="msg_" + rest,
+        before_event="evt_" + rest,
         before_consent="cns_" + rest,
         limit=limit,
     )
@@ -69,6 +76,18 @@ async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list
         SELECT id, channel, contact_id, run_id, node_id, template_id, to_address, status,
                reason_code, reason_detail, created_at
         FROM messages
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def events(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    """Without their properties."""
+    return await db.fetch_all(
+        """
+        SELECT id, contact_id, name, at FROM contact_events
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,

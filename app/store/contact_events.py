@@ -26,6 +26,17 @@ async def insert(
     )
 
 
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        """
+        SELECT id, contact_id, name, properties, at FROM contact_events
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def listening(db: Handle, *, workspace_id: str, contact_ids: Sequence[str]) -> list[Row]:
     """The runs of locked contacts that stand in a wait_for, and what they wait for."""
     return await db.fetch_all(

@@ -1,4 +1,4 @@
-"""GET /contacts/{id}/activity: runs and messages of a contact in one line of time."""
+"""GET /contacts/{id}/activity: events, runs and messages of a contact in one line of time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tests.cast import SEND_HELLO, Cast, hook, settle
 
 
 async def happened(cast: Cast, process: Process, events: int) -> str:
+    """As often a run, a message, and something that the contact told of itself."""
     token = await hook(process, cast.ed.workspace_id, [SEND_HELLO])
     for word in range(events):
         body = {"email": "ada@x.test", "word": word}
@@ -30,6 +31,25 @@ async def test_runs_and_messages_stand_in_the_order_of_their_making(cast: Cast, 
     assert [attempt["id"]] == shown.pop("attempts")
     assert (attempt["number"], attempt["status"]) == (1, "SENT")
     assert message["message"] == {k: v for k, v in shown.items() if k != "content"}
+
+
+async def test_what_a_contact_did_stands_before_what_it_started(cast: Cast, process: Process):
+    trigger = {"source": "event", "name": "order_paid"}
+    await cast.ed.made("/workflows", {"name": "Paid", "state": "ACTIVE", "trigger": trigger})
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    url = f"/contacts/{ada['id']}"
+    body = {"name": "order_paid", "properties": {"total": 12}}
+    told = (await cast.ed.post(f"{url}/events", body)).json()
+    run, event = (await cast.vic.read(f"{url}/activity"))["data"]
+    assert (run["type"], event["type"]) == ("run", "event")
+    assert event == {
+        "id": told["id"],
+        "type": "event",
+        "event": told,
+        "createdAt": told["at"],
+    }
+    [newest] = (await cast.vic.read(f"{url}/activity?limit=1"))["data"]
+    assert newest == run
 
 
 async def test_pages_of_an_activity_follow_each_other(cast: Cast, process: Process):

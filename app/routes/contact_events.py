@@ -1,0 +1,86 @@
+"""What contacts did: told by a program, read in their activity and by id."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+from starlette.responses import Response
+
+from app import audience
+from app.errors import FieldError, Problem
+from app.machine import document
+from app.routes.contacts import locked, workspace_of
+from app.routes.ids import ContactId, EventId
+from app.store import contact_events
+from app.store.db import Row
+from app.web import reply
+from app.web.body import Name, Shape
+from app.web.routing import Call, get, post
+
+LARGEST = 64 * 1024  # it may become part of a run's state
+
+
+class WritableEvent(Shape):
+    """Something that the contact did: an order, a visit, a click."""
+
+    name: Name
+    properties: dict[str, Any] = Field(default_factory=dict)
+
+
+class ContactEventSummary(Shape):
+    """It was told: what it starts has started, and who waits for it will hear of it."""
+
+    id: EventId
+    contact_id: ContactId
+    name: str
+    at: datetime
+
+
+class ContactEvent(ContactEventSummary):
+    properties: dict[str, Any]
+
+
+async def show(call: Call) -> Response:
+    """With its properties, which lists leave out."""
+    row = await contact_events.by_id(
+        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+    )
+    if row is None:
+        raise Problem("not_found", "There is no such event.")
+    return reply.ok({**summary(row), "properties": document.parse(row["properties"].encode())})
+
+
+async def tell(call: Call) -> Response:
+    """What the contact did: it starts automations, and ends waits."""
+    row, _ = await locked(call)
+    new = call.read(WritableEvent)
+    if len(document.dumps(new.properties)) > LARGEST:
+        errors = [FieldError("/properties", f"At most {LARGEST // 1024} KiB of JSON.")]
+        raise Problem("invalid", "The event is too large; see errors.", errors=errors)
+    workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
+    event = await audience.happened(call.db, workspace, row["id"], new.name, new.properties)
+    await call.note("contact.event", row["id"], {}, {"event": new.name})
+    return reply.accepted(summary(event))
+
+
+def summary(row: Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "contactId": row["contact_id"],
+        "name": row["name"],
+        "at": row["at"],
+    }
+
+
+routes = [
+    post(
+        "/contacts/{id}/events",
+        tell,
+        can="contacts:write",
+        takes=WritableEvent,
+        gives={202: ContactEventSummary},
+    ),
+    get("/contact-events/{id}", show, can="contacts:read", gives={200: ContactEvent}),
+]
