@@ -674,3 +674,7 @@ CREATE INDEX runs_failed ON runs (id) WHERE status = 'FAILED';
 CREATE INDEX delivery_attempts_troubled ON delivery_attempts (id)
     WHERE status IN ('FAILED', 'UNKNOWN', 'BOUNCED', 'COMPLAINED');
 CREATE INDEX audit_logs_by_id ON audit_logs (id);
+
+-- section 0023: members that are read and changed by themselves
+
+ALTER TABLE memberships ADD COLUMN revision INTEGER NOT NULL DEFAULT 1;

@@ -68,7 +68,10 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
         role=role,
         lifetime="seven days",
     )
-    return await invitations.by_id(db, workspace_id=member.workspace_id, id=id)
+    made = await invitations.by_id(db, workspace_id=member.workspace_id, id=id)
+    if made is None:
+        raise LookupError("an invitation that was just made is there")
+    return made
 
 
 async def require_stranger(db: Handle, workspace_id: str, user_id: str) -> None:

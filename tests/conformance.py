@@ -82,6 +82,9 @@ class Operation:
         if "x-codes" in answer and value is not None:
             assert value["code"] in answer["x-codes"], f"{what} has the code {value['code']}"
             assert value["status"] == response.status_code, what
+        location = response.headers.get("Location", "")
+        if response.status_code == 201 and location.startswith("/"):
+            assert operation("GET", location) is not None, f"{what}: nothing reads {location}"
 
     def _check_headers(
         self, answer: Mapping[str, Any], response: httpx2.Response, what: str

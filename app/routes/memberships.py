@@ -25,7 +25,7 @@ from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Name, Shape, Writable
 from app.web.paging import Paging
-from app.web.reply import Page
+from app.web.reply import Page, Revised
 from app.web.routing import PUBLIC, Call, delete, get, patch, post
 from app.web.throttle import AUTH, Rule
 
@@ -55,7 +55,7 @@ class Acceptance(Shape):
 # --- resources ----------------------------------------------------------------------------------
 
 
-class Membership(Shape):
+class Membership(Revised):
     """`email` is null for those who may not manage members."""
 
     id: MembershipId
@@ -129,6 +129,16 @@ async def index(call: Call) -> Response:
     return paging.page(call, query, rows, lambda row: membership_resource(row, with_email=shown))
 
 
+async def show(call: Call) -> Response:
+    row = await memberships.by_id(
+        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+    )
+    if row is None:
+        raise _unknown()
+    resource = membership_resource(row, with_email=sees_emails(call))
+    return reply.ok(resource, revision=row["revision"])
+
+
 async def create(call: Call) -> Response:
     """Whoever has an account that proved its address is a member at once; others are invited: an
     address may be registered by somebody whose it is not."""
@@ -140,7 +150,7 @@ async def create(call: Call) -> Response:
     row = await joining.join(call.process, call.db, call.member.workspace_id, user["id"], new.role)
     resource = membership_resource(row, with_email=True)
     await call.note("membership.created", row["id"], after=resource)
-    return reply.created(f"/memberships/{row['id']}", resource)
+    return reply.created(f"/memberships/{row['id']}", resource, revision=row["revision"])
 
 
 async def update(call: Call) -> Response:
@@ -149,13 +159,13 @@ async def update(call: Call) -> Response:
     require_grantable(call.member, new.role)
     if new.role != "owner":
         _require_another(owners, row)
-    await memberships.change_role(
+    revision = await memberships.change_role(
         call.db, workspace_id=call.member.workspace_id, id=row["id"], role=new.role
     )
     after = membership_resource({**row, "role": new.role}, with_email=True)
     before = membership_resource(row, with_email=True)
     await call.note("membership.updated", row["id"], before, after)
-    return reply.ok(after)
+    return reply.ok(after, revision=revision)
 
 
 async def remove(call: Call) -> Response:
@@ -177,9 +187,14 @@ async def _locked(call: Call) -> tuple[list[str], Row]:
     owners = await memberships.owners(call.db, workspace_id=workspace_id)
     row = await memberships.locked(call.db, workspace_id=workspace_id, id=call.path("id"))
     if row is None:
-        raise Problem("not_found", "There is no such membership.")
+        raise _unknown()
+    call.match(row["revision"])
     require_grantable(call.member, row["role"])
     return owners, row
+
+
+def _unknown() -> Problem:
+    return Problem("not_found", "There is no such membership.")
 
 
 def _require_another(owners: list[str], row: Row) -> None:
@@ -201,6 +216,15 @@ async def index_invitations(call: Call) -> Response:
     )
     shown = sees_emails(call)
     return paging.page(call, query, rows, lambda row: invitation_resource(row, with_email=shown))
+
+
+async def show_invitation(call: Call) -> Response:
+    row = await invitations.by_id(
+        call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+    )
+    if row is None:
+        raise Problem("not_found", "There is no such invitation.")
+    return reply.ok(invitation_resource(row, with_email=sees_emails(call)))
 
 
 async def create_invitation(call: Call) -> Response:
@@ -290,6 +314,12 @@ routes = [
             "quota_exceeded",
         ),
     ),
+    get(
+        "/memberships/invitations/{id}",
+        show_invitation,
+        can="memberships:read",
+        gives={200: Invitation},
+    ),
     delete(
         "/memberships/invitations/{id}",
         remove_invitation,
@@ -297,6 +327,7 @@ routes = [
         gives={204: None},
         raises=("invitation_used",),
     ),
+    get("/memberships/{id}", show, can="memberships:read", gives={200: Membership}),
     patch(
         "/memberships/{id}",
         update,

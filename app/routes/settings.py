@@ -225,6 +225,14 @@ async def index_keys(call: Call) -> Response:
     return paging.page(call, query, rows, key_resource)
 
 
+async def show_key(call: Call) -> Response:
+    """Without the key itself, which is shown once, when it is made."""
+    row = await api_keys.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
+    if row is None:
+        raise Problem("not_found", "There is no such API key.")
+    return reply.ok(key_resource(row))
+
+
 async def create_key(call: Call) -> Response:
     new = call.read(NewKey)
     if not roles.grantable(call.member.role, new.role):
@@ -288,5 +296,6 @@ routes = [
         takes=NewKey,
         gives={201: NewApiKey},
     ),
+    get("/settings/api-keys/{id}", show_key, can="api_keys:read", gives={200: ApiKey}),
     delete("/settings/api-keys/{id}", remove_key, can="api_keys:write", gives={204: None}),
 ]

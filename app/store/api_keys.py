@@ -95,6 +95,18 @@ async def page(
     )
 
 
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    """Unless it was revoked."""
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM api_keys
+        WHERE workspace_id = :workspace_id AND id = :id AND revoked_at IS NULL
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def revoke(db: Handle, *, workspace_id: str, id: str) -> bool:
     """False when there is no such key, or it was revoked before."""
     revoked = await db.fetch_value(

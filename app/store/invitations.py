@@ -73,9 +73,8 @@ CLAUSES = {
 }
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row:
-    """Of an invitation that is known to be there."""
-    return await db.returning(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
         f"SELECT {COLUMNS} FROM invitations WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,

@@ -8,7 +8,7 @@ from typing import Any
 from app.store import keyset, workspaces
 from app.store.db import Handle, Row
 
-COLUMNS = "m.id, m.user_id, m.role, m.created_at, u.email, u.name"
+COLUMNS = "m.id, m.user_id, m.role, m.revision, m.created_at, u.email, u.name"
 WORKSPACE = ", ".join(f"w.{column.strip()}" for column in workspaces.COLUMNS.split(","))
 
 
@@ -18,7 +18,7 @@ async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: 
         """
         INSERT INTO memberships (workspace_id, id, user_id, role, created_at)
         VALUES (:workspace_id, :id, :user_id, :role, :now)
-        RETURNING id, user_id, role, created_at,
+        RETURNING id, user_id, role, revision, created_at,
                   (SELECT u.email FROM users u WHERE u.id = memberships.user_id) AS email,
                   (SELECT u.name FROM users u WHERE u.id = memberships.user_id) AS name
         """,
@@ -87,6 +87,19 @@ CLAUSES = {
 }
 
 
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS}
+        FROM memberships m
+        JOIN users u ON u.id = m.user_id
+        WHERE m.workspace_id = :workspace_id AND m.id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def by_user(db: Handle, *, workspace_id: str, user_id: str) -> Row | None:
     return await db.fetch_one(
         f"""
@@ -137,16 +150,19 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def change_role(db: Handle, *, workspace_id: str, id: str, role: str) -> None:
-    await db.execute(
+async def change_role(db: Handle, *, workspace_id: str, id: str, role: str) -> int:
+    """The new revision of one that is locked."""
+    revision: int = await db.fetch_value(
         """
-        UPDATE memberships SET role = :role
+        UPDATE memberships SET role = :role, revision = revision + 1
         WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING revision
         """,
         workspace_id=workspace_id,
         id=id,
         role=role,
     )
+    return revision
 
 
 async def delete(db: Handle, *, workspace_id: str, id: str) -> None:

@@ -62,6 +62,8 @@ async def test_an_invitation_reads_as_the_contract_says(cast: Cast):
     assert response.headers["Location"] == f"/memberships/invitations/{made['id']}"
     [listed] = (await cast.adam.read("/memberships/invitations"))["data"]
     assert listed == made
+    assert await cast.adam.read(response.headers["Location"]) == made
+    assert await cast.vic.read(response.headers["Location"]) == {**made, "email": None}
     assert made.pop("id").startswith("inv_")
     assert made.pop("createdAt") < made.pop("expiresAt")
     assert made == {

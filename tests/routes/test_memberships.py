@@ -61,6 +61,21 @@ async def test_addresses_are_for_those_who_manage_members(cast: Cast, name: str,
     assert sum(row["email"] is not None for row in rows) == seen
 
 
+async def test_a_member_is_read_by_id_and_changed_as_it_was_read(cast: Cast):
+    url = f"/memberships/{await mine(cast.vic)}"
+    read = await cast.adam.get(url)
+    assert (read.json()["email"], read.json()["role"]) == (cast.vic.email, "viewer")
+    assert (await cast.ed.read(url))["email"] is None
+    seen = {"If-Match": read.headers["ETag"]}
+    changed = await cast.adam.call("PATCH", url, json={"role": "editor"}, headers=seen)
+    assert changed.json() == {**read.json(), "role": "editor"}
+    again = await cast.adam.call("PATCH", url, json={"role": "viewer"}, headers=seen)
+    assert refused(again) == (412, "stale")
+    assert refused(await cast.adam.call("DELETE", url, headers=seen)) == (412, "stale")
+    assert (await cast.adam.get(url)).headers["ETag"] == changed.headers["ETag"]
+    assert refused(await cast.mallory.get(url)) == (404, "not_found")
+
+
 # --- adding -------------------------------------------------------------------------------------
 
 
@@ -77,6 +92,8 @@ async def test_whoever_has_an_account_is_a_member_at_once(cast: Cast, sign_in: S
         "editor",
     )
     assert (await roles(cast.vic))["mallory"] == "editor"
+    read = await cast.adam.get(response.headers["Location"])
+    assert (read.json(), read.headers["ETag"]) == (made, response.headers["ETag"])
 
 
 async def test_whose_address_is_not_proved_is_invited(cast: Cast, visitor: httpx2.AsyncClient):

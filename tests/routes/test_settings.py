@@ -219,6 +219,7 @@ async def test_a_new_key_is_shown_once_and_works(cast: Cast):
     assert key not in listed.text
     assert key[-4:] in listed.text
     assert listed.json()["data"][0]["lastUsedAt"].endswith("Z")
+    assert await cast.adam.read(response.headers["Location"]) == listed.json()["data"][0]
 
 
 @pytest.mark.parametrize(
@@ -293,6 +294,7 @@ async def test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more(c
     after = await cast.client.get("/auth/me", headers=headers)
     assert refused(after) == (401, "unauthenticated")
     assert made["id"] not in (await cast.adam.get(KEYS)).text
+    assert refused(await cast.adam.get(f"{KEYS}/{made['id']}")) == (404, "not_found")
     assert refused(await cast.adam.delete(f"{KEYS}/{made['id']}")) == (404, "not_found")
 
 

@@ -57,6 +57,7 @@ async def test_what_was_just_made_is_pending(database: Database, workspace: str)
     await invite(database, "inv_1")
     async with database.read() as db:
         row = await invitations.by_id(db, workspace_id=workspace, id="inv_1")
+    assert row is not None
     assert isinstance(row["expires_at"], datetime)
     assert (row["status"], row["expires_at"] - row["created_at"]) == ("PENDING", WEEK)
 

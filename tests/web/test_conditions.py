@@ -86,6 +86,7 @@ MADE: Mapping[str, Mapping[str, Any]] = {
     "/templates/{id}": {"name": "Hello", "channel": "email", "content": HELLO},
     "/automations/{id}": {"name": "Graph"},
     "/workflows/{id}": {"name": "Steps"},
+    "/memberships/{id}": {"email": "mallory@tidings.example", "role": "viewer"},
 }
 # The body of a DELETE that wants one.
 REMOVAL: Mapping[str, Any] = {"/settings/workspace": {"name": "Acme"}}
@@ -94,6 +95,8 @@ REMOVAL: Mapping[str, Any] = {"/settings/workspace": {"name": "Acme"}}
 # What has no revision that a change could be made to, and why.
 UNREVISED = {
     "/suppressions/{id}": "it is made and lifted, and never another",
+    "/memberships/invitations/{id}": "it is made and revoked, and never another",
+    "/settings/api-keys/{id}": "it is made and revoked, and never another",
     "/billing/plan": "whoever takes the payments may change it at any moment",
 }
 
