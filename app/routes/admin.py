@@ -29,36 +29,33 @@ from app.web.routing import ADMIN, Call, get, post
 LATE = timedelta(minutes=5)  # nobody is going to do it any more
 
 Search = Annotated[str, Field(min_length=1, max_length=200)]
+IN_WORKSPACE = Field(None, description="In this workspace.")
 
 
 # --- shapes -------------------------------------------------------------------------------------
 
 
 class WorkspaceFilters(Paging):
-    """`q` is how a name begins."""
-
-    q: Search | None = None
-    suspended: bool | None = None
+    q: Search | None = Field(None, description="How its name begins, in any case.")
+    suspended: bool | None = Field(None, description="Whether it is suspended.")
 
 
 class UserFilters(Paging):
-    """`q` is how an address begins."""
-
-    q: Search | None = None
+    q: Search | None = Field(None, description="How the address begins, in any case.")
 
 
 class RunFilters(Paging):
-    workspace_id: WorkspaceId | None = None
-    status: RunStatus | None = None
+    workspace_id: WorkspaceId | None = IN_WORKSPACE
+    status: RunStatus | None = Field(None, description="How far it is.")
 
 
 class AttemptFilters(Paging):
-    workspace_id: WorkspaceId | None = None
-    status: AttemptStatus | None = None
+    workspace_id: WorkspaceId | None = IN_WORKSPACE
+    status: AttemptStatus | None = Field(None, description="What became of it.")
 
 
 class AnyAuditFilters(AuditFilters):
-    workspace_id: WorkspaceId | None = None
+    workspace_id: WorkspaceId | None = IN_WORKSPACE
 
 
 class AdminWorkspace(Shape):

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from app import audit, plans, sheets
@@ -15,7 +16,7 @@ from app.store import audit_logs
 from app.store.db import Row
 from app.web import paging, reply, stream
 from app.web.body import After, Before, Query, Shape
-from app.web.paging import Paging
+from app.web.paging import CREATED_AFTER, CREATED_BEFORE, Paging
 from app.web.reply import Page
 from app.web.routing import Call, get
 
@@ -23,15 +24,15 @@ PAGE = 500  # of an export
 
 
 class Filters(Paging):
-    actor: str | None = None
-    action: str | None = None
-    resource_type: str | None = None
-    resource_id: str | None = None
+    actor: str | None = Field(None, description="By whom: the id of a user or an API key.")
+    action: str | None = Field(None, description="What was done, such as `contact.created`.")
+    resource_type: str | None = Field(None, description="To what kind of thing.")
+    resource_id: str | None = Field(None, description="To what, by its id.")
 
 
 class Export(Query):
-    created_after: After | None = None
-    created_before: Before | None = None
+    created_after: After | None = CREATED_AFTER
+    created_before: Before | None = CREATED_BEFORE
 
 
 class Actor(Shape):

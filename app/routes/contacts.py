@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
-from app import addresses, audience, audit, consent, quotas
+from app import addresses, audience, audit, consent, profile, quotas
 from app.audience import Workspace
 from app.errors import FieldError, Problem
 from app.machine.program import Json
@@ -18,28 +18,86 @@ from app.process import Process
 from app.routes.ids import ContactId
 from app.store import contacts, workspaces
 from app.store.db import Handle, Row
-from app.subscriptions import Status
+from app.subscriptions import COLUMN, Status
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
-from app.web.paging import Paging
+from app.web.paging import UPDATED_AFTER, Paging
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
+# What app/profile.py takes, for the document alone: it judges every way in, with all that is wrong.
+PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+NULL = {"type": "null"}
+LINE = {"type": "string", "maxLength": profile.NAME_LENGTH, "pattern": PRINTABLE}
+EMAIL = {"type": "string", "format": "idn-email", "maxLength": addresses.MAX_EMAIL_LENGTH}
+PHONE = {
+    "type": "string",
+    "maxLength": addresses.MAX_PHONE_LENGTH,
+    "description": "In any spelling, and kept as +… (E.164); one without its country code is read"
+    " as one of the workspace's country.",
+}
+TIMEZONE = {
+    "type": "string",
+    "maxLength": profile.NAME_LENGTH,
+    "description": "An IANA time zone, such as Europe/Berlin.",
+}
+METADATA = {
+    "type": "object",
+    "maxProperties": profile.METADATA_FIELDS,
+    "propertyNames": {
+        "minLength": 1,
+        "maxLength": profile.METADATA_NAME_LENGTH,
+        "pattern": PRINTABLE,
+    },
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "string", "maxLength": profile.METADATA_VALUE_LENGTH},
+            {"type": "number"},
+            {"type": "boolean"},
+            NULL,
+        ]
+    },
+}
+SUBSCRIPTIONS = {
+    "type": "object",
+    "description": "Of the channels named; bounced and complained are told, and can only be"
+    " repeated.",
+    "properties": {
+        channel: {"type": "string", "enum": list(profile.STATUSES)} for channel in COLUMN
+    },
+    "additionalProperties": False,
+}
+TAGS = {
+    "type": "array",
+    "maxItems": profile.TAGS,
+    "items": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": profile.TAG_LENGTH,
+        "pattern": PRINTABLE,
+    },
+}
 
-class WritableContact(Writable, extra="allow"):
+
+def told(schema: dict[str, Any]) -> WithJsonSchema:
+    """What may be left out may be null."""
+    rest = {name: value for name, value in schema.items() if name != "description"}
+    said = {name: schema[name] for name in ("description",) if name in schema}
+    return WithJsonSchema({"anyOf": [rest, NULL], **said})
+
+
+class WritableContact(Writable, extra="allow", json_schema_extra={"additionalProperties": False}):
     """At least an email, a phone or one metadata field."""
 
-    # What they may hold, and that there are no others, is said in one place for every way in, so
-    # that all that is wrong is found at once: app/profile.py.
-    email: Json = None
-    phone: Json = None
-    first_name: Json = None
-    last_name: Json = None
-    timezone: Json = None
-    locale: Json = None
-    metadata: Json = Field(default_factory=dict)
-    subscriptions: Json = Field(default_factory=dict)
-    tags: Json = Field(default_factory=list)
+    email: Annotated[Json, told(EMAIL)] = None
+    phone: Annotated[Json, told(PHONE)] = None
+    first_name: Annotated[Json, told(LINE)] = None
+    last_name: Annotated[Json, told(LINE)] = None
+    timezone: Annotated[Json, told(TIMEZONE)] = None
+    locale: Annotated[Json, told(LINE)] = None
+    metadata: Annotated[Json, told(METADATA)] = Field(default_factory=dict)
+    subscriptions: Annotated[Json, told(SUBSCRIPTIONS)] = Field(default_factory=dict)
+    tags: Annotated[Json, told(TAGS)] = Field(default_factory=list)
 
 
 class Contact(Revised):
@@ -60,19 +118,26 @@ class Contact(Revised):
 
 
 class Tags(Shape):
-    tags: list[str]
+    tags: Annotated[list[str], WithJsonSchema(TAGS)]
 
 
 class Narrowing(Query):
-    """Which contacts: all that is said must hold. `q` is how the email, the phone number, the full
-    name or the last name begins, in any case; metadata is compared as text."""
+    """Which contacts: all that is said must hold."""
 
-    email: str | None = None
-    phone: str | None = None
-    tag: str | None = None
-    metadata: Annotated[dict[str, str], Field(max_length=contacts.FIELDS)] | None = None
-    q: Annotated[str, AfterValidator(str.strip), Field(min_length=2, max_length=200)] | None = None
-    updated_after: After | None = None
+    email: str | None = Field(None, description="Their address, in any case.")
+    phone: str | None = Field(None, description="Their number, in any spelling.")
+    tag: str | None = Field(None, description="A tag that they have.")
+    metadata: Annotated[dict[str, str], Field(max_length=contacts.FIELDS)] | None = Field(
+        None, description="Fields of theirs, compared as text: `metadata[plan]=pro`."
+    )
+    q: Annotated[str, AfterValidator(str.strip), Field(min_length=2, max_length=200)] | None = (
+        Field(
+            None,
+            description="How the email, the phone number, the full name or the last name begins,"
+            " in any case.",
+        )
+    )
+    updated_after: After | None = UPDATED_AFTER
 
 
 class Filters(Narrowing, Paging):

@@ -104,8 +104,8 @@ class WritableWorkflow(Writable):
 
 
 class Filters(Changing):
-    state: States | None = None
-    name: str | None = None
+    state: States | None = Field(None, description="Its state.")
+    name: str | None = Field(None, description="Its name, to the letter.")
 
 
 # --- resources ----------------------------------------------------------------------------------

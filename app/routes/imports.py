@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from app import exports, imports
@@ -11,6 +12,7 @@ from app.errors import FieldError, Problem
 from app.routes.contacts import Narrowing, filters_of
 from app.web import stream
 from app.web.body import After, Before, Query, require_media_type
+from app.web.paging import CREATED_AFTER, CREATED_BEFORE
 from app.web.routing import Call, get, post
 
 LARGEST_FILE = 1024 * 1024 * 1024
@@ -23,14 +25,18 @@ EXPORTS = {
 
 
 class Import(Query):
-    dry_run: bool = False
-    start_automations: bool = False
+    dry_run: bool = Field(False, description="Tell what would be done, and do nothing.")
+    start_automations: bool = Field(
+        False, description="Start what is started by a new contact and by a tag."
+    )
 
 
 class Export(Narrowing):
-    format: Literal["csv", "ndjson"] = "csv"
-    created_after: After | None = None
-    created_before: Before | None = None
+    format: Literal["csv", "ndjson"] = Field(
+        "csv", description="CSV for spreadsheets, NDJSON for programs."
+    )
+    created_after: After | None = CREATED_AFTER
+    created_before: Before | None = CREATED_BEFORE
 
 
 async def import_contacts(call: Call) -> Response:

@@ -68,14 +68,14 @@ class NewMessage(Shape):
 
 
 class MessageFilters(Paging):
-    contact_id: str | None = None
-    run_id: str | None = None
-    status: Status | None = None
+    contact_id: str | None = Field(None, description="To this contact.")
+    run_id: str | None = Field(None, description="Sent by this run.")
+    status: Status | None = Field(None, description="What became of it.")
 
 
 class Filters(Paging):
-    message_id: str | None = None
-    status: Status | None = None
+    message_id: str | None = Field(None, description="Of this message.")
+    status: Status | None = Field(None, description="What became of it.")
 
 
 class MessageQueued(Shape):

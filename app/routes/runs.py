@@ -30,10 +30,10 @@ Status: TypeAlias = Literal["QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED
 
 
 class Filters(Paging):
-    workflow_id: str | None = None
-    automation_id: str | None = None
-    contact_id: str | None = None
-    status: Status | None = None
+    workflow_id: str | None = Field(None, description="Of this workflow.")
+    automation_id: str | None = Field(None, description="Of this automation.")
+    contact_id: str | None = Field(None, description="Of this contact.")
+    status: Status | None = Field(None, description="How far it is.")
 
 
 class Reason(Shape):

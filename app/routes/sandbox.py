@@ -19,7 +19,7 @@ from app.routes.ids import AttemptId, CapturedId, ContactId, MessageId, RunId
 from app.store import sandbox
 from app.store.db import Row
 from app.web import paging
-from app.web.body import Count, Shape
+from app.web.body import DIGITS, Shape
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import PUBLIC, Call, get
@@ -31,11 +31,13 @@ PAGE = (files("app.routes") / "sandbox.html").read_text("utf-8")
 
 
 class Filters(Paging):
-    to: str | None = None
-    channel: str | None = None
-    contact_id: str | None = None
-    run_id: str | None = None
-    wait: Annotated[Count, Field(le=LONGEST_WAIT_SECONDS)] = 0  # seconds
+    to: str | None = Field(None, description="The address that it went to, in any case.")
+    channel: str | None = Field(None, description="The channel that it went by.")
+    contact_id: str | None = Field(None, description="The contact that it went to.")
+    run_id: str | None = Field(None, description="The run that sent it.")
+    wait: Annotated[int, Field(ge=0, le=LONGEST_WAIT_SECONDS), DIGITS] = Field(
+        0, description="Seconds to wait for one when there is none yet."
+    )
 
     def filters(self) -> dict[str, Any]:
         return {name: value for name, value in super().filters().items() if name != "wait"}

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
+from pydantic import Field
 from starlette.responses import Response
 
 from app import activation, audience, cases, findings, lookup, scenes, simulation, traces
@@ -34,9 +35,7 @@ PAPER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="simulation")
 
 
 class Wanted(Query):
-    """`case=true`: also as a file for `python -m app simulate`."""
-
-    case: bool = False
+    case: bool = Field(False, description="Also as a file for `python -m app simulate`.")
 
 
 class Said(Shape):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from app import addresses, consent, subscriptions
@@ -44,11 +45,11 @@ class Suppression(Shape):
 
 
 class Filters(Paging):
-    """`address` finds erased ones too."""
-
-    channel: Channel | None = None
-    reason: Reason | None = None
-    address: str | None = None
+    channel: Channel | None = Field(None, description="Where nobody writes to it.")
+    reason: Reason | None = Field(None, description="Why nobody writes to it.")
+    address: str | None = Field(
+        None, description="An email address or a phone number; finds erased ones too."
+    )
 
 
 async def index(call: Call) -> Response:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from app import picking, retrying
@@ -40,8 +41,8 @@ CAUSES: Mapping[str | None, str] = {
 
 
 class Filters(Paging):
-    outcome: Outcome | None = None
-    code: str | None = None
+    outcome: Outcome | None = Field(None, description="What became of it.")
+    code: str | None = Field(None, description="Why it was refused: the code of the answer.")
 
 
 class WebhookRequestSummary(Shape):

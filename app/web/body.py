@@ -115,7 +115,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_l
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 After = Annotated[Moment, AfterValidator(_after)]
 Before = Annotated[Moment, AfterValidator(_before)]
-Count = Annotated[int, BeforeValidator(_count)]
+DIGITS = BeforeValidator(_count)  # behind what bounds it: a schema tells no more than stands before
 
 
 # --- the two ways in --------------------------------------------------------------------------

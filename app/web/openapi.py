@@ -303,7 +303,7 @@ class _Writer:
             if found.get("type") == "object":
                 parameter |= {"style": "deepObject", "explode": True}
             if "description" in found:
-                parameter["description"] = found["description"]
+                parameter["description"] = found.pop("description")
             example = self._schemas.example(found, f"?{name}")
             yield parameter if example == UNTOLD else {**parameter, "example": example}
 

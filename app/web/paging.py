@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.errors import FieldError, Problem
 from app.store.db import Row
 from app.web import reply
-from app.web.body import After, Before, Count, Query
+from app.web.body import DIGITS, After, Before, Query
 from app.web.routing import Call
 
 CURSOR = "cursor"  # the purpose that the vault signs for
@@ -21,11 +21,20 @@ LARGEST_PAGE = 200
 BINDING_BYTES = 16
 
 
+CREATED_AFTER = Field(None, description="Those made later than this.")
+CREATED_BEFORE = Field(None, description="Those made earlier than this.")
+UPDATED_AFTER = Field(None, description="Those made or changed later than this.")
+
+
 class Pages(Query):
     """Where a page begins and how long it is."""
 
-    limit: Annotated[Count, Field(ge=1, le=LARGEST_PAGE)] = 50
-    cursor: str | None = None
+    limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE), DIGITS] = Field(
+        50, description="How many on a page."
+    )
+    cursor: str | None = Field(
+        None, description="The `nextCursor` of the page before; with the same filters."
+    )
 
     def filters(self) -> dict[str, Any]:
         """What was asked for by name: all but where the page begins and how long it is."""
@@ -35,14 +44,14 @@ class Pages(Query):
 class Paging(Pages):
     """What every list of resources takes; a resource adds its own filters in a subclass."""
 
-    created_after: After | None = None
-    created_before: Before | None = None
+    created_after: After | None = CREATED_AFTER
+    created_before: Before | None = CREATED_BEFORE
 
 
 class Changing(Paging):
     """Of resources that say when they were changed."""
 
-    updated_after: After | None = None
+    updated_after: After | None = UPDATED_AFTER
 
 
 def position(call: Call, query: Pages) -> str | None:

@@ -153,7 +153,11 @@ def _names(schema: Any) -> Iterator[str]:
 
 
 TIME = "2026-03-14T09:26:53.589Z"
-_WHOLE = ("required", "default", "examples", "description", "title", "anyOf", "oneOf", "properties")
+# What is not taken over as it stands: it is said of the whole, and a patch is a part.
+_WHOLE = (
+    *("required", "minProperties", "maxProperties"),
+    *("default", "examples", "description", "title", "anyOf", "oneOf", "properties"),
+)
 
 
 def name_of(schema: Schema) -> str:

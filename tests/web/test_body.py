@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from app.errors import Problem
 from app.machine import document
 from app.web import body
-from app.web.body import Count, Moment, Name, Query, Shape
+from app.web.body import DIGITS, Moment, Name, Query, Shape
 
 JSON = Headers({"content-type": "application/json"})
 
@@ -43,7 +43,7 @@ class Thing(Shape):
 
 class Search(Query):
     first_name: str | None = None
-    limit: Annotated[Count, Field(ge=1, le=9)] = 5
+    limit: Annotated[int, Field(ge=1, le=9), DIGITS] = 5
     since: Moment | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
     state: Literal["ACTIVE", "PAUSED"] | None = None
