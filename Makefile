@@ -68,6 +68,9 @@ fuzz-intake: $(STAMP) ## Send five minutes of requests that no sender would send
 chaos-optout: $(STAMP) ## Answer 1,000 opt-outs while mail is under way, and look for what comes after
 	$(BIN)/python -m tests.chaos.optout
 
+chaos-delivery: $(STAMP) ## Cut connections to a mail server while 5,000 messages go out: every record must be true
+	$(BIN)/python -m tests.chaos.delivery
+
 check: $(STAMP) ## Format, lint, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -132,6 +132,7 @@ class Receiver:
         self.smtputf8 = smtputf8
         self.login = login
         self.sessions = 0  # so far
+        self.accepted = 0
         self.stalled = asyncio.Event()
         self.released = asyncio.Event()
         self._starttls = None if implicit_tls else tls_context
@@ -206,6 +207,7 @@ class Receiver:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        self.accepted += 1
         self._arrived.set()
 
     def opened(self, session: Server) -> None:
@@ -262,7 +264,7 @@ class Handler:
         self.receiver.write_down(envelope, encrypted=server.is_encrypted())
         if self.behaviour == ACCEPT_THEN_CLOSE:
             await server.vanish()
-        return f"250 2.0.0 Ok: queued as {len(self.receiver.received)}"
+        return f"250 2.0.0 Ok: queued as {self.receiver.accepted}"
 
 
 class Server(SMTP):
