@@ -1,12 +1,13 @@
 """Logging: one JSON object a line, ours and every library's, capped, escaped and without secrets.
 
-A module that logs on every request takes structlog.get_logger(), which is three times faster; for
-the rest `logging.getLogger(__name__)` does as well, its `extra` included. Ids that every record of
-a request or a run should carry are bound with structlog.contextvars.bind_contextvars.
+What is told of every request goes through `tell`, at a tenth of what a logger costs; for the rest
+`logging.getLogger(__name__)` does, its `extra` included, or structlog.get_logger(). Ids that every
+record of a request or a run should carry are bound with structlog.contextvars.bind_contextvars.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -14,8 +15,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, TextIO, TypeAlias
 
+import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
@@ -48,7 +51,11 @@ Mask: TypeAlias = Callable[[str], str]
 def configure(settings: Settings, *, stream: TextIO | None = None) -> None:
     """Send everything to `stream` (standard output), the settings' secrets masked."""
     output = stream or sys.stdout
-    render = _renderer(settings.secrets())
+    renderer = _Renderer(settings.secrets())
+
+    def render(_logger: WrappedLogger, _method: str, record: EventDict) -> str:
+        return renderer.line(record)
+
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -77,6 +84,65 @@ def configure(settings: Settings, *, stream: TextIO | None = None) -> None:
     logging.captureWarnings(True)
     for note in settings.notes:
         root.warning(note)
+    _telling.to = _Teller(root.level, renderer, output)
+
+
+# --- what is told of every request ----------------------------------------------------------------
+
+
+def tell(level: int, logger: str, event: str, **values: str | float | None) -> None:
+    """A record like any other, its numbers finite, without the machinery of loggers."""
+    if _telling.to is not None:
+        _telling.to.tell(level, logger, event, values)
+
+
+class _Teller:
+    """Lines of one turn of the loop are written together."""
+
+    def __init__(self, least: int, renderer: _Renderer, stream: TextIO) -> None:
+        self._least = least
+        self._renderer = renderer
+        self._stream = stream
+        self._flushed_by: asyncio.AbstractEventLoop | None = None
+
+    def tell(
+        self, level: int, logger: str, event: str, values: Mapping[str, str | float | None]
+    ) -> None:
+        if level < self._least:
+            return
+        record = {
+            "time": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            "level": logging.getLevelName(level).lower(),
+            "event": event,
+            **structlog.contextvars.get_contextvars(),
+            **values,
+            "logger": logger,
+        }
+        line = self._renderer.line_of_plain(record)
+        with suppress(OSError, ValueError):
+            self._stream.write(line + "\n")
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._flushed_by is not loop:
+            self._flushed_by = loop
+            loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushed_by = None
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
+class _Telling:
+    to: _Teller | None = None  # nobody, until `configure` has said
+
+
+_telling = _Telling()
+
+
+# --- where lines end ------------------------------------------------------------------------------
 
 
 class _Writer:
@@ -108,28 +174,40 @@ class _Handler(logging.Handler):
             self.handleError(record)
 
 
-def _renderer(secrets: Iterable[str]) -> Processor:
-    known = [secret for secret in secrets if len(secret) >= 6]
-    mask = _masking(known)
-    hints = (*HINTS, *(_dumps(secret)[1:-1].lower() for secret in known))
+class _Renderer:
+    """A record to its line, without secrets."""
 
-    def innocent(line: str) -> bool:
-        lowered = line.lower()
-        for hint in hints:  # a loop, for it is faster than any() here
-            if hint in lowered:
-                return False
-        return TOKEN_IN_PATH.search(lowered) is None
+    def __init__(self, secrets: Iterable[str]) -> None:
+        known = [secret for secret in secrets if len(secret) >= 6]
+        self._mask = _masking(known)
+        self._hints = (*HINTS, *(_dumps(secret)[1:-1].lower() for secret in known))
 
-    def render(_logger: WrappedLogger, _method: str, record: EventDict) -> str:
+    def line(self, record: EventDict) -> str:
         first = {name: record.pop(name, None) for name in ("time", "level", "event")}
         record = {**first, **record}
         with suppress(TypeError, ValueError, RecursionError):  # no JSON value, or it holds itself
             line = _dumps(record)
-            if len(line) <= RECORD_BYTES and innocent(line):
+            if self._may_stand(line):
                 return line
-        return _capped({name: _plain(value, mask, name) for name, value in record.items()})
+        plain = {name: _plain(value, self._mask, name) for name, value in record.items()}
+        return _capped(plain)
 
-    return render
+    def line_of_plain(self, record: EventDict) -> str:
+        """The same for texts and finite numbers in their order, mostly of ASCII."""
+        with suppress(TypeError):  # half of a surrogate pair
+            line = orjson.dumps(record).decode()
+            if line.isascii() and "\x7f" not in line and self._may_stand(line):
+                return line
+        return self.line(record)
+
+    def _may_stand(self, line: str) -> bool:
+        if len(line) > RECORD_BYTES:
+            return False
+        lowered = line.lower()
+        for hint in self._hints:  # a loop, for it is faster than any() here
+            if hint in lowered:
+                return False
+        return TOKEN_IN_PATH.search(lowered) is None
 
 
 def _masking(known: Iterable[str]) -> Mask:

@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -80,14 +81,14 @@ class Metrics:
         self._counted: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
-        self._counted[name, _written(name, labels)] += amount
+        self._counted[name, _written(name, **labels)] += amount
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Into a histogram: the bucket that it falls in, and the sum."""
         at = bisect_left(SECONDS, seconds)
         bound = str(SECONDS[at]) if at < len(SECONDS) else INFINITE
-        self._counted[f"{name}_bucket", _written(name, {**labels, "le": bound})] += 1
-        self._counted[f"{name}_sum", _written(name, labels)] += max(seconds, 0.0)
+        self._counted[f"{name}_bucket", _written(name, **labels, le=bound)] += 1
+        self._counted[f"{name}_sum", _written(name, **labels)] += max(seconds, 0.0)
 
     def take(self) -> dict[tuple[str, str], float]:
         """Everything, to be added up; what is counted from now on is for the next time."""
@@ -99,7 +100,8 @@ class Metrics:
             self._counted[key] += amount
 
 
-def _written(name: str, labels: Mapping[str, str]) -> str:
+@lru_cache(1_024)
+def _written(name: str, **labels: str) -> str:
     known = (*FAMILIES[name].labels, "le")
     if not set(labels) <= set(known):
         raise ValueError(f"{name} has no label among {sorted(labels)}")

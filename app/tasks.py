@@ -1,11 +1,15 @@
-"""Ending background tasks for certain."""
+"""What asyncio makes us say more than once: to the end for certain, in time for little."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine, Generator
+from types import coroutine
+from typing import Any, TypeVar
 
 AGAIN_SECONDS = 0.2
+
+Result = TypeVar("Result")
 
 
 async def end(*tasks: asyncio.Task[Any]) -> None:
@@ -19,3 +23,29 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
         for task in waiting:
             task.cancel()
         _, waiting = await asyncio.wait(waiting, timeout=AGAIN_SECONDS)
+
+
+async def before(deadline: float, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of the work, by the loop's clock. Raises TimeoutError.
+
+    Where there is nothing to wait for no timer is set, which would cost more than most such work.
+    """
+    try:
+        waits_for = work.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    async with asyncio.timeout_at(deadline):
+        return await _rest(work, waits_for)
+
+
+@coroutine
+def _rest(work: Coroutine[Any, Any, Result], waits_for: Any) -> Generator[Any, Any, Result]:
+    """Of work that has begun, and waits for this."""
+    try:
+        yield waits_for
+    except BaseException:
+        work.close()
+        raise
+    result: Result = yield from work  # which @coroutine allows
+    return result

@@ -41,7 +41,7 @@ NO_SECRET = frozenset({"idempotency-key", "webhook-id", "x-request-id", "content
 class Head:
     """What is known of a request beside its body."""
 
-    headers: Sequence[tuple[bytes, bytes]] = ()  # names in lower case
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)  # names in lower case
     ip: str = ""
     began: float = field(default_factory=time.perf_counter)
 

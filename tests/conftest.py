@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
+import json
+import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
@@ -12,7 +15,9 @@ from typing import Any
 
 import httpx2
 import pytest
+import structlog
 
+from app import logs
 from app.config import Settings
 from app.main import upon
 from app.process import Process
@@ -20,6 +25,7 @@ from app.store.db import Database
 from tests import cast as cast_module
 from tests import servers
 from tests.cast import Cast
+from tests.web import wire
 
 SCHEMA = Path(__file__).parents[1] / "schema.sql"
 
@@ -29,6 +35,8 @@ ENOUGH_MEMORY = 2 << 30
 # Begun first, so that nobody waits for one of them at the end.
 LONGEST = ("test_server.py", "test_crashes.py", "test_main.py", "test_story.py")
 
+
+Records = Callable[..., list[dict[str, Any]]]
 
 gc.set_threshold(50_000, 20, 100)  # a tenth of the time went into looking at what stays anyway
 
@@ -168,3 +176,21 @@ async def cast(process: Process, client: httpx2.AsyncClient) -> Cast:
 async def acme(process: Process) -> str:
     """A workspace without members, where only an id is needed."""
     return await cast_module.workspace(process, "Acme")
+
+
+@pytest.fixture
+def records() -> Iterator[Records]:
+    """What loggers of ours, or those whose names begin like this, have told since then."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    stream = io.StringIO()
+    logs.configure(wire.settings(LOG_LEVEL="info"), stream=stream)
+
+    def told(whose: str = "app.") -> list[dict[str, Any]]:
+        lines = (json.loads(line) for line in stream.getvalue().splitlines())
+        return [line for line in lines if line["logger"].startswith(whose)]
+
+    yield told
+    root.handlers, root.level = handlers, level
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()

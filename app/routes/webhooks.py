@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import orjson
 from pydantic import BaseModel, ConfigDict
-from starlette.responses import Response
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
 
 from app import intake
 from app.intake import Head
+from app.process import Process
 from app.routes.ids import ContactId, RunId
-from app.web import reply
-from app.web.body import Shape, require_media_type
-from app.web.routing import PUBLIC, Call, post
-from app.web.throttle import INTAKE
+from app.web.body import Shape, received, require_media_type
+from app.web.routing import bare_post
+from app.web.throttle import INTAKE, Throttle
 
 
 class Event(BaseModel):
@@ -30,38 +32,47 @@ class Accepted(Shape):
     contact_id: ContactId
 
 
-async def receive(call: Call) -> Response:
+async def receive(
+    process: Process, throttle: Throttle, scope: Scope, receive: Receive, send: Send
+) -> None:
     """Starts one run for the right contact, committed before it is answered. Sign the body with
     `X-Service-Signature: sha256=<hex>` when the trigger has a signing secret."""
     # Counted before anything is judged, and judged before anything is looked up.
-    head = Head(call.request.scope["headers"], call.client)
-    await call.throttle.check(INTAKE, call.client)
+    head = Head(scope["headers"], scope["client"][0])
+    await throttle.check(INTAKE, head.ip)
     # Not the route's parameter: a regular expression's end of line forgives a line break.
-    token = call.request.scope["path"].removeprefix("/v1/webhooks/in/")
+    token = scope["path"].removeprefix("/v1/webhooks/in/")
     if intake.TOKEN.fullmatch(token) is None:
         raise intake.unknown_token()
-    body = await call.receive_body()
-    require_media_type(call.request.headers)
+    body = await received(receive)
+    require_media_type(Headers(raw=head.headers))
     accepted = await intake.receive(
-        call.process,
+        process,
         token=token,
         body=body,
         signatures=head.values(b"x-service-signature"),
         head=head,
     )
-    answer = reply.accepted({"runId": accepted.run_id, "contactId": accepted.contact_id})
+    await _answer(accepted, send)
+
+
+async def _answer(accepted: intake.Accepted, send: Send) -> None:
+    content = orjson.dumps({"runId": accepted.run_id, "contactId": accepted.contact_id})
+    headers = [
+        (b"content-length", b"%d" % len(content)),
+        (b"content-type", b"application/json"),
+    ]
     if accepted.replayed:
-        answer.headers["Idempotency-Replayed"] = "true"
-    return answer
+        headers.append((b"idempotency-replayed", b"true"))
+    await send({"type": "http.response.start", "status": 202, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
 
 
 routes = [
     # Any path below: one that holds more than a token is counted, and is no token.
-    post(
+    bare_post(
         "/v1/webhooks/in/{token:path}",
         receive,
-        can=PUBLIC,
-        tx=None,
         takes=Event,
         gives={202: Accepted},
         raises=("rate_limited", "invalid_signature", "lookup_unresolved", "contact_not_found"),

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from app.errors import FieldError, Problem
 from app.machine import document
@@ -162,16 +165,24 @@ def query(model: type[Model], query_string: bytes) -> Model:
     return _checked(model, _parameters(query_string), "query", _parameter)
 
 
+async def received(receive: Receive) -> bytes:
+    """The whole body, in most cases one message. What Request.body does, at a third of its cost."""
+    parts: list[bytes] = []
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        if part := message.get("body", b""):
+            parts.append(part)
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 def require_media_type(headers: Headers, allowed: frozenset[str] = JSON) -> None:
     """One Content-Type that is allowed, UTF-8 if it says so, and no Content-Encoding; else 415."""
     values = headers.getlist("content-type")
-    media_type, *parameters = values[0].split(";") if len(values) == 1 else ("",)
-    charsets = {
-        value.strip().strip('"').lower()
-        for name, _, value in (parameter.partition("=") for parameter in parameters)
-        if name.strip().lower() == "charset"
-    }
-    if media_type.strip().lower() not in allowed or charsets - {"utf-8", "utf8"}:
+    if len(values) != 1 or not _is_allowed(values[0], allowed):
         raise Problem(
             "unsupported_media_type",
             f"Send one Content-Type header, {' or '.join(sorted(allowed))}, and UTF-8.",
@@ -180,6 +191,17 @@ def require_media_type(headers: Headers, allowed: frozenset[str] = JSON) -> None
         raise Problem(
             "unsupported_media_type", "Send the body as it is, without any Content-Encoding."
         )
+
+
+@lru_cache(256)  # nearly all say the same
+def _is_allowed(content_type: str, allowed: frozenset[str]) -> bool:
+    media_type, *parameters = content_type.split(";")
+    charsets = {
+        value.strip().strip('"').lower()
+        for name, _, value in (parameter.partition("=") for parameter in parameters)
+        if name.strip().lower() == "charset"
+    }
+    return media_type.strip().lower() in allowed and charsets <= {"utf-8", "utf8"}
 
 
 def _object(headers: Headers, body: bytes, allowed: frozenset[str]) -> dict[str, Json]:

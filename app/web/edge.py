@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import re
 import secrets
 import time
@@ -20,6 +21,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app import logs, tasks
 from app.config import Settings
 from app.errors import Problem, Unavailable
 from app.metrics import Metrics
@@ -38,6 +40,7 @@ INTAKE = "/v1/webhooks/in/"
 ROUTINE = {"/healthz", "/readyz", "/sandbox/messages"}  # asked every few seconds by machines
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What follows in such a path is a credential, and so is whatever looks like one elsewhere.
+MASKED = rf"\1{logs.MASK}"
 WEBHOOK = re.compile(r"(/webhooks/in/).*|(?<=/)[A-Za-z0-9]{30}(?![A-Za-z0-9])", re.DOTALL)
 
 
@@ -144,8 +147,7 @@ class _Exchange:
         if self._deadline is None or self._allowed.each_piece:
             self._deadline = asyncio.get_running_loop().time() + self._allowed.seconds
         try:
-            async with asyncio.timeout_at(self._deadline):
-                message = await self._next()
+            message = await tasks.before(self._deadline, self._next())
         except TimeoutError:
             self._body_is_over = True  # for us: nothing more is waited for
             raise Problem(
@@ -219,12 +221,14 @@ class _Exchange:
         if status == 202 and self._scope["path"].startswith(INTAKE):
             self._edge.metrics.count("tidings_webhooks_accepted")
         routine = status < 400 and self._scope["path"] in ROUTINE
-        write = log.warning if status >= 500 else log.debug if routine else log.info
+        level = logging.WARNING if status >= 500 else logging.DEBUG if routine else logging.INFO
         seconds = (self._answered_at or time.perf_counter()) - self._started_at
-        write(
+        logs.tell(
+            level,
+            __name__,
             "request",
             method=self._scope["method"],
-            path=WEBHOOK.sub(r"\1…", self._scope["path"]),
+            path=WEBHOOK.sub(MASKED, self._scope["path"]),
             status=self._status,
             duration_ms=round(seconds * 1000, 2),
             client=self._client,

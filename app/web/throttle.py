@@ -73,6 +73,9 @@ class Verdict:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+ALLOWED = Verdict(allowed=True)
+
+
 class Throttle:
     """Every allowed hit is counted here too. That bounds what passes while Redis is silent, and a
     key that this process alone has used up is refused without a trip."""
@@ -111,10 +114,10 @@ class Throttle:
             wait = await self._everywhere.take(rule, key)
         # Asked again, for while Redis answered others may have taken what was left.
         wait = wait or self._here.take(rule, key)
-        return _refused(rule, wait) if wait else Verdict(allowed=True)
+        return _refused(rule, wait) if wait else ALLOWED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Question:
     rule: Rule
     key: str

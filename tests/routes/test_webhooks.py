@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hmac
-import logging
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -14,13 +13,13 @@ from typing import Any
 
 import httpx2
 import pytest
-import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.main import web
 from app.process import Process
 from tests.cast import WEBHOOK, Cast, any_address, hook
 from tests.cast import client as cast_client
+from tests.conftest import Records
 from tests.web.wire import Answer, Connection, Served, head, serving
 
 IN = "/v1/webhooks/in/"
@@ -316,24 +315,23 @@ async def test_a_request_that_is_framed_wrongly_starts_nothing(
 
 
 async def test_a_client_that_goes_away_before_its_end_starts_nothing_and_alarms_nobody(
-    process: Process, acme: str, caplog: pytest.LogCaptureFixture
+    process: Process, acme: str, records: Records
 ):
     token = await hook(process, acme)
     app = Watched(web(process))
     json = f"Content-Type: {JSON}"
-    with caplog.at_level(logging.ERROR), structlog.testing.capture_logs() as records:
-        async with serving(app) as served:
-            for framing, body in (
-                ("Content-Length: 1000", EVENT),
-                ("Transfer-Encoding: chunked", b"%X\r\n%s\r\n" % (len(EVENT), EVENT)),
-                ("Transfer-Encoding: chunked", b"FF\r\n" + EVENT),
-            ):
-                async with served.connection() as connection:
-                    await connection.send(head("POST", IN + token, json, framing) + body)
-                    await app.begun.get()
-                await app.ended.get()
-    assert [record["log_level"] for record in records] == ["info"] * 3
-    assert caplog.records == []
+    async with serving(app) as served:
+        for framing, body in (
+            ("Content-Length: 1000", EVENT),
+            ("Transfer-Encoding: chunked", b"%X\r\n%s\r\n" % (len(EVENT), EVENT)),
+            ("Transfer-Encoding: chunked", b"FF\r\n" + EVENT),
+        ):
+            async with served.connection() as connection:
+                await connection.send(head("POST", IN + token, json, framing) + body)
+                await app.begun.get()
+            await app.ended.get()
+    assert [(line["event"], line["level"]) for line in records()] == [("request", "info")] * 3
+    assert {line["level"] for line in records("")} == {"info"}
     assert await runs(process) == 0
 
 

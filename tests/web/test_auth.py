@@ -16,7 +16,7 @@ from app.web import reply
 from app.web.edge import Edge
 from app.web.routing import MEMBER, Call, get, mount, router
 from app.web.throttle import Throttle
-from tests.web.conftest import Records
+from tests.conftest import Records
 
 
 async def who(call: Call) -> Response:
