@@ -675,6 +675,64 @@ CREATE INDEX delivery_attempts_troubled ON delivery_attempts (id)
     WHERE status IN ('FAILED', 'UNKNOWN', 'BOUNCED', 'COMPLAINED');
 CREATE INDEX audit_logs_by_id ON audit_logs (id);
 
+-- section 0020: what others are told
+
+-- A URL that is told what happens in a workspace.
+CREATE TABLE event_endpoints (
+    workspace_id      TEXT NOT NULL REFERENCES workspaces (id),
+    id                TEXT NOT NULL,
+    url               TEXT NOT NULL,
+    description       TEXT,
+    types             JSONB NOT NULL,             -- of events; none means every one
+    secret            BYTEA NOT NULL,             -- encrypted
+    old_secret        BYTEA,                      -- encrypted; signs beside the new one until then
+    old_secret_until  TIMESTAMPTZ,
+    disabled_reason   TEXT,                       -- NULL: it is told; manual | gone | failing
+    disabled_at       TIMESTAMPTZ,
+    failing_since     TIMESTAMPTZ,                -- NULL: the newest try succeeded
+    revision          INTEGER NOT NULL,
+    created_at        TIMESTAMPTZ NOT NULL,
+    updated_at        TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+
+-- Something that happened while somebody wanted to hear of it. Ids and codes, nothing of a person.
+CREATE TABLE events (
+    workspace_id  TEXT NOT NULL,
+    id            TEXT NOT NULL,                  -- the webhook-id
+    type          TEXT NOT NULL,
+    data          TEXT NOT NULL,                  -- JSON
+    created_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+
+-- One event on its way to one endpoint. Like a run it is its own job: due at wake_at, fenced by
+-- lease_token. Automatic tries stay within it; a replay makes another.
+CREATE TABLE event_attempts (
+    workspace_id      TEXT NOT NULL,
+    id                TEXT NOT NULL,
+    endpoint_id       TEXT NOT NULL,
+    event_id          TEXT NOT NULL,
+    status            TEXT NOT NULL,              -- QUEUED | SUCCEEDED | FAILED
+    reason_code       TEXT,
+    reason_detail     TEXT,
+    response_status   INTEGER,                    -- of the newest try, and how its body begins
+    response_excerpt  TEXT,
+    tries             JSONB NOT NULL,             -- [{"at", "status", "code", "durationMs"}]
+    wake_at           TIMESTAMPTZ,
+    lease_token       INTEGER NOT NULL,
+    claims            INTEGER NOT NULL,           -- without an outcome; the fifth is the last
+    created_at        TIMESTAMPTZ NOT NULL,
+    finished_at       TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX event_attempts_due ON event_attempts (wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX event_attempts_due_by_workspace ON event_attempts (workspace_id, wake_at, id)
+    WHERE wake_at IS NOT NULL;
+CREATE INDEX event_attempts_by_endpoint ON event_attempts (workspace_id, endpoint_id, id);
+CREATE INDEX event_attempts_by_status ON event_attempts (workspace_id, endpoint_id, status, id);
+CREATE INDEX event_attempts_by_event ON event_attempts (workspace_id, event_id, endpoint_id);
+
 -- section 0023: members that are read and changed by themselves
 
 ALTER TABLE memberships ADD COLUMN revision INTEGER NOT NULL DEFAULT 1;

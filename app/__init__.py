@@ -15,6 +15,7 @@ single_sign_on, joining, accounts, letters, closure   people come in, and worksp
 paying                                     what a workspace pays for
 imports, exports, activation               files of contacts; a definition becomes active
 audience, consent, facts, mentions, profile what two tables or two systems share
+events, posting                            what others are told, and how it reaches them
 quotas, plans                              what a workspace may have, and how much of it it has
 signing_in, identity, keyring, passwords   who is calling, and what they show for it
 retrying, picking         refused events once more; which paths would find a contact

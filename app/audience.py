@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from app import mentions, profile, subscriptions
+from app import events, mentions, profile, subscriptions
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
@@ -349,6 +349,7 @@ async def erase(
             await mentions.forget_refused(db, workspace.id, row)
             await _suppress_erased(db, workspace, row)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
+            await events.tell(db, workspace.id, "contact.deleted", {"contactId": contact_id})
             return "done"
     return "more"
 
@@ -383,8 +384,11 @@ async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> None:
 Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
 
 
-async def appeared(db: Handle, workspace: Workspace, made: Tagged) -> None:
+async def appeared(db: Handle, workspace: Workspace, made: Tagged, *, starts: bool = True) -> None:
     """New contacts: start what starts with them."""
+    await events.tell(db, workspace.id, "contact.created", *({"contactId": id} for id in made))
+    if not starts:
+        return
     at = document.text(await db.now())
     await _start(db, workspace, ("contact_created", ""), list(made), {"at": at})
     await _start_by_tags(db, workspace, made)
@@ -394,6 +398,7 @@ async def changed_in(
     db: Handle, workspace: Workspace, changed: Tagged, *, starts: bool = True
 ) -> None:
     """Locked contacts that were changed: tell the runs that wait for it, start what tags start."""
+    await events.tell(db, workspace.id, "contact.updated", *({"contactId": id} for id in changed))
     listening = await contact_events.listening(
         db, workspace_id=workspace.id, contact_ids=list(changed)
     )

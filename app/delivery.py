@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app import addresses, consent, facts, leases, quotas, subscriptions
+from app import addresses, consent, events, facts, leases, quotas, subscriptions
 from app.channels.base import Message, Receipt, SendError
 from app.errors import CommitUnknown, Unavailable
 from app.leases import Lease
@@ -547,6 +547,7 @@ async def _settle(
             db, workspace_id=row["workspace_id"], id=row["id"], contact_id=row["contact_id"]
         )
     await _measure(process, db, row, ending)
+    await _tell(db, row, ending)
     log.info(
         "message settled",
         extra={"message_id": row["id"], "run_id": row["run_id"], "status": ending.status},
@@ -564,6 +565,23 @@ async def _measure(process: Process, db: Handle, row: Row, ending: Ending) -> No
     if status == "SENT":
         seconds = (await db.now() - row["created_at"]).total_seconds()
         process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
+
+
+async def _tell(db: Handle, row: Row, ending: Ending) -> None:
+    """Whoever hears of events. Mail about accounts is none of theirs."""
+    type = f"message.{ending.status.lower()}"
+    if type not in events.TYPES or row["account_mail"] is not None:
+        return
+    about = {
+        "messageId": row["id"],
+        "deliveryAttemptId": row["attempt_id"],
+        "runId": row["run_id"],
+        "contactId": row["contact_id"],
+        "channel": row["channel"],
+        "status": ending.status,
+        "reason": ending.code,
+    }
+    await events.tell(db, row["workspace_id"], type, about)
 
 
 async def _note(db: Handle, row: Row, ending: Ending, *, provider: str | None, tries: int) -> None:

@@ -54,6 +54,9 @@ FAMILIES: Mapping[str, Family] = {
     "tidings_messages_ended": Family(
         "counter", "Messages whose outcome was recorded.", ("channel", "status")
     ),
+    "tidings_events_ended": Family(
+        "counter", "Outbound events that an endpoint took, or did not.", ("status",)
+    ),
     "tidings_inbound_flagged": Family(
         "counter", "Messages of people that may mean an opt-out and are no keyword.", ("channel",)
     ),

@@ -30,6 +30,7 @@ NAME = "tidings:hints"
 ADVANCE = "advance"  # runs are due: workers/runs.py
 DELIVER = "deliver"  # messages are due: workers/deliveries.py
 CALL = "call"  # HTTP requests are due: workers/calls.py
+POST = "post"  # events are due: workers/posts.py
 
 IDS_PER_HINT = 100
 TRIP_SECONDS = 1.0  # nobody waits for it

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from app import audience, calling, delivery, facts
+from app import audience, calling, delivery, events, facts
 from app.audience import Workspace
 from app.errors import Problem
 from app.machine import check, document, step
@@ -226,8 +226,24 @@ class Walk:
             detail=detail,
             finished_at=await self.db.now(),
         )
+        await self._tell(status, code)
         self.process.metrics.count("tidings_runs_ended", status=status)
         log.info("run ended", extra={"run_id": self.row["id"], "status": status, "code": code})
+
+    async def _tell(self, status: str, code: str | None) -> None:
+        type = {"COMPLETED": "run.completed", "FAILED": "run.failed"}.get(status)
+        if type is None:
+            return
+        definition_id = self.row["definition_id"]
+        shape = "workflowId" if definition_id.startswith("wfl_") else "automationId"
+        about = {
+            "runId": self.row["id"],
+            shape: definition_id,
+            "contactId": self.row["contact_id"],
+            "status": status,
+            "reason": code,
+        }
+        await events.tell(self.db, self.row["workspace_id"], type, about)
 
     async def _forget(self) -> None:
         """The contact was erased while its event was being accepted."""

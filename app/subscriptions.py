@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from app import addresses
+from app import addresses, events
 from app.store import suppressions
 from app.store.db import Handle, Row, new_id
 from app.vault import Vault
@@ -158,19 +158,27 @@ async def tell(
     reason: str | None,
     source: str,
 ) -> None:
-    """For the activity of contacts."""
-    await suppressions.tell(
-        db,
-        workspace_id=workspace_id,
-        rows=[
+    """For the activity of contacts, and for whoever hears of events."""
+    rows = [
+        {
+            "id": new_id("cns"),
+            "contact_id": one.contact_id,
+            "channel": one.channel,
+            "kind": kind,
+            "reason": reason,
+            "source": source,
+        }
+        for one in whom
+    ]
+    await suppressions.tell(db, workspace_id=workspace_id, rows=rows)
+    if kind == "opted_out":
+        about = [
             {
-                "id": new_id("cns"),
-                "contact_id": one.contact_id,
-                "channel": one.channel,
-                "kind": kind,
+                "contactId": row["contact_id"],
+                "channel": row["channel"],
                 "reason": reason,
                 "source": source,
             }
-            for one in whom
-        ],
-    )
+            for row in rows
+        ]
+        await events.tell(db, workspace_id, "contact.unsubscribed", *about)

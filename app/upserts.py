@@ -254,8 +254,8 @@ async def _tell(
     changed = {one.id: one.new_tags for one in touched if not one.is_new}
     if changed:
         await audience.changed_in(db, workspace, changed, starts=starts)
-    if made and starts:
-        await audience.appeared(db, workspace, made)
+    if made:
+        await audience.appeared(db, workspace, made, starts=starts)
 
 
 def _by_address(contact: _Contact) -> tuple[str, str]:

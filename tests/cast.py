@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 from starlette.types import ASGIApp
 
-from app import activation, addresses, calling, delivery, keyring, passwords, runner
+from app import activation, addresses, calling, delivery, keyring, passwords, posting, runner
 from app.main import web
 from app.process import Process
 from app.store import memberships, users, workspaces
@@ -182,7 +182,10 @@ async def settle(process: Process, *, rounds: int = 50) -> None:
         called = await calling.claim(process, [], 50)
         for row in called:
             await calling.make(process, row)
-        if not moved and not sent and not called:
+        told = await posting.claim(process, [], 50)
+        for row in told:
+            await posting.post(process, row)
+        if not moved and not sent and not called and not told:
             return
     raise AssertionError(f"work is still due after {rounds} rounds")
 

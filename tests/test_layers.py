@@ -191,4 +191,4 @@ def test_no_returning_asks_whether_something_is_null():
 
 def test_every_job_has_a_worker_and_every_worker_its_job():
     names = {function.__name__ for function in OPTIONS["functions"]}
-    assert names == {queue.ADVANCE, queue.DELIVER, queue.CALL} == set(loop.TABLES)
+    assert names == {queue.ADVANCE, queue.DELIVER, queue.CALL, queue.POST} == set(loop.TABLES)

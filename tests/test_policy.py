@@ -115,6 +115,15 @@ POLICY: Mapping[str, str] = {
     "GET /messages/delivery-attempts": "viewer",
     "GET /messages/delivery-attempts/{id}": "viewer",
     "GET /messages/{id}": "viewer",
+    "GET /event-endpoints": "viewer",
+    "POST /event-endpoints": "admin",
+    "GET /event-endpoints/{id}": "viewer",
+    "PATCH /event-endpoints/{id}": "admin",
+    "DELETE /event-endpoints/{id}": "admin",
+    "POST /event-endpoints/{id}/rotate": "admin",
+    "GET /event-endpoints/{id}/attempts": "viewer",
+    "POST /event-endpoints/{id}/replay": "admin",
+    "POST /event-endpoints/{id}/attempts/{attemptId}/replay": "admin",
     "GET /settings/workspace": "viewer",
     "PATCH /settings/workspace": "admin",
     "DELETE /settings/workspace": "owner",
@@ -167,6 +176,7 @@ def path_of(endpoint: Endpoint, **given: str) -> str:
         "token": "A" * 30,
         "code": "invalid",
         "version": "1",
+        "attemptId": "eva_" + "0" * 26,
     }
     return re.sub(r"\{(\w+)[^}]*\}", lambda match: {**fill, **given}[match[1]], endpoint.path)
 

@@ -10,14 +10,19 @@ from datetime import timedelta
 
 from app.errors import Unavailable
 from app.process import Process
-from app.queue import ADVANCE, CALL, DELIVER
+from app.queue import ADVANCE, CALL, DELIVER, POST
 from app.store import jobs
 from app.store.jobs import Table
 from workers.crew import Crew
 
 log = logging.getLogger(__name__)
 
-TABLES: Mapping[str, Table] = {ADVANCE: "runs", DELIVER: "messages", CALL: "calls"}
+TABLES: Mapping[str, Table] = {
+    ADVANCE: "runs",
+    DELIVER: "messages",
+    CALL: "calls",
+    POST: "event_attempts",
+}
 
 BEAT_SECONDS = 0.5  # the longest that a due row waits to be noticed
 OVERDUE = timedelta(seconds=2)  # by then somebody would have followed the hint

@@ -30,8 +30,8 @@ from app import logs, tasks
 from app.config import Settings
 from app.main import NotReady, opened
 from app.process import Process
-from app.queue import ADVANCE, CALL, DELIVER, NAME, TTL_SECONDS, serialized
-from workers import calls, chores, deliveries, loop, runs
+from app.queue import ADVANCE, CALL, DELIVER, NAME, POST, TTL_SECONDS, serialized
+from workers import calls, chores, deliveries, loop, posts, runs
 from workers.crew import Crew
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ PATIENCE = 12  # times that arq's own command tries to reach Redis: nine seconds
 # What arq needs to know. The row is the queue of record, so nothing is kept in Redis: a lost or
 # failed job costs one beat of the loop.
 OPTIONS: Mapping[str, Any] = {
-    "functions": [runs.advance, deliveries.deliver, calls.call],
+    "functions": [runs.advance, deliveries.deliver, calls.call, posts.post],
     "queue_name": NAME,
     "poll_delay": 0.01,
     "max_jobs": 20,
@@ -61,6 +61,7 @@ def crews_of(process: Process) -> dict[str, Crew]:
         ADVANCE: runs.crew(process),
         DELIVER: deliveries.crew(process),
         CALL: calls.crew(process),
+        POST: posts.crew(process),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.store.db import Handle, Row
 from app.store.jobs import Table
 
-TABLES: tuple[Table, ...] = ("runs", "messages")
+TABLES: tuple[Table, ...] = ("runs", "messages", "calls", "event_attempts")
 ENOUGH = 10_000  # more is told as this many: counting on would cost what the backlog costs
 
 

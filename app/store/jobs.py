@@ -1,4 +1,4 @@
-"""What makes a row its own job, the same for runs, messages and calls.
+"""What makes a row its own job, the same for runs, messages, calls and events.
 
 A row is due when wake_at has come; wake_at is NULL when there is nothing to do. Claiming raises
 lease_token and moves wake_at to the end of the lease, so that a claim whose worker died is simply
@@ -17,7 +17,7 @@ from typing import Literal
 
 from app.store.db import Handle, Row
 
-Table = Literal["runs", "messages", "calls"]
+Table = Literal["runs", "messages", "calls", "event_attempts"]
 
 
 HEAD = 64  # of all that is due, the oldest rows; nearly always that is all of it

@@ -108,7 +108,7 @@ async def queued_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[R
     return await db.fetch_all(
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
-               m.created_at,
+               m.account_mail, m.created_at,
                a.id AS attempt_id, a.provider, a.tries, a.events
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
@@ -129,7 +129,7 @@ async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str)
     return await db.fetch_one(
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
-               m.created_at,
+               m.account_mail, m.created_at,
                a.id AS attempt_id, a.provider, a.tries, a.events
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id

@@ -86,6 +86,9 @@ async def change_plan(db: Handle, *, id: str, plan: str) -> None:
 
 # Every table of a workspace and what it is ordered by, those that others refer to last.
 TABLES: Mapping[str, str] = {
+    "event_attempts": "id",
+    "events": "id",
+    "event_endpoints": "id",
     "usage_changes": "id",
     "usage_totals": "meter",
     "checkouts": "id",

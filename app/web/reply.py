@@ -41,8 +41,9 @@ class ProblemResponse(JsonResponse):
     media_type = "application/problem+json"
 
 
-def ok(resource: Any, *, revision: int | None = None) -> Response:
-    return JsonResponse(resource, 200, _tagged(revision))
+def ok(resource: Any, *, revision: int | None = None, secret: bool = False) -> Response:
+    kind = SecretResponse if secret else JsonResponse
+    return kind(resource, 200, _tagged(revision))
 
 
 def created(

@@ -24,6 +24,7 @@ MESSAGE = {
     "content": {"subject": "S", "html": "<p>H</p>"},
 }
 TEST_EMAIL = {"to": "a@x.test", "subject": "S", "html": "H"}
+LONG_AGO = "2026-01-31T09:30:00Z"
 EVE = {"email": "eve@x.test", "role": "viewer"}
 TO_PAY = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://b.example"}
 STOPS = {"type": "wait", "duration": "P1D"}
@@ -66,6 +67,19 @@ ACTS: tuple[tuple[str, Any, str], ...] = (
     ("POST /messages", MESSAGE, "message.created"),
     ("POST /suppressions", {"channel": "email", "address": "no@x.test"}, "suppression.created"),
     ("DELETE /suppressions/{suppression}", None, "suppression.deleted"),
+    (
+        "POST /event-endpoints",
+        {"url": "https://x.test", "enabled": False},
+        "event_endpoint.created",
+    ),
+    ("PATCH /event-endpoints/{event_endpoint}", {"enabled": True}, "event_endpoint.updated"),
+    (
+        "POST /event-endpoints/{event_endpoint}/replay",
+        {"since": LONG_AGO},
+        "event_endpoint.replayed",
+    ),
+    ("POST /event-endpoints/{event_endpoint}/rotate", None, "event_endpoint.secret_rotated"),
+    ("DELETE /event-endpoints/{event_endpoint}", None, "event_endpoint.deleted"),
     ("PATCH /settings/workspace", {"country": "DE"}, "workspace.updated"),
     ("POST /settings/api-keys", {"name": "K", "role": "viewer"}, "api_key.created"),
     ("DELETE /settings/api-keys/{api_key}", None, "api_key.revoked"),
@@ -93,6 +107,7 @@ ALONE = {
     "PATCH /memberships/{id}",
     "DELETE /memberships/{id}",
     "POST /webhook-requests/{id}/retry",
+    "POST /event-endpoints/{id}/attempts/{attemptId}/replay",  # test_event_endpoints.py
     "POST /messages/{id}/resend",  # tests/routes/test_messages.py
     "POST /admin/workspaces/{id}/suspend",
     "POST /admin/workspaces/{id}/resume",

@@ -17,7 +17,7 @@ from app.store.jobs import ASKED, HEAD, Roster, Table
 LEASE_SECONDS = 15.0
 LONG_AGO = timedelta(hours=1)
 
-tables = pytest.mark.parametrize("table", ["runs", "messages", "calls"])
+tables = pytest.mark.parametrize("table", ["runs", "messages", "calls", "event_attempts"])
 
 
 async def workspace(database: Database) -> str:
@@ -63,6 +63,12 @@ INSERT = {
         INSERT INTO calls (workspace_id, id, run_id, status, tries, wake_at, lease_token, claims,
                            created_at)
         VALUES (:workspace_id, :id, 'run_waiting', 'QUEUED', 0, :wake_at, 0, 0, :now)
+        """,
+    "event_attempts": """
+        INSERT INTO event_attempts (workspace_id, id, endpoint_id, event_id, status, tries, wake_at,
+                                    lease_token, claims, created_at)
+        VALUES (:workspace_id, :id, 'ep_1', 'evt_1', 'QUEUED', CAST('[]' AS JSONB), :wake_at, 0, 0,
+                :now)
         """,
 }
 

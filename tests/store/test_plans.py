@@ -19,6 +19,8 @@ from app.store import (
     contact_events,
     contacts,
     definitions,
+    event_endpoints,
+    events,
     jobs,
     messages,
     receipts,
@@ -121,6 +123,24 @@ FILL = (
     SELECT 'ws_acme', 'call_' || i, 'run_' || i,
            CASE WHEN i % 50 = 0 THEN 'QUEUED' ELSE 'ANSWERED' END, 0,
            CASE WHEN i % 50 = 0 THEN CAST(:past AS TIMESTAMPTZ) END, 0, 0, :past
+    FROM n
+    """,
+    """
+    INSERT INTO event_endpoints (workspace_id, id, url, types, secret, revision, created_at,
+                                 updated_at)
+    SELECT 'ws_' || (10001 + i % 20), 'ep_' || i, 'https://x.test', :events, :body, 1, :past, :past
+    FROM n
+    """,
+    """
+    INSERT INTO events (workspace_id, id, type, data, created_at)
+    SELECT 'ws_acme', 'evt_' || i, 'message.sent', '{}', :past FROM n
+    """,
+    """
+    INSERT INTO event_attempts (workspace_id, id, endpoint_id, event_id, status, tries, wake_at,
+                                lease_token, claims, created_at)
+    SELECT 'ws_acme', 'eva_' || i, 'ep_' || (10001 + i % 20), 'evt_' || i,
+           CASE WHEN i % 50 = 0 THEN 'QUEUED' WHEN i % 51 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END,
+           :events, CASE WHEN i % 50 = 0 THEN CAST(:past AS TIMESTAMPTZ) END, 0, 0, :past
     FROM n
     """,
     """
@@ -243,7 +263,7 @@ def narrowed_by(plan: str) -> str:
 ACME = {"workspace_id": "ws_acme"}
 
 
-ID = {"runs": "run", "messages": "msg", "calls": "call"}
+ID = {"runs": "run", "messages": "msg", "calls": "call", "event_attempts": "eva"}
 
 
 def claims(table: Table) -> Query:
@@ -352,6 +372,33 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "a claim of calls": (
         claims("calls"),
         ["workspace_id id", "", "workspace_id", "workspace_id wake_at"],
+    ),
+    "a claim of events": (
+        claims("event_attempts"),
+        ["workspace_id id", "", "workspace_id", "workspace_id wake_at"],
+    ),
+    "who hears of events": (
+        lambda db: events.listening(db, **ACME),
+        ["workspace_id"],
+    ),
+    "the claimed attempt at an event": (
+        lambda db: events.held(db, **ACME, id="eva_10050", lease_token=0),
+        ["workspace_id id"],
+    ),
+    "an endpoint, failing": (
+        lambda db: event_endpoints.set_failing(db, **ACME, id="ep_10050", failing=True),
+        ["workspace_id id"],
+    ),
+    "what an endpoint missed": (
+        lambda db: events.missed(
+            db,
+            **ACME,
+            endpoint_id="ep_10002",
+            types=["message.sent"],
+            since=PAST + timedelta(days=1),
+            limit=9,
+        ),
+        ["workspace_id id event_id endpoint_id"],
     ),
     "the claimed call": (
         lambda db: calls.held(db, **ACME, id="call_10050", lease_token=0),
@@ -491,7 +538,7 @@ async def test_a_lookup_touches_what_it_looks_for(filled: Database, what: str):
             assert re.search(rf"\b{column}\b", narrowed_by(plan)), plan
 
 
-@pytest.mark.parametrize("table", ["runs", "messages", "calls"])
+@pytest.mark.parametrize("table", ["runs", "messages", "calls", "event_attempts"])
 async def test_a_claim_never_walks_what_is_due_elsewhere(filled: Database, table: Table):
     """By that index it looks at the oldest few of all; claiming by it would read a backlog."""
     _, oldest, *others = await plans_of(filled, claims(table))
@@ -558,6 +605,8 @@ PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
         "definition_id",
     ),
     (partial(webhook_requests.page, definition_id="wfl_10003"), "code", "invalid", "code"),
+    (partial(events.attempts_page, endpoint_id="ep_10002"), "", None, "endpoint_id"),
+    (partial(events.attempts_page, endpoint_id="ep_10002"), "status", "FAILED", "status"),
     (sandbox.page, "", None, ""),
     (sandbox.page, "to", "5@acme.test", "to_address|expr"),
     (sandbox.page, "run_id", "run_10500", "run_id"),

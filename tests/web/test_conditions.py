@@ -87,6 +87,7 @@ MADE: Mapping[str, Mapping[str, Any]] = {
     "/automations/{id}": {"name": "Graph"},
     "/workflows/{id}": {"name": "Steps"},
     "/memberships/{id}": {"email": "mallory@tidings.example", "role": "viewer"},
+    "/event-endpoints/{id}": {"url": "https://hooks.example/tidings"},
 }
 # The body of a DELETE that wants one.
 REMOVAL: Mapping[str, Any] = {"/settings/workspace": {"name": "Acme"}}

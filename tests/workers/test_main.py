@@ -20,7 +20,7 @@ from app.channels.base import Message, Receipt
 from app.config import ConfigError, Settings
 from app.main import NotReady, opened
 from app.process import Process
-from app.queue import ADVANCE, CALL, DELIVER, NAME
+from app.queue import ADVANCE, CALL, DELIVER, NAME, POST
 from tests import servers
 from tests.cast import SEND_HELLO, workspace
 from tests.deployment import ROOT
@@ -35,7 +35,7 @@ SECRET_KEY = "a secret key that only the tests have"
 
 def test_every_job_that_is_hinted_at_is_implemented():
     names = {function.__name__ for function in OPTIONS["functions"]}
-    assert names == {ADVANCE, CALL, DELIVER} == set(loop.TABLES)
+    assert names == {ADVANCE, CALL, DELIVER, POST} == set(loop.TABLES)
 
 
 async def test_a_hint_alone_wakes_the_worker(process: Process, acme: str):

@@ -1,0 +1,271 @@
+"""An event goes out: claim → sign → POST → write down what came of it, by Standard Webhooks
+(github.com/standard-webhooks/standard-webhooks, its specification 1.0.0).
+
+At least once: a try whose worker died is made again, under the same webhook-id, by which a receiver
+knows it. What no receiver took is tried ten times over three days; an endpoint that has taken
+nothing for five days, or says that it is gone, is disabled.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import random
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app import leases
+from app.egress import Answer, Failure, Request
+from app.leases import Lease
+from app.machine import document
+from app.machine.program import Json
+from app.process import Process
+from app.queue import Pair
+from app.store import event_endpoints, events, jobs
+from app.store.db import Handle, Row
+from app.store.jobs import Roster
+
+log = logging.getLogger(__name__)
+
+# The schedule of the specification, seconds between a try and the next; with jitter, as it asks.
+RETRY_SECONDS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
+JITTER = 0.1
+LONGEST_RETRY_AFTER = 86_400
+GONE = 410
+DISABLED_AFTER = timedelta(days=5)
+SUSPENDED_FOR = timedelta(hours=1)  # then it is asked again whether the workspace is
+CLAIMS = 5  # without an outcome; then the attempt is set aside
+EXCERPT_BYTES = 1_024  # of the answer, for whoever looks for what went wrong
+
+SEALED = "event endpoint"  # the purpose that the vault encrypts for
+PREFIX = "whsec_"
+SECRET_BYTES = 32  # the specification asks for 24 to 64
+OVERLAP = timedelta(hours=24)  # that an old secret signs beside the new one
+
+
+# --- secrets and signatures -----------------------------------------------------------------------
+
+
+def new_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def sealed(process: Process, workspace_id: str, endpoint_id: str, secret: str) -> bytes:
+    return process.vault.encrypt(SEALED, secret.encode(), workspace_id, endpoint_id)
+
+
+def signed(keys: Sequence[str], id: str, at: datetime, body: bytes) -> dict[str, str]:
+    """The three headers; a signature for each secret, the newest first."""
+    timestamp = str(int(at.timestamp()))
+    content = f"{id}.{timestamp}.".encode() + body
+    signatures = [
+        hmac.digest(base64.b64decode(key.removeprefix(PREFIX)), content, hashlib.sha256)
+        for key in keys
+    ]
+    return {
+        "webhook-id": id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(f"v1,{base64.b64encode(one).decode()}" for one in signatures),
+    }
+
+
+def _secrets(process: Process, row: Row, now: datetime) -> list[str]:
+    known = [row["secret"]]
+    if row["old_secret"] is not None and row["old_secret_until"] > now:
+        known.append(row["old_secret"])
+    bound = (row["workspace_id"], row["endpoint_id"])
+    return [process.vault.decrypt(SEALED, one, *bound).decode() for one in known]
+
+
+# --- claim, try, outcome --------------------------------------------------------------------------
+
+
+async def claim(
+    process: Process, hinted: Sequence[Pair], limit: int, roster: Roster | None = None
+) -> list[Row]:
+    """Take what is due, the hinted attempts first; see store/jobs.py for the rows."""
+    async with process.database.write() as db:
+        return await jobs.claim(
+            db,
+            "event_attempts",
+            hinted=hinted,
+            limit=limit,
+            lease_seconds=process.settings.lease_seconds,
+            roster=roster,
+        )
+
+
+async def post(process: Process, claimed: Row) -> None:
+    """Make the claimed attempt's next try, and write down what it came to."""
+    lease = Lease(process, "event_attempts", claimed)
+    async with process.database.read() as db:
+        row, now = await _held(db, claimed), await db.now()
+    if row is None or not lease.held:
+        return
+    if row["url"] is None or row["disabled_reason"] or row["suspended"]:
+        await _set_down(process, row, now)
+        return
+    if claimed["claims"] > CLAIMS:
+        await _record(process, row, Ending("FAILED", "poisoned", POISONED))
+        return
+    begun = time.monotonic()
+    outcome = await lease.over(process.egress.call(_request(process, row, now)))
+    ms = round((time.monotonic() - begun) * 1_000)
+    if outcome is None:  # cut off, with the process: the next worker makes the try again
+        again = {"workspace_id": row["workspace_id"], "id": row["id"]}
+        async with process.database.write() as db:
+            await events.put_off(db, **again, lease_token=row["lease_token"], wake_at=now)
+        return
+    ending = _ending(row, outcome, now)
+    tried = {"at": document.text(now), "status": ending.status_code, "code": ending.code}
+    await leases.surely(
+        lambda: _record(process, row, ending, {**tried, "durationMs": ms}), row["id"]
+    )
+
+
+POISONED = "Sending it broke the worker several times."
+
+
+async def _held(db: Handle, claimed: Row) -> Row | None:
+    return await events.held(
+        db,
+        workspace_id=claimed["workspace_id"],
+        id=claimed["id"],
+        lease_token=claimed["lease_token"],
+    )
+
+
+def _request(process: Process, row: Row, now: datetime) -> Request:
+    body = document.dumps(
+        {
+            "type": row["type"],
+            "timestamp": row["happened_at"],
+            "data": document.parse(row["data"].encode()),
+        }
+    )
+    headers = {
+        "content-type": "application/json",
+        **signed(_secrets(process, row, now), row["event_id"], now, body),
+    }
+    return Request("POST", row["url"], list(headers.items()), body)
+
+
+async def _set_down(process: Process, row: Row, now: datetime) -> None:
+    """Nobody is to be called: the endpoint is gone or disabled, or its workspace suspended."""
+    mine = {
+        "workspace_id": row["workspace_id"],
+        "id": row["id"],
+        "lease_token": row["lease_token"],
+    }
+    if row["url"] is not None and row["disabled_reason"] is not None:
+        disabled = "The endpoint was disabled meanwhile; enable it, and replay what it missed."
+        return await _record(process, row, Ending("FAILED", "endpoint_disabled", disabled))
+    async with process.database.write() as db:
+        if row["url"] is None:
+            return await events.delete_attempt(db, **mine)
+        return await events.put_off(db, **mine, wake_at=now + SUSPENDED_FOR)
+
+
+# --- what it came to ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a try came to: SUCCEEDED, FAILED, or QUEUED again until `wake_at`. `disables` says for
+    what reason the endpoint is told nothing more."""
+
+    status: str
+    code: str | None = None
+    detail: str | None = None
+    status_code: int | None = None
+    excerpt: str | None = None
+    wake_at: datetime | None = None
+    disables: str | None = None
+
+
+def _ending(row: Row, outcome: Answer | Failure, now: datetime) -> Ending:
+    if isinstance(outcome, Failure):
+        return _failed(row, now, code=outcome.code, detail=outcome.detail)
+    excerpt = document.text(outcome.body[:EXCERPT_BYTES].decode("utf-8", "replace"))
+    if 200 <= outcome.status < 300:
+        return Ending("SUCCEEDED", status_code=outcome.status, excerpt=excerpt)
+    return _failed(
+        row,
+        now,
+        code="gone" if outcome.status == GONE else "http_status",
+        detail=f"The endpoint answered {outcome.status}; a 2xx says that it has the event.",
+        status_code=outcome.status,
+        excerpt=excerpt,
+        asked=outcome.header("retry-after"),
+    )
+
+
+def _failed(
+    row: Row,
+    now: datetime,
+    *,
+    code: str,
+    detail: str,
+    status_code: int | None = None,
+    excerpt: str | None = None,
+    asked: str | None = None,
+) -> Ending:
+    told = (code, detail, status_code, excerpt)
+    if code == "gone":
+        return Ending("FAILED", *told, disables="gone")
+    failing_since = row["failing_since"]
+    if failing_since is not None and now - failing_since >= DISABLED_AFTER:
+        return Ending("FAILED", *told, disables="failing")
+    made = len(row["tries"])
+    if made >= len(RETRY_SECONDS):
+        return Ending("FAILED", *told)
+    return Ending("QUEUED", *told, wake_at=now + timedelta(seconds=_pause(made, asked)))
+
+
+def _pause(made: int, asked: str | None) -> float:
+    """Seconds before the next try: the schedule's, or more when the receiver asks for it."""
+    seconds = RETRY_SECONDS[made] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads
+    if asked is not None and asked.isascii() and asked.isdigit():
+        return max(seconds, min(int(asked[:6]), LONGEST_RETRY_AFTER))
+    return seconds
+
+
+async def _record(
+    process: Process, row: Row, ending: Ending, tried: Mapping[str, Json] | None = None
+) -> None:
+    """The attempt, then its endpoint, in one transaction: everybody locks them in this order."""
+    async with process.database.write() as db:
+        held = await events.settle(
+            db,
+            workspace_id=row["workspace_id"],
+            id=row["id"],
+            lease_token=row["lease_token"],
+            status=ending.status,
+            reason_code=ending.code,
+            reason_detail=ending.detail,
+            response_status=ending.status_code,
+            response_excerpt=ending.excerpt,
+            tries=row["tries"] if tried is None else [*row["tries"], tried],
+            wake_at=ending.wake_at,
+            finished_at=None if ending.wake_at else await db.now(),
+        )
+        if not held or tried is None:
+            return
+        endpoint = {"workspace_id": row["workspace_id"], "id": row["endpoint_id"]}
+        succeeded = ending.status == "SUCCEEDED"
+        if succeeded == (row["failing_since"] is not None):
+            await event_endpoints.set_failing(db, **endpoint, failing=not succeeded)
+        if ending.disables is not None:
+            await event_endpoints.disable(db, **endpoint, reason=ending.disables)
+    if ending.wake_at is None:
+        process.metrics.count("tidings_events_ended", status=ending.status)
+    if ending.disables is not None:
+        log.warning(
+            "event endpoint disabled",
+            extra={"endpoint_id": row["endpoint_id"], "code": ending.disables},
+        )

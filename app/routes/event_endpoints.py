@@ -1,0 +1,405 @@
+"""Who is told of events: URLs, their secrets, and every attempt to tell them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+from starlette.responses import Response
+
+from app import egress, posting
+from app.errors import FieldError, Problem
+from app.events import Type
+from app.routes.ids import EndpointId, EventAttemptId, EventId
+from app.store import event_endpoints, events
+from app.store.db import Row, new_id
+from app.web import paging, reply
+from app.web.body import Moment, Name, Shape, Writable
+from app.web.paging import Changing, Paging
+from app.web.reply import Page, Revised
+from app.web.routing import Call, delete, get, patch, post
+
+MOST = 20  # endpoints of a workspace: every event is written once for each
+REPLAYED_AT_ONCE = 1_000
+
+# --- shapes -------------------------------------------------------------------------------------
+
+
+def _url(text: str) -> str:
+    url = egress.parse_url(text)
+    if url.userinfo:
+        raise ValueError("Must hold no credentials: the signature tells that it is us.")
+    return text
+
+
+class WritableEndpoint(Writable):
+    """`types` are the events to be told of; none means every one, later kinds too."""
+
+    url: Annotated[str, AfterValidator(_url)]
+    description: Name | None = None
+    types: list[Type] = Field(default_factory=list)
+    enabled: bool = True
+
+
+class EndpointFields(Shape):
+    """`disabledReason` is `gone` when it answered 410, `failing` after five days without a 2xx."""
+
+    id: EndpointId
+    url: str
+    description: str | None
+    types: list[Type]
+    enabled: bool
+    disabled_reason: Literal["manual", "gone", "failing"] | None
+    disabled_at: datetime | None
+    failing_since: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Endpoint(EndpointFields, Revised):
+    pass
+
+
+class NewEndpoint(EndpointFields, Revised):
+    """The only answers that have the secret, which signs by HMAC-SHA256 (Standard Webhooks)."""
+
+    secret: str
+
+
+class Try(Shape):
+    """`status` is that of the answer, null when there was none; `code` says what went wrong."""
+
+    at: str
+    status: int | None
+    code: str | None
+    duration_ms: int
+
+
+class Reason(Shape):
+    code: str
+    detail: str
+
+
+class EventAttempt(Shape):
+    """One event on its way to one endpoint; `eventId` is the webhook-id that its receiver sees.
+    `response` is the newest answer, its body at most 1 KiB of it."""
+
+    id: EventAttemptId
+    endpoint_id: EndpointId
+    event_id: EventId
+    type: Type
+    status: Literal["QUEUED", "SUCCEEDED", "FAILED"]
+    reason: Reason | None
+    response: dict[str, Any] | None
+    tries: list[Try]
+    next_try_at: datetime | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class Attempts(Paging):
+    status: Literal["QUEUED", "SUCCEEDED", "FAILED"] | None = None
+
+
+class Since(Shape):
+    since: Moment
+
+
+class Replayed(Shape):
+    """`more`: ask again with the same `since`; what has been taken up is not repeated."""
+
+    replayed: int
+    more: bool
+
+
+def resource(row: Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        **_writable(row),
+        "disabledReason": row["disabled_reason"],
+        "disabledAt": row["disabled_at"],
+        "failingSince": row["failing_since"],
+        "createdAt": row["created_at"],
+        "updatedAt": row["updated_at"],
+    }
+
+
+def _writable(row: Row) -> dict[str, Any]:
+    return {
+        "url": row["url"],
+        "description": row["description"],
+        "types": row["types"],
+        "enabled": row["disabled_reason"] is None,
+    }
+
+
+def attempt_resource(row: Row) -> dict[str, Any]:
+    reason = {"code": row["reason_code"], "detail": row["reason_detail"]}
+    response = {"status": row["response_status"], "body": row["response_excerpt"]}
+    return {
+        "id": row["id"],
+        "endpointId": row["endpoint_id"],
+        "eventId": row["event_id"],
+        "type": row["type"],
+        "status": row["status"],
+        "reason": reason if row["reason_code"] else None,
+        "response": response if row["response_status"] else None,
+        "tries": row["tries"],
+        "nextTryAt": row["wake_at"],
+        "createdAt": row["created_at"],
+        "finishedAt": row["finished_at"],
+    }
+
+
+# --- endpoints ----------------------------------------------------------------------------------
+
+
+async def index(call: Call) -> Response:
+    query = call.query(Changing)
+    rows = await event_endpoints.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(call, query, rows, resource)
+
+
+async def show(call: Call) -> Response:
+    row = await _found(call)
+    return reply.ok(resource(row), revision=row["revision"])
+
+
+async def create(call: Call) -> Response:
+    """Told of what happens from now on."""
+    new, workspace_id = call.read(WritableEndpoint), call.member.workspace_id
+    _refuse_inward(call, new.url)
+    if await event_endpoints.count(call.db, workspace_id=workspace_id) >= MOST:
+        raise Problem("conflict", f"A workspace has at most {MOST} endpoints; remove one first.")
+    id, secret = new_id("ep"), posting.new_secret()
+    row = await event_endpoints.insert(
+        call.db,
+        workspace_id=workspace_id,
+        id=id,
+        **_columns(new),
+        secret=posting.sealed(call.process, workspace_id, id, secret),
+        disabled_reason=None if new.enabled else "manual",
+    )
+    await call.note("event_endpoint.created", id, after=resource(row))
+    shown = {**resource(row), "secret": secret}
+    return reply.created(f"/event-endpoints/{id}", shown, revision=row["revision"], secret=True)
+
+
+async def update(call: Call) -> Response:
+    """`enabled: true` gives a disabled endpoint a clean slate; replay what it has missed."""
+    row = await _locked(call)
+    call.match(row["revision"])
+    new = call.patch(WritableEndpoint, _writable(row))
+    if new.url != row["url"]:
+        _refuse_inward(call, new.url)
+    changed = await event_endpoints.update(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=row["id"],
+        **_columns(new),
+        disabled_reason=None if new.enabled else row["disabled_reason"] or "manual",
+    )
+    await call.note("event_endpoint.updated", row["id"], resource(row), resource(changed))
+    return reply.ok(resource(changed), revision=changed["revision"])
+
+
+async def remove(call: Call) -> Response:
+    """What is on its way to it is dropped."""
+    row = await _locked(call)
+    call.match(row["revision"])
+    await event_endpoints.delete(call.db, workspace_id=call.member.workspace_id, id=row["id"])
+    await call.note("event_endpoint.deleted", row["id"], before=resource(row))
+    return reply.no_content()
+
+
+async def rotate(call: Call) -> Response:
+    """A new secret. For 24 hours the old one signs too, so that receivers can be changed over."""
+    row, secret, workspace_id = await _locked(call), posting.new_secret(), call.member.workspace_id
+    changed = await event_endpoints.rotate(
+        call.db,
+        workspace_id=workspace_id,
+        id=row["id"],
+        secret=posting.sealed(call.process, workspace_id, row["id"], secret),
+        overlap=posting.OVERLAP,
+    )
+    await call.note("event_endpoint.secret_rotated", row["id"])
+    shown = {**resource(changed), "secret": secret}
+    return reply.ok(shown, revision=changed["revision"], secret=True)
+
+
+def _columns(new: WritableEndpoint) -> dict[str, Any]:
+    types = list(dict.fromkeys(new.types))
+    return {"url": new.url, "description": new.description, "types": types}
+
+
+def _refuse_inward(call: Call, text: str) -> None:
+    """What can be told without a name server; the rest is judged at each try."""
+    url = egress.parse_url(text)
+    if url.netloc == egress.parse_url(call.process.settings.base_url).netloc:
+        # What an event starts here would be told of here, and so on for ever.
+        raise _refused("Must not be our own address: an event would tell of what it started.")
+    try:
+        address = str(ip_address(url.host))
+    except ValueError:
+        return
+    port = url.port or (443 if url.scheme == "https" else 80)
+    if not call.process.egress.may_reach(address, port):
+        raise _refused(egress.REFUSED.detail)
+
+
+def _refused(sentence: str) -> Problem:
+    errors = [FieldError("/url", sentence)]
+    return Problem("invalid", "Nobody is told at this address; see errors.", errors=errors)
+
+
+async def _found(call: Call) -> Row:
+    return _there(
+        await event_endpoints.by_id(
+            call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+        )
+    )
+
+
+async def _locked(call: Call) -> Row:
+    return _there(
+        await event_endpoints.locked(
+            call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+        )
+    )
+
+
+def _there(row: Row | None) -> Row:
+    if row is None:
+        raise Problem("not_found", "There is no such event endpoint.")
+    return row
+
+
+# --- what they were told ------------------------------------------------------------------------
+
+
+async def index_attempts(call: Call) -> Response:
+    query, endpoint = call.query(Attempts), await _found(call)
+    rows = await events.attempts_page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        endpoint_id=endpoint["id"],
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(call, query, rows, attempt_resource)
+
+
+async def replay(call: Call) -> Response:
+    """The event of this attempt once more, under its own webhook-id, by a new attempt."""
+    endpoint, workspace_id = await _ready(call), call.member.workspace_id
+    where = {"workspace_id": workspace_id, "endpoint_id": endpoint["id"]}
+    old = await events.attempt(call.db, **where, id=call.path("attemptId"))
+    if old is None:
+        raise Problem("not_found", "The endpoint has no such attempt.")
+    if old["status"] == "QUEUED":
+        raise Problem("conflict", "It is still on its way; its next try comes by itself.")
+    id = new_id("eva")
+    await events.insert_attempts(
+        call.db, workspace_id=workspace_id, rows=[(id, endpoint["id"], old["event_id"])]
+    )
+    made = await events.attempt(call.db, **where, id=id)
+    assert made is not None  # noqa: S101 - it was made in this transaction
+    await call.note("event_endpoint.replayed", endpoint["id"], after={"eventId": old["event_id"]})
+    return reply.accepted(attempt_resource(made))
+
+
+async def replay_since(call: Call) -> Response:
+    """Everything since then that the endpoint wants and never took, a thousand events at a time:
+    what failed, and what happened while it was disabled."""
+    since, endpoint = call.read(Since).since, await _ready(call)
+    workspace_id = call.member.workspace_id
+    missed = await events.missed(
+        call.db,
+        workspace_id=workspace_id,
+        endpoint_id=endpoint["id"],
+        types=endpoint["types"],
+        since=since,
+        limit=REPLAYED_AT_ONCE + 1,
+    )
+    taken = missed[:REPLAYED_AT_ONCE]
+    await events.insert_attempts(
+        call.db,
+        workspace_id=workspace_id,
+        rows=[(new_id("eva"), endpoint["id"], event_id) for event_id in taken],
+    )
+    told = {"since": since, "events": len(taken)}
+    await call.note("event_endpoint.replayed", endpoint["id"], after=told)
+    return reply.accepted({"replayed": len(taken), "more": len(missed) > len(taken)})
+
+
+async def _ready(call: Call) -> Row:
+    """Locked, so that two replays do not take up the same events."""
+    row = await _locked(call)
+    if row["disabled_reason"] is not None:
+        raise Problem("conflict", "The endpoint is disabled; enable it first.")
+    return row
+
+
+routes = [
+    get(
+        "/event-endpoints",
+        index,
+        can="event_endpoints:read",
+        query=Changing,
+        gives={200: Page[Endpoint]},
+    ),
+    post(
+        "/event-endpoints",
+        create,
+        can="event_endpoints:write",
+        takes=WritableEndpoint,
+        gives={201: NewEndpoint},
+        raises=("conflict",),
+    ),
+    get("/event-endpoints/{id}", show, can="event_endpoints:read", gives={200: Endpoint}),
+    patch(
+        "/event-endpoints/{id}",
+        update,
+        can="event_endpoints:write",
+        takes=WritableEndpoint,
+        gives={200: Endpoint},
+    ),
+    delete("/event-endpoints/{id}", remove, can="event_endpoints:write", gives={204: None}),
+    post(
+        "/event-endpoints/{id}/rotate",
+        rotate,
+        can="event_endpoints:write",
+        gives={200: NewEndpoint},
+    ),
+    get(
+        "/event-endpoints/{id}/attempts",
+        index_attempts,
+        can="event_endpoints:read",
+        query=Attempts,
+        gives={200: Page[EventAttempt]},
+    ),
+    post(
+        "/event-endpoints/{id}/replay",
+        replay_since,
+        can="event_endpoints:write",
+        takes=Since,
+        gives={202: Replayed},
+        raises=("conflict",),
+    ),
+    post(
+        "/event-endpoints/{id}/attempts/{attemptId}/replay",
+        replay,
+        can="event_endpoints:write",
+        gives={202: EventAttempt},
+        raises=("conflict",),
+    ),
+]

@@ -1,0 +1,199 @@
+"""Who is told of events, signed with which secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from app.store import keyset
+from app.store.db import Handle, Row
+
+COLUMNS = """id, url, description, types, disabled_reason, disabled_at, failing_since, revision,
+             created_at, updated_at"""
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    url: str,
+    description: str | None,
+    types: Sequence[str],
+    secret: bytes,
+    disabled_reason: str | None,
+) -> Row:
+    return await db.returning(
+        f"""
+        INSERT INTO event_endpoints (workspace_id, id, url, description, types, secret,
+                                     disabled_reason, disabled_at, revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, :url, :description, :types, :secret, :disabled_reason,
+                CASE WHEN CAST(:disabled_reason AS TEXT) IS NOT NULL THEN :now END, 1, :now, :now)
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        url=url,
+        description=description,
+        types=list(types),
+        secret=secret,
+        disabled_reason=disabled_reason,
+    )
+
+
+async def count(db: Handle, *, workspace_id: str) -> int:
+    return int(
+        await db.fetch_value(
+            "SELECT count(*) FROM event_endpoints WHERE workspace_id = :workspace_id",
+            workspace_id=workspace_id,
+        )
+    )
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM event_endpoints
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    """With its secret, encrypted."""
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS}, secret FROM event_endpoints
+        WHERE workspace_id = :workspace_id AND id = :id
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    filters: dict[str, datetime],
+    before: str | None,
+    limit: int,
+) -> list[Row]:
+    """Newest first. Filters: see CLAUSES."""
+    bounded = await keyset.by_time(db, "ep", filters)
+    narrowed, values = keyset.narrowed(CLAUSES, bounded, before)
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM event_endpoints
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+    "updated_after": "updated_at > :updated_after",
+}
+
+
+async def update(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    url: str,
+    description: str | None,
+    types: Sequence[str],
+    disabled_reason: str | None,
+) -> Row:
+    """What a member wants of a locked endpoint; one that is enabled starts with a clean slate."""
+    return await db.returning(
+        f"""
+        UPDATE event_endpoints
+        SET url = :url, description = :description, types = :types,
+            disabled_reason = :disabled_reason,
+            disabled_at = CASE WHEN CAST(:disabled_reason AS TEXT) IS NOT NULL
+                               THEN COALESCE(disabled_at, :now) END,
+            failing_since = CASE WHEN disabled_reason IS NULL THEN failing_since END,
+            revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        url=url,
+        description=description,
+        types=list(types),
+        disabled_reason=disabled_reason,
+    )
+
+
+async def rotate(
+    db: Handle, *, workspace_id: str, id: str, secret: bytes, overlap: timedelta
+) -> Row:
+    """The secret until now signs beside the new one for a while."""
+    return await db.returning(
+        f"""
+        UPDATE event_endpoints
+        SET old_secret = secret, old_secret_until = :until, secret = :secret,
+            revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        secret=secret,
+        until=await db.now() + overlap,
+    )
+
+
+async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
+    """Attempts that are left go when a worker meets them, or with their age."""
+    await db.execute(
+        "DELETE FROM event_endpoints WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+# --- how it fares ---------------------------------------------------------------------------------
+
+
+async def set_failing(db: Handle, *, workspace_id: str, id: str, failing: bool) -> None:
+    """Since now, unless it was failing before; or not any more. No other writes are made, for all
+    that is on its way to an endpoint meets here."""
+    await db.execute(
+        """
+        UPDATE event_endpoints SET failing_since = CASE WHEN :failing THEN :now END
+        WHERE workspace_id = :workspace_id AND id = :id AND (failing_since IS NULL) = :failing
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        failing=failing,
+    )
+
+
+async def disable(db: Handle, *, workspace_id: str, id: str, reason: str) -> bool:
+    """False when it was disabled before."""
+    disabled = await db.fetch_value(
+        """
+        UPDATE event_endpoints
+        SET disabled_reason = :reason, disabled_at = :now, revision = revision + 1,
+            updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id AND disabled_reason IS NULL
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        reason=reason,
+    )
+    return disabled is not None

@@ -1,0 +1,250 @@
+"""Outbound events, and the attempts to bring each to an endpoint. An attempt's row is its own job
+(store/jobs.py).
+
+No foreign keys: an endpoint that is removed meanwhile must fail no message. Whoever claims an
+attempt without an endpoint deletes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from app.store import keyset
+from app.store.db import Handle, Row
+
+
+async def listening(db: Handle, *, workspace_id: str) -> list[Row]:
+    """The endpoints of the workspace, disabled ones too: {id, types, disabled_reason}."""
+    return await db.fetch_all(
+        """
+        SELECT id, types, disabled_reason FROM event_endpoints
+        WHERE workspace_id = :workspace_id
+        """,
+        workspace_id=workspace_id,
+    )
+
+
+async def insert(
+    db: Handle, *, workspace_id: str, type: str, made: Sequence[tuple[str, str]]
+) -> None:
+    """`made` are ids and data, as JSON."""
+    await db.execute_many(
+        """
+        INSERT INTO events (workspace_id, id, type, data, created_at)
+        VALUES (:workspace_id, :id, :type, :data, :now)
+        """,
+        [{"workspace_id": workspace_id, "id": id, "type": type, "data": data} for id, data in made],
+    )
+
+
+async def insert_attempts(
+    db: Handle, *, workspace_id: str, rows: Sequence[tuple[str, str, str]]
+) -> None:
+    """Of id, endpoint and event; QUEUED and due at once."""
+    await db.execute_many(
+        """
+        INSERT INTO event_attempts (workspace_id, id, endpoint_id, event_id, status, tries, wake_at,
+                                    lease_token, claims, created_at)
+        VALUES (:workspace_id, :id, :endpoint_id, :event_id, 'QUEUED', :tries, :now, 0, 0, :now)
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "id": id,
+                "endpoint_id": endpoint_id,
+                "event_id": event_id,
+                "tries": [],
+            }
+            for id, endpoint_id, event_id in rows
+        ],
+    )
+
+
+# --- on its way -----------------------------------------------------------------------------------
+
+
+async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
+    """The claimed attempt with its event and its endpoint, whose columns are NULL when it is gone;
+    None when the claim is lost."""
+    return await db.fetch_one(
+        """
+        SELECT a.workspace_id, a.id, a.endpoint_id, a.event_id, a.tries, a.lease_token,
+               e.type, e.data, e.created_at AS happened_at,
+               p.url, p.secret, p.old_secret, p.old_secret_until, p.disabled_reason,
+               p.failing_since, CAST(w.suspended AS BOOLEAN) AS suspended
+        FROM event_attempts a
+        JOIN workspaces w ON w.id = a.workspace_id
+        JOIN events e ON e.workspace_id = a.workspace_id AND e.id = a.event_id
+        LEFT JOIN event_endpoints p ON p.workspace_id = a.workspace_id AND p.id = a.endpoint_id
+        WHERE a.workspace_id = :workspace_id AND a.id = :id AND a.lease_token = :lease_token
+          AND a.wake_at IS NOT NULL
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        lease_token=lease_token,
+    )
+
+
+async def settle(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    lease_token: int,
+    status: str,
+    reason_code: str | None,
+    reason_detail: str | None,
+    response_status: int | None,
+    response_excerpt: str | None,
+    tries: Sequence[Mapping[str, Any]],
+    wake_at: datetime | None,
+    finished_at: datetime | None,
+) -> bool:
+    """What became of it; with a `wake_at` it is due again then. False when the claim is lost."""
+    settled = await db.fetch_value(
+        """
+        UPDATE event_attempts
+        SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
+            response_status = :response_status, response_excerpt = :response_excerpt,
+            tries = :tries, wake_at = :wake_at, claims = 0, finished_at = :finished_at
+        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
+          AND wake_at IS NOT NULL
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        lease_token=lease_token,
+        status=status,
+        reason_code=reason_code,
+        reason_detail=reason_detail,
+        response_status=response_status,
+        response_excerpt=response_excerpt,
+        tries=list(tries),
+        wake_at=wake_at,
+        finished_at=finished_at,
+    )
+    return settled is not None
+
+
+async def put_off(
+    db: Handle, *, workspace_id: str, id: str, lease_token: int, wake_at: datetime
+) -> None:
+    """As if it had not been claimed, and due then."""
+    await db.execute(
+        """
+        UPDATE event_attempts SET wake_at = :wake_at, claims = 0
+        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
+          AND wake_at IS NOT NULL
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        lease_token=lease_token,
+        wake_at=wake_at,
+    )
+
+
+async def delete_attempt(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> None:
+    await db.execute(
+        """
+        DELETE FROM event_attempts
+        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        lease_token=lease_token,
+    )
+
+
+# --- once more ------------------------------------------------------------------------------------
+
+
+async def missed(
+    db: Handle,
+    *,
+    workspace_id: str,
+    endpoint_id: str,
+    types: Sequence[str],
+    since: datetime,
+    limit: int,
+) -> list[str]:
+    """Ids of events that the endpoint wants and has not got, nor is about to get; the oldest."""
+    # An id's time is our clock's, the event's the database's: begin a little before.
+    bounded = await keyset.by_time(db, "evt", {"created_after": since})
+    narrowed = "AND e.type = ANY(:types)" if types else ""
+    rows = await db.fetch_all(
+        f"""
+        SELECT e.id FROM events e
+        WHERE e.workspace_id = :workspace_id AND e.id >= :id_from AND e.created_at >= :since
+          {narrowed}
+          AND NOT EXISTS (SELECT 1 FROM event_attempts a
+                          WHERE a.workspace_id = e.workspace_id AND a.event_id = e.id
+                            AND a.endpoint_id = :endpoint_id AND a.status <> 'FAILED')
+        ORDER BY e.id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        endpoint_id=endpoint_id,
+        id_from=bounded["id_from"],
+        since=since,
+        limit=limit,
+        **({"types": list(types)} if types else {}),
+    )
+    return [row["id"] for row in rows]
+
+
+# --- read -----------------------------------------------------------------------------------------
+
+COLUMNS = """a.id, a.endpoint_id, a.event_id, e.type, a.status, a.reason_code, a.reason_detail,
+             a.response_status, a.response_excerpt, a.tries, a.wake_at, a.created_at,
+             a.finished_at"""
+
+
+async def attempt(db: Handle, *, workspace_id: str, endpoint_id: str, id: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS}
+        FROM event_attempts a
+        JOIN events e ON e.workspace_id = a.workspace_id AND e.id = a.event_id
+        WHERE a.workspace_id = :workspace_id AND a.id = :id AND a.endpoint_id = :endpoint_id
+        """,
+        workspace_id=workspace_id,
+        endpoint_id=endpoint_id,
+        id=id,
+    )
+
+
+async def attempts_page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    endpoint_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+) -> list[Row]:
+    """Newest first. Filters: see CLAUSES."""
+    filters = await keyset.by_time(db, "eva", filters)
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "a.id")
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS}
+        FROM event_attempts a
+        JOIN events e ON e.workspace_id = a.workspace_id AND e.id = a.event_id
+        WHERE a.workspace_id = :workspace_id AND a.endpoint_id = :endpoint_id {narrowed}
+        ORDER BY a.id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        endpoint_id=endpoint_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "status": "a.status = :status",
+    "created_after": "a.created_at > :created_after",
+    "created_before": "a.created_at < :created_before",
+}
