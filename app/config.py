@@ -132,6 +132,21 @@ def _smtp_url(text: str) -> str:
     return text
 
 
+def _pattern(pattern: str, sentence: str) -> Callable[[str], str]:
+    def cast(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise ValueError(sentence)
+        return text
+
+    return cast
+
+
+SERVICE = r"MG[0-9a-f]{32}"
+E164 = r"\+[1-9][0-9]{6,14}"
+SHORT_CODE = r"[0-9]{3,8}"
+SENDER_NAME = r"(?=.*[A-Za-z])[A-Za-z0-9 ]{1,11}"
+
+
 def _mail_from(text: str) -> str:
     _, address = parseaddr(text)
     local, at, domain = address.rpartition("@")
@@ -224,6 +239,7 @@ class Variable:
     default_in_words: str = ""
     secret: bool = False
     required_in_production: bool = False
+    unless: str = ""  # another variable is given, which does the same
 
     @property
     def shown_default(self) -> str:
@@ -371,6 +387,69 @@ VARIABLES: tuple[Variable, ...] = (
         default_in_words="none; the sandbox needs none",
         secret=True,
         required_in_production=True,
+        unless="RESEND_API_KEY",
+    ),
+    Variable(
+        "RESEND_API_KEY",
+        _word,
+        None,
+        "Mail goes out through Resend; in place of SMTP_URL.",
+        default_in_words="none",
+        secret=True,
+    ),
+    Variable(
+        "RESEND_WEBHOOK_SECRET",
+        _pattern(r"whsec_[A-Za-z0-9+/]{16,128}={0,2}", "the endpoint's signing secret, whsec_…"),
+        None,
+        "Signs what Resend tells of mail to the address that doctor prints.",
+        default_in_words="none",
+        secret=True,
+    ),
+    Variable(
+        "RESEND_BASE_URL",
+        _base_url,
+        "https://api.resend.com",
+        "Where Resend's API is.",
+    ),
+    Variable(
+        "TWILIO_ACCOUNT_SID",
+        _pattern(r"AC[0-9a-f]{32}", "an account's SID: AC and 32 hexadecimal digits"),
+        None,
+        "Text messages and WhatsApp go out through this account of Twilio's.",
+        default_in_words="none",
+    ),
+    Variable(
+        "TWILIO_AUTH_TOKEN",
+        _word,
+        None,
+        "The account's token, which also signs what Twilio tells; needed with the SID.",
+        default_in_words="none",
+        secret=True,
+    ),
+    Variable(
+        "TWILIO_FROM",
+        _pattern(
+            f"{E164}|{SHORT_CODE}|{SENDER_NAME}|{SERVICE}",
+            "a number such as +15005550006, a short code, a name, or a messaging service's SID",
+        ),
+        None,
+        "The sender of text messages: a number, short code, name, or messaging service (MG…).",
+        default_in_words="none; no text messages",
+    ),
+    Variable(
+        "TWILIO_WHATSAPP_FROM",
+        _pattern(
+            f"{E164}|{SERVICE}", "a number such as +15005550006, or a messaging service's SID"
+        ),
+        None,
+        "The sender on WhatsApp: a number, or a messaging service (MG…).",
+        default_in_words="none; no WhatsApp",
+    ),
+    Variable(
+        "TWILIO_BASE_URL",
+        _base_url,
+        "https://api.twilio.com",
+        "Where Twilio's API is.",
     ),
     Variable(
         "MAIL_FROM",
@@ -487,6 +566,14 @@ class Settings:
     oidc_client_id: str | None
     oidc_client_secret: str | None
     smtp_url: str | None
+    resend_api_key: str | None
+    resend_webhook_secret: str | None
+    resend_base_url: str
+    twilio_account_sid: str | None
+    twilio_auth_token: str | None
+    twilio_from: str | None
+    twilio_whatsapp_from: str | None
+    twilio_base_url: str
     mail_from: str
     stripe_secret_key: str | None  # None: in production plans cannot be bought
     stripe_webhook_secret: str | None
@@ -537,6 +624,9 @@ class Settings:
         tokens = (
             self.metrics_token,
             self.oidc_client_secret,
+            self.resend_api_key,
+            self.resend_webhook_secret,
+            self.twilio_auth_token,
             self.stripe_secret_key,
             self.stripe_webhook_secret,
         )
@@ -556,7 +646,8 @@ def _read(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     faults: list[str] = []
     for variable in VARIABLES:
-        if variable.required_in_production and _is_production(given) and variable.name not in given:
+        missing = not {variable.name, variable.unless} & given.keys()
+        if variable.required_in_production and _is_production(given) and missing:
             faults.append(f"{variable.name} must be set in production. {variable.help}")
             continue
         text = variable.text(given)
@@ -579,6 +670,16 @@ def _incomplete(values: Mapping[str, Any]) -> list[str]:
             "STRIPE_WEBHOOK_SECRET must be set with STRIPE_SECRET_KEY: without it nobody hears of"
             " a payment."
         )
+    if values["smtp_url"] is not None and values["resend_api_key"] is not None:
+        faults.append("SMTP_URL and RESEND_API_KEY are two ways for one mail: set one of them.")
+    if (values["twilio_account_sid"] is None) != (values["twilio_auth_token"] is None):
+        faults.append("TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN belong together: set both.")
+    senders = (values["twilio_from"], values["twilio_whatsapp_from"])
+    if values["twilio_account_sid"] is not None and not any(senders):
+        faults.append(
+            "TWILIO_FROM or TWILIO_WHATSAPP_FROM must be set with TWILIO_ACCOUNT_SID: a message"
+            " needs a sender."
+        )
     return faults
 
 
@@ -595,9 +696,11 @@ def _unsafe(values: Mapping[str, Any]) -> list[str]:
             f"LEASE_SECONDS must be {SAFE_LEASE_SECONDS} or more in production: a worker that is"
             " busy for longer loses what it works on."
         )
-    stripe = urlsplit(values["stripe_base_url"])
-    if stripe.scheme == "http" and stripe.hostname not in LOOPBACK:
-        faults.append("STRIPE_BASE_URL must be https://… in production: it is sent the secret key.")
+    for name in ("stripe", "resend", "twilio"):
+        url = urlsplit(values[f"{name}_base_url"])
+        if url.scheme == "http" and url.hostname not in LOOPBACK:
+            named = f"{name.upper()}_BASE_URL"
+            faults.append(f"{named} must be https://… in production: it is sent the secret key.")
     if (values["oidc_issuer"] or "").startswith("http:"):
         faults.append("OIDC_ISSUER must be https://… in production: it says who people are.")
     if values["allow_sqlite_in_production"]:

@@ -37,7 +37,7 @@ CLAIMS = 5  # without an intent or an outcome; then the message is set aside
 RETRY_SECONDS = (5, 30, 120, 600, 1_800, 3_600)  # the last one repeats
 RETRY_FOR = timedelta(hours=24)
 WOKEN_AT_ONCE = 5_000  # rows of one transaction
-ADDRESS = {"email": "email"}  # channel → the contact's field
+ADDRESS = {"email": "email", "sms": "phone", "whatsapp": "phone"}  # channel → the contact's field
 TEST = "test"  # the category of a test email
 SEALED = "account mail"  # the purpose that the vault encrypts for
 
@@ -317,10 +317,27 @@ async def _record(process: Process, sending: Sending, result: Receipt | SendErro
         )
         if row is not None and row["status"] == "SENDING":
             await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
+            await _heed(process, db, sending.message, result)
         elif isinstance(result, Receipt):
             await _record_late(process, db, sending, result)
         else:
             log.warning("outcome came after the lease", extra={"message_id": sending.row["id"]})
+
+
+async def _heed(
+    process: Process, db: Handle, message: Message, result: Receipt | SendError
+) -> None:
+    """Who opted out at the provider has opted out here."""
+    if isinstance(result, SendError) and result.code == Reason.SUPPRESSED_STOPPED:
+        await consent.suppress(
+            process,
+            db,
+            workspace_id=message.workspace_id,
+            channel=message.channel,
+            address=message.to,
+            reason="stopped",
+            source="provider",
+        )
 
 
 async def _record_late(process: Process, db: Handle, sending: Sending, receipt: Receipt) -> None:
@@ -387,7 +404,7 @@ async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
             run_id=row["run_id"],
             contact_id=row["contact_id"],
             channel=row["channel"],
-            to=addresses.email(to).address,
+            to=subscriptions.clean(row["channel"], to, None),
             content=_sender(row)
             | contents.render(
                 row["channel"], said.content, await _facts(db, row, run, contact, source["data"])
@@ -513,6 +530,8 @@ def _ending(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
             return Ending("SENT", provider_message_id=provider_message_id)
         case SendError(outcome="unknown"):
             return Ending("UNKNOWN", result.code, result.detail)
+        case SendError(code=Reason.SUPPRESSED_STOPPED):
+            return Ending("SUPPRESSED", result.code, result.detail)
         case SendError(outcome="not_accepted") if now - row["attempt_created_at"] < RETRY_FOR:
             wait = result.retry_after_seconds or _pause(row["tries"])
             return Ending("QUEUED", result.code, result.detail, now + timedelta(seconds=wait))

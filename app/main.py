@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 from app import metrics, tasks
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
+from app.channels import operators
 from app.channels.base import Channel
-from app.channels.email import EmailChannel
 from app.channels.inbox import Captured, Inbox
 from app.config import Settings
 from app.egress import Egress
@@ -196,8 +196,8 @@ def web(process: Process) -> Edge:
 
 
 def _channels(settings: Settings, database: Database) -> Mapping[str, Channel]:
-    if settings.production and settings.smtp_url is not None:
-        return {"email": EmailChannel(settings.smtp_url, settings.mail_from)}
+    if settings.production:
+        return {channel.name: channel for channel in operators.channels(settings)}
 
     async def capture(captured: Captured) -> None:
         async with database.write() as db:

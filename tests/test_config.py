@@ -55,6 +55,14 @@ def test_nothing_needs_to_be_set(tmp_path):
         oidc_client_id=None,
         oidc_client_secret=None,
         smtp_url=None,
+        resend_api_key=None,
+        resend_webhook_secret=None,
+        resend_base_url="https://api.resend.com",
+        twilio_account_sid=None,
+        twilio_auth_token=None,
+        twilio_from=None,
+        twilio_whatsapp_from=None,
+        twilio_base_url="https://api.twilio.com",
         mail_from="Tidings <hello@tidings.example>",
         stripe_secret_key=None,
         stripe_webhook_secret=None,
@@ -232,6 +240,52 @@ def test_all_faults_are_told_at_once():
 def test_production_refuses_what_is_unsafe(changes, named):
     with pytest.raises(ConfigError) as refused:
         production(**changes)
+    (sentence,) = str(refused.value).splitlines()
+    assert sentence.startswith(named)
+
+
+TWILIO = {"TWILIO_ACCOUNT_SID": "AC" + "5" * 32, "TWILIO_AUTH_TOKEN": "twiliotoken"}
+
+
+def test_mail_may_go_out_through_resend_instead():
+    found = production(SMTP_URL="", RESEND_API_KEY="re_key")
+    assert (found.smtp_url, found.resend_api_key) == (None, "re_key")
+    assert "re_key" in found.secrets()
+
+
+@pytest.mark.parametrize(
+    ("sender", "is_one"),
+    [
+        ("+15005550006", True),
+        ("MG" + "a" * 32, True),
+        ("12345", True),
+        ("Acme Inc", True),
+        ("15005550006", False),
+        ("whatsapp:+15005550006", False),
+        ("A name that is too long", False),
+    ],
+)
+def test_a_sender_of_text_messages_is_what_twilio_takes(sender: str, is_one: bool):
+    if is_one:
+        assert production(**TWILIO, TWILIO_FROM=sender).twilio_from == sender
+        return
+    with pytest.raises(ConfigError, match="TWILIO_FROM must be a number"):
+        production(**TWILIO, TWILIO_FROM=sender)
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"RESEND_API_KEY": "re_key"}, "SMTP_URL and RESEND_API_KEY"),
+        ({**TWILIO, "TWILIO_AUTH_TOKEN": "", "TWILIO_FROM": "12345"}, "TWILIO_ACCOUNT_SID and"),
+        (TWILIO, "TWILIO_FROM or TWILIO_WHATSAPP_FROM"),
+        ({"TWILIO_BASE_URL": "http://twilio.example"}, "TWILIO_BASE_URL must be https"),
+        ({"RESEND_BASE_URL": "http://resend.example"}, "RESEND_BASE_URL must be https"),
+    ],
+)
+def test_a_provider_is_set_up_whole_or_not_at_all(environ: dict[str, str], named: str):
+    with pytest.raises(ConfigError) as refused:
+        production(**environ)
     (sentence,) = str(refused.value).splitlines()
     assert sentence.startswith(named)
 

@@ -1,4 +1,4 @@
-"""One module per way out; the only place that lists them."""
+"""One module per way out; the only place that lists them: channel → provider → class."""
 
 from __future__ import annotations
 
@@ -6,5 +6,11 @@ from collections.abc import Mapping
 
 from app.channels.base import Channel
 from app.channels.email import EmailChannel
+from app.channels.resend import Resend
+from app.channels.twilio import Twilio
 
-CHANNELS: Mapping[str, type[Channel]] = {EmailChannel.name: EmailChannel}
+PROVIDERS: Mapping[str, Mapping[str, type[Channel]]] = {
+    "email": {"smtp": EmailChannel, "resend": Resend},
+    "sms": {"twilio": Twilio},
+    "whatsapp": {"twilio": Twilio},
+}

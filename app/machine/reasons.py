@@ -27,6 +27,7 @@ class Reason(StrEnum):
     PROVIDER_REJECTED = "provider_rejected"
     PROVIDER_THROTTLED = "provider_throttled"
     PROVIDER_UNREACHABLE = "provider_unreachable"
+    PROVIDER_MISCONFIGURED = "provider_misconfigured"
 
     # Nobody can say whether a message went out.
     OUTCOME_UNKNOWN = "outcome_unknown"
@@ -80,6 +81,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.PROVIDER_REJECTED: "The provider refused the message for good.",
     Reason.PROVIDER_THROTTLED: "The provider kept asking us to slow down until we gave up.",
     Reason.PROVIDER_UNREACHABLE: "The provider could not be reached until we gave up.",
+    Reason.PROVIDER_MISCONFIGURED: "The provider did not take the channel's credentials or sender.",
     Reason.OUTCOME_UNKNOWN: "The provider may or may not have accepted the message.",
     Reason.WORKER_LOST: "A worker was lost while it handed the message to the provider.",
     Reason.HTTP_STATUS: "The server answered with something else than success.",

@@ -1,0 +1,189 @@
+"""A provider's HTTP API: one call, and on which side of it a failure lies.
+
+A request of which nothing has left is surely not accepted. Of one that has left only an answer
+tells, and an answer is judged by the provider's own table of errors, then by its status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx2
+
+from app.channels.base import Outcome, SendError
+from app.machine import document
+from app.machine.program import Json
+from app.machine.reasons import Reason
+from app.tls import system_trust
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS = 30.0
+CONNECTIONS = 50
+KEPT_BYTES = 64 * 1024  # of an answer; ours are a hundredth of that
+LONGEST_PAUSE_SECONDS = 3_600  # a provider that asks for more is asked again all the same
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an error says about the message."""
+
+    outcome: Outcome
+    code: Reason
+
+
+UNREACHABLE = Verdict("not_accepted", Reason.PROVIDER_UNREACHABLE)
+THROTTLED = Verdict("not_accepted", Reason.PROVIDER_THROTTLED)
+# Our settings are at fault, not the message: it waits until somebody has mended them.
+MISCONFIGURED = Verdict("not_accepted", Reason.PROVIDER_MISCONFIGURED)
+REJECTED = Verdict("rejected", Reason.PROVIDER_REJECTED)
+BAD_ADDRESS = Verdict("rejected", Reason.INVALID_ADDRESS)
+BAD_CONTENT = Verdict("rejected", Reason.TEMPLATE_ERROR)
+STOPPED = Verdict("rejected", Reason.SUPPRESSED_STOPPED)
+UNKNOWN = Verdict("unknown", Reason.OUTCOME_UNKNOWN)
+
+BY_STATUS: Mapping[int, Verdict] = {
+    401: MISCONFIGURED,
+    402: MISCONFIGURED,
+    403: MISCONFIGURED,
+    404: MISCONFIGURED,
+    405: MISCONFIGURED,
+    408: UNKNOWN,
+    429: THROTTLED,
+    503: UNREACHABLE,
+}
+BY_CLASS: Mapping[int, Verdict] = {3: UNREACHABLE, 4: REJECTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`told` is empty when the body is no JSON object, whatever the provider was thinking of."""
+
+    status: int
+    told: Mapping[str, Json]
+    retry_after_seconds: int | None = None
+
+    def says(self, name: str) -> str | None:
+        """A member that is text."""
+        value = self.told.get(name)
+        return value if isinstance(value, str) and value else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the status alone. A 2xx that does not say what was accepted is nobody's promise."""
+        return BY_STATUS.get(self.status) or BY_CLASS.get(self.status // 100, UNKNOWN)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Whether a byte of the request may have left."""
+
+    sent: bool = False
+
+    async def trace(self, name: str, _info: Any) -> None:
+        self.sent = self.sent or name.endswith("send_request_headers.started")
+
+
+class Api:
+    """One provider with one account. Safe for many concurrent calls in one event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        headers: Mapping[str, str],
+        *,
+        call_seconds: float = CALL_SECONDS,
+    ) -> None:
+        """`name` as people know it, for sentences."""
+        self.name = name
+        self._seconds = call_seconds
+        self._client = httpx2.AsyncClient(
+            base_url=base_url,
+            headers={"Accept": "application/json", "User-Agent": "Tidings", **headers},
+            timeout=call_seconds,
+            limits=httpx2.Limits(max_connections=CONNECTIONS),
+            verify=system_trust(),
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def call(self, method: str, path: str, **sent: Any) -> Answer:
+        """Raises SendError without an answer; a cancelled call, too, says what became of it."""
+        progress = _Progress()
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._exchange(method, path, progress, sent)
+        except (httpx2.HTTPError, TimeoutError, asyncio.CancelledError) as error:
+            verdict = UNKNOWN if progress.sent else UNREACHABLE
+            side = "after" if progress.sent else "before"
+            detail = f"{self.name}: {_told(error)}, {side} the request was sent."
+            raise SendError(verdict.outcome, verdict.code, detail) from error
+
+    async def _exchange(
+        self, method: str, path: str, progress: _Progress, sent: Mapping[str, Any]
+    ) -> Answer:
+        extensions = {"trace": progress.trace}
+        async with self._client.stream(method, path, extensions=extensions, **sent) as response:
+            kept = bytearray()
+            async for chunk in response.aiter_bytes():
+                kept += chunk
+                if len(kept) > KEPT_BYTES:
+                    break
+        return Answer(
+            response.status_code,
+            _object(bytes(kept)),
+            pause(response.headers.get("retry-after"), datetime.now(UTC)),
+        )
+
+    def error(self, answer: Answer, verdict: Verdict, said: str | None) -> SendError:
+        words = f": {line(said)}" if said else ""
+        return SendError(
+            verdict.outcome,
+            verdict.code,
+            f"{self.name} answered {answer.status}{words}",
+            retry_after_seconds=answer.retry_after_seconds,
+        )
+
+
+def _object(body: bytes) -> Mapping[str, Json]:
+    try:
+        told = document.parse(body)
+    except document.MalformedJson:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def pause(text: str | None, now: datetime) -> int | None:
+    """Retry-After: seconds, or a date (RFC 9110 §10.2.3). What is neither is not there."""
+    if text is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        seconds = int(text)
+    else:
+        try:
+            at = parsedate_to_datetime(text)
+        except ValueError:
+            return None
+        seconds = int((at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
+    return min(max(seconds, 1), LONGEST_PAUSE_SECONDS)
+
+
+_SILENT = {asyncio.CancelledError: "the call was interrupted", TimeoutError: "time ran out"}
+
+
+def _told(error: BaseException) -> str:
+    return _SILENT.get(type(error)) or line(str(error)).rstrip(".") or type(error).__name__
+
+
+def line(text: str) -> str:
+    """Somebody else's words on one line, and not too many of them."""
+    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", " ", text).split())[:500]

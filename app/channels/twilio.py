@@ -1,0 +1,122 @@
+"""Text messages and WhatsApp through Twilio's Messages API.
+
+Twilio honours no idempotency key and cannot be asked by our reference: once a request has left and
+no answer has come, only its callback tells, which carries the reference in its URL.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+from urllib.parse import urlencode
+
+from app.channels.api import (
+    BAD_ADDRESS,
+    BAD_CONTENT,
+    MISCONFIGURED,
+    REJECTED,
+    STOPPED,
+    THROTTLED,
+    Answer,
+    Api,
+    Verdict,
+)
+from app.channels.base import Capabilities, Message, Receipt
+
+BASE_URL = "https://api.twilio.com"
+SERVICE = re.compile(r"MG[0-9a-f]{32}")  # a messaging service's SID
+WHATSAPP = "whatsapp:"
+
+Name: TypeAlias = Literal["sms", "whatsapp"]
+
+# twilio.com/docs/api/errors. What stands here not is judged by the answer's status.
+ERRORS: Mapping[int, Verdict] = {
+    **dict.fromkeys((14107, 20429, 21611, 30001, 63018), THROTTLED),
+    # The account, the sender or the callback's address: ours to mend.
+    **dict.fromkeys((20003, 20005, 20404, 21212, 21603, 21606, 21607, 21609), MISCONFIGURED),
+    **dict.fromkeys((21659, 21660, 21661, 21701, 21703, 21704, 21705, 30002), MISCONFIGURED),
+    **dict.fromkeys((63007, 63051), MISCONFIGURED),
+    # The number.
+    **dict.fromkeys((21211, 21217, 21266, 21401, 21421, 21604, 21614, 21662, 21663), BAD_ADDRESS),
+    # What is said to it.
+    **dict.fromkeys((21602, 21605, 21617, 21619, 21654, 21655, 21656, 63027, 63028), BAD_CONTENT),
+    21610: STOPPED,
+    # A country that is not enabled, a trial account, a pair that no carrier connects.
+    **dict.fromkeys((21408, 21608, 21612, 21635), REJECTED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """`sender` is a number in E.164, a short code or name, or a messaging service's SID."""
+
+    sid: str
+    token: str = field(repr=False)
+    sender: str
+
+
+class Twilio:
+    """One account and sender, for one channel."""
+
+    provider = "twilio"
+    capabilities = Capabilities(idempotency_key_ttl_seconds=None, lookup=False, callbacks=True)
+
+    def __init__(
+        self,
+        name: Name,
+        account: Account,
+        *,
+        callback_url: str | None = None,
+        base_url: str = BASE_URL,
+    ) -> None:
+        """`callback_url`: where Twilio is to tell what became of a message."""
+        self.name: str = name
+        self._account = account
+        self._callback_url = callback_url
+        signed_in = base64.b64encode(f"{account.sid}:{account.token}".encode()).decode()
+        self._api = Api("Twilio", base_url, {"Authorization": f"Basic {signed_in}"})
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    async def send(self, message: Message) -> Receipt:
+        path = f"/2010-04-01/Accounts/{self._account.sid}/Messages.json"
+        answer = await self._api.call("POST", path, data=self._form(message))
+        sid = answer.says("sid")
+        if answer.status in (200, 201) and sid is not None:
+            return Receipt(sid)
+        raise self._api.error(answer, _verdict(answer), answer.says("message"))
+
+    def _form(self, message: Message) -> dict[str, str]:
+        prefix = WHATSAPP if self.name == "whatsapp" else ""
+        sender = self._account.sender
+        content = message.content
+        form = {
+            "To": f"{prefix}{message.to}",
+            **(
+                {"MessagingServiceSid": sender}
+                if SERVICE.fullmatch(sender)
+                else {"From": f"{prefix}{sender}"}
+            ),
+            "Body": content.get("text"),
+            "ContentSid": content.get("contentSid"),
+            "ContentVariables": content.get("variables"),
+            "StatusCallback": self._callback(message),
+        }
+        return {name: value for name, value in form.items() if value}
+
+    def _callback(self, message: Message) -> str | None:
+        """With our reference: it comes back even when the answer to the request is lost."""
+        if self._callback_url is None:
+            return None
+        reference = {"workspace": message.workspace_id, "attempt": message.attempt_id}
+        return f"{self._callback_url}?{urlencode(reference)}"
+
+
+def _verdict(answer: Answer) -> Verdict:
+    code = answer.told.get("code")
+    known = ERRORS.get(code) if isinstance(code, int) and answer.status >= 400 else None
+    return known or answer.verdict
