@@ -62,6 +62,9 @@ chaos-intake: $(STAMP) ## Cut 200 COMMITs before and 200 after they arrive: ever
 chaos: $(STAMP) ## Break everything 400 times under 60,000 events, and ask the oracle (half an hour)
 	$(BIN)/python -m tests.chaos.campaign
 
+chaos-mutants: $(STAMP) ## Make fourteen mistakes in copies of the sources: the campaign must catch each
+	$(BIN)/python -m tests.chaos.mutants
+
 fuzz-intake: $(STAMP) ## Send five minutes of requests that no sender would send to a real server
 	$(BIN)/python -m tests.fuzz.intake
 

@@ -27,7 +27,6 @@ from tests.chaos.probes import Probed
 from tests.chaos.senders import Senders
 from tests.chaos.stage import Stage, set_up
 
-SETTLE_SECONDS = 180.0
 MOST_WAITING = 400  # senders at once
 
 SAY = {
@@ -56,6 +55,7 @@ class Plan:
     seed: int
     gap_seconds: float = 1.0  # between faults
     kinds: tuple[str, ...] = tuple(FAULTS)
+    settle_seconds: float = 180.0
 
 
 async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, object]]:
@@ -87,7 +87,7 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         for ended in await asyncio.gather(striking, asking, return_exceptions=True):
             if isinstance(ended, Exception):  # which being cancelled is not
                 probed.findings.append(f"{type(ended).__name__}: {ended}")
-        settled = await settle(stage)
+        settled = await settle(stage, plan.settle_seconds)
         evidence = await oracle.gathered(
             stage,
             senders.ledger,
@@ -141,7 +141,7 @@ async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
             print(f"  {number + 1}. {name}: {time.time() - began:.1f} s", flush=True)
 
 
-async def settle(stage: Stage) -> float:
+async def settle(stage: Stage, most_seconds: float) -> float:
     """Heal everything and wait until nothing is due; the seconds it took."""
     for proxy in stage.proxies.values():
         proxy.heal()
@@ -150,7 +150,7 @@ async def settle(stage: Stage) -> float:
         if not server.runs:
             await asyncio.to_thread(server.start)
     await stage.all_up()
-    while time.monotonic() - began < SETTLE_SECONDS:
+    while time.monotonic() - began < most_seconds:
         async with stage.database() as db:
             left = await db.fetchval(
                 "SELECT (SELECT count(*) FROM runs WHERE finished_at IS NULL)"
@@ -170,9 +170,20 @@ def main() -> int:
     parser.add_argument("--lease", type=int, default=15, help="seconds")
     parser.add_argument("--gap", type=float, default=1.0, help="seconds between faults")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--settle", type=float, default=180, help="seconds until all must be over")
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one, or these")
     asked = parser.parse_args()
     logging.disable(logging.CRITICAL)  # what befalls the proxies is what they are for
-    plan = Plan(asked.events, asked.rate, asked.faults, asked.lease, asked.seed, asked.gap)
+    plan = Plan(
+        events=asked.events,
+        rate=asked.rate,
+        faults=asked.faults,
+        lease_seconds=asked.lease,
+        seed=asked.seed,
+        gap_seconds=asked.gap,
+        kinds=tuple(asked.fault or FAULTS),
+        settle_seconds=asked.settle,
+    )
     print(f"seed {plan.seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
     found, figures = asyncio.run(campaign(plan, directory))
