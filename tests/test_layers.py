@@ -170,6 +170,22 @@ def test_every_value_is_bound_and_only_fixed_clauses_are_joined():
     assert offences([path for path in modules("app/store") if path != DIALECT], joined) == []
 
 
+def test_what_is_secret_is_compared_in_constant_time():
+    """By hmac.compare_digest: `==` ends at the first octet that differs."""
+    secret = re.compile(r"(?:^|[._])(?:signature|digest|mac|secret|expected|password|hash)(?:$|\()")
+
+    def compared(module: ast.Module) -> Iterator[ast.expr]:
+        for node in ast.walk(module):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+                sides = (node.left, *node.comparators)
+                if any(secret.search(ast.unparse(side)) for side in sides):
+                    yield node
+
+    machine = modules("app/machine")  # which knows no secrets
+    rest = [path for path in modules("app", "workers") if path not in machine]
+    assert offences(rest, compared) == []
+
+
 def test_no_returning_asks_whether_something_is_null():
     """SQLite 3.40 answers there for another column: a NULL counts as NOT NULL."""
 

@@ -100,7 +100,9 @@ class EventAttempt(Shape):
 
 
 class Attempts(Paging):
-    status: Literal["QUEUED", "SUCCEEDED", "FAILED"] | None = None
+    status: Literal["QUEUED", "SUCCEEDED", "FAILED"] | None = Field(
+        None, description="How far it is."
+    )
 
 
 class Since(Shape):

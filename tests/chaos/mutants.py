@@ -116,8 +116,8 @@ MUTANTS = {
         "leases by the worker's own clock, which is wrong in every other process",
         "app/store/jobs.py",
         "    until = await db.now() + timedelta(seconds=lease_seconds)\n    taking",
-        "    until = await db.now() + timedelta(seconds=lease_seconds - __import__('os').getpid() % 2 * 60)\n"
-        "    taking",
+        "    until = await db.now() + timedelta(seconds=lease_seconds)\n"
+        "    until -= timedelta(minutes=__import__('os').getpid() % 2)\n    taking",
     ),
     "m8": Mutant(
         "idempotency keys are not kept in the run's transaction",
