@@ -736,3 +736,9 @@ CREATE INDEX event_attempts_by_event ON event_attempts (workspace_id, event_id, 
 -- section 0023: members that are read and changed by themselves
 
 ALTER TABLE memberships ADD COLUMN revision INTEGER NOT NULL DEFAULT 1;
+
+-- section 0026: how long things are kept
+
+-- What is old enough to go; everything else is found by its id, which tells its age.
+CREATE INDEX runs_finished ON runs (workspace_id, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX sessions_by_expiry ON sessions (expires_at);

@@ -509,6 +509,12 @@ VARIABLES: tuple[Variable, ...] = (
         default_in_words="none",
     ),
     Variable(
+        "RETENTION_DAYS",
+        _whole(1, 3_650),
+        "365",
+        "How long what happened is kept, where a workspace has no retentionDays of its own.",
+    ),
+    Variable(
         "LEASE_SECONDS",
         _whole(1, 300),
         "15",
@@ -582,6 +588,7 @@ class Settings:
     stripe_price_enterprise: str | None
     stripe_base_url: str
     egress_allow: tuple[IPv4Network | IPv6Network, ...]
+    retention_days: int
     lease_seconds: int
     log_level: str
     metrics_token: str | None

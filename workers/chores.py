@@ -9,7 +9,8 @@ import time
 from app import audit, closure, delivery, paying, quotas
 from app.errors import Unavailable
 from app.process import Process
-from app.store import checkouts, idempotency, receipts, throttles, webhook_requests
+from app.retention import Rounds
+from app.store import checkouts, idempotency, receipts, sessions, throttles, webhook_requests
 from app.store.db import Handle
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ EXPIRING = (
     checkouts.delete_expired,
     idempotency.delete_expired,
     receipts.delete_expired,
+    sessions.delete_expired,
     throttles.delete_expired,
 )
 
@@ -32,9 +34,10 @@ EXPIRING = (
 async def do_for_ever(process: Process) -> None:
     """Ends by cancellation. A chore that breaks is logged, and tried again a round later."""
     swept_at = -SWEEP_SECONDS
+    chores = (*CHORES, Rounds().some)
     while True:
         try:
-            while any([await some(process) for some in CHORES]):  # noqa: ASYNC110 - work, not waiting
+            while any([await some(process) for some in chores]):  # noqa: ASYNC110 - work, not waiting
                 await asyncio.sleep(BREATH_SECONDS)
             if time.monotonic() - swept_at > SWEEP_SECONDS:
                 swept_at = time.monotonic()

@@ -24,8 +24,10 @@ from app.store import (
     jobs,
     messages,
     receipts,
+    retention,
     runs,
     sandbox,
+    sessions,
     suppressions,
     templates,
     throttles,
@@ -49,6 +51,16 @@ FILL = (
     """
     INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
     SELECT 'ws_acme', 'Acme', 'UTC', FALSE, 1, :now, :now FROM n WHERE i = 10001
+    """,
+    """
+    INSERT INTO users (id, email, email_key, name, password_hash, super_admin, created_at)
+    SELECT 'usr_1', '', '', '', '', FALSE, :past FROM n WHERE i = 10001
+    """,
+    """
+    INSERT INTO sessions (id, user_id, workspace_id, refresh_hash, created_at, expires_at)
+    SELECT 'ses_' || i, 'usr_1', 'ws_acme', CAST('h' || i AS BYTEA), :past,
+           CASE WHEN i < 10020 THEN CAST(:past AS TIMESTAMPTZ) ELSE :now END
+    FROM n
     """,
     """
     INSERT INTO contacts (workspace_id, id, email_key, phone, metadata, revision, created_at,
@@ -399,6 +411,16 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             limit=9,
         ),
         ["workspace_id id event_id endpoint_id"],
+    ),
+    "sessions that have expired, deleted": (
+        lambda db: sessions.delete_expired(db, limit=10),
+        ["id"],
+    ),
+    "what is old, deleted": (
+        lambda db: retention.delete_old(
+            db, **ACME, moment=PAST - timedelta(days=1), limit=len(retention.KINDS) * 10
+        ),
+        ["workspace_id finished_at", *["workspace_id id"] * len(retention.KINDS)],
     ),
     "the claimed call": (
         lambda db: calls.held(db, **ACME, id="call_10050", lease_token=0),

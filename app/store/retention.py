@@ -1,0 +1,109 @@
+"""What is too old to be kept, oldest first, a batch at a time. What is not finished stays.
+
+Ids tell their age, so that a primary key finds what is old; of a run, which may wait for months,
+the end counts. Contacts, their consent and suppressions have no age: they go when somebody says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from app.store.db import Handle, Row
+from app.store.ids import first_id
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The prefix of its ids, and what else must be so of a row, `t`, before it may go."""
+
+    prefix: str
+    narrowed: str = ""
+
+
+# Before what they hang on: an event goes when no attempt is left.
+KINDS: Mapping[str, Kind] = {
+    "messages": Kind("msg", "AND t.status NOT IN ('QUEUED', 'SENDING')"),
+    "captured_messages": Kind("cap"),
+    "webhook_requests": Kind("req"),
+    "contact_events": Kind("evt"),
+    "event_attempts": Kind("eva", "AND t.finished_at IS NOT NULL"),
+    "events": Kind(
+        "evt",
+        """AND NOT EXISTS (SELECT 1 FROM event_attempts a
+                           WHERE a.workspace_id = t.workspace_id AND a.event_id = t.id)""",
+    ),
+    "invitations": Kind("inv", "AND t.expires_at < :moment"),
+}
+
+
+async def next_workspace(db: Handle, after: str) -> Row | None:
+    """The next one that is not being deleted, and for how many days it keeps things."""
+    return await db.fetch_one(
+        """
+        SELECT id, retention_days FROM workspaces
+        WHERE id > :after AND deleted_at IS NULL
+        ORDER BY id
+        LIMIT 1
+        """,
+        after=after,
+    )
+
+
+async def delete_old(db: Handle, *, workspace_id: str, moment: datetime, limit: int) -> int:
+    """At most `limit` rows that are older than the moment, and what hangs on them; how many."""
+    left = limit - await _delete_runs(db, workspace_id, moment, limit)
+    for table in KINDS:
+        if left > 0:
+            left -= await _delete(db, table, workspace_id, moment, left)
+    return limit - left
+
+
+async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: int) -> int:
+    """With their steps."""
+    deleted = await db.fetch_all(
+        """
+        WITH oldest AS MATERIALIZED (
+            SELECT id FROM runs
+            WHERE workspace_id = :workspace_id AND finished_at < :moment
+            ORDER BY finished_at
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM runs
+        WHERE workspace_id = :workspace_id AND id IN (SELECT id FROM oldest)
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        moment=moment,
+        limit=limit,
+    )
+    return len(deleted)
+
+
+async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, limit: int) -> int:
+    kind = KINDS[table]
+    narrowed = kind.narrowed
+    # An id has our clock's time, which a test may have moved away from the database's.
+    moved = await db.now() - datetime.now(UTC)
+    values = {"moment": moment} if ":moment" in narrowed else {}
+    deleted = await db.fetch_all(
+        f"""
+        WITH oldest AS MATERIALIZED (
+            SELECT t.id FROM {table} t
+            WHERE t.workspace_id = :workspace_id AND t.id < :bound {narrowed}
+            ORDER BY t.id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM {table}
+        WHERE workspace_id = :workspace_id AND id IN (SELECT id FROM oldest)
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        bound=first_id(kind.prefix, moment, moved),
+        limit=limit,
+        **values,
+    )
+    return len(deleted)
