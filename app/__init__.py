@@ -12,7 +12,7 @@ runner            2. a run moves on        (claim → machine.step → one trans
 simulation, traces   the same on paper, and how two runs compare
 delivery          3. a message goes out    (intent → channel → outcome)
 single_sign_on, joining, accounts, letters, closure   people come in, and workspaces go
-retention                                  what is old goes
+retention, restoring                       what is old goes; what a backup says is due waits
 paying                                     what a workspace pays for
 imports, exports, activation               files of contacts; a definition becomes active
 audience, consent, facts, mentions, profile what two tables or two systems share

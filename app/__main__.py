@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app import accounts, cases, demo, doctor, logs, tasks
+from app import accounts, cases, demo, doctor, logs, restoring, tasks
 from app.addresses import BadAddress
 from app.config import ConfigError, Settings
 from app.errors import Problem
@@ -122,6 +122,21 @@ def rewrap_keys(settings: Settings, _arguments: argparse.Namespace) -> int:
         raise NotReady("Another process rewrapped the key at this moment; look again.")
     print("The data key is wrapped by the first entry of SECRET_KEY.")
     print("Take them out after fifteen minutes: so long live the access tokens that they signed.")
+    return 0
+
+
+def after_restore(settings: Settings, _arguments: argparse.Namespace) -> int:
+    """Park what a restored backup says is due, for it may have been done; before workers start."""
+
+    async def main() -> restoring.Parked:
+        async with opened(settings) as process:
+            return await restoring.park(process)
+
+    parked = asyncio.run(main())
+    print(
+        f"{parked.messages} messages are UNKNOWN now, and {parked.runs} runs FAILED, as restored."
+    )
+    print("Nobody sends them again by himself; docs/operating.md says what to do with them.")
     return 0
 
 
@@ -235,6 +250,7 @@ COMMANDS: Mapping[str, Command] = {
     "demo": Command(show_demo, {}),
     "doctor": Command(examine, {}),
     "rewrap-keys": Command(rewrap_keys, {}),
+    "after-restore": Command(after_restore, {}),
     "reasons": Command(show_reasons, {}, is_offline=True),
     "grant-super-admin": Command(grant_super_admin, {"email": {"help": "the user's address"}}),
     "simulate": Command(

@@ -23,7 +23,7 @@ from app.leases import Lease
 from app.machine import content as contents
 from app.machine import document
 from app.machine.program import Json
-from app.machine.reasons import Reason
+from app.machine.reasons import SENTENCES, Reason
 from app.process import Process
 from app.queue import Pair
 from app.store import contacts, erasure, jobs, messages, runs, templates, workspaces
@@ -140,6 +140,11 @@ async def suppress(
     """What the run is about to send is not sent; what is on its way is left to arrive."""
     for row in await messages.queued_of_run(db, workspace_id=workspace_id, run_id=run_id):
         await _settle(process, db, row, Ending("SUPPRESSED", code))
+
+
+async def give_up(process: Process, db: Handle, row: Row, code: Reason) -> None:
+    """Of a locked message that may have been sent, or not, nobody will ever know."""
+    await _settle(process, db, row, Ending("UNKNOWN", code, SENTENCES[code]))
 
 
 def _key(origin: str, node_id: str | None, visit: int | None, channel: str, number: int) -> str:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     # Nobody can say whether a message went out.
     OUTCOME_UNKNOWN = "outcome_unknown"
     WORKER_LOST = "worker_lost"
+    RESTORED = "restored"
 
     # Another system did not do what a step asked of it.
     HTTP_STATUS = "http_status"
@@ -84,6 +85,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.PROVIDER_MISCONFIGURED: "The provider did not take the channel's credentials or sender.",
     Reason.OUTCOME_UNKNOWN: "The provider may or may not have accepted the message.",
     Reason.WORKER_LOST: "A worker was lost while it handed the message to the provider.",
+    Reason.RESTORED: "It was due in a backup that was restored, and may have been done since.",
     Reason.HTTP_STATUS: "The server answered with something else than success.",
     Reason.HTTP_INVALID: "What the step's templates came to is not a request that can be made.",
     Reason.HTTP_REFUSED: "The address is not one on the public internet, so nothing was sent.",

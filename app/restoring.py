@@ -1,0 +1,47 @@
+"""After a restore from a backup: what it says is due may have been done since, and is parked.
+
+Between the backup and the loss, workers went on: what stands as queued may have been sent, and
+would be sent again. So messages become UNKNOWN, which nobody sends again by himself, and runs that
+would have moved FAILED, to be retried by whoever knows. To be done before any worker starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app import delivery
+from app.machine.reasons import SENTENCES, Reason
+from app.process import Process
+from app.store import restored
+
+BATCH = 500  # rows of one transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    runs: int
+    messages: int
+
+
+async def park(process: Process) -> Parked:
+    """Runs first: an unknown outcome must move none of them. Done twice, it finds nothing."""
+    runs = messages = 0
+    parked = BATCH
+    while parked == BATCH:
+        async with process.database.write() as db:
+            parked = await restored.park_runs(
+                db,
+                reason_code=Reason.RESTORED,
+                reason_detail=SENTENCES[Reason.RESTORED],
+                limit=BATCH,
+            )
+        runs += parked
+    parked = BATCH
+    while parked == BATCH:
+        async with process.database.write() as db:
+            rows = await restored.messages_due(db, limit=BATCH)
+            for row in rows:
+                await delivery.give_up(process, db, row, Reason.RESTORED)
+        parked = len(rows)
+        messages += parked
+    return Parked(runs, messages)
