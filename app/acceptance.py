@@ -37,7 +37,7 @@ SETTLE_SECONDS = 2.0  # to find out whether runs exist; then the senders are tol
 LARGE = 64 * 1024  # a body that is parsed in a thread: the loop goes on meanwhile
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Event:
     """A request that passed every check that needs no more of the database."""
 
@@ -47,16 +47,14 @@ class Event:
     revision: int  # of the definition, by which it was judged
     lookup: Lookup | Problem  # a repeat is answered all the same
     receipt: bytes | None
+    run_id: str = field(init=False)
+    who: Who | None = field(init=False)
 
-    @property
-    def run_id(self) -> str:
-        """A run has its request's number: where one is known, so is the other."""
-        return self.visit.id.replace("req_", "run_")
-
-    @property
-    def who(self) -> Who | None:
+    def __post_init__(self) -> None:
+        # A run has its request's number: where one is known, so is the other.
+        self.run_id = self.visit.id.replace("req_", "run_")
         lookup = self.lookup
-        return lookup.within(self.workspace.id) if isinstance(lookup, Lookup) else None
+        self.who = lookup.within(self.workspace.id) if isinstance(lookup, Lookup) else None
 
     @property
     def creates(self) -> bool:

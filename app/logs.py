@@ -96,6 +96,9 @@ def tell(level: int, logger: str, event: str, **values: str | float | None) -> N
         _telling.to.tell(level, logger, event, values)
 
 
+LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
+
+
 class _Teller:
     """Lines of one turn of the loop are written together."""
 
@@ -111,8 +114,8 @@ class _Teller:
         if level < self._least:
             return
         record = {
-            "time": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            "level": logging.getLevelName(level).lower(),
+            "time": datetime.now(UTC).isoformat()[:-6] + "Z",
+            "level": LEVELS[level],
             "event": event,
             **structlog.contextvars.get_contextvars(),
             **values,

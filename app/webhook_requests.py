@@ -37,7 +37,7 @@ UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 NO_SECRET = frozenset({"idempotency-key", "webhook-id", "x-request-id", "content-type", "host"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Head:
     """What is known of a request beside its body."""
 
@@ -53,21 +53,23 @@ def masked(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     """By name, those that came twice joined by a comma (RFC 9110 §5.3)."""
     kept: dict[str, str] = {}
     for raw_name, raw_value in headers:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        if _is_secret(name):
-            value = MASK
-        elif len(value) >= 24 and name not in NO_SECRET:
+        name, is_secret, is_plain = _judged(raw_name)
+        value = MASK if is_secret else raw_value.decode("latin-1")
+        if len(value) >= 24 and not is_plain:
             value = TOKEN.sub(MASK, value)
         kept[name] = f"{kept[name]}, {value}" if name in kept else value
     return kept
 
 
 @lru_cache(1_024)
-def _is_secret(name: str) -> bool:
-    return name not in NO_SECRET and SECRET.search(name) is not None
+def _judged(raw_name: bytes) -> tuple[str, bool, bool]:
+    """A header's name, whether its value opens something, and whether it surely does not."""
+    name = raw_name.decode("latin-1")
+    is_plain = name in NO_SECRET
+    return name, not is_plain and SECRET.search(name) is not None, is_plain
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Visit:
     """A request to the webhook URL of a definition."""
 

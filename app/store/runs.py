@@ -21,7 +21,7 @@ INSERT = """
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NewRun:
     workspace_id: str
     id: str

@@ -110,8 +110,11 @@ def _mismatch(wanted: frozenset[str], given: frozenset[str]) -> str:
 def _list(name: str, value: Any) -> Bindable:
     if not isinstance(value, list | tuple):
         raise ValueError(f":{name} is compared with ANY or ALL and must be a list")
-    if all(type(item) is str for item in value) and "\x00" not in "".join(value):
+    kinds = set(map(type, value))
+    if kinds <= _FREE or (kinds == {str} and "\x00" not in "".join(value)):
         return list(value)  # as nearly all are
+    if kinds == {int} and min(value) >= -(2**63) and max(value) < 2**63:
+        return list(value)
     return [_bindable(name, item) for item in value]
 
 

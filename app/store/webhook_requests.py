@@ -23,7 +23,7 @@ KEPT_FOR = timedelta(days=7)
 Outcome: TypeAlias = Literal["ACCEPTED", "REPEATED", "REFUSED"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Request:
     """One to be written down. `headers` have their secrets masked; `body` only when REFUSED."""
 

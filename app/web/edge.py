@@ -11,7 +11,6 @@ import logging
 import re
 import secrets
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,8 +39,8 @@ INTAKE = "/v1/webhooks/in/"
 ROUTINE = {"/healthz", "/readyz", "/sandbox/messages"}  # asked every few seconds by machines
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What follows in such a path is a credential, and so is whatever looks like one elsewhere.
-MASKED = rf"\1{logs.MASK}"
 WEBHOOK = re.compile(r"(/webhooks/in/).*|(?<=/)[A-Za-z0-9]{30}(?![A-Za-z0-9])", re.DOTALL)
+MASKED = rf"\1{logs.MASK}"
 
 
 @dataclass(slots=True)
@@ -99,16 +98,14 @@ class _Exchange:
             scope.get("client"), self._headers[b"x-forwarded-for"], edge.trusted_hops
         )
         self._allowed = Allowance(edge.max_body_bytes, edge.body_seconds)
-        self._scope: Scope = {
-            **scope,
-            "client": (self._client, 0),
-            "state": {
-                **scope.get("state", {}),
-                "request_id": self._request_id,
-                "allowance": self._allowed,
-            },
+        self._scope = scope  # which the server made for this request
+        scope["client"] = (self._client, 0)
+        scope["state"] = {
+            **scope.get("state", {}),
+            "request_id": self._request_id,
+            "allowance": self._allowed,
         }
-        self._declared = int((self._headers[b"content-length"] or [b"0"])[0])  # checked by h11
+        self._declared = int((self._headers[b"content-length"] or (b"0",))[0])  # checked by h11
         self._received = 0
         self._deadline: float | None = None
         self._body_is_over = not (self._declared or self._headers[b"transfer-encoding"])
@@ -116,7 +113,7 @@ class _Exchange:
         self._answered_at: float | None = None
 
     async def run(self) -> None:
-        structlog.contextvars.clear_contextvars()
+        # The server gives every request a task, and so a context, of its own.
         structlog.contextvars.bind_contextvars(request_id=self._request_id)
         try:
             refuse_ambiguous(self._scope, self._headers)
@@ -197,15 +194,13 @@ class _Exchange:
             raise ClientDisconnect from error
 
     def _complete(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        complete = [
-            *headers,
-            (b"x-request-id", self._request_id.encode()),
-            *self._edge.always,
-        ]
-        if all(name != b"cache-control" for name, _ in headers):
+        edge = self._edge
+        complete = [*headers, (b"x-request-id", self._request_id.encode()), *edge.always]
+        if b"cache-control" not in dict(headers):
             complete.append((b"cache-control", b"no-store"))
         method, origin = self._scope["method"], self._headers[b"origin"]
-        return [*complete, *cors.headers(self._edge.cors_origins, method, origin, headers)]
+        complete += cors.headers(edge.cors_origins, method, origin, headers)
+        return complete
 
     async def _answer(self, problem: Problem) -> None:
         if self._status is not None:  # too late: the server cuts the connection, as it should
@@ -228,22 +223,43 @@ class _Exchange:
             __name__,
             "request",
             method=self._scope["method"],
-            path=WEBHOOK.sub(MASKED, self._scope["path"]),
+            path=masked(self._scope["path"]),
             status=self._status,
             duration_ms=round(seconds * 1000, 2),
             client=self._client,
         )
 
 
+def masked(path: str) -> str:
+    if path.startswith(INTAKE):
+        return INTAKE + logs.MASK
+    return WEBHOOK.sub(MASKED, path)
+
+
 # --- the head -----------------------------------------------------------------------------------
 
 Headers = Mapping[bytes, Sequence[bytes]]
 
+NONE: Headers = dict.fromkeys(
+    (
+        b"content-length",
+        b"expect",
+        b"host",
+        b"origin",
+        b"transfer-encoding",
+        b"x-forwarded-for",
+        b"x-request-id",
+    ),
+    (),
+)
+
 
 def _grouped(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    grouped: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    """Those that we look at."""
+    grouped = dict(NONE)
     for name, value in headers:
-        grouped[name].append(value)
+        if name in NONE:
+            grouped[name] = (*grouped[name], value)
     return grouped
 
 

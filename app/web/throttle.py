@@ -28,7 +28,7 @@ LOOKS = 5  # during a trip, whether its answer has come
 SILENCE = (RedisError, OSError, TimeoutError)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """At most `amount` hits of one key in any `seconds`."""
 
