@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 .PHONY: $(shell sed -nE 's/^([a-z-]+):.*## .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## Show what there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
 
@@ -73,6 +73,9 @@ chaos-optout: $(STAMP) ## Answer 1,000 opt-outs while mail is under way, and loo
 
 chaos-delivery: $(STAMP) ## Cut connections to a mail server while 5,000 messages go out: every record must be true
 	$(BIN)/python -m tests.chaos.delivery
+
+chaos-throttle: $(STAMP) ## Have a mail server say 454 for two minutes: no message may fail, and how fast they go then
+	$(BIN)/python -m tests.chaos.throttling
 
 check: $(STAMP) ## Format, lint, types, import contract
 	$(BIN)/ruff format --check .

@@ -733,6 +733,29 @@ CREATE INDEX event_attempts_by_endpoint ON event_attempts (workspace_id, endpoin
 CREATE INDEX event_attempts_by_status ON event_attempts (workspace_id, endpoint_id, status, id);
 CREATE INDEX event_attempts_by_event ON event_attempts (workspace_id, event_id, endpoint_id);
 
+-- section 0021: whose provider is waited for
+
+-- A provider that did not take what a workspace gave it; gone once it takes something and nobody is
+-- held back any more.
+CREATE TABLE provider_troubles (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    channel       TEXT NOT NULL,
+    provider      TEXT NOT NULL,
+    code          TEXT NOT NULL,                  -- provider_throttled | provider_unreachable
+    failures      INTEGER NOT NULL,               -- in a row
+    ask_at        TIMESTAMPTZ,                    -- nobody calls before, then one; NULL: whoever is due
+    PRIMARY KEY (workspace_id, channel)
+);
+CREATE INDEX provider_troubles_by_time ON provider_troubles (ask_at) WHERE ask_at IS NOT NULL;
+
+-- It waits for its provider, not for its own next try; whoever finds the provider well wakes it.
+ALTER TABLE messages ADD COLUMN held_back BOOLEAN NOT NULL DEFAULT FALSE;
+CREATE INDEX messages_held_back ON messages (workspace_id, channel, wake_at) WHERE held_back;
+
+-- What it has come to, every time since then: each kind of trouble has a patience of its own.
+ALTER TABLE delivery_attempts ADD COLUMN trouble_code TEXT;
+ALTER TABLE delivery_attempts ADD COLUMN trouble_since TIMESTAMPTZ;
+
 -- section 0023: members that are read and changed by themselves
 
 ALTER TABLE memberships ADD COLUMN revision INTEGER NOT NULL DEFAULT 1;

@@ -13,10 +13,10 @@ import hashlib
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from app import addresses, consent, events, facts, leases, quotas, subscriptions
+from app import addresses, consent, events, facts, leases, pacing, quotas, subscriptions
 from app.channels.base import Message, Receipt, SendError
 from app.errors import CommitUnknown, Unavailable
 from app.leases import Lease
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 ENDED = ("SENT", "FAILED", "SUPPRESSED", "UNKNOWN")  # what a waiting run waits for
 CLAIMS = 5  # without an intent or an outcome; then the message is set aside
 RETRY_SECONDS = (5, 30, 120, 600, 1_800, 3_600)  # the last one repeats
-RETRY_FOR = timedelta(hours=24)
+KEPT_EVENTS = 100  # of an attempt, the newest
 WOKEN_AT_ONCE = 5_000  # rows of one transaction
 ADDRESS = {"email": "email", "sms": "phone", "whatsapp": "phone"}  # channel → the contact's field
 TEST = "test"  # the category of a test email
@@ -188,6 +188,11 @@ class Sending:
     message: Message
     provider: str
 
+    @property
+    def asks(self) -> bool:
+        """Whether a provider in trouble is asked with it."""
+        return self.row["trouble_provider"] == self.provider and self.row["ask_at"] is not None
+
 
 async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sending | None:
     """Find out what became of a COMMIT whose answer was lost, as long as the lease is held."""
@@ -237,6 +242,10 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
         provider = process.channels[row["channel"]].provider
         if row["status"] == "SENDING":
             return Sending(row, prepared.message, provider)
+        trouble = await pacing.may_call(db, row, provider)
+        if trouble is not None:
+            await _settle(process, db, row, _held_back(trouble, row, await db.now()))
+            return None
         if not await quotas.take_message(process, db, row):
             await _settle(process, db, row, Ending("SUPPRESSED", Reason.SUPPRESSED_QUOTA))
             return None
@@ -253,7 +262,8 @@ async def _intend(process: Process, claimed: Row) -> Sending | None:
             content=document.dumps(_recorded(row, prepared.message.content)).decode(),
             wake_at=await db.now() + lease,
         )
-        await _note(db, row, Ending("SENDING"), provider=provider, tries=row["tries"] + 1)
+        trying = Ending("SENDING", trouble=pacing.trouble_of(row))
+        await _note(db, row, trying, provider=provider, tries=row["tries"] + 1)
         return Sending(row, prepared.message, provider)
 
 
@@ -322,6 +332,8 @@ async def _record(process: Process, sending: Sending, result: Receipt | SendErro
         )
         if row is not None and row["status"] == "SENDING":
             await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
+            called = pacing.Called(row, sending.provider, sending.asks)
+            await pacing.learn(process, db, called, result)
             await _heed(process, db, sending.message, result)
         elif isinstance(result, Receipt):
             await _record_late(process, db, sending, result)
@@ -527,6 +539,8 @@ class Ending:
     detail: str | None = None
     wake_at: datetime | None = None
     provider_message_id: str | None = None
+    trouble: tuple[str, datetime] | None = None  # whose end it waits for, and since when
+    held_back: bool = False
 
 
 def _ending(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
@@ -537,11 +551,26 @@ def _ending(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
             return Ending("UNKNOWN", result.code, result.detail)
         case SendError(code=Reason.SUPPRESSED_STOPPED):
             return Ending("SUPPRESSED", result.code, result.detail)
-        case SendError(outcome="not_accepted") if now - row["attempt_created_at"] < RETRY_FOR:
-            wait = result.retry_after_seconds or _pause(row["tries"])
-            return Ending("QUEUED", result.code, result.detail, now + timedelta(seconds=wait))
+        case SendError(outcome="not_accepted"):
+            wait = timedelta(seconds=result.retry_after_seconds or _pause(row["tries"]))
+            return _again(row, now, result.code, result.detail, now + wait)
         case SendError():
             return Ending("FAILED", result.code, result.detail)
+
+
+def _held_back(trouble: Row, row: Row, now: datetime) -> Ending:
+    """Of a message that was not tried: its provider is to be left alone."""
+    again_at = now + pacing.HELD_BACK
+    ending = _again(row, now, trouble["code"], pacing.told(trouble), again_at)
+    return replace(ending, held_back=ending.status == "QUEUED")
+
+
+def _again(row: Row, now: datetime, code: str, detail: str, again_at: datetime) -> Ending:
+    """QUEUED, as long as there is patience with this kind of trouble."""
+    since = pacing.trouble_since(row, code, now)
+    if pacing.is_hopeless(code, since, now):
+        return Ending("FAILED", code, detail)
+    return Ending("QUEUED", code, detail, again_at, trouble=(code, since))
 
 
 def _pause(tries: int) -> float:
@@ -562,6 +591,7 @@ async def _settle(
         reason_code=ending.code,
         reason_detail=ending.detail,
         wake_at=ending.wake_at,
+        held_back=ending.held_back,
     )
     if settled is None:
         return
@@ -627,7 +657,9 @@ async def _note(db: Handle, row: Row, ending: Ending, *, provider: str | None, t
         reason_detail=ending.detail,
         provider_message_id=ending.provider_message_id,
         tries=tries,
-        events=[*row["events"], event],
+        events=[*row["events"], event][-KEPT_EVENTS:],
+        trouble_code=ending.trouble[0] if ending.trouble else None,
+        trouble_since=ending.trouble[1] if ending.trouble else None,
         sent_at=now if ending.status == "SENT" else None,
         finished_at=now if ending.status in ENDED else None,
     )

@@ -71,6 +71,9 @@ FAMILIES: Mapping[str, Family] = {
     "tidings_deliveries_unknown": Family(
         "gauge", "Messages whose outcome nobody can know, until a person decides."
     ),
+    "tidings_providers_waited_for": Family(
+        "gauge", "Workspaces whose provider is left alone for a while.", ("channel", "code")
+    ),
     "tidings_database_connections": Family(
         "gauge", "Connections of the process that answers, by state.", ("state",)
     ),

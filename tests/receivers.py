@@ -39,15 +39,21 @@ CLOSE_BEFORE_DOT = "close_before_dot"  # gone after the first octets of the mess
 ACCEPT_THEN_CLOSE = "accept_then_close"  # in the ledger, but the reply is never sent
 HESITATE = "hesitate"  # accepts, once the test says so
 STALL = "stall"  # has the message and never answers; not in the ledger
+BUSY = "busy"  # 454 to MAIL
 GOODBYE = "goodbye"  # 421 to MAIL, as a server says that is about to close
 HANG_UP = "hang_up"  # gone at MAIL, without a word
 
 BEHAVIOURS = (
     ACCEPT, REFUSE_SENDER, REFUSE_RECIPIENT, THROTTLE, REJECT_DATA, THROTTLE_DATA,
-    CLOSE_BEFORE_DOT, ACCEPT_THEN_CLOSE, HESITATE, STALL, GOODBYE, HANG_UP,
+    CLOSE_BEFORE_DOT, ACCEPT_THEN_CLOSE, HESITATE, STALL, BUSY, GOODBYE,
+    HANG_UP,
 )  # fmt: skip
 
-AT_MAIL = {REFUSE_SENDER: "550 5.7.1 Not from you", GOODBYE: "421 4.3.2 Closing, come back"}
+AT_MAIL = {
+    REFUSE_SENDER: "550 5.7.1 Not from you",
+    BUSY: "454 4.7.0 Too much from you at the moment",
+    GOODBYE: "421 4.3.2 Closing, come back",
+}
 AT_RCPT = {REFUSE_RECIPIENT: "550 5.1.1 Nobody here by that name", THROTTLE: "451 4.7.1 Slow down"}
 AT_END = {REJECT_DATA: "554 5.7.1 Not in my house", THROTTLE_DATA: "451 4.3.0 Try again later"}
 
@@ -133,6 +139,8 @@ class Receiver:
         self.login = login
         self.sessions = 0  # so far
         self.accepted = 0
+        self.transactions = 0  # begun
+        self.mood: str | None = None  # how all go, until it changes
         self.stalled = asyncio.Event()
         self.released = asyncio.Event()
         self._starttls = None if implicit_tls else tls_context
@@ -231,7 +239,8 @@ class Handler:
         self, server: Server, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         script = self.receiver.script
-        self.behaviour = script.popleft() if script else ACCEPT
+        self.behaviour = self.receiver.mood or (script.popleft() if script else ACCEPT)
+        self.receiver.transactions += 1
         if self.receiver.login and not session.authenticated:
             return "530 5.7.0 Authentication required"
         if self.behaviour == HANG_UP:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from app import audience, delivery, intake, runner
+from app import audience, delivery, intake, pacing, runner
 from app.audience import Workspace
 from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.channels.email import EmailChannel
@@ -155,11 +155,11 @@ async def test_a_provider_that_stays_away_for_a_day_is_given_up(process: Process
     run_id = await start(process, acme)
     await settle(process)
     async with process.database.write() as db:
-        [row] = await db.fetch_all("SELECT id, created_at FROM delivery_attempts")
+        [row] = await db.fetch_all("SELECT id, trouble_since FROM delivery_attempts")
         await db.execute(
-            "UPDATE delivery_attempts SET created_at = :then WHERE id = :id",
+            "UPDATE delivery_attempts SET trouble_since = :then WHERE id = :id",
             id=row["id"],
-            then=row["created_at"] - delivery.RETRY_FOR,
+            then=row["trouble_since"] - pacing.USUAL_PATIENCE,
         )
     await later(process, "messages", 60)
     await settle(process)

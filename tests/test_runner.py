@@ -57,6 +57,12 @@ async def later(process: Process, table: str, seconds: float) -> None:
                 id=row["id"],
                 wake_at=row["wake_at"] - timedelta(seconds=seconds),
             )
+        for row in await db.fetch_all("SELECT workspace_id, ask_at FROM provider_troubles"):
+            await db.execute(
+                "UPDATE provider_troubles SET ask_at = :ask_at WHERE workspace_id = :id",
+                id=row["workspace_id"],
+                ask_at=row["ask_at"] and row["ask_at"] - timedelta(seconds=seconds),
+            )
 
 
 async def test_a_run_without_steps_completes(process: Process, acme: str):

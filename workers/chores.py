@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 
-from app import audit, closure, delivery, paying, quotas
+from app import audit, closure, delivery, pacing, paying, quotas
 from app.errors import Unavailable
 from app.process import Process
 from app.retention import Rounds
@@ -21,7 +21,7 @@ SWEEP_SECONDS = 60.0  # between two looks for what has expired
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 # A batch of each in turn.
-CHORES = (audit.seal, quotas.fold_some, closure.end_some, closure.remove_some)
+CHORES = (pacing.ask_some, audit.seal, quotas.fold_some, closure.end_some, closure.remove_some)
 EXPIRING = (
     checkouts.delete_expired,
     idempotency.delete_expired,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app import metrics
 from app.errors import Problem
-from app.store import counters, health
+from app.store import counters, health, troubles
 from app.web.routing import PUBLIC, Call, get
 
 
@@ -22,6 +22,7 @@ async def show(call: Call) -> Response:
         figures = await counters.every(db)
         due = {table: await health.due(db, table) for table in health.TABLES}
         unknown = await health.unknown_deliveries(db)
+        waited_for = await troubles.by_kind(db)
 
     def gauges() -> Iterator[tuple[str, Mapping[str, str], float]]:
         for kind, row in due.items():
@@ -29,6 +30,12 @@ async def show(call: Call) -> Response:
             yield "tidings_due", {"kind": kind}, row["count"]
             yield "tidings_oldest_due_seconds", {"kind": kind}, late
         yield "tidings_deliveries_unknown", {}, unknown
+        for row in waited_for:
+            yield (
+                "tidings_providers_waited_for",
+                {"channel": row["channel"], "code": row["code"]},
+                row["count"],
+            )
         for state, count in call.process.database.connections().items():
             yield "tidings_database_connections", {"state": state}, count
 

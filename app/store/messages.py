@@ -76,20 +76,22 @@ async def insert_attempt(
 
 
 async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
-    """The claimed message, locked, with its newest attempt and its workspace's sender; None when
-    the claim is lost."""
+    """The claimed message, locked, with its newest attempt, its workspace's sender and the trouble
+    that the workspace has with the channel's provider; None when the claim is lost."""
     return await db.fetch_one(
         """
         SELECT m.workspace_id, m.id, m.run_id, m.node_id, m.visit, m.contact_id, m.template_id,
                m.template_version, m.channel, m.category, m.to_address, m.source, m.account_mail,
                m.sealed, m.status, m.lease_token, m.created_at,
                a.id AS attempt_id, a.created_at AS attempt_created_at, a.number, a.message_key,
-               a.provider, a.tries, a.events,
+               a.provider, a.tries, a.events, a.trouble_code, a.trouble_since,
+               t.provider AS trouble_provider, t.ask_at,
                CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
                w.from_name, w.from_email, w.reply_to
         FROM messages m
         JOIN workspaces w ON w.id = m.workspace_id
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
+        LEFT JOIN provider_troubles t ON t.workspace_id = m.workspace_id AND t.channel = m.channel
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.lease_token = :lease_token
           AND m.wake_at IS NOT NULL
         ORDER BY a.number DESC
@@ -174,9 +176,9 @@ async def intend(
     intended = await db.fetch_value(
         """
         UPDATE messages
-        SET status = 'SENDING', to_address = :to_address, address_hash = :address_hash,
-            category = :category, template_version = :template_version, content = :content,
-            wake_at = :wake_at
+        SET status = 'SENDING', held_back = FALSE, to_address = :to_address,
+            address_hash = :address_hash, category = :category,
+            template_version = :template_version, content = :content, wake_at = :wake_at
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
           AND status = 'QUEUED'
         RETURNING id
@@ -204,6 +206,7 @@ async def settle(
     reason_code: str | None,
     reason_detail: str | None,
     wake_at: datetime | None,
+    held_back: bool = False,
 ) -> Row | None:
     """What became of it; with a `wake_at` it is due again then, without one nothing sealed is kept.
     None when the claim is lost; `orphaned` when its contact was erased meanwhile."""
@@ -212,7 +215,7 @@ async def settle(
         """
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
-            wake_at = :wake_at, claims = 0,
+            wake_at = :wake_at, claims = 0, held_back = :held_back,
             address_hash = CASE WHEN CAST(:status AS TEXT) = 'UNKNOWN' THEN address_hash END,
             sealed = CASE WHEN CAST(:wake_at AS TIMESTAMPTZ) IS NULL THEN NULL ELSE sealed END
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
@@ -229,6 +232,7 @@ async def settle(
         reason_code=reason_code,
         reason_detail=reason_detail,
         wake_at=wake_at,
+        held_back=held_back,
     )
 
 
@@ -252,16 +256,25 @@ async def requeue(
 
 
 async def park(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> None:
-    """It waits until the workspace sends again; as if it had not been claimed."""
+    """It waits until the workspace sends again; as if it had not been claimed. That is no trouble,
+    and uses up nobody's patience."""
     await db.execute(
         """
-        UPDATE messages SET wake_at = NULL, claims = 0
+        UPDATE messages SET wake_at = NULL, claims = 0, held_back = FALSE
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
           AND status = 'QUEUED'
         """,
         workspace_id=workspace_id,
         id=id,
         lease_token=lease_token,
+    )
+    await db.execute(
+        """
+        UPDATE delivery_attempts SET trouble_since = NULL
+        WHERE workspace_id = :workspace_id AND message_id = :id AND trouble_since IS NOT NULL
+        """,
+        workspace_id=workspace_id,
+        id=id,
     )
 
 
@@ -314,6 +327,8 @@ async def update_attempt(
     provider_message_id: str | None,
     tries: int,
     events: list[Mapping[str, Any]],
+    trouble_code: str | None,
+    trouble_since: datetime | None,
     sent_at: datetime | None,
     finished_at: datetime | None,
 ) -> None:
@@ -323,7 +338,8 @@ async def update_attempt(
         UPDATE delivery_attempts
         SET status = :status, provider = :provider, reason_code = :reason_code,
             reason_detail = :reason_detail, provider_message_id = :provider_message_id,
-            tries = :tries, events = :events, sent_at = :sent_at, finished_at = :finished_at
+            tries = :tries, events = :events, trouble_code = :trouble_code,
+            trouble_since = :trouble_since, sent_at = :sent_at, finished_at = :finished_at
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -335,6 +351,8 @@ async def update_attempt(
         provider_message_id=provider_message_id,
         tries=tries,
         events=events,
+        trouble_code=trouble_code,
+        trouble_since=trouble_since,
         sent_at=sent_at,
         finished_at=finished_at,
     )

@@ -100,6 +100,7 @@ TABLES: Mapping[str, str] = {
     "webhook_requests": "id",
     "captured_messages": "id",
     "delivery_attempts": "id",
+    "provider_troubles": "channel",
     "messages": "id",
     "run_signals": "run_id",
     "run_steps": "run_id",

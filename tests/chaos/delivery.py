@@ -252,6 +252,7 @@ async def _hurry(process: Process) -> None:
             "UPDATE messages SET wake_at = :now WHERE status = 'QUEUED' AND wake_at > :now"
             " AND claims = 0"
         )
+        await db.execute("UPDATE provider_troubles SET ask_at = :now WHERE ask_at > :now")
 
 
 async def _attempts(process: Process) -> list[Row]:

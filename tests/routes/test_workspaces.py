@@ -14,7 +14,15 @@ import pytest
 
 from app import audit, closure, consent, delivery, quotas, runner
 from app.process import SCHEMA, Process
-from app.store import calls, contact_events, memberships, receipts, throttles, workspaces
+from app.store import (
+    calls,
+    contact_events,
+    memberships,
+    receipts,
+    throttles,
+    troubles,
+    workspaces,
+)
 from app.store.db import new_id
 from app.store.receipts import Receipt
 from tests.cast import PASSWORD, SEND_HELLO, Cast, hook, settle
@@ -297,6 +305,8 @@ async def one_of_everything(who: Any, process: Process) -> None:
         heard = {**mine, "channel": "email", "address": "ada@acme.test"}
         await consent.suppress(process, db, **heard, reason="unsubscribed", source="link")
         await consent.soft_bounced(process, db, **heard)
+        trouble = {"channel": "email", "provider": "smtp", "code": "provider_throttled"}
+        await troubles.failed(db, **mine, **trouble, asked=False)
     while await audit.seal(process) or await quotas.fold_some(process):
         pass
     paying = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://a.example"}

@@ -31,6 +31,7 @@ from app.store import (
     suppressions,
     templates,
     throttles,
+    troubles,
     usage,
     webhook_requests,
 )
@@ -476,6 +477,14 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "the message of an attempt": (
         lambda db: messages.of_attempt(db, **ACME, id="msg_10050", attempt_id="att_10050"),
         ["workspace_id id message_id"],
+    ),
+    "what was held back, woken": (
+        lambda db: troubles.wake(db, **ACME, channel="email", limit=2),
+        ["workspace_id channel wake_at id"],
+    ),
+    "who is to ask a provider": (
+        lambda db: troubles.call_next(db, **ACME, channel="email", ask_at=PAST),
+        ["workspace_id id"],
     ),
     "what may still arrive at an address": (
         lambda db: messages.in_flight(db, **ACME, address_hash="hash10050"),
