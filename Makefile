@@ -56,6 +56,9 @@ fuzz-api: $(STAMP) ## Send the API what nobody expects: 200 examples an operatio
 bench-intake: $(STAMP) ## Compare the intake with a route that does nothing, on the same server (ten minutes)
 	$(BIN)/python -m tests.bench.intake
 
+bench-runs: $(STAMP) ## Compare one worker's runs with arq's own jobs, and time the whole way (ten minutes)
+	$(BIN)/python -m tests.bench.runs
+
 chaos-intake: $(STAMP) ## Cut 200 COMMITs before and 200 after they arrive: every answer must be true
 	$(BIN)/python -m tests.chaos.intake
 

@@ -52,7 +52,7 @@ class Batches:
     """All batches of one process; to be used from one event loop."""
 
     def __init__(self) -> None:
-        self._lines: dict[Kind[Any, Any, Any], _Line[Any, Any, Any]] = {}
+        self._lines: dict[tuple[Kind[Any, Any, Any], int], _Line[Any, Any, Any]] = {}
 
     async def ask(
         self, kind: Kind[Context, Question, Answer], context: Context, question: Question
@@ -81,9 +81,10 @@ class Batches:
     def _line(
         self, kind: Kind[Context, Question, Answer], context: Context
     ) -> _Line[Context, Question, Answer]:
-        if kind not in self._lines:
-            self._lines[kind] = _Line(kind, context)
-        return cast("_Line[Context, Question, Answer]", self._lines[kind])
+        key = (kind, id(context))  # which lives as long as its line
+        if key not in self._lines:
+            self._lines[key] = _Line(kind, context)
+        return cast("_Line[Context, Question, Answer]", self._lines[key])
 
 
 class _Line(Generic[Context, Question, Answer]):
@@ -112,6 +113,8 @@ class _Line(Generic[Context, Question, Answer]):
         try:
             while self._waiting:
                 await gathered()
+                if not self._waiting:
+                    return  # who works beside us has taken it all
                 questions, askers = zip(*self._take(), strict=True)
                 for asker, answer in zip(askers, await self._answers(questions), strict=True):
                     _hand_out(asker, answer)

@@ -15,8 +15,10 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from app import addresses, consent, events, facts, leases, pacing, quotas, subscriptions
+from app.batching import Kind
 from app.channels.base import Message, Receipt, SendError
 from app.errors import CommitUnknown, Unavailable
 from app.leases import Lease
@@ -26,7 +28,7 @@ from app.machine.program import Json
 from app.machine.reasons import SENTENCES, Reason
 from app.process import Process
 from app.queue import Pair
-from app.store import contacts, erasure, jobs, messages, runs, templates, workspaces
+from app.store import company, contacts, erasure, jobs, messages, runs, templates, workspaces
 from app.store.db import Handle, Row, new_id
 from app.store.jobs import Roster
 
@@ -177,7 +179,8 @@ async def deliver(process: Process, claimed: Row) -> None:
     sending = await _intend_surely(process, claimed, lease)
     if sending is not None:
         result = await _call(process, sending.message, lease)
-        await leases.surely(lambda: _record(process, sending, result), claimed["id"])
+        told = (sending, result)
+        await leases.surely(lambda: process.batches.ask(OUTCOMES, process, told), claimed["id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sendin
     lost: CommitUnknown | None = None
     while True:
         try:
-            return await _intend(process, claimed)
+            return await process.batches.ask(INTENTS, process, claimed)
         except CommitUnknown as error:
             lost = error
         except Unavailable:
@@ -210,61 +213,71 @@ async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sendin
         await asyncio.sleep(leases.ASK_AGAIN_SECONDS)
 
 
-async def _intend(process: Process, claimed: Row) -> Sending | None:
+async def _intend_some(
+    process: Process, claimed: Sequence[Row]
+) -> Sequence[Sending | CommitUnknown | None]:
+    return await company.in_company(
+        process.database, [partial(_intend, process, row) for row in claimed]
+    )
+
+
+INTENTS = Kind(_intend_some, most=32, abreast=2)
+
+
+async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
     """Commit the intent to call the provider; None when there is nothing to call it for.
 
     An intent that was there when the message was claimed is an orphan. One that came since, under
     our lease, is our own, and nobody has been called for it.
     """
-    async with process.database.write() as db:
-        row = await messages.held(
-            db,
-            workspace_id=claimed["workspace_id"],
-            id=claimed["id"],
-            lease_token=claimed["lease_token"],
-        )
-        if row is None:
-            return None
-        if claimed["status"] == "SENDING":
-            lost = "The worker was lost between the call and the record of its outcome."
-            await _settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, lost))
-            return None
-        if claimed["claims"] > CLAIMS:
-            broke = "Preparing the message broke the worker several times."
-            await _settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
-            return None
-        if row["sending_paused"] and await _park(db, row):
-            return None
-        prepared = await _prepare(process, db, row)
-        if isinstance(prepared, Ending):
-            await _settle(process, db, row, prepared)
-            return None
-        provider = process.channels[row["channel"]].provider
-        if row["status"] == "SENDING":
-            return Sending(row, prepared.message, provider)
-        trouble = await pacing.may_call(db, row, provider)
-        if trouble is not None:
-            await _settle(process, db, row, _held_back(trouble, row, await db.now()))
-            return None
-        if not await quotas.take_message(process, db, row):
-            await _settle(process, db, row, Ending("SUPPRESSED", Reason.SUPPRESSED_QUOTA))
-            return None
-        lease = timedelta(seconds=process.settings.lease_seconds)
-        await messages.intend(
-            db,
-            workspace_id=row["workspace_id"],
-            id=row["id"],
-            lease_token=row["lease_token"],
-            to_address=prepared.message.to,
-            address_hash=prepared.address_hash,
-            category=prepared.category,
-            template_version=prepared.template_version,
-            content=document.dumps(_recorded(row, prepared.message.content)).decode(),
-            wake_at=await db.now() + lease,
-        )
-        trying = Ending("SENDING", trouble=pacing.trouble_of(row))
-        await _note(db, row, trying, provider=provider, tries=row["tries"] + 1)
+    row = await messages.held(
+        db,
+        workspace_id=claimed["workspace_id"],
+        id=claimed["id"],
+        lease_token=claimed["lease_token"],
+    )
+    if row is None:
+        return None
+    if claimed["status"] == "SENDING":
+        lost = "The worker was lost between the call and the record of its outcome."
+        await _settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, lost))
+        return None
+    if claimed["claims"] > CLAIMS:
+        broke = "Preparing the message broke the worker several times."
+        await _settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
+        return None
+    if row["sending_paused"] and await _park(db, row):
+        return None
+    prepared = await _prepare(process, db, row)
+    if isinstance(prepared, Ending):
+        await _settle(process, db, row, prepared)
+        return None
+    provider = process.channels[row["channel"]].provider
+    if row["status"] == "SENDING":
         return Sending(row, prepared.message, provider)
+    trouble = await pacing.may_call(db, row, provider)
+    if trouble is not None:
+        await _settle(process, db, row, _held_back(trouble, row, await db.now()))
+        return None
+    if not await quotas.take_message(process, db, row):
+        await _settle(process, db, row, Ending("SUPPRESSED", Reason.SUPPRESSED_QUOTA))
+        return None
+    lease = timedelta(seconds=process.settings.lease_seconds)
+    await messages.intend(
+        db,
+        workspace_id=row["workspace_id"],
+        id=row["id"],
+        lease_token=row["lease_token"],
+        to_address=prepared.message.to,
+        address_hash=prepared.address_hash,
+        category=prepared.category,
+        template_version=prepared.template_version,
+        content=document.dumps(_recorded(row, prepared.message.content)).decode(),
+        wake_at=await db.now() + lease,
+    )
+    trying = Ending("SENDING", trouble=pacing.trouble_of(row))
+    await _note(db, row, trying, provider=provider, tries=row["tries"] + 1)
+    return Sending(row, prepared.message, provider)
 
 
 async def _park(db: Handle, row: Row) -> bool:
@@ -322,23 +335,35 @@ OVERSLEPT = SendError(
 CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
 
 
-async def _record(process: Process, sending: Sending, result: Receipt | SendError) -> None:
-    async with process.database.write() as db:
-        row = await messages.held(
-            db,
-            workspace_id=sending.row["workspace_id"],
-            id=sending.row["id"],
-            lease_token=sending.row["lease_token"],
-        )
-        if row is not None and row["status"] == "SENDING":
-            await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
-            called = pacing.Called(row, sending.provider, sending.asks)
-            await pacing.learn(process, db, called, result)
-            await _heed(process, db, sending.message, result)
-        elif isinstance(result, Receipt):
-            await _record_late(process, db, sending, result)
-        else:
-            log.warning("outcome came after the lease", extra={"message_id": sending.row["id"]})
+async def _record_some(
+    process: Process, told: Sequence[tuple[Sending, Receipt | SendError]]
+) -> Sequence[CommitUnknown | None]:
+    return await company.in_company(
+        process.database, [partial(_record, process, *one) for one in told]
+    )
+
+
+OUTCOMES = Kind(_record_some, most=32, abreast=2)
+
+
+async def _record(
+    process: Process, sending: Sending, result: Receipt | SendError, db: Handle
+) -> None:
+    row = await messages.held(
+        db,
+        workspace_id=sending.row["workspace_id"],
+        id=sending.row["id"],
+        lease_token=sending.row["lease_token"],
+    )
+    if row is not None and row["status"] == "SENDING":
+        await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
+        called = pacing.Called(row, sending.provider, sending.asks)
+        await pacing.learn(process, db, called, result)
+        await _heed(process, db, sending.message, result)
+    elif isinstance(result, Receipt):
+        await _record_late(process, db, sending, result)
+    else:
+        log.warning("outcome came after the lease", extra={"message_id": sending.row["id"]})
 
 
 async def _heed(
@@ -600,12 +625,9 @@ async def _settle(
         await erasure.forget_message(
             db, workspace_id=row["workspace_id"], id=row["id"], contact_id=row["contact_id"]
         )
-    await _measure(process, db, row, ending)
     await _tell(db, row, ending)
-    log.info(
-        "message settled",
-        extra={"message_id": row["id"], "run_id": row["run_id"], "status": ending.status},
-    )
+    seconds = (await db.now() - row["created_at"]).total_seconds()
+    db.after_commit(partial(_tell_end, process, row, ending, seconds))
     if row["run_id"] is not None and ending.status in ENDED:
         await runs.wake(
             db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"]
@@ -613,12 +635,15 @@ async def _settle(
         process.queue.advance(db, row["workspace_id"], row["run_id"])
 
 
-async def _measure(process: Process, db: Handle, row: Row, ending: Ending) -> None:
+def _tell_end(process: Process, row: Row, ending: Ending, seconds: float) -> None:
     channel, status = row["channel"], ending.status
     process.metrics.count("tidings_messages_ended", channel=channel, status=status)
     if status == "SENT":
-        seconds = (await db.now() - row["created_at"]).total_seconds()
         process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
+    log.info(
+        "message settled",
+        extra={"message_id": row["id"], "run_id": row["run_id"], "status": status},
+    )
 
 
 async def _tell(db: Handle, row: Row, ending: Ending) -> None:

@@ -8,13 +8,14 @@ import logging
 import math
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from app import metrics, tasks
+from app.batching import Batches, Kind
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
 from app.channels import operators
@@ -123,7 +124,8 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
     if settings.egress_allow:
         networks = [str(network) for network in settings.egress_allow]
         log.warning("HTTP may reach private networks", extra={"networks": networks})
-    channels = _channels(settings, database)
+    batches = Batches()
+    channels = _channels(settings, database, batches)
     stripe = _stripe(settings)
     process = Process(
         settings,
@@ -133,6 +135,7 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
         channels,
         egress,
         provider=_provider(settings),
+        batches=batches,
         billing=stripe if settings.production else Sandbox(settings.base_url),
         stripe=stripe,
     )
@@ -195,13 +198,21 @@ def web(process: Process) -> Edge:
     return Edge(application, process.settings, process.metrics)
 
 
-def _channels(settings: Settings, database: Database) -> Mapping[str, Channel]:
+async def _capture_some(database: Database, captured: Sequence[Captured]) -> Sequence[None]:
+    async with database.write() as db:
+        await sandbox.insert_each(db, captured)
+    return [None for _ in captured]
+
+
+CAPTURES = Kind(_capture_some)
+
+
+def _channels(settings: Settings, database: Database, batches: Batches) -> Mapping[str, Channel]:
     if settings.production:
         return {channel.name: channel for channel in operators.channels(settings)}
 
     async def capture(captured: Captured) -> None:
-        async with database.write() as db:
-            await sandbox.insert(db, captured)
+        await batches.ask(CAPTURES, database, captured)
 
     return {"email": Inbox(capture, settings.mail_from)}
 

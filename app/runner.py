@@ -13,11 +13,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from app import audience, calling, delivery, events, facts
 from app.audience import Workspace
-from app.errors import Problem
+from app.batching import Kind
+from app.errors import CommitUnknown, Problem
 from app.machine import check, document, step
 from app.machine.program import (
     AddTag,
@@ -50,6 +52,7 @@ from app.process import Process
 from app.queue import Pair
 from app.store import (
     calls,
+    company,
     contact_events,
     contacts,
     definitions,
@@ -87,31 +90,45 @@ async def claim(
 
 async def move(process: Process, claimed: Row) -> None:
     """Walk the claimed run until it waits, ends, or turns out to be somebody else's by now."""
-    rests = False
-    while not rests:
-        async with process.database.write() as db:
-            # The contact first, as everybody locks them who changes it and then wakes its runs.
-            contact = await _contact_of(db, claimed)
-            row = await runs.held(
-                db,
-                workspace_id=claimed["workspace_id"],
-                id=claimed["id"],
-                lease_token=claimed["lease_token"],
-            )
-            if row is None:
-                return
-            walk = Walk(process, db, row, contact)
-            if claimed["claims"] > CLAIMS:
-                await walk.end("FAILED", Reason.POISONED)
-            else:
-                await walk.on()
-            rests = walk.rests
+    while not await process.batches.ask(MOVES, process, claimed):
+        pass
 
 
-async def _contact_of(db: Handle, claimed: Row) -> Row | None:
+async def _move_some(process: Process, claimed: Sequence[Row]) -> Sequence[bool | CommitUnknown]:
+    """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
+    has the contact that it locked to itself."""
+    pairs = [(row["workspace_id"], row["id"]) for row in claimed]
+    async with process.database.read() as db:
+        owners = await runs.contacts_of(db, pairs)
+    # By contact, so that no two transactions wait for each other.
+    first = {owners[row["id"]]: row for row in reversed(claimed) if row["id"] in owners}
+    walked = [(id, first[id]) for id in sorted(first)]
+    rest = await company.in_company(
+        process.database, [partial(_walk, process, row, id) for id, row in walked]
+    )
+    rests = {row["id"]: rests for (_, row), rests in zip(walked, rest, strict=True)}
+    return [rests.get(row["id"], row["id"] not in owners) for row in claimed]
+
+
+MOVES = Kind(_move_some, most=32, abreast=2)
+
+
+async def _walk(process: Process, claimed: Row, contact_id: str, db: Handle) -> bool:
+    """Whether the run rests now."""
     workspace_id = claimed["workspace_id"]
-    id = await runs.contact_of(db, workspace_id=workspace_id, id=claimed["id"])
-    return None if id is None else await contacts.locked(db, workspace_id=workspace_id, id=id)
+    # The contact first, as everybody locks them who changes it and then wakes its runs.
+    contact = await contacts.locked(db, workspace_id=workspace_id, id=contact_id)
+    row = await runs.held(
+        db, workspace_id=workspace_id, id=claimed["id"], lease_token=claimed["lease_token"]
+    )
+    if row is None:
+        return True
+    walk = Walk(process, db, row, contact)
+    if claimed["claims"] > CLAIMS:
+        await walk.end("FAILED", Reason.POISONED)
+    else:
+        await walk.on()
+    return walk.rests
 
 
 class Walk:
@@ -134,7 +151,10 @@ class Walk:
             return await self._forget()
         if self.row["state"] is None:
             waited = (await self.db.now() - self.row["created_at"]).total_seconds()
-            self.process.metrics.observe("tidings_acceptance_to_first_step_seconds", waited)
+            observe = self.process.metrics.observe
+            self.db.after_commit(
+                lambda: observe("tidings_acceptance_to_first_step_seconds", waited)
+            )
         self.contact = contact
         self.facts = await facts.of_run(self.db, self.row, contact)
         country = self.facts["workspace"]["country"]
@@ -227,6 +247,9 @@ class Walk:
             finished_at=await self.db.now(),
         )
         await self._tell(status, code)
+        self.db.after_commit(partial(self._tell_end, status, code))
+
+    def _tell_end(self, status: str, code: str | None) -> None:
         self.process.metrics.count("tidings_runs_ended", status=status)
         log.info("run ended", extra={"run_id": self.row["id"], "status": status, "code": code})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,6 +77,29 @@ async def test_as_many_batches_are_under_way_as_allowed():
     desk.open.set()
     assert await asyncio.gather(*asked) == [10, 20, 30, 40]
     assert desk.seen == [[1], [2], [3, 4]]
+
+
+async def test_what_one_has_taken_another_beside_it_does_not_miss(
+    caplog: pytest.LogCaptureFixture,
+):
+    desk, batches, ten = Desk(), Batches(), kind(abreast=2)
+    desk.open.clear()
+    asked = []
+    for n in (1, 2, 3):
+        asked.append(asyncio.create_task(batches.ask(ten, desk, n)))
+        await turns()
+    desk.open.set()  # both are free in the same turn, and one question waits
+    assert await asyncio.gather(*asked) == [10, 20, 30]
+    await turns()
+    gc.collect()  # a task that broke says so when it is forgotten
+    assert caplog.records == []
+    assert desk.seen == [[1], [2], [3]]
+
+
+async def test_a_batch_has_one_context():
+    first, second, batches, ten = Desk(), Desk(), Batches(), kind()
+    await asyncio.gather(batches.ask(ten, first, 1), batches.ask(ten, second, 2))
+    assert (first.seen, second.seen) == ([[1]], [[2]])
 
 
 async def test_a_batch_is_bounded_in_number_and_weight():

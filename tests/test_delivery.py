@@ -218,7 +218,7 @@ async def orphaned(process: Process, acme: str) -> str:
     [run] = await runner.claim(process, [], 10)
     await runner.move(process, run)
     [claimed] = await delivery.claim(process, [], 10)
-    assert await delivery._intend(process, claimed) is not None
+    assert await process.batches.ask(delivery.INTENTS, process, claimed) is not None
     await later(process, "messages", 60)
     return run_id
 

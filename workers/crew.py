@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
+from app.batching import gathered
 from app.errors import Unavailable
 from app.process import Process
 from app.queue import Pair
@@ -82,7 +83,11 @@ class Crew:
     async def _take(self) -> None:
         """Looks again for whoever hinted while it looked."""
         try:
-            while self._wanted and not self._closed and (free := self._hands - len(self._busy)):
+            while self._wanted and not self._closed:
+                await gathered()  # those who worked in one transaction are free together
+                free = self._hands - len(self._busy)
+                if not free:
+                    return None
                 self._wanted = False
                 hinted, self._hinted = list(self._hinted), {}
                 rows = await self._claim(self._process, hinted, free, self._roster)

@@ -55,6 +55,9 @@ class Link(Protocol):
 
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None: ...
 
+    async def run_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+        """The statement with each of these values, in order; the rows of each."""
+
     async def clock(self) -> datetime:
         """The moment that :now means: the transaction's, or outside of one the present."""
 
@@ -65,8 +68,8 @@ class Link(Protocol):
     async def try_lock(self, number: int) -> bool:
         """Takes what goes by this number until the transaction ends; False when another has it."""
 
-    async def lock(self, number: int) -> None:
-        """Likewise, but waits for it."""
+    async def lock(self, numbers: Sequence[int]) -> None:
+        """Likewise, but waits for each, the least first."""
 
     async def begin_section(self) -> None:
         """Waits until no other process migrates, and gives the section its own deadlines."""

@@ -29,7 +29,7 @@ class Handle:
         self._transaction = link.transaction()
         self._turn = asyncio.Lock()
         self._ended = False
-        self._moment: datetime | None = None
+        self.moment: datetime | None = None  # of the transaction, once it has been asked for
         self._failure: BaseException | None = None
         self._savepoints: list[asyncio.Task[Any] | None] = []
         self._callbacks: list[Callable[[], object]] = []
@@ -61,11 +61,20 @@ class Handle:
         self._refuse_writes(sql)
         await self.use(lambda link: link.run_many(sql, rows))
 
+    async def fetch_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+        """The rows of each, as if it had been asked alone; in one trip where the engine can."""
+        self._refuse_writes(sql)
+        return await self.use(lambda link: link.run_each(sql, each))
+
+    async def lock(self, *numbers: int) -> None:
+        """What goes by these numbers is ours until the transaction ends."""
+        await self.use(lambda link: link.lock(numbers))
+
     async def now(self) -> datetime:
         """What :now means: the transaction's moment, in a reading handle the present one."""
-        if self._moment is None or not self._writing:
-            self._moment = await self.use(lambda link: link.clock())
-        return self._moment
+        if self.moment is None or not self._writing:
+            self.moment = await self.use(lambda link: link.clock())
+        return self.moment
 
     def after_commit(self, callback: Callable[[], object]) -> None:
         """Called once COMMIT has succeeded, in order; never when that part was undone."""

@@ -20,7 +20,7 @@ from databases.core import DatabaseURL
 
 from app.errors import CommitUnknown, Duplicate, Unavailable
 from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, Row, Stage
-from app.store.sql import Document, Statement, bound, parsed
+from app.store.sql import NUMBER, Document, Statement, bound, numbered, parsed, yields_rows
 from app.tls import system_trust
 
 logger = logging.getLogger(__name__)
@@ -149,6 +149,26 @@ class PostgresConnection(DatabasesPostgresConnection):
             statement.text, [_arguments(statement, values) for values in rows]
         )
 
+    async def run_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+        """One trip: all is sent before the first answer is waited for. asyncpg gives the rows of
+        all in one list, so each says to whom it belongs."""
+        text = numbered(sql)
+        if len(each) == 1 or text is None:
+            return [await self.run(sql, values) for values in each]
+        if not yields_rows(sql):
+            await self.run_many(sql, each)
+            return [[] for _ in each]
+        statement = _statement(text, self._database.now)
+        rows = await self.raw_connection.fetchmany(
+            statement.text,
+            [_arguments(statement, {**values, NUMBER: n}) for n, values in enumerate(each)],
+        )
+        found: list[list[Row]] = [[] for _ in each]
+        for row in rows:
+            told = dict(row)
+            found[told.pop(NUMBER)].append(told)
+        return found
+
     async def clock(self) -> datetime:
         moment: datetime = await self.raw_connection.fetchval(f"SELECT {self._database.now}")
         return moment
@@ -176,8 +196,11 @@ class PostgresConnection(DatabasesPostgresConnection):
         )
         return taken
 
-    async def lock(self, number: int) -> None:
-        await self.raw_connection.fetchval("SELECT pg_advisory_xact_lock($1)", number)
+    async def lock(self, numbers: Sequence[int]) -> None:
+        await self.raw_connection.execute(
+            "SELECT pg_advisory_xact_lock(number) FROM unnest($1::bigint[]) AS given (number)",
+            sorted(set(numbers)),
+        )
 
     async def begin_section(self) -> None:
         await self._script(

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-async def insert(db: Handle, captured: DataclassInstance) -> bool:
-    """`captured` is a channels.inbox.Captured, field for column. False when its key was there."""
-    inserted = await db.fetch_value(
+async def insert_each(db: Handle, captured: Sequence[DataclassInstance]) -> None:
+    """`captured` are channels.inbox.Captured, field for column; of two with one key the first."""
+    await db.execute_many(
         """
         INSERT INTO captured_messages (workspace_id, id, message_key, message_id, attempt_id,
                                        run_id, contact_id, channel, to_address, from_address,
@@ -30,12 +30,9 @@ async def insert(db: Handle, captured: DataclassInstance) -> bool:
                 (SELECT addressee_id FROM messages
                  WHERE workspace_id = :workspace_id AND id = :message_id))
         ON CONFLICT (message_key) DO NOTHING
-        RETURNING id
         """,
-        id=new_id("cap"),
-        **asdict(captured),
+        [{"id": new_id("cap"), **asdict(one)} for one in captured],
     )
-    return inserted is not None
 
 
 async def page(

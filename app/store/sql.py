@@ -24,6 +24,11 @@ _WRITES = re.compile(
     r"\b(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|CREATE|ALTER|DROP)\b|\bFOR\s+(?:KEY\s+)?SHARE\b",
     re.I,
 )
+_SELECT = re.compile(
+    r"\s*(?:SELECT|WITH)\b(?!.*\b(?:INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\b)", re.I | re.S
+)
+_RETURNING = re.compile(r"\bRETURNING\b", re.I)
+_CHANGES_WITHIN = re.compile(r"\bAS\s+(?:MATERIALIZED\s+)?\(\s*(?:INSERT|UPDATE|DELETE)\b", re.I)
 _NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -79,6 +84,25 @@ def refuse_current_time(sql: str) -> None:
 def writes(sql: str) -> bool:
     """Whether it changes or locks rows: a lock outside of a transaction holds nothing."""
     return _WRITES.search(_KEPT.sub(" ", sql)) is not None
+
+
+NUMBER = "nth_of_each"
+NUMBERED = ("WITH one AS (", f") SELECT CAST(:{NUMBER} AS INTEGER) AS {NUMBER}, one.* FROM one")
+
+
+@lru_cache(4096)
+def yields_rows(sql: str) -> bool:
+    kept = _KEPT.sub(" ", sql)
+    return _RETURNING.search(kept) is not None or _SELECT.match(kept) is not None
+
+
+@lru_cache(4096)
+def numbered(sql: str) -> str | None:
+    """The same with :nth_of_each as a first column of each row; None when it cannot be had:
+    PostgreSQL takes what changes rows only in a WITH at the top."""
+    if _CHANGES_WITHIN.search(_KEPT.sub(" ", sql)):
+        return None
+    return NUMBERED[0] + sql + NUMBERED[1]
 
 
 def essence(sql: str) -> str:

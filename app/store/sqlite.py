@@ -159,6 +159,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         deadline_ms = self._backend.deadlines.statement_ms
         await self.file.send_many(statement.text, arguments, deadline_ms=deadline_ms)
 
+    async def run_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+        return [await self.run(sql, values) for values in each]
+
     async def clock(self) -> datetime:
         return self._moment or self._present()
 
@@ -177,7 +180,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def try_lock(self, number: int) -> bool:  # noqa: ARG002  part of the interface
         return True  # the one writer holds everything
 
-    async def lock(self, number: int) -> None:
+    async def lock(self, numbers: Sequence[int]) -> None:
         """Nothing to wait for: the one writer holds everything."""
 
     async def begin_section(self) -> None:

@@ -14,7 +14,7 @@ COLUMNS = "id, channel, address, reason, source, in_flight, created_at"
 async def lock(db: Handle, *, address_hash: str) -> None:
     """Until the transaction ends: whoever sends to the address, or says that nobody may, waits."""
     number = int.from_bytes(bytes.fromhex(address_hash)[:8], "big", signed=True)
-    await db.use(lambda link: link.lock(number))
+    await db.lock(number)
 
 
 async def insert(
