@@ -675,6 +675,39 @@ CREATE INDEX delivery_attempts_troubled ON delivery_attempts (id)
     WHERE status IN ('FAILED', 'UNKNOWN', 'BOUNCED', 'COMPLAINED');
 CREATE INDEX audit_logs_by_id ON audit_logs (id);
 
+-- section 0019: by whom it goes out, and what they tell of it
+
+-- A workspace's own provider for a channel, in place of the operator's.
+CREATE TABLE channel_settings (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    channel       TEXT NOT NULL,                  -- email | sms | whatsapp
+    sealed        BYTEA NOT NULL,                 -- provider, credentials and sender: JSON, encrypted
+    token         TEXT NOT NULL UNIQUE,           -- the secret part of the URL that it tells at
+    revision      INTEGER NOT NULL,
+    created_at    TIMESTAMPTZ NOT NULL,
+    updated_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, channel)
+);
+
+-- Something that a provider told, so that its copies change nothing.
+CREATE TABLE callbacks (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,                  -- keyed hash of the provider and its own id of it
+    expires_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX callbacks_by_expiry ON callbacks (expires_at);
+
+-- A workspace has written to a number through the operator's account, whose sender many share: what
+-- comes back from there is meant for all of them.
+CREATE TABLE shared_recipients (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    address_hash  TEXT NOT NULL,                  -- of channel and number, the same for every workspace
+    written_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, address_hash)
+);
+CREATE INDEX shared_recipients_by_address ON shared_recipients (address_hash, written_at);
+
 -- section 0020: what others are told
 
 -- A URL that is told what happens in a workspace.

@@ -121,7 +121,7 @@ def _word(text: str) -> str:
     return text
 
 
-def _smtp_url(text: str) -> str:
+def smtp_url(text: str) -> str:
     sentence = (
         "smtp://user:password@host:587 (with ?starttls=required, auto or off), or smtps://…:465"
     )
@@ -142,6 +142,7 @@ def _pattern(pattern: str, sentence: str) -> Callable[[str], str]:
 
 
 SERVICE = r"MG[0-9a-f]{32}"
+SIGNING_SECRET = r"whsec_[A-Za-z0-9+/]{16,128}={0,2}"  # noqa: S105 - what one looks like
 E164 = r"\+[1-9][0-9]{6,14}"
 SHORT_CODE = r"[0-9]{3,8}"
 SENDER_NAME = r"(?=.*[A-Za-z])[A-Za-z0-9 ]{1,11}"
@@ -381,7 +382,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "SMTP_URL",
-        _smtp_url,
+        smtp_url,
         None,
         "The mail server: smtp://… (STARTTLS when offered, ?starttls=required insists) or smtps://….",
         default_in_words="none; the sandbox needs none",
@@ -399,7 +400,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "RESEND_WEBHOOK_SECRET",
-        _pattern(r"whsec_[A-Za-z0-9+/]{16,128}={0,2}", "the endpoint's signing secret, whsec_…"),
+        _pattern(SIGNING_SECRET, "the endpoint's signing secret, whsec_…"),
         None,
         "Signs what Resend tells of mail to the address that doctor prints.",
         default_in_words="none",

@@ -17,9 +17,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from app import addresses, consent, events, facts, leases, pacing, quotas, subscriptions
+from app import (
+    addresses,
+    consent,
+    events,
+    facts,
+    leases,
+    pacing,
+    providers,
+    quotas,
+    subscriptions,
+)
 from app.batching import Kind
-from app.channels.base import Message, Receipt, SendError
+from app.channels.base import Channel, Message, Receipt, SendError
 from app.errors import CommitUnknown, Unavailable
 from app.leases import Lease
 from app.machine import content as contents
@@ -178,7 +188,7 @@ async def deliver(process: Process, claimed: Row) -> None:
     lease = Lease(process, "messages", claimed)
     sending = await _intend_surely(process, claimed, lease)
     if sending is not None:
-        result = await _call(process, sending.message, lease)
+        result = await _call(sending, lease)
         told = (sending, result)
         await leases.surely(lambda: process.batches.ask(OUTCOMES, process, told), claimed["id"])
 
@@ -189,7 +199,11 @@ class Sending:
 
     row: Row
     message: Message
-    provider: str
+    way: Channel
+
+    @property
+    def provider(self) -> str:
+        return self.way.provider
 
     @property
     def asks(self) -> bool:
@@ -252,10 +266,10 @@ async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
     if isinstance(prepared, Ending):
         await _settle(process, db, row, prepared)
         return None
-    provider = process.channels[row["channel"]].provider
+    sending = Sending(row, prepared.message, prepared.way)
     if row["status"] == "SENDING":
-        return Sending(row, prepared.message, provider)
-    trouble = await pacing.may_call(db, row, provider)
+        return sending
+    trouble = await pacing.may_call(db, row, sending.provider)
     if trouble is not None:
         await _settle(process, db, row, _held_back(trouble, row, await db.now()))
         return None
@@ -276,8 +290,8 @@ async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
         wake_at=await db.now() + lease,
     )
     trying = Ending("SENDING", trouble=pacing.trouble_of(row))
-    await _note(db, row, trying, provider=provider, tries=row["tries"] + 1)
-    return Sending(row, prepared.message, provider)
+    await _note(db, row, trying, provider=sending.provider, tries=row["tries"] + 1)
+    return sending
 
 
 async def _park(db: Handle, row: Row) -> bool:
@@ -311,17 +325,17 @@ async def resume_some(process: Process) -> bool:
     return True
 
 
-async def _call(process: Process, message: Message, lease: Lease) -> Receipt | SendError:
+async def _call(sending: Sending, lease: Lease) -> Receipt | SendError:
     """The provider's answer. The lease is kept while it takes its time, at the end of data perhaps
     ten minutes; should it be lost, the call is cut off, and the channel knows how far it was."""
     if not lease.held:
         return OVERSLEPT
-    return await lease.over(_send(process, message)) or CUT_OFF
+    return await lease.over(_send(sending.way, sending.message)) or CUT_OFF
 
 
-async def _send(process: Process, message: Message) -> Receipt | SendError:
+async def _send(way: Channel, message: Message) -> Receipt | SendError:
     try:
-        return await process.channels[message.channel].send(message)
+        return await way.send(message)
     except SendError as error:
         return error
     except Exception as error:
@@ -406,6 +420,7 @@ async def _record_late(process: Process, db: Handle, sending: Sending, receipt: 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     message: Message
+    way: Channel
     address_hash: str
     category: str
     template_version: int | None
@@ -413,7 +428,8 @@ class Prepared:
 
 async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
     """The rendered message, or the end it comes to without a call."""
-    if row["channel"] not in process.channels:
+    way = await _way(process, db, row)
+    if way is None:
         return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
     source = _source(process, row)
     contact = await _contact_of(db, row)  # before the run, as a worker locks them
@@ -457,7 +473,14 @@ async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
         return Ending("FAILED", Reason.INVALID_ADDRESS, str(error))
     except contents.PartError as error:
         return Ending("FAILED", Reason.TEMPLATE_ERROR, str(error))
-    return Prepared(message, hash, said.category, said.version)
+    return Prepared(message, way, hash, said.category, said.version)
+
+
+async def _way(process: Process, db: Handle, row: Row) -> Channel | None:
+    """Mail about accounts is the operator's, and goes out as the operator's."""
+    if row["account_mail"] is not None:
+        return process.channels.get(row["channel"])
+    return await providers.of(process, db, row["workspace_id"], row["channel"])
 
 
 async def _barred(

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from redis.exceptions import RedisError
 
 from app import plans
-from app.channels.base import SendError
-from app.channels.email import EmailChannel
+from app.channels import api, operators
+from app.channels.base import Provider
 from app.config import Settings
 from app.main import NotReady, database_of
 from app.process import SCHEMA
@@ -29,7 +29,6 @@ from app.vault import Vault, VaultError
 
 PATIENCE_SECONDS = 3.0
 LOOK_SECONDS = 15.0
-MAIL_SECONDS = 5.0
 CLOCKS_APART = timedelta(seconds=2)  # a lease and a token's life are measured by both clocks
 
 Verdict: TypeAlias = Literal["ok", "warn", "FAIL"]
@@ -61,7 +60,7 @@ Findings: TypeAlias = AsyncGenerator[Finding, None]
 
 
 async def examine(settings: Settings) -> Findings:
-    for look in (_configuration, _database, _redis, _mail):
+    for look in (_configuration, _database, _redis, _providers):
         async with aclosing(look(settings)) as findings:
             async for finding in findings:
                 yield finding
@@ -163,7 +162,7 @@ async def _connections(settings: Settings, database: Database) -> Finding:
     return warn("connections", sentence)
 
 
-# --- Redis and mail -----------------------------------------------------------------------------
+# --- Redis and the providers --------------------------------------------------------------------
 
 
 async def _redis(settings: Settings) -> Findings:
@@ -182,18 +181,36 @@ async def _redis(settings: Settings) -> Findings:
         await redis.aclose(close_connection_pool=True)
 
 
-async def _mail(settings: Settings) -> Findings:
-    if settings.smtp_url is None:
-        yield fine("mail", "no SMTP_URL: the sandbox captures what would be sent")
-        return
-    channel = EmailChannel(settings.smtp_url, settings.mail_from, reply_seconds=MAIL_SECONDS)
+# Channel and provider → what it is called here, and whose settings are to be mended.
+SUBJECTS = {
+    ("email", "smtp"): ("mail", "SMTP_URL"),
+    ("email", "resend"): ("mail", "RESEND_API_KEY"),
+    ("sms", "twilio"): ("sms", "TWILIO_…"),
+    ("whatsapp", "twilio"): ("whatsapp", "TWILIO_…"),
+}
+
+
+async def _providers(settings: Settings) -> Findings:
+    """Whether each of the operator's ways out would take a message."""
+    async with api.client() as client:
+        channels = list(operators.channels(settings, client))
+        if not any(channel.name == "email" for channel in channels):
+            yield fine("mail", "no SMTP_URL: the sandbox captures what would be sent")
+        for channel in channels:
+            yield await _provider(channel)
+            await channel.close()
+
+
+async def _provider(channel: Provider) -> Finding:
+    subject, setting = SUBJECTS[channel.name, channel.provider]
     try:
         async with asyncio.timeout(LOOK_SECONDS):
-            await channel.sign_in()
-        yield fine("mail", "the server of SMTP_URL lets us in")
-    except SendError as error:
-        yield fail("mail", f"SMTP_URL: {error.detail}")
+            faults = await channel.verify()
     except TimeoutError:
-        yield fail("mail", f"SMTP_URL: the server was silent for {LOOK_SECONDS:.0f} seconds.")
-    finally:
-        await channel.close()
+        sentence = f"{setting}: the provider was silent for {LOOK_SECONDS:.0f} seconds."
+        return fail(subject, sentence)
+    if not faults:
+        return fine(subject, f"the provider of {setting} lets us in")
+    told = " ".join(fault.message for fault in faults)
+    verdict = fail if any(fault.severity == "error" for fault in faults) else warn
+    return verdict(subject, f"{setting}: {told}")

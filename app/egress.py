@@ -49,6 +49,7 @@ MOST_CONNECTIONS = 100
 MOST_ADDRESSES = 4  # of one name that are tried
 RESOLVERS = 16  # threads; the system's resolver cannot be interrupted
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
+MAIL_PORTS = frozenset({25, 465, 587, 2525})
 
 
 # --- where nobody may be sent ---------------------------------------------------------------------
@@ -224,6 +225,10 @@ class _Refused(Exception):
     """The judgement, on its way through the connection pool."""
 
 
+class Refused(OSError):
+    """A server that nobody is connected to; says why."""
+
+
 @dataclass(slots=True)
 class _Progress:
     """Whether a byte of the request may have left."""
@@ -263,18 +268,22 @@ class Egress:
 
     # --- judging ---
 
-    def may_reach(self, address: str, port: int | None = None) -> bool:
-        """`port` None: only the address is judged; the caller speaks something else than HTTP."""
+    def may_reach(
+        self, address: str, port: int | None = None, ports: frozenset[int] = WEB_PORTS
+    ) -> bool:
+        """`port` None: only the address is judged. Others than `ports` are closed in public."""
         every = list(judged(ip_address(address)))
         if all(self._allowed(one) for one in every):
             return True
         inward = any(_inward(one) and not self._allowed(one) for one in every)
-        return not inward and (port is None or port in WEB_PORTS)
+        return not inward and (port is None or port in ports)
 
     def _allowed(self, address: Address) -> bool:
         return any(address in network for network in self._allow)
 
-    async def check(self, host: str, port: int | None = None) -> list[str] | Failure:
+    async def check(
+        self, host: str, port: int | None = None, ports: frozenset[int] = WEB_PORTS
+    ) -> list[str] | Failure:
         """The addresses of `host`, to be connected to as they stand here; refused when one of them
         leads inward, for then the name server plays with us."""
         try:
@@ -284,9 +293,28 @@ class Egress:
             return UNREACHABLE
         if not found:
             return UNREACHABLE
-        if not all(self.may_reach(address, port) for address in found):
+        if not all(self.may_reach(address, port, ports) for address in found):
             return REFUSED
         return list(found[:MOST_ADDRESSES])
+
+    async def dial_mail(self, host: str, port: int) -> socket.socket:
+        """A connection to a mail server that a user chose, at a judged address and nowhere else.
+        Raises OSError, of which Refused is one, and TimeoutError."""
+        found = await self.check(host, port, MAIL_PORTS)
+        if found is REFUSED:
+            raise Refused(
+                "The mail server is not one on the public internet, or its port none of"
+                f" {', '.join(map(str, sorted(MAIL_PORTS)))}."
+            )
+        if isinstance(found, Failure):
+            raise OSError(f"The name {host} leads nowhere")
+        last: Exception = OSError("The server could not be reached")
+        for address in found:
+            try:
+                return await _dialled(address, port)
+            except (OSError, TimeoutError) as error:
+                last = error
+        raise last
 
     async def _addresses(self, host: str) -> Sequence[str]:
         with suppress(ValueError):
@@ -384,6 +412,19 @@ class _Guard(httpcore2.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await self._plain.sleep(seconds)
+
+
+async def _dialled(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _getaddrinfo(host: str) -> list[Any]:

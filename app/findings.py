@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app import starts
+from app import providers, starts
 from app.machine import check, content, sample, template
 from app.machine.doubts import Read, doubts, unseen
 from app.machine.fields import Place
@@ -44,7 +44,8 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
         workspace_id=subject.workspace_id,
         ids=sorted({reference.id for reference in subject.compiled.templates}),
     )
-    found = [*_of_trigger(subject), *_of_channels(subject.compiled, process)]
+    able = await providers.names(process, db, subject.workspace_id)
+    found = [*_of_trigger(subject), *_of_channels(subject.compiled, able)]
     found += await starts.find(db, subject.workspace_id, subject.row["id"], subject.compiled)
     return [
         *found,
@@ -173,10 +174,10 @@ def _read_by(template: Mapping[str, Json]) -> Sequence[Path]:
     return [path for _, path in content.reads(template["channel"], template["content"])]
 
 
-def _of_channels(compiled: check.Compiled, process: Process) -> Iterator[Finding]:
+def _of_channels(compiled: check.Compiled, able: Collection[str]) -> Iterator[Finding]:
     for part in compiled.parts:
         channel = part.node.config.get("channel")
-        if channel is not None and channel not in process.channels:
+        if channel is not None and channel not in able:
             message = f"No provider is set up for {channel}: until then its messages fail."
             yield _warning("channel_not_configured", f"{part.config_pointer}/channel", message)
 

@@ -18,9 +18,10 @@ from app import metrics, tasks
 from app.batching import Batches, Kind
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
-from app.channels import operators
+from app.channels import api, operators
 from app.channels.base import Channel
 from app.channels.inbox import Captured, Inbox
+from app.channels.own import Own
 from app.config import Settings
 from app.egress import Egress
 from app.errors import Unavailable
@@ -125,7 +126,9 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
         networks = [str(network) for network in settings.egress_allow]
         log.warning("HTTP may reach private networks", extra={"networks": networks})
     batches = Batches()
-    channels = _channels(settings, database, batches)
+    client = api.client()
+    channels = _channels(settings, database, client, batches)
+    own = Own(settings, client, egress)
     stripe = _stripe(settings)
     process = Process(
         settings,
@@ -133,6 +136,7 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
         vault,
         queue,
         channels,
+        own,
         egress,
         provider=_provider(settings),
         batches=batches,
@@ -149,7 +153,8 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
         await egress.close()
         if stripe is not None:
             await stripe.close()
-        await asyncio.gather(*(channel.close() for channel in process.channels.values()))
+        await asyncio.gather(own.close(), *(channel.close() for channel in channels.values()))
+        await client.aclose()
 
 
 class Front:
@@ -207,9 +212,11 @@ async def _capture_some(database: Database, captured: Sequence[Captured]) -> Seq
 CAPTURES = Kind(_capture_some)
 
 
-def _channels(settings: Settings, database: Database, batches: Batches) -> Mapping[str, Channel]:
+def _channels(
+    settings: Settings, database: Database, client: api.Client, batches: Batches
+) -> Mapping[str, Channel]:
     if settings.production:
-        return {channel.name: channel for channel in operators.channels(settings)}
+        return {channel.name: channel for channel in operators.channels(settings, client)}
 
     async def capture(captured: Captured) -> None:
         await batches.ask(CAPTURES, database, captured)

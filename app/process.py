@@ -10,6 +10,7 @@ from app.batching import Batches
 from app.billing.base import Provider as Payments
 from app.billing.stripe import Stripe
 from app.channels.base import Channel
+from app.channels.own import Own
 from app.config import Settings
 from app.egress import Egress
 from app.metrics import Metrics
@@ -27,7 +28,8 @@ class Process:
     database: Database
     vault: Vault
     queue: Queue
-    channels: Mapping[str, Channel]  # by channel name
+    channels: Mapping[str, Channel]  # by channel name; the operator's
+    own: Own  # those of workspaces
     egress: Egress
     metrics: Metrics = field(default_factory=Metrics)
     provider: Provider | None = None  # of single sign-on

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from ipaddress import ip_network
 from typing import Any
 
 import orjson
 import pytest
 
 from app import delivery, intake
-from app.channels import operators
+from app.channels import api, operators
+from app.channels.own import Own
+from app.egress import Egress
 from app.process import Process
 from app.store import messages
 from app.store.db import Row
@@ -42,10 +45,15 @@ async def resend() -> AsyncIterator[ResendServer]:
 async def producing(process: Process, **settings: Any) -> AsyncIterator[Process]:
     """The process as production would wire its ways out."""
     changed = replace(process.settings, environment="production", **settings)
-    channels = {channel.name: channel for channel in operators.channels(changed)}
-    yield replace(process, settings=changed, channels=channels)
-    for channel in channels.values():
-        await channel.close()
+    egress = Egress([ip_network("127.0.0.0/8")])
+    async with api.client() as client:
+        channels = {channel.name: channel for channel in operators.channels(changed, client)}
+        own = Own(changed, client, egress)
+        yield replace(process, settings=changed, channels=channels, own=own, egress=egress)
+        await own.close()
+        for channel in channels.values():
+            await channel.close()
+    await egress.close()
 
 
 def by_twilio(server: TwilioServer) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from app.egress import (
     Egress,
     Failure,
     InvalidTarget,
+    Refused,
     Request,
     parse_url,
     shown,
@@ -450,3 +451,46 @@ def test_loopback_is_loopback():
     """The tests above talk to loopback, which is what the guard would refuse."""
     assert ip_address("127.0.0.1") in LOOPBACK[0]
     assert not Egress().may_reach("127.0.0.1", 80)
+
+
+# --- mail servers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "port"),
+    [
+        (["127.0.0.1"], 25),
+        (["10.0.0.1"], 587),
+        (["::ffff:169.254.169.254"], 465),
+        (["93.184.215.14", "127.0.0.1"], 25),
+        (["93.184.215.14"], 6379),
+        (["93.184.215.14"], 443),
+    ],
+)
+async def test_a_mail_server_inward_or_at_a_strange_port_is_not_dialled(
+    found: list[str], port: int
+):
+    async def resolve(_host: str) -> list[str]:
+        return found
+
+    egress = Egress(resolve=resolve)
+    with pytest.raises(Refused) as refused:
+        await egress.dial_mail("mail.acme.test", port)
+    await egress.close()
+    assert not any(address in str(refused.value) for address in found)
+
+
+async def test_a_mail_server_is_dialled_at_the_address_that_was_judged():
+    asked: list[str] = []
+
+    async def resolve(host: str) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    async with Listener() as listener:
+        egress = Egress([ip_network("127.0.0.0/8")], resolve=resolve)
+        sock = await egress.dial_mail("mail.acme.test", listener.port)
+        assert sock.getpeername() == ("127.0.0.1", listener.port)
+        sock.close()
+        await egress.close()
+    assert asked == ["mail.acme.test"]

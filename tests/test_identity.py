@@ -18,6 +18,8 @@ from joserfc.jwk import OctKey
 
 from app import accounts, addresses, identity, keyring, roles, signing_in
 from app.audit import Where
+from app.channels import api
+from app.channels.own import Own
 from app.config import Settings
 from app.egress import Egress
 from app.errors import Problem
@@ -325,7 +327,9 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Process:
     vault = Vault(settings.secret_keys)
     vault.open(vault.new_data_key())
     database = Database(settings.database_url)
-    return Process(settings, database, vault, Queue(connector(settings)), {}, Egress())
+    egress = Egress()
+    own = Own(settings, api.client(), egress)
+    return Process(settings, database, vault, Queue(connector(settings)), {}, own, egress)
 
 
 def token_of(

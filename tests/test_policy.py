@@ -127,6 +127,10 @@ POLICY: Mapping[str, str] = {
     "GET /settings/workspace": "viewer",
     "PATCH /settings/workspace": "admin",
     "DELETE /settings/workspace": "owner",
+    "GET /settings/channels/{channel}": "viewer",
+    "PUT /settings/channels/{channel}": "admin",
+    "DELETE /settings/channels/{channel}": "admin",
+    "POST /settings/channels/{channel}/verify": "admin",
     "GET /settings/api-keys": "admin",
     "POST /settings/api-keys": "admin",
     "GET /settings/api-keys/{id}": "admin",
@@ -177,6 +181,7 @@ def path_of(endpoint: Endpoint, **given: str) -> str:
         "code": "invalid",
         "version": "1",
         "attemptId": "eva_" + "0" * 26,
+        "channel": "email",
     }
     return re.sub(r"\{(\w+)[^}]*\}", lambda match: {**fill, **given}[match[1]], endpoint.path)
 

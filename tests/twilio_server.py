@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 from tests.listener import Asked, Listener, says
 
-SID, TOKEN = "AC" + "5" * 32, "an auth token of this server"
+SID, TOKEN = "AC" + "5" * 32, "an-auth-token-of-this-server"
 NUMBER, SERVICE = "+15005550006", "MG" + "a" * 32
 MESSAGES = f"/2010-04-01/Accounts/{SID}/Messages.json"
 

@@ -10,7 +10,15 @@ from app import audit, closure, delivery, pacing, paying, quotas
 from app.errors import Unavailable
 from app.process import Process
 from app.retention import Rounds
-from app.store import checkouts, idempotency, receipts, sessions, throttles, webhook_requests
+from app.store import (
+    callbacks,
+    checkouts,
+    idempotency,
+    receipts,
+    sessions,
+    throttles,
+    webhook_requests,
+)
 from app.store.db import Handle
 
 log = logging.getLogger(__name__)
@@ -23,6 +31,7 @@ DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 # A batch of each in turn.
 CHORES = (pacing.ask_some, audit.seal, quotas.fold_some, closure.end_some, closure.remove_some)
 EXPIRING = (
+    callbacks.delete_expired,
     checkouts.delete_expired,
     idempotency.delete_expired,
     receipts.delete_expired,

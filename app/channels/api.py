@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx2
 
-from app.channels.base import Outcome, SendError
+from app.channels.base import Fault, Outcome, SendError
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
@@ -91,36 +91,36 @@ class _Progress:
         self.sent = self.sent or name.endswith("send_request_headers.started")
 
 
+Client: TypeAlias = httpx2.AsyncClient
+
+
+def client() -> Client:
+    """One for a process: all accounts share its connections, and each call brings credentials."""
+    return httpx2.AsyncClient(
+        headers={"Accept": "application/json", "User-Agent": "Tidings"},
+        timeout=CALL_SECONDS,
+        limits=httpx2.Limits(max_connections=CONNECTIONS),
+        verify=system_trust(),
+    )
+
+
 class Api:
     """One provider with one account. Safe for many concurrent calls in one event loop."""
 
     def __init__(
-        self,
-        name: str,
-        base_url: str,
-        headers: Mapping[str, str],
-        *,
-        call_seconds: float = CALL_SECONDS,
+        self, client: Client, name: str, base_url: str, headers: Mapping[str, str]
     ) -> None:
         """`name` as people know it, for sentences."""
         self.name = name
-        self._seconds = call_seconds
-        self._client = httpx2.AsyncClient(
-            base_url=base_url,
-            headers={"Accept": "application/json", "User-Agent": "Tidings", **headers},
-            timeout=call_seconds,
-            limits=httpx2.Limits(max_connections=CONNECTIONS),
-            verify=system_trust(),
-        )
-
-    async def close(self) -> None:
-        await self._client.aclose()
+        self._client = client
+        self._base_url = base_url
+        self._headers = headers
 
     async def call(self, method: str, path: str, **sent: Any) -> Answer:
         """Raises SendError without an answer; a cancelled call, too, says what became of it."""
         progress = _Progress()
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(CALL_SECONDS):
                 return await self._exchange(method, path, progress, sent)
         except (httpx2.HTTPError, TimeoutError, asyncio.CancelledError) as error:
             verdict = UNKNOWN if progress.sent else UNREACHABLE
@@ -129,10 +129,11 @@ class Api:
             raise SendError(verdict.outcome, verdict.code, detail) from error
 
     async def _exchange(
-        self, method: str, path: str, progress: _Progress, sent: Mapping[str, Any]
+        self, method: str, path: str, progress: _Progress, sent: dict[str, Any]
     ) -> Answer:
-        extensions = {"trace": progress.trace}
-        async with self._client.stream(method, path, extensions=extensions, **sent) as response:
+        sent["headers"] = {**self._headers, **sent.get("headers", {})}
+        sent["extensions"] = {"trace": progress.trace}
+        async with self._client.stream(method, f"{self._base_url}{path}", **sent) as response:
             kept = bytearray()
             async for chunk in response.aiter_bytes():
                 kept += chunk
@@ -143,6 +144,12 @@ class Api:
             _object(bytes(kept)),
             pause(response.headers.get("retry-after"), datetime.now(UTC)),
         )
+
+    def fault(self, answer: Answer, said: str | None) -> Fault:
+        """Of a question that had no good answer."""
+        code = "credentials" if answer.verdict is MISCONFIGURED else "unreachable"
+        words = f": {line(said)}" if said else "."
+        return Fault("error", code, f"{self.name} answered {answer.status}{words}")
 
     def error(self, answer: Answer, verdict: Verdict, said: str | None) -> SendError:
         words = f": {line(said)}" if said else ""

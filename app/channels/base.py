@@ -76,6 +76,16 @@ class Capabilities:
     callbacks: bool  # the provider reports what became of a message
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a way out, before anything is sent. Codes: `refused_target`,
+    `unreachable`, `tls`, `credentials`, `account`, `sender`."""
+
+    severity: Literal["error", "warning"]
+    code: str
+    message: str
+
+
 class Channel(Protocol):
     """A way out. Safe for many concurrent sends in one event loop."""
 
@@ -93,3 +103,11 @@ class Channel(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Provider(Channel, Protocol):
+    """A way out that somebody has to set up."""
+
+    async def verify(self) -> list[Fault]:
+        """Ask the provider whether it would take a message of ours; nothing is sent."""
+        ...

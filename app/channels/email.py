@@ -12,6 +12,7 @@ import asyncio
 import re
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
@@ -26,8 +27,9 @@ from aiosmtplib import (
     SMTPServerDisconnected,
 )
 
-from app.channels.base import Capabilities, Message, Receipt, SendError
+from app.channels.base import Capabilities, Fault, Message, Receipt, SendError
 from app.channels.mime import Mail, Sender, compose
+from app.egress import Refused
 from app.tls import system_trust
 
 REPLY_SECONDS = 30.0
@@ -39,6 +41,8 @@ END_OF_DATA_SECONDS = 600.0
 KEPT_SESSIONS = 4
 IDLE_SECONDS = 30.0
 
+FAILURES = (SMTPException, OSError, ValueError)  # of a session; OSError is TimeoutError's too
+Dial: TypeAlias = Callable[[str, int], Awaitable[socket.socket]]
 Tls: TypeAlias = Literal["auto", "required", "off", "implicit"]
 
 
@@ -88,14 +92,19 @@ class EmailChannel:
         end_of_data_seconds: float = END_OF_DATA_SECONDS,
         idle_seconds: float = IDLE_SECONDS,
         tls_context: ssl.SSLContext | None = None,
+        dial: Dial | None = None,
     ) -> None:
-        """Raises ValueError with a sentence when `mail_from` is not one address."""
+        """`dial` connects to a server that is not the operator's choice, or refuses to.
+
+        Raises ValueError with a sentence when `mail_from` is not one address.
+        """
         self._server = Server.parse(smtp_url)
         self._sender = Sender.parse(mail_from)
         self._reply_seconds = reply_seconds
         self._end_of_data_seconds = end_of_data_seconds
         self._idle_seconds = idle_seconds
         self._tls_context = tls_context or system_trust()
+        self._dial = dial
         self._kept: dict[SMTP, asyncio.TimerHandle] = {}
         self._closed = False
 
@@ -110,13 +119,24 @@ class EmailChannel:
             raise _verdict(error, progress.handed_over) from error
         return Receipt(reply or None)
 
-    async def sign_in(self) -> None:
-        """Connect, with TLS and credentials as for a message, and take leave. Raises SendError."""
+    async def verify(self) -> list[Fault]:
+        """Connect, with TLS and credentials as for a message, name the sender, and take leave."""
         try:
             client = await self._connect()
-        except (Exception, asyncio.CancelledError) as error:
-            raise _verdict(error, handed_over=False) from error
-        _take_leave(client)
+        except FAILURES as error:
+            return [_fault(error)]
+        try:
+            encoding = "utf-8" if client.supports_extension("smtputf8") else "ascii"
+            await client.mail(str(self._sender.address), encoding=encoding)
+            is_open = client.get_transport_info("sslcontext") is None
+        except FAILURES as error:
+            return [Fault("error", "sender", _told(error, handed_over=False))]
+        finally:
+            _take_leave(client)
+        if is_open and self._server.tls == "auto":
+            told = "The connection is not encrypted: the server offers no TLS."
+            return [Fault("warning", "tls", told)]
+        return []
 
     async def close(self) -> None:
         """Ends the kept sessions; a send under way ends by itself."""
@@ -156,9 +176,12 @@ class EmailChannel:
         return await _announce(await self._connect(), mail, size)
 
     async def _connect(self) -> SMTP:
+        host, port = self._server.host, self._server.port
+        sock = await self._dial(host, port) if self._dial is not None else None
         client = SMTP(
-            hostname=self._server.host,
-            port=self._server.port,
+            hostname=host,
+            port=port if sock is None else None,
+            sock=sock,
             username=self._server.username,
             password=self._server.password if self._server.username else None,
             local_hostname=_own_name(),
@@ -288,6 +311,7 @@ def _own_name() -> str:
 
 _ABOUT_THE_MESSAGE = (SMTPSenderRefused, SMTPRecipientRefused, SMTPDataError)
 _NOT_SIGNED_IN = {530, 534, 535, 538}  # RFC 4954 §6: our settings are at fault, not the message
+_LOGIN = _NOT_SIGNED_IN | {454, 500, 502, 503, 504}  # what servers answer to AUTH
 
 
 def _verdict(error: BaseException, handed_over: bool) -> SendError:
@@ -301,6 +325,21 @@ def _verdict(error: BaseException, handed_over: bool) -> SendError:
     if isinstance(error, _ABOUT_THE_MESSAGE) and 500 <= code < 600 and code not in _NOT_SIGNED_IN:
         return SendError("rejected", "provider_rejected", detail)
     return SendError("not_accepted", "provider_unreachable", detail)
+
+
+def _fault(error: Exception) -> Fault:
+    """Why there is no session. TLS shows in what an error was made from."""
+    detail = _told(error, handed_over=False)
+    if isinstance(error, Refused):
+        return Fault("error", "refused_target", str(error))
+    if isinstance(error, SMTPResponseException) and error.code in _LOGIN:
+        return Fault("error", "credentials", detail)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError) or "TLS" in str(cause):
+            return Fault("error", "tls", detail)
+        cause = cause.__cause__ or cause.__context__
+    return Fault("error", "unreachable", detail)
 
 
 _SILENT = {asyncio.CancelledError: "The send was interrupted", TimeoutError: "Time ran out"}

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.channels.base import Channel
+from app.channels.api import Client
+from app.channels.base import Provider
 from app.channels.email import EmailChannel
 from app.channels.resend import Resend
 from app.channels.twilio import Account, Twilio
 from app.config import Settings
 
 
-def channels(settings: Settings) -> Iterator[Channel]:
+def channels(settings: Settings, client: Client) -> Iterator[Provider]:
     """Of each name one at most."""
     if settings.smtp_url is not None:
         yield EmailChannel(settings.smtp_url, settings.mail_from)
     elif settings.resend_api_key is not None:
-        yield Resend(settings.resend_api_key, settings.mail_from, base_url=settings.resend_base_url)
+        yield Resend(
+            client, settings.resend_api_key, settings.mail_from, base_url=settings.resend_base_url
+        )
     sid, token = settings.twilio_account_sid, settings.twilio_auth_token
     if sid is None or token is None:
         return
     if settings.twilio_from is not None:
         account = Account(sid, token, settings.twilio_from)
-        yield Twilio("sms", account, base_url=settings.twilio_base_url)
+        yield Twilio(client, "sms", account, base_url=settings.twilio_base_url)
     if settings.twilio_whatsapp_from is not None:
         account = Account(sid, token, settings.twilio_whatsapp_from)
-        yield Twilio("whatsapp", account, base_url=settings.twilio_base_url)
+        yield Twilio(client, "whatsapp", account, base_url=settings.twilio_base_url)

@@ -21,9 +21,10 @@ from app.channels.api import (
     UNKNOWN,
     Answer,
     Api,
+    Client,
     Verdict,
 )
-from app.channels.base import Capabilities, Message, Receipt, SendError
+from app.channels.base import Capabilities, Fault, Message, Receipt, SendError
 from app.channels.mime import Mail, Sender, compose
 from app.machine import document
 from app.machine.program import Json
@@ -59,6 +60,7 @@ class Resend:
 
     def __init__(
         self,
+        client: Client,
         api_key: str,
         mail_from: str,
         *,
@@ -68,10 +70,29 @@ class Resend:
         """Raises ValueError with a sentence when `mail_from` is not one address."""
         self._sender = Sender.parse(mail_from)
         self._between_seconds = between_seconds
-        self._api = Api("Resend", base_url, {"Authorization": f"Bearer {api_key}"})
+        self._api = Api(client, "Resend", base_url, {"Authorization": f"Bearer {api_key}"})
 
     async def close(self) -> None:
-        await self._api.close()
+        """Nothing of its own is held open."""
+
+    async def verify(self) -> list[Fault]:
+        domain = self._sender.address.domain
+        try:
+            answer = await self._api.call("GET", "/domains")
+        except SendError as error:
+            return [Fault("error", "unreachable", error.detail)]
+        if answer.says("name") == "restricted_api_key":
+            told = f"The key may only send: whether {domain} is verified cannot be asked with it."
+            return [Fault("warning", "sender", told)]
+        if answer.status != 200:
+            return [self._api.fault(answer, answer.says("message"))]
+        known = {one.get("name"): one.get("status") for one in _objects(answer.told.get("data"))}
+        if known.get(domain) == "verified":
+            return []
+        told = f"The domain {domain} is not one of this account: add and verify it at Resend."
+        if domain in known:
+            told = f"The domain {domain} is not verified yet: Resend calls it {known[domain]}."
+        return [Fault("error", "sender", told)]
 
     async def send(self, message: Message) -> Receipt:
         body = document.dumps(_body(message, compose(message, self._sender)))
@@ -124,6 +145,10 @@ def _body(message: Message, mail: Mail) -> dict[str, Json]:
         ],
     }
     return {name: value for name, value in body.items() if value is not None}
+
+
+def _objects(value: Json) -> list[dict[str, Json]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _verdict(answer: Answer) -> Verdict:

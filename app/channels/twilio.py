@@ -22,9 +22,10 @@ from app.channels.api import (
     THROTTLED,
     Answer,
     Api,
+    Client,
     Verdict,
 )
-from app.channels.base import Capabilities, Message, Receipt
+from app.channels.base import Capabilities, Fault, Message, Receipt, SendError
 
 BASE_URL = "https://api.twilio.com"
 SERVICE = re.compile(r"MG[0-9a-f]{32}")  # a messaging service's SID
@@ -66,6 +67,7 @@ class Twilio:
 
     def __init__(
         self,
+        client: Client,
         name: Name,
         account: Account,
         *,
@@ -77,10 +79,36 @@ class Twilio:
         self._account = account
         self._callback_url = callback_url
         signed_in = base64.b64encode(f"{account.sid}:{account.token}".encode()).decode()
-        self._api = Api("Twilio", base_url, {"Authorization": f"Basic {signed_in}"})
+        self._api = Api(client, "Twilio", base_url, {"Authorization": f"Basic {signed_in}"})
 
     async def close(self) -> None:
-        await self._api.close()
+        """Nothing of its own is held open."""
+
+    async def verify(self) -> list[Fault]:
+        account = f"/2010-04-01/Accounts/{self._account.sid}"
+        try:
+            answer = await self._api.call("GET", f"{account}.json")
+            if answer.status != 200:
+                return [self._api.fault(answer, answer.says("message"))]
+            if answer.says("status") != "active":
+                told = f"The account is {answer.says('status')}: Twilio sends nothing for it."
+                return [Fault("error", "account", told)]
+            return await self._of_sender(account)
+        except SendError as error:
+            return [Fault("error", "unreachable", error.detail)]
+
+    async def _of_sender(self, account: str) -> list[Fault]:
+        """Only of numbers for text messages an account can be asked."""
+        sender = self._account.sender
+        if self.name == "whatsapp" or not sender.startswith("+"):
+            return []
+        answer = await self._api.call(
+            "GET", f"{account}/IncomingPhoneNumbers.json", params={"PhoneNumber": sender}
+        )
+        if answer.status == 200 and not answer.told.get("incoming_phone_numbers"):
+            told = f"{sender} is not one of the account's numbers."
+            return [Fault("error", "sender", told)]
+        return []
 
     async def send(self, message: Message) -> Receipt:
         path = f"/2010-04-01/Accounts/{self._account.sid}/Messages.json"

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app import addresses, closure, delivery, keyring, paying, places, roles
 from app.errors import FieldError, Problem
 from app.routes.ids import KeyId, WorkspaceId
-from app.store import api_keys, workspaces
+from app.store import api_keys, channel_settings, workspaces
 from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Moment, Name, Shape, Writable
@@ -160,7 +160,7 @@ async def update_workspace(call: Call) -> Response:
     new = call.patch(WritableWorkspace, _writable(row))
     sender = new.sender or Sender()
     if sender.from_email not in (None, row["from_email"]):
-        _require_our_domain(call, sender.from_email)
+        await _require_own_domain(call, sender.from_email)
     changed = await workspaces.update(
         call.db,
         id=row["id"],
@@ -178,14 +178,28 @@ async def update_workspace(call: Call) -> Response:
     return reply.ok(after, revision=changed["revision"])
 
 
-def _require_our_domain(call: Call, from_email: str) -> None:
+async def _require_own_domain(call: Call, from_email: str) -> None:
     """Our mail server signs for MAIL_FROM's domain alone, and receivers check (RFC 7489 §3.1)."""
-    ours = parseaddr(call.process.settings.mail_from)[1].rpartition("@")[2]
-    if addresses.email(f"x@{ours}").key.rpartition("@")[2] != from_email.rpartition("@")[2]:
+    if is_our_domain(call, from_email):
+        return
+    own = await channel_settings.get(
+        call.db, workspace_id=call.member.workspace_id, channel="email"
+    )
+    if own is None:
         sentence = (
-            f"Must end in @{ours}: for another domain the workspace needs its own email provider."
+            f"Must end in @{_our_domain(call)}: for another domain the workspace needs its own"
+            " email provider."
         )
         raise Problem("invalid", sentence, errors=[FieldError("/sender/fromEmail", sentence)])
+
+
+def is_our_domain(call: Call, from_email: str) -> bool:
+    return from_email.rpartition("@")[2] == _our_domain(call)
+
+
+def _our_domain(call: Call) -> str:
+    ours = parseaddr(call.process.settings.mail_from)[1].rpartition("@")[2]
+    return addresses.email(f"x@{ours}").key.rpartition("@")[2]
 
 
 async def remove_workspace(call: Call) -> Response:

@@ -11,7 +11,17 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app import activation, audience, cases, findings, lookup, scenes, simulation, traces
+from app import (
+    activation,
+    audience,
+    cases,
+    findings,
+    lookup,
+    providers,
+    scenes,
+    simulation,
+    traces,
+)
 from app.errors import FieldError, Problem
 from app.findings import Subject
 from app.machine import check, document
@@ -185,7 +195,7 @@ async def _scenario(call: Call, db: Handle, subject: Subject, given: Given) -> S
         version=max(subject.row["version"], 1),
         sender={part: value for part, value in sender.items() if value is not None},
         templates=await templates.named(db, workspace_id=workspace_id, ids=sorted(named)),
-        channels=call.process.channels.keys(),
+        channels=sorted(await providers.names(call.process, db, workspace_id)),
         startable=[row["id"] for row in targets if row["state"] == "ACTIVE"],
         **scenes.of(given, compiled.program, subject.trigger, workspace["country"]),
     )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from app.channels import api
 from app.channels.base import Message, SendError
 from app.channels.resend import Resend
 from tests import resend_server
@@ -31,11 +32,9 @@ async def server() -> AsyncIterator[ResendServer]:
 
 
 async def sent(server: ResendServer, message: Message, sender: str = SENDER) -> str:
-    resend = Resend(API_KEY, sender, base_url=server.url, between_seconds=0.01)
-    try:
+    async with api.client() as client:
+        resend = Resend(client, API_KEY, sender, base_url=server.url, between_seconds=0.01)
         return str((await resend.send(message)).provider_message_id)
-    finally:
-        await resend.close()
 
 
 async def refused(server: ResendServer, message: Message | None = None) -> SendError:

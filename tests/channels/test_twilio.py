@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.channels import api
 from app.channels.base import Message, SendError
 from app.channels.twilio import Account, Name, Twilio
 from tests import twilio_server
@@ -47,11 +48,9 @@ def text(channel: str = "sms", **content: str | None) -> Message:
 
 async def sent(server: TwilioServer, message: Message, sender: str = NUMBER, **more: Any) -> str:
     name: Name = "whatsapp" if message.channel == "whatsapp" else "sms"
-    twilio = Twilio(name, Account(SID, TOKEN, sender), base_url=server.url, **more)
-    try:
+    async with api.client() as client:
+        twilio = Twilio(client, name, Account(SID, TOKEN, sender), base_url=server.url, **more)
         return str((await twilio.send(message)).provider_message_id)
-    finally:
-        await twilio.close()
 
 
 async def refused(server: TwilioServer, message: Message | None = None, **more: Any) -> SendError:
@@ -132,12 +131,12 @@ async def test_a_pause_that_is_asked_for_is_told(server: TwilioServer):
 
 
 async def test_a_wrong_token_is_our_settings_fault_and_stands_in_no_sentence(server: TwilioServer):
-    twilio = Twilio("sms", Account(SID, "a wrong token", NUMBER), base_url=server.url)
-    with pytest.raises(SendError) as caught:
-        await twilio.send(text())
-    await twilio.close()
+    account = Account(SID, "a wrong token", NUMBER)
+    async with api.client() as client:
+        with pytest.raises(SendError) as caught:
+            await Twilio(client, "sms", account, base_url=server.url).send(text())
     assert caught.value.code == "provider_misconfigured"
-    assert "wrong token" not in caught.value.detail + repr(Account(SID, "a wrong token", NUMBER))
+    assert "wrong token" not in caught.value.detail + repr(account)
 
 
 @pytest.mark.parametrize("behaviour", [DROP, DROP_ACCEPTED, HTML])

@@ -27,6 +27,12 @@ TEST_EMAIL = {"to": "a@x.test", "subject": "S", "html": "H"}
 LONG_AGO = "2026-01-31T09:30:00Z"
 EVE = {"email": "eve@x.test", "role": "viewer"}
 TO_PAY = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://b.example"}
+TEXTS = {
+    "provider": "twilio",
+    "accountSid": "AC" + "5" * 32,
+    "authToken": "t",
+    "from": "+15005550006",
+}
 STOPS = {"type": "wait", "duration": "P1D"}
 FAILS = {"type": "update_contact", "set": {"firstName": "{{ 'x' | divided_by: 0 }}"}}
 
@@ -81,6 +87,8 @@ ACTS: tuple[tuple[str, Any, str], ...] = (
     ("POST /event-endpoints/{event_endpoint}/rotate", None, "event_endpoint.secret_rotated"),
     ("DELETE /event-endpoints/{event_endpoint}", None, "event_endpoint.deleted"),
     ("PATCH /settings/workspace", {"country": "DE"}, "workspace.updated"),
+    ("PUT /settings/channels/sms", TEXTS, "channel.updated"),
+    ("DELETE /settings/channels/sms", None, "channel.deleted"),
     ("POST /settings/api-keys", {"name": "K", "role": "viewer"}, "api_key.created"),
     ("DELETE /settings/api-keys/{api_key}", None, "api_key.revoked"),
     (
@@ -122,6 +130,7 @@ NONE: Mapping[str, str] = {
     "POST /templates/{id}/preview": "it changes nothing",
     "POST /automations/{id}/simulate": "it changes nothing",
     "POST /workflows/{id}/simulate": "it changes nothing",
+    "POST /settings/channels/{channel}/verify": "it changes nothing",
     "POST /u/{token}": "the contact acts, and no member; the suppression is its own record",
     "DELETE /settings/workspace": "the trail goes with the workspace",
 }
@@ -134,7 +143,7 @@ async def trail(person: Person) -> list[dict[str, Any]]:
 
 
 def shape(act: str) -> str:
-    return re.sub(r"\{\w+\}", "{}", act).replace("/lead", "/{}")
+    return re.sub(r"\{\w+\}", "{}", act).replace("/lead", "/{}").replace("/sms", "/{}")
 
 
 def test_every_route_that_changes_something_is_looked_at():

@@ -15,6 +15,7 @@ import pytest
 from app import audit, closure, consent, delivery, quotas, runner
 from app.process import SCHEMA, Process
 from app.store import (
+    callbacks,
     calls,
     contact_events,
     memberships,
@@ -309,6 +310,7 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await troubles.failed(db, **mine, **trouble, asked=False)
     while await audit.seal(process) or await quotas.fold_some(process):
         pass
+    await providers_of(who, process)
     paying = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://a.example"}
     till = await who.made("/billing/checkout", paying)
     assert (await who.client.post(f"{till['checkoutUrl']}/complete")).status_code == 303
@@ -317,6 +319,20 @@ async def one_of_everything(who: Any, process: Process) -> None:
     template = {"name": "T", "channel": "email", "content": content}
     await who.post("/templates", template, headers={"Idempotency-Key": "once"})
     await who.made("/memberships/invitations", {"email": "new@acme.test", "role": "viewer"})
+
+
+async def providers_of(who: Any, process: Process) -> None:
+    twilio = {
+        "provider": "twilio",
+        "accountSid": "AC" + "5" * 32,
+        "authToken": "t",
+        "from": "12345",
+    }
+    assert (await who.call("PUT", "/settings/channels/sms", json=twilio)).status_code == 200
+    async with process.database.write() as db:
+        mine = {"workspace_id": who.workspace_id}
+        await callbacks.heard(db, **mine, id="c", expires_at=await db.now())
+        await callbacks.wrote(db, **mine, address_hash="a")
 
 
 async def rows_of(process: Process, workspace_id: str) -> dict[str, int]:

@@ -89,6 +89,13 @@ MADE: Mapping[str, Mapping[str, Any]] = {
     "/memberships/{id}": {"email": "mallory@tidings.example", "role": "viewer"},
     "/event-endpoints/{id}": {"url": "https://hooks.example/tidings"},
 }
+# What is put where it stands; and by which path it is asked for.
+PUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "/settings/channels/{channel}": (
+        "/settings/channels/email",
+        {"provider": "smtp", "url": "smtp://mail.example", "from": "a@b.example"},
+    ),
+}
 # The body of a DELETE that wants one.
 REMOVAL: Mapping[str, Any] = {"/settings/workspace": {"name": "Acme"}}
 
@@ -122,6 +129,9 @@ async def test_a_change_is_made_to_the_revision_that_is_meant(path: str, cast: C
         collection = path.removesuffix("/{id}")
         made = await cast.olivia.made(collection, MADE[path])
         url = f"{collection}/{made['id']}"
+    if path in PUT:
+        url, given = PUT[path]
+        assert (await cast.olivia.call("PUT", url, json=given)).status_code == 200
     tag = (await cast.olivia.get(url)).headers["etag"]
     unchanged = await cast.olivia.get(url, headers={"If-None-Match": f'"0", W/{tag}'})
     assert (unchanged.status_code, unchanged.headers["etag"]) == (304, tag)

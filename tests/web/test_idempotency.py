@@ -260,6 +260,7 @@ WITHOUT_KEY = {
     "/automations/{id}/simulate": "it changes nothing",
     "/workflows/{id}/simulate": "it changes nothing",
     "/webhook-requests/{id}/retry": "who asks again gets the same run",
+    "/settings/channels/{channel}/verify": "it changes nothing",
     "/billing/checkout": "a page more changes nothing until one of them is paid",
 }
 

@@ -1,0 +1,304 @@
+"""The workspace's own providers: credentials that are taken, tried, and never shown again."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from email.utils import getaddresses
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import Field
+from starlette.responses import Response
+
+from app import config, providers
+from app.channels import PROVIDERS
+from app.channels.base import Fault
+from app.channels.mime import Sender
+from app.errors import FieldError, Problem
+from app.routes.settings import is_our_domain
+from app.store import channel_settings, workspaces
+from app.store.db import Row
+from app.web import reply
+from app.web.body import Shape
+from app.web.reply import Revised
+from app.web.routing import Call, delete, get, post, put
+from app.web.throttle import Rule
+
+VERIFY = Rule("channel-verify", 30, 3_600)  # of one workspace: each knocks at a stranger's door
+VERIFY_SECONDS = 30.0
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000)]
+
+
+class NewChannel(Shape):
+    """By `provider`: smtp has `url` and `from`; resend `apiKey`, `from` and, to hear what becomes
+    of mail, `webhookSecret`; twilio `accountSid`, `authToken`, `from` or `messagingServiceSid`."""
+
+    provider: Literal["smtp", "resend", "twilio"]
+    url: Text | None = None
+    api_key: Text | None = None
+    webhook_secret: Text | None = None
+    account_sid: Text | None = None
+    auth_token: Text | None = None
+    sender: Text | None = Field(default=None, alias="from")
+    messaging_service_sid: Text | None = None
+
+
+class Channel(Revised):
+    """Without its secrets: of `url` the password is left out."""
+
+    channel: Literal["email", "sms", "whatsapp"]
+    provider: Literal["smtp", "resend", "twilio"]
+    url: str | None
+    account_sid: str | None
+    sender: str | None = Field(alias="from")
+    messaging_service_sid: str | None
+    webhook_secret_set: bool
+    callback_url: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class ChannelFinding(Shape):
+    severity: Literal["error", "warning"]
+    code: str
+    message: str
+
+
+class Verified(Shape):
+    """`ok` says that nothing stands in the way of a message."""
+
+    ok: bool
+    findings: list[ChannelFinding]
+
+
+# --- what each provider takes ---------------------------------------------------------------------
+
+Check: TypeAlias = Callable[[str], object]  # ValueError ends the sentence "Must be …"
+
+
+def _like(pattern: str, sentence: str) -> Check:
+    def check(text: str) -> None:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise ValueError(sentence)
+
+    return check
+
+
+def _mailbox(text: str) -> None:
+    sentence = "a sender such as hello@acme.com or Acme <hello@acme.com>"
+    try:
+        Sender.parse(text)
+    except ValueError:
+        raise ValueError(sentence) from None
+    if len(getaddresses([text])) != 1:
+        raise ValueError(sentence)
+
+
+_KEY = _like(r"[!-~]{1,500}", "printable ASCII characters")
+_SENDERS = f"{config.E164}|{config.SHORT_CODE}|{config.SENDER_NAME}"
+
+# Provider → field → is it needed, and what it has to be.
+FIELDS: Mapping[str, Mapping[str, tuple[bool, Check]]] = {
+    "smtp": {"url": (True, config.smtp_url), "from": (True, _mailbox)},
+    "resend": {
+        "apiKey": (True, _KEY),
+        "from": (True, _mailbox),
+        "webhookSecret": (False, _like(config.SIGNING_SECRET, "the signing secret, whsec_…")),
+    },
+    "twilio": {
+        "accountSid": (True, _like(r"AC[0-9a-f]{32}", "AC and 32 hexadecimal digits")),
+        "authToken": (True, _KEY),
+        "from": (False, _like(_SENDERS, "a number such as +15005550006, a short code or a name")),
+        "messagingServiceSid": (False, _like(config.SERVICE, "MG and 32 hexadecimal digits")),
+    },
+}
+
+
+def _wrong(channel: str, given: Mapping[str, str]) -> Iterator[FieldError]:
+    provider = given["provider"]
+    if provider not in PROVIDERS[channel]:
+        known = " or ".join(PROVIDERS[channel])
+        yield FieldError("/provider", f"Must be {known} for {channel}.")
+        return
+    fields = FIELDS[provider]
+    for name in given.keys() - fields.keys() - {"provider"}:
+        yield FieldError(f"/{name}", f"{provider} has no such field.")
+    for name, (is_needed, check) in fields.items():
+        if name not in given:
+            if is_needed:
+                yield FieldError(f"/{name}", f"{provider} needs this.")
+            continue
+        try:
+            check(given[name])
+        except ValueError as error:
+            yield FieldError(f"/{name}", f"Must be {error}.")
+    if provider == "twilio" and len({"from", "messagingServiceSid"} & given.keys()) != 1:
+        yield FieldError("/from", "Give a from or a messagingServiceSid, and not both.")
+    if channel == "whatsapp" and not re.fullmatch(config.E164, given.get("from", "+15005550006")):
+        yield FieldError("/from", "Must be a number such as +15005550006 for whatsapp.")
+
+
+# --- handlers -------------------------------------------------------------------------------------
+
+
+def _channel(call: Call) -> str:
+    name = call.path("channel")
+    if name not in PROVIDERS:
+        raise Problem("not_found", f"Channels are {', '.join(PROVIDERS)}.")
+    return name
+
+
+async def _found(call: Call, channel: str) -> Row:
+    row = await channel_settings.locked(
+        call.db, workspace_id=call.member.workspace_id, channel=channel
+    )
+    if row is None:
+        raise _none(channel)
+    return row
+
+
+def _none(channel: str) -> Problem:
+    return Problem("not_found", f"The workspace has no provider of its own for {channel}.")
+
+
+async def show(call: Call) -> Response:
+    channel = _channel(call)
+    row = await channel_settings.get(
+        call.db, workspace_id=call.member.workspace_id, channel=channel
+    )
+    if row is None:
+        raise _none(channel)
+    return reply.ok(resource(call, row), revision=row["revision"])
+
+
+async def put_channel(call: Call) -> Response:
+    """From the answer on, messages of the workspace go out by this provider; in the sandbox they
+    are captured all the same. Secrets are given whole each time."""
+    new, channel = call.read(NewChannel), _channel(call)
+    given = new.model_dump(by_alias=True, exclude_none=True)
+    errors = list(_wrong(channel, given))
+    if errors:
+        raise Problem(
+            "invalid", "The channel cannot be set up like this; see errors.", errors=errors
+        )
+    workspace_id = call.member.workspace_id
+    # The workspace first: of two that set it up at once, one waits for the other.
+    await workspaces.locked(call.db, id=workspace_id)
+    before = await channel_settings.locked(call.db, workspace_id=workspace_id, channel=channel)
+    call.match(before["revision"] if before is not None else 0)
+    row = await providers.keep(call.process, call.db, workspace_id, channel, given)
+    await call.note(
+        "channel.updated",
+        channel,
+        _told(call, before) if before is not None else None,
+        _told(call, row),
+    )
+    return reply.ok(resource(call, row), revision=row["revision"])
+
+
+async def remove(call: Call) -> Response:
+    """From the answer on, messages go out by the operator's provider, if there is one."""
+    channel, workspace_id = _channel(call), call.member.workspace_id
+    workspace = await workspaces.locked(call.db, id=workspace_id)
+    row = await _found(call, channel)
+    call.match(row["revision"])
+    sender = workspace["from_email"] if workspace is not None else None
+    if channel == "email" and sender is not None and not is_our_domain(call, sender):
+        raise Problem(
+            "conflict",
+            f"The workspace's mail is from {sender}, which needs its own provider: change"
+            " sender.fromEmail first.",
+        )
+    await channel_settings.delete(call.db, workspace_id=workspace_id, channel=channel)
+    await call.note("channel.deleted", channel, before=_told(call, row))
+    return reply.no_content()
+
+
+async def verify(call: Call) -> Response:
+    """Whether the provider lets us in and takes the sender, in words. Nothing is sent."""
+    channel, workspace_id = _channel(call), call.member.workspace_id
+    await call.throttle.check(VERIFY, workspace_id)
+    async with call.process.database.read() as db:
+        row = await channel_settings.get(db, workspace_id=workspace_id, channel=channel)
+    if row is None:
+        raise _none(channel)
+    try:
+        async with asyncio.timeout(VERIFY_SECONDS):
+            found = await providers.opened(call.process, row).verify()
+    except TimeoutError:
+        found = [Fault("error", "unreachable", "The provider took too long to answer.")]
+    given = providers.credentials(call.process, row)
+    if given["provider"] == "resend" and "webhookSecret" not in given:
+        told = "Without a webhookSecret nobody hears of bounces and complaints."
+        found = [*found, Fault("warning", "callbacks", told)]
+    ok = all(fault.severity == "warning" for fault in found)
+    return reply.ok({"ok": ok, "findings": [_finding(fault) for fault in found]})
+
+
+def _finding(fault: Fault) -> dict[str, str]:
+    return {"severity": fault.severity, "code": fault.code, "message": fault.message}
+
+
+def resource(call: Call, row: Row) -> dict[str, Any]:
+    told = _told(call, row)
+    hears = PROVIDERS[row["channel"]][told["provider"]].callbacks
+    url = providers.callback_url(call.process, told["provider"], row["token"])
+    return {
+        "channel": row["channel"],
+        **told,
+        "callbackUrl": url if hears else None,
+        "createdAt": row["created_at"],
+        "updatedAt": row["updated_at"],
+    }
+
+
+def _told(call: Call, row: Row) -> dict[str, Any]:
+    """For the audit trail too: without the token in its URL."""
+    given = providers.credentials(call.process, row)
+    return {
+        "provider": given["provider"],
+        "url": _without_password(given["url"]) if "url" in given else None,
+        "accountSid": given.get("accountSid"),
+        "from": given.get("from"),
+        "messagingServiceSid": given.get("messagingServiceSid"),
+        "webhookSecretSet": "webhookSecret" in given,
+    }
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    return parts._replace(netloc=f"{name}@{host}" if name else host).geturl()
+
+
+routes = [
+    get("/settings/channels/{channel}", show, can="settings:read", gives={200: Channel}),
+    put(
+        "/settings/channels/{channel}",
+        put_channel,
+        can="settings:write",
+        takes=NewChannel,
+        gives={200: Channel},
+    ),
+    delete(
+        "/settings/channels/{channel}",
+        remove,
+        can="settings:write",
+        gives={204: None},
+        raises=("conflict",),
+    ),
+    post(
+        "/settings/channels/{channel}/verify",
+        verify,
+        can="settings:write",
+        tx=None,
+        gives={200: Verified},
+    ),
+]

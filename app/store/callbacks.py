@@ -1,0 +1,71 @@
+"""What providers have told, and who has written to a number through a sender that many share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.store.db import Handle
+
+
+async def heard(db: Handle, *, workspace_id: str, id: str, expires_at: datetime) -> bool:
+    """False when it was told before. Of two copies at once the second waits for the first."""
+    new = await db.fetch_value(
+        """
+        INSERT INTO callbacks (workspace_id, id, expires_at)
+        VALUES (:workspace_id, :id, :expires_at)
+        ON CONFLICT (workspace_id, id) DO NOTHING
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        expires_at=expires_at,
+    )
+    return new is not None
+
+
+async def delete_expired(db: Handle, *, limit: int) -> int:
+    """How many, the oldest first."""
+    deleted = await db.fetch_all(
+        """
+        WITH expired AS MATERIALIZED (
+            SELECT workspace_id, id FROM callbacks
+            WHERE expires_at <= :now
+            ORDER BY expires_at
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM callbacks
+        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM expired)
+        RETURNING id
+        """,
+        limit=limit,
+    )
+    return len(deleted)
+
+
+async def wrote(db: Handle, *, workspace_id: str, address_hash: str) -> None:
+    """To the number, by the operator's account."""
+    await db.execute(
+        """
+        INSERT INTO shared_recipients (workspace_id, address_hash, written_at)
+        VALUES (:workspace_id, :address_hash, :now)
+        ON CONFLICT (workspace_id, address_hash) DO UPDATE SET written_at = excluded.written_at
+        """,
+        workspace_id=workspace_id,
+        address_hash=address_hash,
+    )
+
+
+async def writers(db: Handle, *, address_hash: str, limit: int) -> list[str]:
+    """The workspaces that have written to the number, the last one first."""
+    rows = await db.fetch_all(
+        """
+        SELECT workspace_id FROM shared_recipients
+        WHERE address_hash = :address_hash
+        ORDER BY written_at DESC
+        LIMIT :limit
+        """,
+        address_hash=address_hash,
+        limit=limit,
+    )
+    return [row["workspace_id"] for row in rows]

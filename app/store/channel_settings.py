@@ -1,0 +1,77 @@
+"""Workspaces' own providers, by channel; what opens them is sealed."""
+
+from __future__ import annotations
+
+from app.store.db import Handle, Row
+
+COLUMNS = "workspace_id, channel, sealed, token, revision, created_at, updated_at"
+
+
+async def get(db: Handle, *, workspace_id: str, channel: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM channel_settings
+        WHERE workspace_id = :workspace_id AND channel = :channel
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+    )
+
+
+async def locked(db: Handle, *, workspace_id: str, channel: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM channel_settings
+        WHERE workspace_id = :workspace_id AND channel = :channel
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+    )
+
+
+async def names(db: Handle, *, workspace_id: str) -> list[str]:
+    """The channels for which the workspace has its own."""
+    rows = await db.fetch_all(
+        "SELECT channel FROM channel_settings WHERE workspace_id = :workspace_id ORDER BY channel",
+        workspace_id=workspace_id,
+    )
+    return [row["channel"] for row in rows]
+
+
+async def by_token(db: Handle, *, token: str) -> Row | None:
+    """Whose callbacks these are: the token says it, and nothing else."""
+    return await db.fetch_one(
+        f"SELECT {COLUMNS} FROM channel_settings WHERE token = :token", token=token
+    )
+
+
+async def put(db: Handle, *, workspace_id: str, channel: str, sealed: bytes, token: str) -> Row:
+    """What was there is replaced but for its token: the callback's address stays."""
+    row = await db.fetch_one(
+        f"""
+        INSERT INTO channel_settings (workspace_id, channel, sealed, token, revision, created_at,
+                                      updated_at)
+        VALUES (:workspace_id, :channel, :sealed, :token, 1, :now, :now)
+        ON CONFLICT (workspace_id, channel) DO UPDATE
+        SET sealed = excluded.sealed, revision = channel_settings.revision + 1,
+            updated_at = excluded.updated_at
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+        sealed=sealed,
+        token=token,
+    )
+    assert row is not None  # noqa: S101 - INSERT … RETURNING
+    return row
+
+
+async def delete(db: Handle, *, workspace_id: str, channel: str) -> None:
+    await db.execute(
+        """
+        DELETE FROM channel_settings WHERE workspace_id = :workspace_id AND channel = :channel
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+    )
