@@ -75,10 +75,10 @@ MUTANTS = {
     "m4": Mutant(
         "an intent without an outcome is taken for no intent",
         "app/delivery.py",
-        """        if claimed["status"] == "SENDING":
-            lost =""",
-        """        if claimed["status"] == "NEVER":
-            lost =""",
+        """    if claimed["status"] == "SENDING":
+        lost =""",
+        """    if claimed["status"] == "NEVER":
+        lost =""",
         faults=(
             "PostgreSQL silent to workers",
             "kill -9 a worker",
