@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Literal
 
 from app import (
     addresses,
@@ -44,7 +45,16 @@ from app.store.jobs import Roster
 
 log = logging.getLogger(__name__)
 
-ENDED = ("SENT", "FAILED", "SUPPRESSED", "UNKNOWN")  # what a waiting run waits for
+# What a waiting run waits for, and what it is to the run, which asked only that it be sent.
+ENDED: Mapping[str, Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"]] = {
+    "SENT": "SENT",
+    "DELIVERED": "SENT",
+    "COMPLAINED": "SENT",
+    "BOUNCED": "FAILED",
+    "FAILED": "FAILED",
+    "SUPPRESSED": "SUPPRESSED",
+    "UNKNOWN": "UNKNOWN",
+}
 CLAIMS = 5  # without an intent or an outcome; then the message is set aside
 RETRY_SECONDS = (5, 30, 120, 600, 1_800, 3_600)  # the last one repeats
 KEPT_EVENTS = 100  # of an attempt, the newest
@@ -289,6 +299,8 @@ async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
         content=document.dumps(_recorded(row, prepared.message.content)).decode(),
         wake_at=await db.now() + lease,
     )
+    if providers.is_shared(process, sending.way):
+        await providers.wrote(process, db, row["workspace_id"], row["channel"], sending.message.to)
     trying = Ending("SENDING", trouble=pacing.trouble_of(row))
     await _note(db, row, trying, provider=sending.provider, tries=row["tries"] + 1)
     return sending
@@ -370,10 +382,10 @@ async def _record(
         lease_token=sending.row["lease_token"],
     )
     if row is not None and row["status"] == "SENDING":
+        await _heed(process, db, sending.message, result)  # the contact before the run
         await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
         called = pacing.Called(row, sending.provider, sending.asks)
         await pacing.learn(process, db, called, result)
-        await _heed(process, db, sending.message, result)
     elif isinstance(result, Receipt):
         await _record_late(process, db, sending, result)
     else:
@@ -648,7 +660,7 @@ async def _settle(
         await erasure.forget_message(
             db, workspace_id=row["workspace_id"], id=row["id"], contact_id=row["contact_id"]
         )
-    await _tell(db, row, ending)
+    await tell(db, row, ending)
     seconds = (await db.now() - row["created_at"]).total_seconds()
     db.after_commit(partial(_tell_end, process, row, ending, seconds))
     if row["run_id"] is not None and ending.status in ENDED:
@@ -669,7 +681,7 @@ def _tell_end(process: Process, row: Row, ending: Ending, seconds: float) -> Non
     )
 
 
-async def _tell(db: Handle, row: Row, ending: Ending) -> None:
+async def tell(db: Handle, row: Row, ending: Ending) -> None:
     """Whoever hears of events. Mail about accounts is none of theirs."""
     type = f"message.{ending.status.lower()}"
     if type not in events.TYPES or row["account_mail"] is not None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from redis.exceptions import RedisError
 
-from app import plans
+from app import plans, providers
 from app.channels import api, operators
 from app.channels.base import Provider
 from app.config import Settings
@@ -106,6 +106,9 @@ async def _database(settings: Settings) -> Findings:
             yield fine("database", f"{database.engine}, answers in {milliseconds:.0f} ms")
             for look in (_schema, _data_key, _clock, _connections):
                 yield await look(settings, database)
+            async with aclosing(_callbacks(settings, database)) as findings:
+                async for finding in findings:
+                    yield finding
             for sentence in await database.durability():
                 yield fail("database", sentence)
     except NotReady as error:
@@ -135,6 +138,33 @@ async def _data_key(settings: Settings, database: Database) -> Finding:
         return fine("secret key", "opens what is encrypted here")
     sentence = "An older entry of SECRET_KEY opens the data key: run python -m app rewrap-keys."
     return warn("secret key", sentence)
+
+
+async def _callbacks(settings: Settings, database: Database) -> Findings:
+    """Where the operator's providers are to tell what became of messages: its token is made of the
+    data key."""
+    async with database.read() as db:
+        wrapped = None if await outstanding(db, SCHEMA) else await keys.load(db)
+    if wrapped is None:
+        return
+    try:
+        vault = Vault(settings.secret_keys, wrapped)
+    except VaultError:
+        return  # which was told above
+    told_by = {
+        "twilio": settings.twilio_auth_token,
+        "resend": settings.resend_webhook_secret,
+    }
+    for provider, secret in told_by.items():
+        if secret is not None:
+            url = providers.operators_url(settings.base_url, vault, provider)
+            yield fine("callbacks", f"{provider} tells what became of messages at {url}")
+    if settings.resend_api_key is not None and settings.resend_webhook_secret is None:
+        url = providers.operators_url(settings.base_url, vault, "resend")
+        sentence = (
+            f"RESEND_WEBHOOK_SECRET is not set, so nobody hears of bounces: let Resend tell {url}"
+        )
+        yield warn("callbacks", f"{sentence} and set the endpoint's secret.")
 
 
 async def _clock(settings: Settings, database: Database) -> Finding:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from app import metrics, tasks
+from app import metrics, providers, tasks
 from app.batching import Batches, Kind
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
@@ -127,7 +127,8 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
         log.warning("HTTP may reach private networks", extra={"networks": networks})
     batches = Batches()
     client = api.client()
-    channels = _channels(settings, database, client, batches)
+    told_at = providers.operators_url(settings.base_url, vault, "twilio")
+    channels = _channels(settings, database, client, batches, told_at)
     own = Own(settings, client, egress)
     stripe = _stripe(settings)
     process = Process(
@@ -213,10 +214,10 @@ CAPTURES = Kind(_capture_some)
 
 
 def _channels(
-    settings: Settings, database: Database, client: api.Client, batches: Batches
+    settings: Settings, database: Database, client: api.Client, batches: Batches, told_at: str
 ) -> Mapping[str, Channel]:
     if settings.production:
-        return {channel.name: channel for channel in operators.channels(settings, client)}
+        return {channel.name: channel for channel in operators.channels(settings, client, told_at)}
 
     async def capture(captured: Captured) -> None:
         await batches.ask(CAPTURES, database, captured)

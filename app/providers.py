@@ -7,19 +7,24 @@ workspace has set up.
 
 from __future__ import annotations
 
+import hmac
+import re
 import secrets
 import string
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from app.channels.base import Channel, Provider
 from app.channels.own import Name
 from app.machine import document
 from app.process import Process
-from app.store import channel_settings
+from app.store import callbacks, channel_settings
 from app.store.db import Handle, Row
+from app.vault import Vault
 
 SEALED = "channel credentials"  # the purpose that the vault encrypts for
 TOKEN_LENGTH = 30
+TOKEN = re.compile(r"[A-Za-z0-9]{30}")
 ALPHABET = string.ascii_letters + string.digits
 
 
@@ -69,3 +74,67 @@ def callback_url(process: Process, provider: str, token: str) -> str:
 def _new_token() -> str:
     """178 bits."""
     return "".join(secrets.choice(ALPHABET) for _ in range(TOKEN_LENGTH))
+
+
+# --- who tells ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whose callbacks a token is for, and what signs them. Of the operator's account the workspace
+    is what the callback says."""
+
+    provider: str
+    workspace_id: str | None
+    secret: str = field(repr=False)
+
+
+# Provider → the credential that signs, as a workspace gave it.
+SIGNS = {"twilio": "authToken", "resend": "webhookSecret"}
+
+
+async def account(process: Process, db: Handle, provider: str, token: str) -> Account | None:
+    """None for a token that nobody has, or for which nothing could be verified."""
+    if provider not in SIGNS or not TOKEN.fullmatch(token):
+        return None
+    if hmac.compare_digest(token, operators_token(process.vault, provider)):
+        settings = process.settings
+        secret = {"twilio": settings.twilio_auth_token, "resend": settings.resend_webhook_secret}
+        signs = secret[provider]
+        return Account(provider, None, signs) if signs is not None else None
+    row = await channel_settings.by_token(db, token=token)
+    given = credentials(process, row) if row is not None else {}
+    if row is None or given["provider"] != provider or SIGNS[provider] not in given:
+        return None
+    return Account(provider, row["workspace_id"], given[SIGNS[provider]])
+
+
+def operators_token(vault: Vault, provider: str) -> str:
+    """The same for as long as there is the data key; doctor prints it."""
+    number = int.from_bytes(vault.keyed_hash("operator's callbacks", provider.encode()), "big")
+    characters = []
+    for _ in range(TOKEN_LENGTH):
+        number, one = divmod(number, len(ALPHABET))
+        characters.append(ALPHABET[one])
+    return "".join(characters)
+
+
+def operators_url(base_url: str, vault: Vault, provider: str) -> str:
+    return f"{base_url}/v1/callbacks/{provider}/{operators_token(vault, provider)}"
+
+
+# --- a sender that many share ---------------------------------------------------------------------
+
+
+def is_shared(process: Process, way: Channel) -> bool:
+    """Whether people can write back to it, and it is not the workspace's own."""
+    return way.provider == "twilio" and way is process.channels.get(way.name)
+
+
+async def wrote(process: Process, db: Handle, workspace_id: str, channel: str, to: str) -> None:
+    hash = shared_hash(process, channel, to)
+    await callbacks.wrote(db, workspace_id=workspace_id, address_hash=hash)
+
+
+def shared_hash(process: Process, channel: str, number: str) -> str:
+    return process.vault.keyed_hash("shared recipient", f"{channel}|{number}".encode()).hex()

@@ -367,7 +367,7 @@ async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivere
     if outcome is None or outcome["status"] not in delivery.ENDED:
         return None
     return Delivered(
-        status=outcome["status"],
+        status=delivery.ENDED[outcome["status"]],
         message_id=message_id,
         number=outcome["number"],
         code=outcome["reason_code"],

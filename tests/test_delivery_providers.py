@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app import delivery, intake
+from app import delivery, intake, providers
 from app.channels import api, operators
 from app.channels.own import Own
 from app.egress import Egress
@@ -47,7 +47,9 @@ async def producing(process: Process, **settings: Any) -> AsyncIterator[Process]
     changed = replace(process.settings, environment="production", **settings)
     egress = Egress([ip_network("127.0.0.0/8")])
     async with api.client() as client:
-        channels = {channel.name: channel for channel in operators.channels(changed, client)}
+        told_at = providers.operators_url(changed.base_url, process.vault, "twilio")
+        found = operators.channels(changed, client, told_at)
+        channels = {channel.name: channel for channel in found}
         own = Own(changed, client, egress)
         yield replace(process, settings=changed, channels=channels, own=own, egress=egress)
         await own.close()

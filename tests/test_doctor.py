@@ -17,7 +17,7 @@ from app.config import Settings
 from app.doctor import Finding
 from app.main import opened
 from app.store.db import Database
-from tests import servers
+from tests import resend_server, servers, twilio_server
 from tests.conftest import SCHEMA
 from tests.deployment import ROOT
 from tests.receivers import Receiver
@@ -121,6 +121,41 @@ async def test_a_mail_server_that_refuses_the_password_is_named(
         [finding] = await found({**sound, "SMTP_URL": url})
     assert (finding.verdict, finding.subject) == ("FAIL", "mail")
     assert "535" in finding.sentence
+
+
+TWILIO = {
+    "TWILIO_ACCOUNT_SID": twilio_server.SID,
+    "TWILIO_AUTH_TOKEN": twilio_server.TOKEN,
+    "TWILIO_FROM": twilio_server.NUMBER,
+}
+
+
+async def test_the_operator_s_providers_are_asked_and_told_where_to_tell(sound: dict[str, str]):
+    async with twilio_server.serving() as twilio:
+        environ = {**sound, **TWILIO, "TWILIO_BASE_URL": twilio.url}
+        assert await found(environ) == []
+        told = [str(one) async for one in doctor.examine(Settings.from_environ(environ))]
+        [finding] = await found({**environ, "TWILIO_AUTH_TOKEN": "wrong-canary"})
+    [url] = [line for line in told if "/v1/callbacks/twilio/" in line]
+    assert url.startswith("  ok  callbacks")
+    assert (finding.verdict, finding.subject) == ("FAIL", "sms")
+    assert "Twilio answered 401" in finding.sentence
+    assert "canary" not in str(finding)
+
+
+async def test_mail_whose_bounces_nobody_hears_of_is_warned_of(sound: dict[str, str]):
+    async with resend_server.serving() as resend:
+        environ = {name: value for name, value in sound.items() if name != "SMTP_URL"}
+        environ |= {
+            "MAIL_FROM": "hello@acme.test",
+            "RESEND_API_KEY": resend_server.API_KEY,
+            "RESEND_BASE_URL": resend.url,
+        }
+        [finding] = await found(environ)
+        assert (finding.verdict, finding.subject) == ("warn", "callbacks")
+        assert "/v1/callbacks/resend/" in finding.sentence
+        environ["RESEND_WEBHOOK_SECRET"] = resend_server.WEBHOOK_SECRET
+        assert await found(environ) == []
 
 
 @pytest.mark.parametrize(("minutes", "which"), [(1, "behind"), (-1, "ahead of")])

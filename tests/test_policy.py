@@ -26,6 +26,8 @@ POLICY: Mapping[str, str] = {
     "GET /metrics": "anybody",
     "GET /problems/{code}": "anybody",
     "POST /v1/webhooks/in/{token:path}": "anybody",
+    "POST /v1/callbacks/twilio/{token}": "anybody",
+    "POST /v1/callbacks/resend/{token}": "anybody",
     "POST /auth/register": "anybody",
     "POST /auth/token": "anybody",
     "POST /auth/refresh": "anybody",

@@ -12,8 +12,10 @@ from app.channels.twilio import Account, Twilio
 from app.config import Settings
 
 
-def channels(settings: Settings, client: Client) -> Iterator[Provider]:
-    """Of each name one at most."""
+def channels(
+    settings: Settings, client: Client, callback_url: str | None = None
+) -> Iterator[Provider]:
+    """Of each name one at most. `callback_url`: where Twilio is to tell."""
     if settings.smtp_url is not None:
         yield EmailChannel(settings.smtp_url, settings.mail_from)
     elif settings.resend_api_key is not None:
@@ -25,7 +27,15 @@ def channels(settings: Settings, client: Client) -> Iterator[Provider]:
         return
     if settings.twilio_from is not None:
         account = Account(sid, token, settings.twilio_from)
-        yield Twilio(client, "sms", account, base_url=settings.twilio_base_url)
+        yield Twilio(
+            client, "sms", account, callback_url=callback_url, base_url=settings.twilio_base_url
+        )
     if settings.twilio_whatsapp_from is not None:
         account = Account(sid, token, settings.twilio_whatsapp_from)
-        yield Twilio(client, "whatsapp", account, base_url=settings.twilio_base_url)
+        yield Twilio(
+            client,
+            "whatsapp",
+            account,
+            callback_url=callback_url,
+            base_url=settings.twilio_base_url,
+        )

@@ -29,6 +29,11 @@ class Reason(StrEnum):
     PROVIDER_UNREACHABLE = "provider_unreachable"
     PROVIDER_MISCONFIGURED = "provider_misconfigured"
 
+    # A message went out, and this is what became of it.
+    BOUNCED_HARD = "bounced_hard"
+    BOUNCED_SOFT = "bounced_soft"
+    COMPLAINED = "complained"
+
     # Nobody can say whether a message went out.
     OUTCOME_UNKNOWN = "outcome_unknown"
     WORKER_LOST = "worker_lost"
@@ -83,6 +88,9 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.PROVIDER_THROTTLED: "The provider asks us to wait; the message does, for three days.",
     Reason.PROVIDER_UNREACHABLE: "The provider cannot be reached; the message waits for a day.",
     Reason.PROVIDER_MISCONFIGURED: "The provider did not take the channel's credentials or sender.",
+    Reason.BOUNCED_HARD: "The address does not exist, or takes no messages for good.",
+    Reason.BOUNCED_SOFT: "The address took no message this time; five in a row suppress it.",
+    Reason.COMPLAINED: "The recipient reported the message as spam.",
     Reason.OUTCOME_UNKNOWN: "The provider may or may not have accepted the message.",
     Reason.WORKER_LOST: "A worker was lost while it handed the message to the provider.",
     Reason.RESTORED: "It was due in a backup that was restored, and may have been done since.",

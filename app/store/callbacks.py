@@ -27,7 +27,7 @@ async def delete_expired(db: Handle, *, limit: int) -> int:
     """How many, the oldest first."""
     deleted = await db.fetch_all(
         """
-        WITH expired AS MATERIALIZED (
+        WITH due AS MATERIALIZED (
             SELECT workspace_id, id FROM callbacks
             WHERE expires_at <= :now
             ORDER BY expires_at
@@ -35,7 +35,7 @@ async def delete_expired(db: Handle, *, limit: int) -> int:
             FOR UPDATE SKIP LOCKED
         )
         DELETE FROM callbacks
-        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM expired)
+        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM due)
         RETURNING id
         """,
         limit=limit,

@@ -130,6 +130,8 @@ NONE: Mapping[str, str] = {
     "POST /templates/{id}/preview": "it changes nothing",
     "POST /automations/{id}/simulate": "it changes nothing",
     "POST /workflows/{id}/simulate": "it changes nothing",
+    "POST /v1/callbacks/twilio/{token}": "a provider tells; the attempt is its own record",
+    "POST /v1/callbacks/resend/{token}": "likewise",
     "POST /settings/channels/{channel}/verify": "it changes nothing",
     "POST /u/{token}": "the contact acts, and no member; the suppression is its own record",
     "DELETE /settings/workspace": "the trail goes with the workspace",

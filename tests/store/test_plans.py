@@ -14,11 +14,14 @@ import pytest
 
 from app.store import (
     batches,
+    callbacks,
     calls,
+    channel_settings,
     checkouts,
     contact_events,
     contacts,
     definitions,
+    delivery_reports,
     event_endpoints,
     events,
     jobs,
@@ -189,6 +192,21 @@ FILL = (
            CASE WHEN i < 10020 THEN CAST(:past AS TIMESTAMPTZ) ELSE :now END, :past
     FROM n
     """,
+    """
+    INSERT INTO channel_settings (workspace_id, channel, sealed, token, revision, created_at,
+                                  updated_at)
+    SELECT 'ws_acme', 'channel' || i, CAST('s' AS BYTEA), 'token' || i, 1, :past, :past FROM n
+    """,
+    """
+    INSERT INTO callbacks (workspace_id, id, expires_at)
+    SELECT 'ws_acme', 'c' || i,
+           CASE WHEN i < 10020 THEN CAST(:past AS TIMESTAMPTZ) ELSE :now END
+    FROM n
+    """,
+    """
+    INSERT INTO shared_recipients (workspace_id, address_hash, written_at)
+    SELECT 'ws_acme', 'hash' || i, :past FROM n
+    """,
 )
 NUMBERS = """
     WITH RECURSIVE n (i) AS (SELECT 10001 UNION ALL SELECT i + 1 FROM n WHERE i < 18000)
@@ -305,6 +323,26 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "checkouts that have expired, deleted": (
         lambda db: checkouts.delete_expired(db, limit=10),
         ["workspace_id id"],
+    ),
+    "a workspace's own provider": (
+        lambda db: channel_settings.get(db, **ACME, channel="channel10050"),
+        ["workspace_id channel"],
+    ),
+    "whose callbacks a token is for": (
+        lambda db: channel_settings.by_token(db, token="token10050"),
+        ["token"],
+    ),
+    "callbacks that have expired, deleted": (
+        lambda db: callbacks.delete_expired(db, limit=10),
+        ["workspace_id id"],
+    ),
+    "who has written to a number": (
+        lambda db: callbacks.writers(db, address_hash="hash10050", limit=10),
+        ["address_hash"],
+    ),
+    "the attempt that a provider tells of": (
+        lambda db: delivery_reports.locked(db, **ACME, attempt_id="att_10050"),
+        ["workspace_id id", "workspace_id id"],
     ),
     "receipts": (
         lambda db: receipts.by_ids(db, [("ws_acme", bytes([n])) for n in range(64)]),

@@ -1,0 +1,83 @@
+"""POST /v1/callbacks/<provider>/<token>: what providers tell, by their own signatures."""
+
+from __future__ import annotations
+
+from html import escape
+
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+
+from app import callbacks
+from app.callbacks import Heard
+from app.web import reply
+from app.web.routing import PUBLIC, Call, post
+
+
+class ResendEvent(BaseModel):
+    """As Resend sends it; only its type and what it is about are looked at."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "email.delivered",
+                    "data": {"email_id": "4ef9a417-02e9-4d39-ad75-9611e0fcc33c", "tags": {}},
+                }
+            ]
+        },
+    )
+
+
+async def hear_twilio(call: Call) -> Response:
+    """Twilio's status callbacks, and what people text back, by `X-Twilio-Signature`. Copies and
+    late ones are welcome. What is to be said to a person is answered in TwiML."""
+    said = await _hear(call, "twilio")
+    message = f"<Message>{escape(said)}</Message>" if said is not None else ""
+    return Response(
+        f'<?xml version="1.0" encoding="UTF-8"?><Response>{message}</Response>',
+        media_type="text/xml",
+    )
+
+
+async def hear_resend(call: Call) -> Response:
+    """Resend's events, by `svix-signature`. Copies and late ones are welcome."""
+    await _hear(call, "resend")
+    return reply.no_content()
+
+
+async def _hear(call: Call, provider: str) -> str | None:
+    scope, headers = call.request.scope, call.request.headers
+    query = scope["query_string"].decode("latin-1")
+    path = scope["raw_path"].decode("latin-1").partition("?")[0]
+    heard = Heard(
+        provider=provider,
+        token=call.path("token"),
+        url=f"{call.process.settings.base_url}{path}{f'?{query}' if query else ''}",
+        headers={name.lower(): value for name, value in headers.items()},
+        signatures=headers.getlist("x-twilio-signature"),
+        body=await call.receive_body(),
+    )
+    return await callbacks.hear(call.process, heard)
+
+
+routes = [
+    post(
+        "/v1/callbacks/twilio/{token}",
+        hear_twilio,
+        can=PUBLIC,
+        tx=None,
+        takes=("application/x-www-form-urlencoded",),
+        gives={200: ("text/xml",)},
+        raises=("invalid_signature", "not_found"),
+    ),
+    post(
+        "/v1/callbacks/resend/{token}",
+        hear_resend,
+        can=PUBLIC,
+        tx=None,
+        takes=ResendEvent,
+        gives={204: None},
+        raises=("invalid_signature", "not_found"),
+    ),
+]
