@@ -39,7 +39,13 @@ SALT_BYTES = 16
 LONGEST_VALUE = 8_192  # bytes of JSON; of a longer one only its hash is kept
 
 MASK = "••••"
-SECRET = re.compile(r"secret|password|token|authorization|apikey|webhookurl|^key$", re.IGNORECASE)
+# Headers of a step that calls out are among them.
+SECRET = re.compile(
+    r"secret|passw|token|authorization|api[-_]?key|cookie|credential|signature|webhookurl"
+    r"|(?:^|[-_])(?:key|auth)$",
+    re.IGNORECASE,
+)
+IN_URL = re.compile(r"(?<=//)[^/@]*(?=@)|(?<=\?).+", re.DOTALL)  # userinfo, and the whole query
 TOLD = re.compile(r"(Set|Last4)$")  # signingSecretSet and signingSecretLast4 are no secrets
 UNTOLD = frozenset({"id", "createdAt", "updatedAt"})  # the entry says as much itself
 
@@ -123,6 +129,8 @@ def _masked(name: str, value: Json) -> Json:
     if value is not None and SECRET.search(name) and not TOLD.search(name):
         return MASK
     match value:
+        case str() if name == "url":
+            return IN_URL.sub(MASK, value)
         case dict():
             return {inner: _masked(inner, one) for inner, one in value.items()}
         case list():

@@ -81,6 +81,25 @@ async def verdict(process: Process, workspace_id: str) -> Verdict:
                 ]
             },
         ),
+        (
+            {},
+            {
+                "steps": [
+                    {"headers": {"X-Api-Key": "k", "X-Page": "2"}, "url": "http://a:b@c/d?e=f"}
+                ]
+            },
+            {
+                "steps": [
+                    None,
+                    [
+                        {
+                            "headers": {"X-Api-Key": "••••", "X-Page": "2"},
+                            "url": "http://••••@c/d?••••",
+                        }
+                    ],
+                ]
+            },
+        ),
         ({"key": "td_live_1"}, {"key": "td_live_2"}, {"key": ["••••", "••••"]}),
         ({}, {"list": [{"authToken": "t"}]}, {"list": [None, [{"authToken": "••••"}]]}),
     ],

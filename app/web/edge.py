@@ -39,8 +39,10 @@ INTAKE = "/v1/webhooks/in/"
 ROUTINE = {"/healthz", "/readyz", "/sandbox/messages"}  # asked every few seconds by machines
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What follows in such a path is a credential, and so is whatever looks like one elsewhere.
-WEBHOOK = re.compile(r"(/webhooks/in/).*|(?<=/)[A-Za-z0-9]{30}(?![A-Za-z0-9])", re.DOTALL)
 MASKED = rf"\1{logs.MASK}"
+CREDENTIAL = re.compile(
+    r"(/webhooks/in/|^/u/|^/sandbox/checkouts/).*|(?<=/)[A-Za-z0-9]{30}(?![A-Za-z0-9])", re.DOTALL
+)
 
 
 @dataclass(slots=True)
@@ -233,7 +235,7 @@ class _Exchange:
 def masked(path: str) -> str:
     if path.startswith(INTAKE):
         return INTAKE + logs.MASK
-    return WEBHOOK.sub(MASKED, path)
+    return CREDENTIAL.sub(MASKED, path)
 
 
 # --- the head -----------------------------------------------------------------------------------

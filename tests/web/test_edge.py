@@ -520,6 +520,8 @@ async def test_every_request_is_one_line(served, records):
         ("/v1/webhooks/in/short", "/v1/webhooks/in/***"),
         ("/v1/webhooks/in/" + "aB3" * 10 + "/more", "/v1/webhooks/in/***"),
         ("/webhook/" + "aB3" * 10, "/webhook/***"),
+        ("/u/a-link-out_of.a-mail", "/u/***"),
+        ("/sandbox/checkouts/tok-en/complete", "/sandbox/checkouts/***"),
         ("/contacts/con_01jd0000000000000000000000", "/contacts/con_01jd0000000000000000000000"),
     ],
 )
