@@ -33,7 +33,13 @@ MEMORY = Path("/dev/shm")  # Linux: a commit of SQLite costs milliseconds on a d
 ENOUGH_MEMORY = 2 << 30
 
 # Begun first, so that nobody waits for one of them at the end.
-LONGEST = ("test_server.py", "test_crashes.py", "test_main.py", "test_story.py")
+LONGEST = (
+    "test_side_by_side.py",
+    "test_server.py",
+    "test_crashes.py",
+    "test_main.py",
+    "test_story.py",
+)
 
 
 Records = Callable[..., list[dict[str, Any]]]
