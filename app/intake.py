@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -87,8 +86,10 @@ async def settled(judge: Callable[[], Awaitable[Accepted]]) -> Accepted:
     """Judged by what holds when the run is inserted: a secret that has been replaced, or a pause,
     counts from the moment that it is committed. Raises Unavailable."""
     for _ in range(TRIES):
-        with suppress(Outdated):
+        try:
             return await judge()
+        except Outdated:
+            continue
     raise Unavailable("The webhook is being changed time and again; send the request again.")
 
 

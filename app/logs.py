@@ -122,11 +122,10 @@ class _Teller:
             "logger": logger,
         }
         line = self._renderer.line_of_plain(record)
-        with suppress(OSError, ValueError):
+        try:
             self._stream.write(line + "\n")
-            self._flush_soon()
-
-    def _flush_soon(self) -> None:
+        except (OSError, ValueError):
+            return  # as in _Writer
         loop = asyncio.get_running_loop()
         if self._flushed_by is not loop:
             self._flushed_by = loop
@@ -197,11 +196,12 @@ class _Renderer:
 
     def line_of_plain(self, record: EventDict) -> str:
         """The same for texts and finite numbers in their order, mostly of ASCII."""
-        with suppress(TypeError):  # half of a surrogate pair
+        try:
             line = orjson.dumps(record).decode()
-            if line.isascii() and "\x7f" not in line and self._may_stand(line):
-                return line
-        return self.line(record)
+        except TypeError:  # half of a surrogate pair
+            return self.line(record)
+        is_fit = line.isascii() and "\x7f" not in line and self._may_stand(line)
+        return line if is_fit else self.line(record)
 
     def _may_stand(self, line: str) -> bool:
         if len(line) > RECORD_BYTES:

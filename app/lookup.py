@@ -23,8 +23,10 @@ def contact_path(trigger: Trigger) -> str | None:
 
 def needs_literals(trigger: Trigger, payload: Json) -> bool:
     """Whether a number is looked up, which counts as its sender wrote it."""
-    paths = (contact_path(trigger), trigger.get("dedupePath"))
-    return any(isinstance(path.parse(where).find(payload), int | float) for where in paths if where)
+    for where in (contact_path(trigger), trigger.get("dedupePath")):
+        if where and isinstance(path.parse(where).find(payload), int | float):
+            return True
+    return False
 
 
 def resolve(trigger: Trigger, payload: Json, country: str | None) -> Lookup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 import time
@@ -27,7 +28,7 @@ class _Source:
     def next(self) -> tuple[int, int]:
         with self._lock:
             milliseconds = time.time_ns() // 1_000_000
-            counted = self._rest + 1 + secrets.randbits(32)
+            counted = self._rest + 1 + int.from_bytes(os.urandom(4))
             if milliseconds <= self._milliseconds and counted >> _RANDOM_BITS == 0:
                 self._rest = counted  # the same millisecond, or a clock that was set back
             else:

@@ -181,8 +181,8 @@ async def received(receive: Receive) -> bytes:
 
 def require_media_type(headers: Headers, allowed: frozenset[str] = JSON) -> None:
     """One Content-Type that is allowed, UTF-8 if it says so, and no Content-Encoding; else 415."""
-    values = headers.getlist("content-type")
-    if len(values) != 1 or not _is_allowed(values[0], allowed):
+    types = [value for name, value in headers.raw if name == b"content-type"]
+    if len(types) != 1 or not _is_allowed(types[0].decode("latin-1"), allowed):
         raise Problem(
             "unsupported_media_type",
             f"Send one Content-Type header, {' or '.join(sorted(allowed))}, and UTF-8.",
