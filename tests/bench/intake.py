@@ -1,12 +1,14 @@
 """How near the intake comes to a route that does nothing, on the same server.
 
-python -m tests.bench.intake [rounds] [seconds]: web processes of their own on a PostgreSQL that
-commits to disk and a real Redis, the limit on. The kinds of load take turns, and ratios are taken
-within a round, for machines drift. CPU is that of the web processes alone.
+python -m tests.bench.intake [rounds] [seconds] [--kinds K …] [--processes N …]: web processes of
+their own on a PostgreSQL that commits to disk and a real Redis, the limit on. The kinds of load
+take turns, and ratios are taken within a round, for machines drift. CPU is that of the web
+processes alone; where others want the cores too, its ratio says more than that of the rates.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx2
 from starlette.applications import Starlette
@@ -36,6 +38,7 @@ from tests.servers import free_port
 
 ROUNDS = 5
 SECONDS = 5.0
+WARMING_SECONDS = 1.0
 SHARE = 0.6  # of the intake's maximum, offered in the open loop
 SECRET = "a secret of good length for the bench"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -132,19 +135,33 @@ def targets(deployment: Deployment, bare_port: int, bare_part: Part) -> dict[str
 # --- the report -----------------------------------------------------------------------------------
 
 
-def show(what: str, measured: Sequence[Mapping[str, float]], ratio: Sequence[float] = ()) -> None:
+Measured: TypeAlias = Sequence[Mapping[str, float]]
+
+
+def show(what: str, measured: Measured, **ratios: Sequence[float]) -> None:
     of = {name: median(one[name] for one in measured) for name in measured[0]}
     line = (
         f"{what:<22}{of['a_second']:>8,.0f} a second   p50 {of['p50_ms']:>6.1f} ms"
         f"   p99 {of['p99_ms']:>6.1f} ms   {of['cpu_ms']:.3f} CPU-ms"
         f"   generator idle {of['idle']:.0%}"
     )
-    if ratio:
-        line += f"   ratio {median(ratio):.2f} ({min(ratio):.2f}–{max(ratio):.2f})"
+    for name, ratio in ratios.items():
+        line += f"   ratio of {name} {median(ratio):.2f} ({min(ratio):.2f}–{max(ratio):.2f})"
     print(line, flush=True)
 
 
-def measure(web_processes: int, rounds: int, seconds: float, urls: Mapping[str, str]) -> None:
+def ratio(name: str, measured: Measured, base: Measured) -> list[float]:
+    """Of each round."""
+    return [one[name] / other[name] for one, other in zip(measured, base, strict=True)]
+
+
+def measure(
+    web_processes: int,
+    rounds: int,
+    seconds: float,
+    kinds: Sequence[str],
+    urls: Mapping[str, str],
+) -> None:
     print(f"\n{web_processes} web process{'es' * (web_processes > 1)}, closed loop", flush=True)
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -159,29 +176,25 @@ def measure(web_processes: int, rounds: int, seconds: float, urls: Mapping[str, 
         bare_port = free_port()
         bare_part = bare_server(deployment, bare_port)
         found = targets(deployment, bare_port, bare_part)
-        measured: dict[str, list[Mapping[str, float]]] = {kind: [] for kind in KINDS}
+        measured: dict[str, list[Mapping[str, float]]] = {kind: [] for kind in kinds}
+        for kind in kinds:
+            found[kind].hit(WARMING_SECONDS)
         for _ in range(rounds):
-            for kind in KINDS:
+            for kind in kinds:
                 measured[kind].append(found[kind].hit(seconds))
-        for kind in KINDS:
-            pairs = zip(measured[kind], measured["bare"], strict=True)
-            show(
-                kind,
-                measured[kind],
-                [one["a_second"] / base["a_second"] for one, base in pairs],
-            )
+        base = measured["bare"]
+        for kind in kinds:
+            rates = ratio("a_second", measured[kind], base)
+            show(kind, measured[kind], rates=rates, CPU=ratio("cpu_ms", base, measured[kind]))
         rate = SHARE * median(one["a_second"] for one in measured["signed"])
         print(f"open loop, {rate:,.0f} a second offered", flush=True)
         hits = [
             (found["bare"].hit(seconds, rate), found["signed"].hit(seconds, rate))
             for _ in range(rounds)
         ]
-        show("bare", [base for base, _ in hits])
-        show(
-            "signed",
-            [one for _, one in hits],
-            [one["p99_ms"] / base["p99_ms"] for base, one in hits],
-        )
+        bare_hits, signed_hits = [base for base, _ in hits], [one for _, one in hits]
+        show("bare", bare_hits)
+        show("signed", signed_hits, p99=ratio("p99_ms", signed_hits, bare_hits))
 
 
 def bare_server(deployment: Deployment, port: int) -> Part:
@@ -192,16 +205,15 @@ def bare_server(deployment: Deployment, port: int) -> Part:
     return part
 
 
-def main(rounds: int = ROUNDS, seconds: float = SECONDS) -> None:
+def main(rounds: int, seconds: float, kinds: Sequence[str], processes: Sequence[int]) -> None:
     postgres = servers.postgres_server(durable=True)
     redis = servers.redis_server()
     postgres.start()
     redis.start()
-    for web_processes in (1, 2):
+    for web_processes in processes:
         database_url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
-        measure(
-            web_processes, rounds, seconds, {"database_url": database_url, "redis_url": redis.url}
-        )
+        urls = {"database_url": database_url, "redis_url": redis.url}
+        measure(web_processes, rounds, seconds, kinds, urls)
     redis.remove()
     postgres.remove()
 
@@ -209,5 +221,11 @@ def main(rounds: int = ROUNDS, seconds: float = SECONDS) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["bare"]:
         sys.exit(serve_bare())
-    given = sys.argv[1:]
-    main(*(int(text) for text in given[:1]), *(float(text) for text in given[1:2]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rounds", type=int, nargs="?", default=ROUNDS)
+    parser.add_argument("seconds", type=float, nargs="?", default=SECONDS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    given = parser.parse_args()
+    kinds = [kind for kind in KINDS if kind in {"bare", "signed", *given.kinds}]
+    main(given.rounds, given.seconds, kinds, given.processes)
