@@ -19,6 +19,7 @@ import idna
 
 from app.channels.base import Message, SendError
 from app.channels.plaintext import plain_text
+from app.channels.styling import inlined
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def compose(message: Message, default: Sender) -> Mail:
         recipient=recipient,
         subject=subject,
         text=text or plain_text(markup),
-        html=_with_preheader(markup, content.get("preheader")) if markup else None,
+        html=_with_preheader(inlined(markup), content.get("preheader")) if markup else None,
         headers={field.name: field.value for field in fields},
         head="".join(f"{field.name}: {field.wire}\r\n" for field in fields),
         # RFC 2045 §6.7: "=_" stands in no quoted-printable text, and "=" alone ends base64.

@@ -1,0 +1,187 @@
+"""Every way that we know of to harm by mail, tried through the API and judged at the mail server.
+
+A line is named by the number it has in the catalogue of attacks; those of SMS and of what providers
+tell us are tried where they come in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from app.process import Process
+from tests import test_consent
+from tests.cast import Cast, settle
+from tests.channels.test_mime import ALWAYS, TRICKS
+from tests.chaos.optout import sending
+from tests.receivers import Received, Receiver
+from tests.routes import test_messages, test_preferences, test_settings
+
+PARTS = ("subject", "fromName", "replyTo", "preheader")
+SPOKEN = [trick for trick in TRICKS if trick.isprintable() or "\ud83d" not in trick]  # as JSON
+MARKETING = {"subject": "News", "html": "<p>Hi</p>", "category": "marketing"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Ed orders messages; what the mail server gets of them."""
+
+    cast: Cast
+    process: Process
+    receiver: Receiver
+
+    async def order(self, **wanted: Any) -> None:
+        """Unless the API refuses it at once."""
+        answer = await self.cast.ed.post("/messages", {"channel": "email", **wanted})
+        assert answer.status_code in (202, 422), answer.text
+
+    async def sent(self) -> list[Received]:
+        await settle(self.process)
+        return self.receiver.received
+
+    async def ends(self) -> list[tuple[str, str | None]]:
+        async with self.process.database.read() as db:
+            rows = await db.fetch_all("SELECT status, reason_code FROM messages")
+        return [(row["status"], row["reason_code"]) for row in rows]
+
+
+@asynccontextmanager
+async def wired(cast: Cast, process: Process, ledger: Path) -> AsyncIterator[Wire]:
+    async with Receiver(ledger) as receiver, sending(process, receiver) as through:
+        yield Wire(cast, through, receiver)
+
+
+def headers_of(mail: Received) -> list[str]:
+    """Names as they travelled, read by nothing but the rule that a header begins a line."""
+    head, _, _ = mail.raw.partition(b"\r\n\r\n")
+    assert not re.search(rb"\r(?!\n)|(?<!\r)\n", mail.raw)
+    return [name.decode() for name in re.findall(rb"(?m)^([^\s:]+):", head)]
+
+
+async def no_header_is_forged(wire: Wire) -> None:
+    """J1, by whatever a sender of ours or a contact can put into a template's values."""
+    for trick in SPOKEN:
+        for part in PARTS:
+            content = {"subject": "Hello", "html": "<p>Hi</p>", part: "{{trigger.word}}"}
+            await wire.order(to="ada@acme.test", content=content, data={"word": trick})
+    mails = await wire.sent()
+    for mail in mails:
+        assert headers_of(mail) in (ALWAYS, [*ALWAYS[:5], "Reply-To", *ALWAYS[5:]])
+        assert mail.recipients == ("ada@acme.test",)
+    assert set(await wire.ends()) == {("SENT", None), ("FAILED", "template_error")}
+    assert len(mails) == [status for status, _ in await wire.ends()].count("SENT")
+
+
+async def no_name_forges_a_header(wire: Wire) -> None:
+    """J1, by a contact's own name; the API refuses most of them."""
+    for number, trick in enumerate(SPOKEN):
+        made = await wire.cast.ed.post(
+            "/contacts", {"email": f"c{number}@acme.test", "firstName": trick}
+        )
+        if made.status_code == 201:
+            content = {"subject": "Hello {{contact.firstName}}", "html": "<p>Hi</p>"}
+            await wire.order(contactId=made.json()["id"], content=content)
+    for mail in await wire.sent():
+        assert headers_of(mail) == ALWAYS
+
+
+async def one_recipient_or_none(wire: Wire) -> None:
+    """J2."""
+    for to in (
+        "a@acme.test>\r\nRCPT TO:<b@evil.test",
+        "a@acme.test,b@evil.test",
+        "a@acme.test; b@evil.test",
+        '"a@acme.test b"@evil.test',
+        "all: a@acme.test, b@evil.test;",
+        "<a@acme.test> SIZE=1",
+        "a@acme.test\x00b@evil.test",
+    ):
+        await wire.order(to=to, content={"subject": "Hello", "html": "<p>Hi</p>"})
+    assert await wire.sent() == []
+    await wire.order(to="a@acme.test", content={"subject": "Hello", "html": "<p>Hi</p>"})
+    [mail] = await wire.sent()
+    assert mail.recipients == ("a@acme.test",)
+
+
+async def no_mail_within_a_mail(wire: Wire) -> None:
+    """J3."""
+    ends = ("\r\n.\r\n", "\n.\n", "\r.\r", "\n.\r\n", "\r\n.\r")
+    word = "".join(f"{end}MAIL FROM:<a@x.test>\r\nRCPT TO:<b@y.test>\r\nDATA" for end in ends)
+    content = {"subject": "Hello", "html": "<p>{{trigger.word}}</p>", "text": "{{trigger.word}}"}
+    await wire.order(to="a@acme.test", content=content, data={"word": word + "x" * 5_000})
+    [mail] = await wire.sent()
+    assert headers_of(mail) == ALWAYS
+    assert max(map(len, mail.raw.split(b"\r\n"))) <= 998
+    assert mail.mail.get_body(("plain",)).get_content().count("RCPT TO") == len(ends)
+
+
+async def a_way_out_of_all_marketing_and_no_other(wire: Wire) -> None:
+    """J4; unfolded, for a fold has broken signatures."""
+    for number in range(5):
+        to = f"{number}{'long' * 12}@acme.test"
+        await wire.order(to=to, content=MARKETING)
+        await wire.order(to=to, content={**MARKETING, "category": "transactional"})
+    mails = await wire.sent()
+    marketing = [mail for mail in mails if b"List-Unsubscribe:" in mail.raw]
+    assert (len(mails), len(marketing)) == (10, 5)
+    for mail in marketing:
+        assert re.search(rb"(?m)^List-Unsubscribe: <https?://[^<>\s]+>\r$", mail.raw)
+        assert b"\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" in mail.raw
+        assert headers_of(mail).count("List-Unsubscribe") == 1
+
+
+async def one_message_id_for_each_message(wire: Wire) -> None:
+    """J13: the same on each try, which the server shows by refusing the first ones."""
+    wire.receiver.script.extend(["throttle", "hang_up", "throttle_data"])
+    for number in range(3):
+        content = {"subject": "Hello", "html": "<p>Hi</p>"}
+        await wire.order(to=f"p{number}@acme.test", content=content)
+    for _ in range(4):
+        await wire.sent()
+        async with wire.process.database.write() as db:
+            await db.execute("UPDATE messages SET wake_at = :now WHERE status = 'QUEUED'")
+    mails = await wire.sent()
+    async with wire.process.database.read() as db:
+        rows = await db.fetch_all("SELECT message_key FROM delivery_attempts WHERE tries > 0")
+    assert sorted(mail.message_key for mail in mails) == sorted(row["message_key"] for row in rows)
+    assert len({mail.message_key for mail in mails}) == 3
+
+
+Line: TypeAlias = Callable[[Wire], Awaitable[None]]
+LINES: dict[str, Line] = {
+    "J1": no_header_is_forged,
+    "J1 by a contact": no_name_forges_a_header,
+    "J2": one_recipient_or_none,
+    "J3": no_mail_within_a_mail,
+    "J4": a_way_out_of_all_marketing_and_no_other,
+    "J13": one_message_id_for_each_message,
+}
+ELSEWHERE = {
+    **dict.fromkeys(
+        ("J5", "J6"),
+        test_preferences.test_one_click_ends_it_before_the_answer_and_opening_the_link_does_nothing,
+    ),
+    "J7": test_preferences.test_a_link_that_was_tampered_with_is_nobody_s,
+    "J8": test_consent.test_stop_start_and_help_by_sms,
+    "J10": test_consent.test_an_erased_person_hears_nothing_and_is_known_by_a_hash_alone,
+    "J11": test_messages.test_in_production_a_test_email_goes_to_members_only,
+    "J12": test_settings.test_a_wrong_change_is_named_and_nothing_of_it_applied,
+}
+OF_PROVIDERS = {"J9"}  # what Twilio answers
+
+
+def test_every_line_is_tried_somewhere():
+    tried = {name.split()[0] for name in LINES} | set(ELSEWHERE) | OF_PROVIDERS
+    assert tried == {f"J{number}" for number in range(1, 14)}
+
+
+@pytest.mark.parametrize("line", LINES)
+async def test_no_mail_does_harm(line: str, cast: Cast, process: Process, tmp_path: Path):
+    async with wired(cast, process, tmp_path / "ledger") as wire:
+        await LINES[line](wire)
