@@ -798,3 +798,18 @@ ALTER TABLE memberships ADD COLUMN revision INTEGER NOT NULL DEFAULT 1;
 -- What is old enough to go; everything else is found by its id, which tells its age.
 CREATE INDEX runs_finished ON runs (workspace_id, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX sessions_by_expiry ON sessions (expires_at);
+
+-- section 0030: what goes wrong on purpose
+
+-- What the sandbox's provider does wrong with the next messages of a workspace, because somebody
+-- wants to see what their flow does then.
+CREATE TABLE sandbox_faults (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,
+    kind          TEXT NOT NULL,                  -- fail | throttle | stall | accept_then_drop
+    channel       TEXT,                           -- NULL: any
+    count         INTEGER NOT NULL,
+    remaining     INTEGER NOT NULL,
+    created_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);

@@ -20,7 +20,7 @@ from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
 from app.channels import api, operators
 from app.channels.base import Channel
-from app.channels.inbox import Captured, Inbox
+from app.channels.inbox import LOSING, Captured, Inbox
 from app.channels.own import Own
 from app.config import Settings
 from app.egress import Egress
@@ -29,7 +29,7 @@ from app.oidc import Provider
 from app.process import SCHEMA, Process
 from app.queue import Queue, connector
 from app.routes import ROUTES, SANDBOX_ROUTES
-from app.store import keys, sandbox
+from app.store import keys, sandbox, sandbox_faults
 from app.store.db import Database, outstanding
 from app.vault import Vault
 from app.web import reply
@@ -204,10 +204,13 @@ def web(process: Process) -> Edge:
     return Edge(application, process.settings, process.metrics)
 
 
-async def _capture_some(database: Database, captured: Sequence[Captured]) -> Sequence[None]:
+async def _capture_some(database: Database, captured: Sequence[Captured]) -> Sequence[str | None]:
+    """The fault that befell each."""
     async with database.write() as db:
-        await sandbox.insert_each(db, captured)
-    return [None for _ in captured]
+        faults = await sandbox_faults.befalling(db, captured)
+        kept = [one for one, fault in zip(captured, faults, strict=True) if fault not in LOSING]
+        await sandbox.insert_each(db, kept)
+    return faults
 
 
 CAPTURES = Kind(_capture_some)
@@ -219,8 +222,8 @@ def _channels(
     if settings.production:
         return {channel.name: channel for channel in operators.channels(settings, client, told_at)}
 
-    async def capture(captured: Captured) -> None:
-        await batches.ask(CAPTURES, database, captured)
+    async def capture(captured: Captured) -> str | None:
+        return await batches.ask(CAPTURES, database, captured)
 
     return {"email": Inbox(capture, settings.mail_from)}
 

@@ -159,6 +159,9 @@ POLICY: Mapping[str, str] = {
     "GET /audit-logs/export": "admin",
     "GET /sandbox": "anybody",
     "GET /sandbox/messages": "viewer",
+    "GET /sandbox/faults": "viewer",
+    "POST /sandbox/faults": "editor",
+    "DELETE /sandbox/faults": "editor",
 }
 PEOPLE = {"viewer": "vic", "editor": "ed", "admin": "adam", "owner": "olivia"}
 

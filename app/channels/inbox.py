@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.channels.base import Capabilities, Message, Receipt, SendError
+from app.channels.base import Capabilities, Message, Outcome, Receipt, SendError
 from app.channels.mime import Sender, compose
 from app.errors import CommitUnknown, Unavailable
 
@@ -33,7 +33,12 @@ class Captured:
     headers: Mapping[str, str]
 
 
-Capture: TypeAlias = Callable[[Captured], Awaitable[None]]
+LOSING: frozenset[str | None] = frozenset({"fail", "throttle", "stall"})  # the inbox never has it
+STALLS_SECONDS = 10.0
+THROTTLES_SECONDS = 5
+
+# Keeps the message, unless the next fault is a losing one; the fault.
+Capture: TypeAlias = Callable[[Captured], Awaitable[str | None]]
 
 
 class Inbox:
@@ -53,13 +58,17 @@ class Inbox:
     async def send(self, message: Message) -> Receipt:
         captured = self._captured(message)
         try:
-            await self._capture(captured)
+            fault = await self._capture(captured)
+            if fault == "stall":
+                await asyncio.sleep(STALLS_SECONDS)
         except (CommitUnknown, asyncio.CancelledError) as error:
             raise SendError(
                 "unknown", "outcome_unknown", "The capture was interrupted while it was written."
             ) from error
         except Unavailable as error:
             raise SendError("not_accepted", "provider_unreachable", error.detail) from error
+        if fault is not None:
+            raise _befalls(fault)
         return Receipt(captured.headers["Message-ID"])
 
     async def close(self) -> None:
@@ -82,3 +91,21 @@ class Inbox:
             html=mail.html,
             headers=mail.headers,
         )
+
+
+_BEFALLING: Mapping[str, tuple[Outcome, str, str]] = {
+    "fail": ("rejected", "provider_rejected", "The sandbox was told to refuse this message."),
+    "throttle": ("not_accepted", "provider_throttled", "The sandbox was told to throttle."),
+    "stall": ("unknown", "outcome_unknown", "The sandbox was told not to answer in time."),
+    "accept_then_drop": (
+        "unknown",
+        "outcome_unknown",
+        "The sandbox was told to take the message, and to hang up instead of answering.",
+    ),
+}
+
+
+def _befalls(fault: str) -> SendError:
+    outcome, code, detail = _BEFALLING[fault]
+    again = THROTTLES_SECONDS if fault == "throttle" else None
+    return SendError(outcome, code, detail, retry_after_seconds=again)

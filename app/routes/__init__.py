@@ -25,6 +25,7 @@ from app.routes import (
     reference,
     runs,
     sandbox,
+    sandbox_faults,
     sessions,
     settings,
     simulations,
@@ -74,6 +75,7 @@ ROUTES = [
 ]
 SANDBOX_ROUTES = [
     *sandbox.routes,
+    *sandbox_faults.routes,
     *checkouts.routes,
 ]  # in production they do not exist, signed in or not
 ROUTES += reference.routes(ROUTES, SANDBOX_ROUTES)  # which tell of themselves as well

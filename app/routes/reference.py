@@ -162,6 +162,8 @@ EXAMPLES: Mapping[str, Any] = {
     "findings": [],
     "triggerSource": "inbound_webhook",
     "kind": "send_message",
+    "ProviderFault.kind": "throttle",
+    "NewProviderFault.kind": "throttle",
     "nodeId": "hi",
     "port": None,
     "output": None,

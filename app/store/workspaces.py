@@ -101,6 +101,7 @@ TABLES: Mapping[str, str] = {
     "captured_messages": "id",
     "delivery_attempts": "id",
     "provider_troubles": "channel",
+    "sandbox_faults": "id",
     "messages": "id",
     "run_signals": "run_id",
     "run_steps": "run_id",

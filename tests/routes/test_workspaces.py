@@ -20,6 +20,7 @@ from app.store import (
     contact_events,
     memberships,
     receipts,
+    sandbox_faults,
     throttles,
     troubles,
     workspaces,
@@ -308,6 +309,9 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await consent.soft_bounced(process, db, **heard)
         trouble = {"channel": "email", "provider": "smtp", "code": "provider_throttled"}
         await troubles.failed(db, **mine, **trouble, asked=False)
+        await sandbox_faults.insert(
+            db, **mine, id=new_id("flt"), kind="fail", channel="sms", count=1
+        )
     while await audit.seal(process) or await quotas.fold_some(process):
         pass
     await providers_of(who, process)

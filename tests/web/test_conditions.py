@@ -105,6 +105,7 @@ UNREVISED = {
     "/suppressions/{id}": "it is made and lifted, and never another",
     "/memberships/invitations/{id}": "it is made and revoked, and never another",
     "/settings/api-keys/{id}": "it is made and revoked, and never another",
+    "/sandbox/faults": "they are used up as messages go out",
     "/billing/plan": "whoever takes the payments may change it at any moment",
 }
 

@@ -1,0 +1,103 @@
+"""Faults of the sandbox's provider, asked for by whoever wants to see what a flow does then."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from app.errors import Problem
+from app.routes.ids import FaultId
+from app.store import sandbox_faults
+from app.store.db import Row, new_id
+from app.web import reply
+from app.web.body import Shape
+from app.web.reply import Page
+from app.web.routing import Call, delete, get, post
+
+MOST = 50  # that wait
+
+Kind = Literal["fail", "throttle", "stall", "accept_then_drop"]
+Channel = Literal["email", "sms", "whatsapp"]
+
+
+class NewProviderFault(Shape):
+    """`fail`: refused for good. `throttle`: not now, again in five seconds. `stall`: no answer for
+    ten seconds, and the message is lost. `accept_then_drop`: the message is taken, and the answer
+    is lost."""
+
+    kind: Kind
+    count: Annotated[int, Field(ge=1, le=1_000)] = 1
+    channel: Channel | None = None
+
+
+class ProviderFault(Shape):
+    """`remaining` of `count` messages are still to come. Without a channel it befalls any."""
+
+    id: FaultId
+    kind: Kind
+    count: int
+    remaining: int
+    channel: Channel | None
+    created_at: datetime
+
+
+async def index(call: Call) -> Response:
+    """In the order in which they befall messages."""
+    rows = await sandbox_faults.every(call.db, workspace_id=call.member.workspace_id)
+    return reply.page([resource(row) for row in rows], None)
+
+
+async def create(call: Call) -> Response:
+    new, workspace_id = call.read(NewProviderFault), call.member.workspace_id
+    waiting = await sandbox_faults.every(call.db, workspace_id=workspace_id)
+    if sum(row["remaining"] > 0 for row in waiting) >= MOST:
+        raise Problem("conflict", f"{MOST} faults are waiting: send messages, or clear them.")
+    row = await sandbox_faults.insert(
+        call.db,
+        workspace_id=workspace_id,
+        id=new_id("flt"),
+        kind=new.kind,
+        channel=new.channel,
+        count=new.count,
+    )
+    await call.note("sandbox_fault.created", row["id"], after=_told(row))
+    return reply.created("/sandbox/faults", resource(row))
+
+
+async def clear(call: Call) -> Response:
+    """From now on nothing goes wrong on purpose."""
+    await sandbox_faults.clear(call.db, workspace_id=call.member.workspace_id)
+    await call.note("sandbox_faults.cleared", call.member.workspace_id)
+    return reply.no_content()
+
+
+def resource(row: Row) -> dict[str, Any]:
+    return {
+        **_told(row),
+        "id": row["id"],
+        "remaining": row["remaining"],
+        "createdAt": row["created_at"],
+    }
+
+
+def _told(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in ("kind", "count", "channel")}
+
+
+PLACE = "/sandbox/faults"
+
+routes = [
+    get(PLACE, index, can="messages:read", gives={200: Page[ProviderFault]}),
+    post(
+        PLACE,
+        create,
+        can="messages:write",
+        takes=NewProviderFault,
+        gives={201: ProviderFault},
+        raises=("conflict",),
+    ),
+    delete(PLACE, clear, can="messages:write", gives={204: None}),
+]

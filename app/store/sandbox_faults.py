@@ -1,0 +1,92 @@
+"""What the sandbox's provider is to do wrong next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from app.store.db import Handle, Row
+
+COLUMNS = "id, kind, channel, count, remaining, created_at"
+
+
+async def insert(
+    db: Handle, *, workspace_id: str, id: str, kind: str, channel: str | None, count: int
+) -> Row:
+    """Behind those that are there already; those that are used up go."""
+    await db.execute(
+        "DELETE FROM sandbox_faults WHERE workspace_id = :workspace_id AND remaining = 0",
+        workspace_id=workspace_id,
+    )
+    [row] = await db.fetch_all(
+        f"""
+        INSERT INTO sandbox_faults (workspace_id, id, kind, channel, count, remaining, created_at)
+        VALUES (:workspace_id, :id, :kind, :channel, :count, :count, :now)
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        kind=kind,
+        channel=channel,
+        count=count,
+    )
+    return row
+
+
+async def every(db: Handle, *, workspace_id: str) -> list[Row]:
+    """In the order in which they befall messages; they are few."""
+    return await db.fetch_all(
+        f"SELECT {COLUMNS} FROM sandbox_faults WHERE workspace_id = :workspace_id ORDER BY id",
+        workspace_id=workspace_id,
+    )
+
+
+class Addressed(Protocol):
+    @property
+    def workspace_id(self) -> str: ...
+    @property
+    def channel(self) -> str: ...
+
+
+async def befalling(db: Handle, sends: Sequence[Addressed]) -> list[str | None]:
+    """The kind of fault that befalls each; one question where nobody has asked for any."""
+    rows = await db.fetch_all(
+        """
+        SELECT DISTINCT workspace_id FROM sandbox_faults
+        WHERE workspace_id = ANY(:workspace_ids) AND remaining > 0
+        """,
+        workspace_ids=sorted({one.workspace_id for one in sends}),
+    )
+    tried = {row["workspace_id"] for row in rows}
+    return [
+        await take(db, workspace_id=one.workspace_id, channel=one.channel)
+        if one.workspace_id in tried
+        else None
+        for one in sends
+    ]
+
+
+async def take(db: Handle, *, workspace_id: str, channel: str) -> str | None:
+    """The kind of fault that befalls the next message, which uses it up by one."""
+    kind: str | None = await db.fetch_value(
+        """
+        UPDATE sandbox_faults SET remaining = remaining - 1
+        WHERE workspace_id = :workspace_id AND remaining > 0 AND id = (
+            SELECT id FROM sandbox_faults
+            WHERE workspace_id = :workspace_id AND remaining > 0
+              AND COALESCE(channel, :channel) = :channel
+            ORDER BY id
+            LIMIT 1
+            FOR UPDATE)
+        RETURNING kind
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+    )
+    return kind
+
+
+async def clear(db: Handle, *, workspace_id: str) -> None:
+    await db.execute(
+        "DELETE FROM sandbox_faults WHERE workspace_id = :workspace_id", workspace_id=workspace_id
+    )

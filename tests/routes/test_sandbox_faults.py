@@ -1,0 +1,112 @@
+"""What somebody asks the sandbox to do wrong befalls its next messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.channels import inbox
+from app.process import Process
+from tests import cast as company
+from tests.cast import HELLO, Cast, settle
+from tests.test_runner import later
+
+FAULTS = "/sandbox/faults"
+MESSAGE = {"channel": "email", "to": "ada@example.com", "content": HELLO}
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox, "STALLS_SECONDS", 0.01)
+
+
+async def sent(cast: Cast, process: Process) -> dict[str, Any]:
+    """A message, once it has come as far as it does by itself."""
+    made = await cast.ed.made("/messages", MESSAGE)
+    await settle(process)
+    return await cast.ed.read(f"/messages/{made.get('messageId') or made['id']}")
+
+
+async def inbox_of(cast: Cast) -> int:
+    return len((await cast.vic.read("/sandbox/messages"))["data"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code", "captured"),
+    [
+        ("fail", "FAILED", "provider_rejected", 0),
+        ("throttle", "QUEUED", "provider_throttled", 0),
+        ("stall", "UNKNOWN", "outcome_unknown", 0),
+        ("accept_then_drop", "UNKNOWN", "outcome_unknown", 1),
+    ],
+)
+async def test_a_fault_befalls_the_next_message_and_no_other(
+    cast: Cast, process: Process, kind: str, status: str, code: str, captured: int
+):
+    fault = await cast.ed.made(FAULTS, {"kind": kind})
+    assert (fault["count"], fault["remaining"], fault["channel"]) == (1, 1, None)
+    message = await sent(cast, process)
+    assert (message["status"], message["reason"]["code"]) == (status, code)
+    assert "The sandbox was told" in message["reason"]["detail"]
+    assert await inbox_of(cast) == captured
+    [listed] = (await cast.vic.read(FAULTS))["data"]
+    assert listed == {**fault, "remaining": 0}
+    if kind == "throttle":
+        await later(process, "messages", inbox.THROTTLES_SECONDS + 1)
+        await settle(process)
+        assert await inbox_of(cast) == 1
+    assert (await sent(cast, process))["status"] == "SENT"
+
+
+async def test_faults_befall_so_many_messages_in_the_order_of_asking(cast: Cast, process: Process):
+    await cast.ed.made(FAULTS, {"kind": "fail", "count": 2, "channel": "email"})
+    await cast.ed.made(FAULTS, {"kind": "fail", "count": 9, "channel": "sms"})
+    await cast.ed.made(FAULTS, {"kind": "stall"})
+    statuses = [(await sent(cast, process))["status"] for _ in range(4)]
+    assert statuses == ["FAILED", "FAILED", "UNKNOWN", "SENT"]
+    listed = (await cast.vic.read(FAULTS))["data"]
+    assert [one["remaining"] for one in listed] == [0, 9, 0]
+
+
+async def test_faults_are_cleared(cast: Cast, process: Process):
+    await cast.ed.made(FAULTS, {"kind": "fail", "count": 100})
+    assert (await cast.ed.delete(FAULTS)).status_code == 204
+    assert (await cast.vic.read(FAULTS))["data"] == []
+    assert (await sent(cast, process))["status"] == "SENT"
+
+
+async def test_another_workspace_is_not_befallen(cast: Cast, process: Process):
+    await cast.mallory.made(FAULTS, {"kind": "fail", "count": 100})
+    assert (await cast.vic.read(FAULTS))["data"] == []
+    await cast.ed.delete(FAULTS)
+    assert (await sent(cast, process))["status"] == "SENT"
+    assert len((await cast.mallory.read(FAULTS))["data"]) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"kind": "explode"}, {"kind": "fail", "count": 0}, {"kind": "fail", "count": 1_001},
+     {"kind": "fail", "channel": "pigeon"}],
+)  # fmt: skip
+async def test_a_fault_that_cannot_be_is_named(cast: Cast, wrong: dict[str, Any]):
+    refused = await cast.ed.post(FAULTS, wrong)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+
+
+async def test_so_many_may_wait_and_who_asks_is_written_down(cast: Cast):
+    for _ in range(50):
+        await cast.ed.made(FAULTS, {"kind": "fail"})
+    assert (await cast.ed.post(FAULTS, {"kind": "fail"})).status_code == 409
+    await cast.ed.delete(FAULTS)
+    cleared, made, *_ = (await cast.olivia.read("/audit-logs"))["data"]
+    assert cleared["action"] == "sandbox_faults.cleared"
+    assert made["action"] == "sandbox_fault.created"
+
+
+async def test_production_has_none(process: Process, acme: str):
+    production = replace(process, settings=replace(process.settings, environment="production"))
+    async with company.client(production) as client:
+        olivia = await company.person(production, client, acme, "olivia", "owner")
+        assert (await olivia.post(FAULTS, {"kind": "fail"})).status_code == 404
