@@ -1,6 +1,6 @@
-"""schemathesis against a real web process on PostgreSQL and Redis, once as each role.
+"""schemathesis against a real web process on PostgreSQL and Redis, as each of two roles.
 
-python -m tests.fuzz.api [--examples 200] [--seed N] prints its seed and a table.
+python -m tests.fuzz.api [--examples 200] [--seed N] prints its seed, how far it is, and a table.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import secrets
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,78 +26,95 @@ from app.process import SCHEMA
 from tests import servers
 from tests.deployment import ROOT, Deployment, made, owner_of
 
-ROLES = ("viewer", "owner")  # last, for an owner may break what the others need
-KEYS = 40  # that take turns: each may call 600 times a minute
+ROLES = ("owner", "viewer")
+KEYS = 40  # of each, that take turns: each may call 600 times a minute
 CONFIG = ROOT / "tests" / "fuzz" / "schemathesis.toml"
 # The workspace is not called what the examples call it, or the first of them would delete it.
 WORKSPACE = "Fuzzed"
+PROGRESS_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    role: str
     exit_code: int
     operations: int
-    cases: int
-    statuses: Counter[int]
+    statuses: Mapping[str, Counter[int]]  # by role
     told: str
 
     def __str__(self) -> str:
-        groups = Counter({f"{status // 100}xx": 0 for status in self.statuses})
-        for status, times in self.statuses.items():
+        return "\n".join(self._row(role) for role in ROLES)
+
+    def _row(self, role: str) -> str:
+        statuses = self.statuses[role]
+        groups = Counter({f"{group}xx": 0 for group in (2, 4, 5)})
+        for status, times in statuses.items():
             groups[f"{status // 100}xx"] += times
         by_status = "  ".join(f"{group} {groups[group]:>6}" for group in sorted(groups))
-        return f"{self.role:<8}{self.operations:>5} operations {self.cases:>7} cases  {by_status}"
+        cases = sum(statuses.values())
+        return f"{role:<8}{self.operations:>5} operations {cases:>7} cases  {by_status}"
 
 
 def fuzz(
-    deployment: Deployment, seed: int, examples: Mapping[str, int], *more: str
-) -> list[Verdict]:
-    """As each role, in a workspace that has one of everything that members cannot just make."""
+    deployment: Deployment,
+    seed: int,
+    examples: int,
+    *more: str,
+    tell: Callable[[str], None] = lambda _line: None,
+) -> Verdict:
+    """As an owner and a viewer, in a workspace that has one of everything that members cannot just
+    make."""
     with owner_of(deployment, WORKSPACE) as owner:
         ids = _belongings(owner)
         keys = {role: dict(_key(owner, role, number) for number in range(KEYS)) for role in ROLES}
-    return [
-        _fuzz(deployment, role, keys[role], ids, seed, ["-n", str(examples[role]), *more])
-        for role in ROLES
-    ]
-
-
-def _fuzz(
-    deployment: Deployment,
-    role: str,
-    keys: Mapping[str, str],
-    ids: Mapping[str, str],
-    seed: int,
-    more: Sequence[str],
-) -> Verdict:
     directory = deployment.directory
-    events = directory / f"{role}.ndjson"
-    ran = subprocess.run(
-        [
-            *(str(Path(sys.executable).parent / "st"), "--config-file", str(CONFIG), "run"),
-            f"{deployment.url}/openapi.json",
-            # Without Stripe's keys there is nothing there but 503; tests/stripe_server.py has them.
-            *("--exclude-path", "/billing/webhooks/stripe"),
-            *("--checks", "all", "--continue-on-failure", "--no-color", "--seed", str(seed)),
-            *("--report", "ndjson", "--report-ndjson-path", str(events), *more),
-        ],
-        cwd=directory,
-        env={
-            **os.environ,
-            "FUZZ_KEYS": json.dumps(keys),
-            "FUZZ_IDS": json.dumps(ids),
-            "PYTHONPATH": str(ROOT),
-            "SCHEMATHESIS_HOOKS": "tests.fuzz.hooks",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    operations, statuses = _counted(events)
-    cases = sum(statuses.values())
-    return Verdict(role, ran.returncode, len(operations), cases, statuses, ran.stdout)
+    events, viewed, told = (directory / name for name in ("events.ndjson", "viewer.json", "told"))
+    began = time.monotonic()
+    with told.open("w") as output:
+        process = subprocess.Popen(
+            [
+                *(str(Path(sys.executable).parent / "st"), "--config-file", str(CONFIG), "run"),
+                f"{deployment.url}/openapi.json",
+                # Without Stripe's keys there is nothing there but 503; tests/stripe_server.py has
+                # them.
+                *("--exclude-path", "/billing/webhooks/stripe"),
+                *("--checks", "all", "--continue-on-failure", "--no-color", "--seed", str(seed)),
+                # What a run before has found is found again by its seed, and not by chance.
+                *("--generation-database", "none", "-n", str(examples)),
+                *("--report", "ndjson", "--report-ndjson-path", str(events), *more),
+            ],
+            cwd=directory,
+            env={
+                **os.environ,
+                "FUZZ_KEYS": json.dumps(keys),
+                "FUZZ_IDS": json.dumps(ids),
+                "FUZZ_VIEWER": str(viewed),
+                "PYTHONPATH": str(ROOT),
+                "SCHEMATHESIS_HOOKS": "tests.fuzz.hooks",
+                # Tables of Unicode, which take seconds to make.
+                "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis"),
+            },
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        while _is_running(process):
+            operations, statuses = _counted(events)
+            tell(
+                f"{time.monotonic() - began:>6.0f} s {len(operations):>5} operations"
+                f" {sum(statuses.values()):>7} cases"
+            )
+    operations, owners = _counted(events)
+    viewers = {int(status): times for status, times in json.loads(viewed.read_text()).items()}
+    statuses = {"owner": owners, "viewer": Counter(viewers)}
+    return Verdict(process.returncode, len(operations), statuses, told.read_text())
+
+
+def _is_running(process: subprocess.Popen[bytes]) -> bool:
+    """Looked at again after a while."""
+    try:
+        process.wait(PROGRESS_SECONDS)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 def _key(owner: httpx2.Client, role: str, number: int) -> tuple[str, str]:
@@ -123,9 +141,11 @@ def _belongings(owner: httpx2.Client) -> dict[str, str]:
 
 
 def _counted(events: Path) -> tuple[set[str], Counter[int]]:
+    """So far: the last line may still be written."""
     operations: set[str] = set()
     statuses: Counter[int] = Counter()
-    for line in events.read_text().splitlines():
+    *lines, _ = events.read_text().split("\n") if events.exists() else [""]
+    for line in lines:
         for recorder in _recorders(json.loads(line)):
             operations.add(recorder["label"])
             for interaction in recorder.get("interactions", {}).values():
@@ -153,13 +173,14 @@ def main(arguments: Sequence[str]) -> int:
             deployed(postgres.url, redis.url, Path(directory)) as deployment,
         ):
             deployment.web()
-            found = fuzz(deployment, given.seed, dict.fromkeys(ROLES, given.examples))
+            found = fuzz(
+                deployment, given.seed, given.examples, tell=lambda line: print(line, flush=True)
+            )
     finally:
         postgres.remove()
         redis.remove()
-    for verdict in found:
-        print(verdict.told if verdict.exit_code else verdict)
-    return max(verdict.exit_code for verdict in found)
+    print(found.told if found.exit_code else "", found, sep="\n")
+    return found.exit_code
 
 
 def deployed(postgres_url: str, redis_url: str, directory: Path) -> Deployment:
