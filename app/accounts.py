@@ -55,7 +55,7 @@ async def register(
         async with process.database.write() as db:
             user = await new_user(db, email, name, password_hash)
             workspace = await new_workspace(process, db, where.user(user), workspace_name)
-            await _ask_to_verify(process, db, user, workspace["id"])
+            await ask_to_verify(process, db, user, workspace["id"])
             return user, await signing_in.start(process, db, user["id"], workspace)
     except Duplicate:
         return await _return(process, where, email, password, workspace_name)
@@ -126,7 +126,10 @@ async def grant_super_admin(process: Process, email: str) -> bool:
 # --- proved to be its address's -----------------------------------------------------------------
 
 
-async def _ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: str) -> None:
+async def ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: str) -> None:
+    """A letter to the address, filed in the workspace. Raises Problem `conflict`."""
+    if user["email_verified_at"] is not None:
+        raise Problem("conflict", "Your address is verified already.")
     expires_at = await db.now() + VERIFY_LIFETIME
     await letters.send(
         process,

@@ -34,6 +34,7 @@ POLICY: Mapping[str, str] = {
     "POST /auth/password/forgot": "anybody",
     "POST /auth/password/reset": "anybody",
     "POST /auth/email/verify": "anybody",
+    "POST /auth/email/verification": "viewer",
     "PATCH /auth/password": "viewer",
     "POST /auth/switch": "viewer",
     "POST /auth/logout": "viewer",

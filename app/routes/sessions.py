@@ -23,7 +23,7 @@ from app.web.body import Name, Shape
 from app.web.routing import MEMBER, PUBLIC, Call, get, patch, post
 from app.web.throttle import AUTH, Rule
 
-FORGOTTEN = Rule("forgotten", 10, 3_600)  # letters to one account: not a flood in its inbox
+LETTERS = Rule("letters", 10, 3_600)  # to one account: not a flood in its inbox
 FORGOTTEN_SECONDS = 0.25  # more than either answer takes, so that both take the same
 
 # --- shapes -------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ async def forget_password(call: Call) -> Response:
     email = call.read(Forgotten).email
     key = account(call, email.key)
     await call.throttle.check(AUTH, key)
-    verdict = await call.throttle.hit(FORGOTTEN, key)
+    verdict = await call.throttle.hit(LETTERS, key)
     if verdict.allowed:
         await accounts.forget_password(call.process, email)
     await asyncio.sleep(began + FORGOTTEN_SECONDS - time.monotonic())
@@ -250,6 +250,18 @@ async def verify_email(call: Call) -> Response:
     await call.receive_body()
     await accounts.verify_email(call.process, call.where, call.read(Verification).token)
     return reply.no_content()
+
+
+async def send_verification(call: Call) -> Response:
+    """Another letter like the one that registering sends, whose link proves the address."""
+    await call.throttle.check(AUTH, call.client)
+    identity.require_session(call.member)
+    user = await users.by_id(call.db, id=call.member.user_id)
+    if user is None:
+        raise identity.unauthenticated("There is no such account any more.")
+    await call.throttle.check(LETTERS, account(call, user["email_key"]))
+    await accounts.ask_to_verify(call.process, call.db, user, call.member.workspace_id)
+    return reply.accepted({})
 
 
 async def logout(call: Call) -> Response:
@@ -357,6 +369,13 @@ routes = [
         takes=Verification,
         gives={204: None},
         raises=LIMITED,
+    ),
+    post(
+        "/auth/email/verification",
+        send_verification,
+        can=MEMBER,
+        gives={202: Nothing},
+        raises=("forbidden", "conflict"),
     ),
     get("/auth/me", show_me, can=MEMBER, gives={200: Me}),
 ]

@@ -127,6 +127,7 @@ NONE: Mapping[str, str] = {
     "POST /v1/webhooks/in/{token:path}": "no member acts; the run is its own record",
     "POST /auth/refresh": "the session goes on as it was",
     "POST /auth/password/forgot": "nobody is known yet, and nothing changes",
+    "POST /auth/email/verification": "nothing changes; the letter is its own record",
     "POST /templates/{id}/preview": "it changes nothing",
     "POST /automations/{id}/simulate": "it changes nothing",
     "POST /workflows/{id}/simulate": "it changes nothing",

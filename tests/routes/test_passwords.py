@@ -321,6 +321,30 @@ async def test_an_address_is_verified_by_the_letter_that_registering_sends(
         assert await verified(visitor, made)
 
 
+async def test_another_letter_is_sent_until_the_address_is_verified(
+    visitor: httpx2.AsyncClient, cast: Cast, process: Process, token_to: Letter
+):
+    made = (await visitor.post("/auth/register", json=REGISTRATION)).json()
+    first = await token_to(REGISTRATION["email"])
+
+    async def again() -> httpx2.Response:
+        return await visitor.post("/auth/email/verification", headers=bearer(made))
+
+    assert (await again()).status_code == 202
+    await settle(process)
+    async with process.database.read() as db:
+        letters = "SELECT count(*) FROM captured_messages WHERE account_mail = :kind"
+        assert await db.fetch_value(letters, kind="email_verification") == 2
+    token = {"token": await token_to(REGISTRATION["email"])}
+    assert (await visitor.post("/auth/email/verify", json=token)).status_code == 204
+    assert await verified(visitor, made)
+    assert refused(await again()) == (409, "conflict")
+    still = await visitor.post("/auth/email/verify", json={"token": first})  # no fault to say again
+    assert still.status_code == 204
+    by_key = await cast.vic.post("/auth/email/verification")
+    assert refused(by_key) == (403, "forbidden")
+
+
 async def test_a_reset_verifies_the_address_too(visitor: httpx2.AsyncClient, token_to: Letter):
     await visitor.post("/auth/register", json=REGISTRATION)
     await forget(visitor, REGISTRATION["email"])
