@@ -96,12 +96,15 @@ def fuzz(
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-        while _is_running(process):
-            operations, statuses = _counted(events)
-            tell(
-                f"{time.monotonic() - began:>6.0f} s {len(operations):>5} operations"
-                f" {sum(statuses.values()):>7} cases"
-            )
+        try:
+            while _is_running(process):
+                operations, statuses = _counted(events)
+                tell(
+                    f"{time.monotonic() - began:>6.0f} s {len(operations):>5} operations"
+                    f" {sum(statuses.values()):>7} cases"
+                )
+        finally:
+            process.kill()  # when somebody has lost patience; else it has ended
     operations, owners = _counted(events)
     viewers = {int(status): times for status, times in json.loads(viewed.read_text()).items()}
     statuses = {"owner": owners, "viewer": Counter(viewers)}
