@@ -262,6 +262,7 @@ class _Batch:
                     event.revision,
                     self._contact(event),
                     event.visit.body,
+                    event.workspace.depth,
                 )
                 for event in self.fresh
             ],

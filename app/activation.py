@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app import findings
+from app import credentials, findings
 from app.errors import FieldError, Problem
 from app.findings import LAST4_FROM, Subject
 from app.machine import check, document
@@ -30,6 +30,7 @@ TRANSITIONS: Mapping[str, Sequence[str]] = {
 LIVE = ("ACTIVE", "PAUSED")  # runs may exist, so what they walk is checked and versioned
 MAX_BYTES = 256 * 1024
 TOKEN_LENGTH = 30
+EMPTY: Mapping[Shape, str] = {"graph": '{"nodes":[],"edges":[]}', "steps": "[]"}
 CANCELLED_AT_ONCE = 200
 
 
@@ -50,7 +51,6 @@ async def create(
     """A new definition, activated at once when the draft says so; the findings are warnings."""
     if draft.state not in ("DRAFT", "ACTIVE"):
         raise _invalid([FieldError("/state", "A new definition is DRAFT or ACTIVE.")])
-    _check_draft(shape, draft)
     row = await definitions.insert(
         db,
         workspace_id=workspace_id,
@@ -58,7 +58,7 @@ async def create(
         shape=shape,
         name=draft.name,
         trigger_config=draft.trigger,
-        body=_written(draft.body),
+        body=EMPTY[shape],
     )
     return await change(process, db, workspace_id, row, draft)
 
@@ -69,9 +69,13 @@ async def change(
     """The locked definition `row` becomes what the draft says, as a whole or not at all."""
     if draft.state not in TRANSITIONS[row["state"]]:
         raise _no_way(row["state"], draft.state)
-    compiled = _check_draft(row["shape"], draft)
+    body = _written(_sealed(process, workspace_id, row, draft))
+    opened = credentials.opened(
+        process.vault, workspace_id, row["id"], document.parse(body.encode())
+    )
+    compiled = _check_draft(row["shape"], opened)
     warnings = []
-    version, body = row["version"], _written(draft.body)
+    version = row["version"]
     if draft.state in LIVE:
         looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
         found = [*compiled.findings, *await findings.find(process, db, looked_at)]
@@ -137,12 +141,20 @@ async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
 # --- what is checked ----------------------------------------------------------------------------
 
 
-def _check_draft(shape: Shape, draft: Draft) -> check.Compiled:
+def _sealed(process: Process, workspace_id: str, row: Row, draft: Draft) -> Json:
+    """As it is stored. Raises Problem `invalid` when a mask stands where no credential is kept."""
+    stored = document.parse(row["body"].encode())
+    body, errors = credentials.sealed(process.vault, workspace_id, row["id"], draft.body, stored)
+    if errors:
+        raise _invalid([FieldError(f"/{row['shape']}{one.pointer}", one.message) for one in errors])
+    return body
+
+
+def _check_draft(shape: Shape, body: Json) -> check.Compiled:
     """Raises Problem `invalid` for what not even a draft may hold."""
-    member = "graph" if shape == "graph" else "steps"
-    if len(_written(draft.body).encode()) > MAX_BYTES:
-        raise _invalid([FieldError(f"/{member}", f"At most {MAX_BYTES // 1024} KiB of JSON.")])
-    compiled = check.compile(shape, draft.body)
+    if len(_written(body).encode()) > MAX_BYTES:
+        raise _invalid([FieldError(f"/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")])
+    compiled = check.compile(shape, body)
     refused = [finding for finding in compiled.findings if finding.draft]
     if refused:
         raise _invalid([FieldError(finding.pointer, finding.message) for finding in refused])

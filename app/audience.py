@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -11,6 +12,7 @@ from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
+from app.queue import Queue
 from app.store import (
     batches,
     contact_events,
@@ -30,6 +32,8 @@ FORGOTTEN_ROWS = 500
 CANCELLED_AT_ONCE = 1_000
 
 LONGEST_CHAIN = 10  # of runs that start one another
+DEPTH = "tidings-depth"  # the header by which a chain is known that leads through HTTP steps
+_DEPTH = re.compile("[0-9]{1,3}", re.ASCII)
 
 # What a trigger looks for, by its source.
 Source: TypeAlias = Literal["contact_created", "tag_added", "event"]
@@ -51,6 +55,7 @@ class Workspace:
     vault: Vault
     depth: int = 0
     refused: list[str] = field(default_factory=list, compare=False)
+    queue: Queue | None = field(default=None, compare=False)  # else the workers' loop finds them
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,21 @@ class Lookup:
 
 
 Who: TypeAlias = tuple[str, str, str, str]  # workspace, kind of lookup, field, key
+
+
+def depth_told(values: Sequence[str]) -> int:
+    """How deep in a chain a request comes, by the values of its header. Anybody may claim depth;
+    all they get is that less is started."""
+    return int(values[0]) if len(values) == 1 and _DEPTH.fullmatch(values[0]) else 0
+
+
+def refuse_too_deep(depth: int) -> None:
+    """Raises Problem `chain_too_long`."""
+    if depth > LONGEST_CHAIN:
+        raise Problem(
+            "chain_too_long",
+            f"More than {LONGEST_CHAIN} runs have started one another to come here.",
+        )
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -448,19 +468,22 @@ async def _start(
     contact_ids: Sequence[str],
     body: Mapping[str, Json],
 ) -> None:
-    """One run for each contact of each definition that this triggers; a worker's loop finds it."""
+    """One run for each contact of each definition that this triggers."""
     source, key = cause
     started = await definitions.started_by(db, workspace_id=workspace.id, source=source, key=key)
     if started and workspace.depth > LONGEST_CHAIN:
         workspace.refused.extend(started)
     elif started:
+        rows = [(new_id("run"), id, contact_id) for contact_id in contact_ids for id in started]
         await runs.insert_many(
             db,
             workspace_id=workspace.id,
-            rows=[(new_id("run"), id, contact_id) for contact_id in contact_ids for id in started],
+            rows=rows,
             body=document.dumps(body),
             depth=workspace.depth,
         )
+        if workspace.queue is not None:
+            workspace.queue.advance(db, workspace.id, *(id for id, _, _ in rows))
 
 
 async def _held(db: Handle, workspace: Workspace, contact_id: str) -> list[str]:

@@ -13,7 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from app import leases
+from app import audience, leases
 from app.egress import Answer, Failure, Request
 from app.leases import Lease
 from app.machine import document
@@ -46,7 +46,7 @@ LOST = Failure("broken_answer", "Every worker that made the call was lost before
 
 
 async def create(
-    process: Process, db: Handle, workspace_id: str, run_id: str, effect: HttpCall
+    process: Process, db: Handle, workspace_id: str, run_id: str, effect: HttpCall, *, depth: int
 ) -> str:
     """The call, to be made once the transaction commits; its id. It may hold credentials, so it is
     encrypted until it is answered, and then forgotten."""
@@ -58,6 +58,8 @@ async def create(
         "headers": [
             *effect.headers,
             ("Idempotency-Key", hashlib.sha256("|".join(parts).encode()).hexdigest()[:40]),
+            # Should the request come back to us, what it starts is that deep in the chain.
+            (audience.DEPTH, str(depth)),
         ],
         "body": effect.body,
         "timeoutMs": effect.timeout_ms,

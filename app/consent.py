@@ -145,7 +145,7 @@ async def _stand(
     await contacts.set_subscriptions(
         db, workspace_id=workspace_id, id=contact["id"], subscriptions=now
     )
-    workspace = Workspace(workspace_id, None, process.vault)
+    workspace = Workspace(workspace_id, None, process.vault, queue=process.queue)
     await audience.changed_in(db, workspace, {contact["id"]: ()})
 
 

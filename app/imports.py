@@ -75,7 +75,9 @@ async def run(
     """
     async with process.database.read() as db:
         row = await workspaces.by_id(db, id=workspace_id)
-    workspace = Workspace(workspace_id, row["country"] if row else None, process.vault)
+    workspace = Workspace(
+        workspace_id, row["country"] if row else None, process.vault, queue=process.queue
+    )
     plan = quotas.plan_of(process, row)
     work = _Import(process, workspace, plan, rows, dry_run=dry_run, starts=starts, by=by)
     cut_short: Problem | None = None

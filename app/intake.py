@@ -11,14 +11,14 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import orjson
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from app import acceptance, lookup, webhook_requests
+from app import acceptance, audience, lookup, webhook_requests
 from app.acceptance import ACCEPT, Accepted, Event, Outdated
 from app.audience import Lookup, Workspace
 from app.batching import Kind
@@ -130,13 +130,15 @@ async def admit(process: Process, door: Door, visit: Visit) -> Accepted:
 
 
 async def _judged(process: Process, door: Door, visit: Visit) -> Event:
+    depth = audience.depth_told(visit.head.values(audience.DEPTH.encode()))
+    audience.refuse_too_deep(depth)
     payload = parse(visit.body)
     if lookup.needs_literals(door.trigger, payload):
         payload = await acceptance.parse(visit.body)
     key = key_of(door, visit.head, payload)
     return Event(
         visit=visit,
-        workspace=door.workspace,
+        workspace=replace(door.workspace, depth=depth) if depth else door.workspace,
         trigger=door.trigger,
         revision=door.revision,
         lookup=_looked_up(door, payload, is_keyed=key is not None),
@@ -169,7 +171,9 @@ DOORS: Kind[Process, str, Door | None] = Kind(_doors)
 
 def door_of(process: Process, row: Row) -> Door:
     return Door(
-        workspace=Workspace(row["workspace_id"], row["country"], process.vault),
+        workspace=Workspace(
+            row["workspace_id"], row["country"], process.vault, queue=process.queue
+        ),
         definition_id=row["id"],
         revision=row["revision"],
         trigger=row["trigger_config"],

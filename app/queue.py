@@ -89,9 +89,10 @@ class Queue:
         self._silent_until = 0.0
         self.answering = True  # as far as the last trip could tell
 
-    def advance(self, db: Handle, workspace_id: str, run_id: str) -> None:
-        """Once this transaction has committed: the run is due."""
-        db.after_commit(lambda: self.hint(ADVANCE, [(workspace_id, run_id)]))
+    def advance(self, db: Handle, workspace_id: str, *run_ids: str) -> None:
+        """Once this transaction has committed: the runs are due. Of very many, some are named."""
+        pairs = [(workspace_id, run_id) for run_id in run_ids[:IDS_PER_HINT]]
+        db.after_commit(lambda: self.hint(ADVANCE, pairs))
 
     def deliver(self, db: Handle, workspace_id: str, message_id: str) -> None:
         """Once this transaction has committed: the message is due."""

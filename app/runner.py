@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from app import audience, calling, delivery, events, facts
+from app import audience, calling, credentials, delivery, events, facts
 from app.audience import Workspace
 from app.batching import Kind
 from app.errors import CommitUnknown, Problem
@@ -64,6 +64,7 @@ from app.store import (
 )
 from app.store.db import Handle, Row, new_id
 from app.store.jobs import Roster
+from app.vault import Vault
 
 log = logging.getLogger(__name__)
 
@@ -159,10 +160,14 @@ class Walk:
         self.facts = await facts.of_run(self.db, self.row, contact)
         country = self.facts["workspace"]["country"]
         self.audience = Workspace(
-            self.row["workspace_id"], country, self.process.vault, self.row["depth"] + 1
+            self.row["workspace_id"],
+            country,
+            self.process.vault,
+            depth=self.row["depth"] + 1,
+            queue=self.process.queue,
         )
         arrived = await _arrived(self.db, self.row)
-        return await self._steps(await _program(self.db, self.row), arrived)
+        return await self._steps(await _program(self.process.vault, self.db, self.row), arrived)
 
     async def _steps(self, program: Program, arrived: Arrived) -> None:
         raw = self.row["state"]
@@ -389,14 +394,17 @@ async def _answered(db: Handle, workspace_id: str, call_id: str) -> Answered | N
 _programs: dict[tuple[str, int], Program] = {}
 
 
-async def _program(db: Handle, row: Row) -> Program:
+async def _program(vault: Vault, db: Handle, row: Row) -> Program:
     """Compiled once a version: a version never changes, so the cache cannot outlive anything."""
     key = (row["definition_id"], row["version"])
     if key not in _programs:
         pinned = await definitions.pinned(
             db, workspace_id=row["workspace_id"], definition_id=key[0], version=key[1]
         )
-        compiled = check.compile(pinned["shape"], document.parse(pinned["body"].encode()))
+        body = credentials.opened(
+            vault, row["workspace_id"], key[0], document.parse(pinned["body"].encode())
+        )
+        compiled = check.compile(pinned["shape"], body)
         while len(_programs) >= PROGRAMS:
             del _programs[next(iter(_programs))]
         # Checked when it was pinned; should newer code refuse it, the run ends by STEP_MISSING.
@@ -450,7 +458,12 @@ async def _resend(walk: Walk, effect: Resend, came: Outcome) -> None:
 
 async def _call(walk: Walk, effect: HttpCall, came: Outcome) -> None:
     call_id = await calling.create(
-        walk.process, walk.db, walk.row["workspace_id"], walk.row["id"], effect
+        walk.process,
+        walk.db,
+        walk.row["workspace_id"],
+        walk.row["id"],
+        effect,
+        depth=walk.audience.depth,
     )
     came.waiting_for = {"kind": "http", "callId": call_id}
 

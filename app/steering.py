@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from app import delivery
+from app import audience, delivery
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json, State
@@ -25,8 +25,10 @@ async def start(
     definition_id: str,
     contact_id: str,
     data: Json,
+    depth: int = 0,
 ) -> str:
     """A run of what the definition is now, with `data` as its trigger; its id. Raises Problem."""
+    audience.refuse_too_deep(depth)
     if await contacts.by_id(db, workspace_id=workspace_id, id=contact_id) is None:
         raise Problem(
             "invalid",
@@ -34,7 +36,7 @@ async def start(
             errors=[FieldError("/contactId", "There is no such contact.")],
         )
     new = {"definition_id": definition_id, "contact_id": contact_id, "body": document.dumps(data)}
-    return await _begin(process, db, workspace_id, new)
+    return await _begin(process, db, workspace_id, {**new, "depth": depth})
 
 
 async def replay(process: Process, db: Handle, workspace_id: str, row: Row) -> str:

@@ -82,6 +82,9 @@ async def drive(process: Process, case: Case) -> Drive:
                 content=template.content,
                 **told,
             )
+    for id in case.workspace.startable or ():
+        empty = "[]" if id.startswith("wfl") else '{"nodes":[],"edges":[]}'
+        await activate_as_is(process, workspace_id, id, empty)
     definition, findings = await _activated(process, workspace_id, case)
     contact_id = await _contact(process, workspace_id, definition["id"], case)
     run_id = await _begin(process, workspace_id, definition, contact_id, case)

@@ -60,7 +60,9 @@ def events_of(steps: Any) -> list[dict[str, Any]]:
 
 
 def case_of(steps: Any) -> Case:
-    ids = {reference.id: reference.channel for reference in check.compile("steps", steps).templates}
+    compiled = check.compile("steps", steps)
+    ids = {reference.id: reference.channel for reference in compiled.templates}
+    started = sorted({start.id for start in compiled.starts})
     told: dict[str, Any] = {
         "name": "A program",
         "definition": {"steps": steps},
@@ -71,7 +73,7 @@ def case_of(steps: Any) -> Case:
             }
             for id, channel in ids.items()
         },
-        "workspace": {"timezone": "Europe/Lisbon", "channels": ["email"], "startable": []},
+        "workspace": {"timezone": "Europe/Lisbon", "channels": ["email"], "startable": started},
         "input": {**INPUT, "events": events_of(steps)},
     }
     return cases.read(document.dumps(told))
@@ -81,7 +83,7 @@ def case_of(steps: Any) -> Case:
 async def test_a_simulated_run_does_what_a_real_one_does(real: Process, path: Path):
     async with Listener(says(ANSWER)) as listener:
         steps = read(path, listener.url)
-        case = case_of(without_starts(steps))
+        case = case_of(steps)
         driven = await drive(real, case)
     answer = {"status": 200, "body": ANSWER}
     asked = [p.node_id for p in driven.trace.passages if p.kind == "http_request"]
@@ -110,8 +112,3 @@ def assert_same(expected: Any, came: Any) -> None:
 def read(path: Path, url: str) -> Any:
     """The program, asking at this URL."""
     return document.parse(re.sub(r"https?://[a-z.]+", url, path.read_text()).encode())
-
-
-def without_starts(steps: Any) -> Any:
-    """Whom it starts is not there; runner and paper are asked about that elsewhere."""
-    return [step for step in steps if step.get("type") != "start_workflow"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -115,8 +116,13 @@ def _says(kind: str, config: Json, names: Mapping[str, str]) -> str:
         found = path.parse(told).find(config)
         if found is not path.MISSING and found:
             words = _words(found)
-            return names.get(words, words)
+            return names.get(words, _public(words) if told == "url" else words)
     return ""
+
+
+def _public(url: str) -> str:
+    """Without a password, and without the query, where people put keys."""
+    return re.sub(r"//[^/]*@", "//", url.partition("?")[0])
 
 
 def _started_by(trigger: Mapping[str, Json]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -266,11 +267,15 @@ async def _tags(call: Call, id: str) -> list[str]:
 
 
 async def _workspace(call: Call) -> Workspace:
-    return await workspace_of(call.process, call.db, call.member.workspace_id)
+    """An HTTP step may call us, too."""
+    workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
+    return replace(
+        workspace, depth=audience.depth_told(call.request.headers.getlist(audience.DEPTH))
+    )
 
 
 async def workspace_of(process: Process, db: Handle, id: str) -> Workspace:
-    return Workspace(id, await country_of(db, id), process.vault)
+    return Workspace(id, await country_of(db, id), process.vault, queue=process.queue)
 
 
 async def country_of(db: Handle, workspace_id: str) -> str | None:

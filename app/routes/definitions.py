@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import activation, lookup, profile
+from app import activation, credentials, lookup, profile
 from app.activation import Draft
 from app.errors import FieldError, Problem
 from app.machine import document, path, program, template
@@ -287,7 +287,7 @@ class Kind:
             "name": row["name"],
             "state": row["state"],
             "trigger": row["trigger_config"],
-            self.shape: document.parse(row["body"].encode()),
+            self.shape: credentials.masked(document.parse(row["body"].encode())),
         }
 
     def summary(self, row: Row) -> dict[str, Any]:

@@ -121,6 +121,11 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "Compare the path with the body: the detail names the nearest paths that do exist. Then"
         " mend the trigger's <code>contactPath</code>, or what is sent.",
     ),
+    "chain_too_long": (
+        "The request comes from an HTTP step of a run that stands at the end of a chain: ten runs"
+        " had started one another before it. Nothing was started.",
+        "Look for HTTP steps that call their own workspace's webhooks, and break the circle.",
+    ),
     "not_activatable": (
         "The workflow or automation was not activated, for it could not run as it is.",
         "Mend every entry of <code>errors</code>; each points to its step or node.",

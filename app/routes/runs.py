@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app import steering
+from app import audience, steering
 from app.errors import Problem
 from app.machine import document
 from app.machine.reasons import SENTENCES
@@ -147,6 +147,7 @@ def start_of(kind: Kind) -> Handler:
             definition_id=row["id"],
             contact_id=new.contact_id,
             data=new.data,
+            depth=audience.depth_told(call.request.headers.getlist(audience.DEPTH)),
         )
         await call.note("run.started", run_id, after={"contactId": new.contact_id})
         return _receipt(run_id, new.contact_id)
@@ -224,7 +225,7 @@ def _start_route(kind: Kind) -> Endpoint:
         can="runs:write",
         takes=Start,
         gives={202: Receipt},
-        raises=["conflict"],
+        raises=("conflict", "chain_too_long"),
     )
 
 

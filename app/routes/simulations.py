@@ -15,6 +15,7 @@ from app import (
     activation,
     audience,
     cases,
+    credentials,
     findings,
     lookup,
     providers,
@@ -135,7 +136,10 @@ async def _looked_at(call: Call, db: Handle, kind: Kind) -> tuple[Subject, list[
     )
     if row is None:
         raise kind.unknown()
-    compiled = check.compile(row["shape"], document.parse(row["body"].encode()))
+    body = credentials.opened(
+        call.process.vault, workspace_id, row["id"], document.parse(row["body"].encode())
+    )
+    compiled = check.compile(row["shape"], body)
     subject = Subject(workspace_id, row, row["trigger_config"], None, compiled)
     return subject, [*compiled.findings, *await findings.find(call.process, db, subject)]
 
@@ -267,7 +271,7 @@ def _case(
         "name": subject.row["name"],
         "definition": {
             "trigger": subject.trigger,
-            subject.row["shape"]: document.parse(subject.row["body"].encode()),
+            subject.row["shape"]: credentials.masked(document.parse(subject.row["body"].encode())),
         },
         "templates": {
             id: {name: row[name] for name in ("name", "channel", "category", "content")}

@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from app import credentials
 from app.machine import document
 from app.routes import automations, workflows
 from app.routes.definitions import Kind
@@ -84,7 +85,7 @@ class Versions:
         return {
             "version": row["version"],
             "trigger": row["trigger_config"],
-            self.kind.shape: document.parse(row["body"].encode()),
+            self.kind.shape: credentials.masked(document.parse(row["body"].encode())),
             "createdAt": row["created_at"],
         }
 

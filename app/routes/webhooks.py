@@ -75,6 +75,12 @@ routes = [
         receive,
         takes=Event,
         gives={202: Accepted},
-        raises=("rate_limited", "invalid_signature", "lookup_unresolved", "contact_not_found"),
+        raises=(
+            "rate_limited",
+            "invalid_signature",
+            "lookup_unresolved",
+            "contact_not_found",
+            "chain_too_long",
+        ),
     ),
 ]

@@ -29,6 +29,7 @@ class NewRun:
     revision: int  # of the definition
     contact_id: str
     body: bytes
+    depth: int = 0  # in a chain of runs that start one another
 
 
 async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
@@ -39,11 +40,12 @@ async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
         INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
                           wake_at, lease_token, claims, depth, created_at)
         SELECT d.workspace_id, given.id, d.id, d.version, given.contact_id, 'QUEUED', given.body,
-               :now, 0, 0, 0, :now
+               :now, 0, 0, given.depth, :now
         FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]),
                     CAST(:definition_ids AS TEXT[]), CAST(:revisions AS INTEGER[]),
-                    CAST(:contact_ids AS TEXT[]), CAST(:bodies AS BYTEA[]))
-             AS given (workspace_id, id, definition_id, revision, contact_id, body)
+                    CAST(:contact_ids AS TEXT[]), CAST(:bodies AS BYTEA[]),
+                    CAST(:depths AS INTEGER[]))
+             AS given (workspace_id, id, definition_id, revision, contact_id, body, depth)
         JOIN definitions d ON d.workspace_id = given.workspace_id AND d.id = given.definition_id
         WHERE d.state = 'ACTIVE' AND d.revision = given.revision
         ON CONFLICT DO NOTHING
@@ -55,6 +57,7 @@ async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
         revisions=[run.revision for run in runs],
         contact_ids=[run.contact_id for run in runs],
         bodies=[run.body for run in runs],
+        depths=[run.depth for run in runs],
     )
     return {row["id"] for row in rows}
 

@@ -33,6 +33,7 @@ RESERVED = frozenset(
         "proxy-authorization",
         "proxy-connection",
         "te",
+        "tidings-depth",
         "trailer",
         "transfer-encoding",
         "upgrade",

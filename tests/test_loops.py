@@ -1,0 +1,91 @@
+"""Runs that start one another through HTTP steps: bounded like any other chain."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from app import audience
+from app.process import Process
+from app.queue import ADVANCE
+from tests.cast import WEBHOOK, Cast, settle
+from tests.listener import Asked, Listener, says
+from tests.test_calling import open_process  # noqa: F401  a fixture
+
+JSON = {"Content-Type": "application/json"}
+ADA = {"email": "ada@example.com"}
+
+
+async def workflow(cast: Cast, *steps: dict[str, Any], **trigger: Any) -> dict[str, Any]:
+    trigger = trigger or WEBHOOK
+    new = {"name": "W", "state": "ACTIVE", "trigger": trigger, "steps": list(steps)}
+    return await cast.ed.made("/workflows", new)
+
+
+async def test_a_workflow_that_calls_its_own_webhook_ends(
+    cast: Cast,
+    open_process: Process,  # noqa: F811
+):
+    """The listener hands on to our own application what arrives, as a proxy before it would."""
+    hooks: list[str] = []
+    answers: list[int] = []
+
+    async def hand_on(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        headers = {name: value for name, value in asked.headers if name != "host"}
+        response = await cast.client.post(hooks[0], content=asked.body, headers=headers)
+        answers.append(response.status_code)
+        code = response.json().get("code")
+        await says({"code": code}, f"{response.status_code} Answered")(asked, writer)
+
+    async with Listener(hand_on) as listener:
+        again = {"type": "http_request", "method": "POST", "url": listener.url, "body": ADA}
+        made = await workflow(cast, {"id": "again", **again})
+        hooks.append(made["trigger"]["webhookUrl"])
+        first = await cast.client.post(hooks[0], content=orjson.dumps(ADA), headers=JSON)
+        assert first.status_code == 202, first.text
+        await settle(open_process, rounds=200)
+    assert answers == [202] * audience.LONGEST_CHAIN + [422]
+    runs = (await cast.vic.read("/runs?limit=50"))["data"]
+    assert len(runs) == 1 + audience.LONGEST_CHAIN
+    last = await cast.vic.read(f"/runs/{runs[0]['id']}")
+    assert last["steps"][-1]["reason"]["code"] == "http_status"
+    assert last["steps"][-1]["output"]["body"] == {"code": "chain_too_long"}
+
+
+async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_process: Process):  # noqa: F811
+    made = await workflow(cast, source="event", name="ping")
+    contact = (await cast.ed.made("/contacts", ADA))["id"]
+    for depth, started in ((audience.LONGEST_CHAIN, 1), (audience.LONGEST_CHAIN + 1, 0)):
+        headers = {"Tidings-Depth": str(depth)}
+        before = len((await cast.vic.read("/runs"))["data"])
+        event = await cast.ed.post(f"/contacts/{contact}/events", {"name": "ping"}, headers=headers)
+        assert event.status_code == 202, event.text
+        assert len((await cast.vic.read("/runs"))["data"]) - before == started
+        by_hand = {"contactId": contact, "data": {}}
+        run = await cast.ed.post(f"/workflows/{made['id']}/runs", by_hand, headers=headers)
+        assert run.status_code == (202 if started else 422), run.text
+
+
+@pytest.mark.parametrize("told", [(), ("x",), ("-1",), ("1", "2"), ("99999",), ("１",)])
+def test_what_is_no_depth_is_none(told: tuple[str, ...]):
+    assert audience.depth_told(told) == 0
+
+
+async def test_what_a_trigger_starts_is_hinted_at_once(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    hinted: list[str] = []
+    monkeypatch.setattr(
+        type(process.queue),
+        "hint",
+        lambda _self, job, pairs=(): hinted.extend(id for _, id in pairs if job == ADVANCE),
+    )
+    await workflow(cast, source="contact_created")
+    await workflow(cast, source="tag_added", tag="vip")
+    await cast.ed.made("/contacts", {**ADA, "tags": ["vip"]})
+    runs = (await cast.vic.read("/runs"))["data"]
+    assert sorted(hinted) == sorted(run["id"] for run in runs)
+    assert len(hinted) == 2
