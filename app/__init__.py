@@ -8,14 +8,15 @@ cases, scenes     what a simulation is given, by a request or in a file
 web/              HTTP itself: edge, routing, bodies, replies; knows no resource
 intake            1. an event comes in     (webhook → contact → run row): lookup, and acceptance
                      of many in one transaction, with webhook_requests, what is kept of each
-runner            2. a run moves on        (claim → machine.step → one transaction)
+runner            2. a run moves on        (claim → machine.step → one transaction): arrivals, what
+                     it waited for, and programs, what it walks
 simulation, traces   the same on paper, and how two runs compare
 delivery          3. a message goes out    (intent → channel → outcome)
 single_sign_on, joining, accounts, letters, closure   people come in, and workspaces go
 retention, restoring                       what is old goes; what a backup says is due waits
 paying                                     what a workspace pays for
 imports, exports, activation               files of contacts; a definition becomes active
-audience, consent, facts, mentions, profile what two tables or two systems share
+audience, consent, facts, mentions, credentials, profile   what two tables or two systems share
 events, posting                            what others are told, and how it reaches them
 quotas, plans                              what a workspace may have, and how much of it it has
 signing_in, identity, keyring, passwords   who is calling, and what they show for it

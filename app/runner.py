@@ -16,21 +16,18 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from app import audience, calling, credentials, delivery, events, facts
+from app import arrivals, audience, calling, delivery, events, facts, programs
+from app.arrivals import Arrived
 from app.audience import Workspace
 from app.batching import Kind
 from app.errors import CommitUnknown, Problem
-from app.machine import check, document, step
+from app.machine import document, step
 from app.machine.program import (
     AddTag,
-    Answered,
     ChangeContact,
-    Changed,
-    Delivered,
     Event,
     Finish,
     Go,
-    Happened,
     HttpCall,
     Limited,
     Program,
@@ -45,7 +42,6 @@ from app.machine.program import (
     Taken,
     WaitFor,
     WaitUntil,
-    Woken,
 )
 from app.machine.reasons import SENTENCES, Reason
 from app.process import Process
@@ -55,23 +51,18 @@ from app.store import (
     company,
     contact_events,
     contacts,
-    definitions,
     erasure,
     jobs,
-    messages,
     runs,
     throttles,
 )
 from app.store.db import Handle, Row, new_id
 from app.store.jobs import Roster
-from app.vault import Vault
 
 log = logging.getLogger(__name__)
 
 STEPS_PER_TRANSACTION = 50
 CLAIMS = 5  # without progress; a step that kills its worker every time is set aside
-SIGNALS = 100  # looked at in one transaction
-PROGRAMS = 100  # kept compiled; a large one takes some megabytes
 
 
 async def claim(
@@ -166,8 +157,8 @@ class Walk:
             depth=self.row["depth"] + 1,
             queue=self.process.queue,
         )
-        arrived = await _arrived(self.db, self.row)
-        return await self._steps(await _program(self.process.vault, self.db, self.row), arrived)
+        arrived = await arrivals.of(self.db, self.row)
+        return await self._steps(await programs.of(self.process.vault, self.db, self.row), arrived)
 
     async def _steps(self, program: Program, arrived: Arrived) -> None:
         raw = self.row["state"]
@@ -314,102 +305,6 @@ class Walk:
 
 def _text(state: State) -> str:
     return document.dumps(state.to_json()).decode()
-
-
-# --- what drives the next step ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """What has come for the run, in the order in which it came, and when to look again should it
-    wait for none of that."""
-
-    events: Sequence[Event]
-    wake_at: datetime | None = None
-
-
-async def _arrived(db: Handle, row: Row) -> Arrived:
-    match row["waiting_for"]:
-        case {"kind": "time"}:
-            return Arrived([Woken()])
-        case {"kind": "delivery", "messageId": message_id}:
-            outcome = await _delivered(db, row["workspace_id"], message_id)
-            return Arrived([outcome] if outcome else [])
-        case {"kind": "http", "callId": call_id}:
-            answer = await _answered(db, row["workspace_id"], call_id)
-            return Arrived([answer] if answer else [])
-        case {"kind": "event"} as waiting:
-            return await _heard(db, row, waiting)
-        case _:
-            return Arrived([Go()])
-
-
-async def _heard(db: Handle, row: Row, waiting: Mapping[str, Any]) -> Arrived:
-    """What happened by the deadline comes before it, however late we are; what came after does not
-    count any more."""
-    until = waiting.get("until") and datetime.fromisoformat(waiting["until"])
-    signals = await contact_events.take_signals(
-        db, workspace_id=row["workspace_id"], run_id=row["id"], limit=SIGNALS
-    )
-    events = [_signalled(signal) for signal in signals if until is None or signal["at"] <= until]
-    now = await db.now()
-    if len(signals) == SIGNALS:
-        return Arrived(events, now)
-    if until is not None and until <= now:
-        events.append(Woken())
-    return Arrived(events, until)
-
-
-def _signalled(signal: Row) -> Event:
-    if signal["name"] is None:
-        return Changed()
-    properties = document.parse(signal["properties"].encode())
-    return Happened(signal["name"], properties, signal["at"])
-
-
-async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivered | None:
-    outcome = await messages.outcome(db, workspace_id=workspace_id, id=message_id)
-    if outcome is None or outcome["status"] not in delivery.ENDED:
-        return None
-    return Delivered(
-        status=delivery.ENDED[outcome["status"]],
-        message_id=message_id,
-        number=outcome["number"],
-        code=outcome["reason_code"],
-        detail=outcome["reason_detail"],
-    )
-
-
-async def _answered(db: Handle, workspace_id: str, call_id: str) -> Answered | None:
-    """The answer leaves its call and enters the run, in one transaction."""
-    row = await calls.take(db, workspace_id=workspace_id, id=call_id)
-    if row is None:
-        return None
-    told = document.parse(row["answer"].encode()) if row["answer"] else {"status": None}
-    return Answered(
-        **told, tries=row["tries"], code=row["reason_code"], detail=row["reason_detail"]
-    )
-
-
-_programs: dict[tuple[str, int], Program] = {}
-
-
-async def _program(vault: Vault, db: Handle, row: Row) -> Program:
-    """Compiled once a version: a version never changes, so the cache cannot outlive anything."""
-    key = (row["definition_id"], row["version"])
-    if key not in _programs:
-        pinned = await definitions.pinned(
-            db, workspace_id=row["workspace_id"], definition_id=key[0], version=key[1]
-        )
-        body = credentials.opened(
-            vault, row["workspace_id"], key[0], document.parse(pinned["body"].encode())
-        )
-        compiled = check.compile(pinned["shape"], body)
-        while len(_programs) >= PROGRAMS:
-            del _programs[next(iter(_programs))]
-        # Checked when it was pinned; should newer code refuse it, the run ends by STEP_MISSING.
-        _programs[key] = compiled.program or Program("gone", {})
-    return _programs[key]
 
 
 # --- effects, carried out -----------------------------------------------------------------------

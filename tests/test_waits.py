@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from app import audience, runner
+from app import arrivals, audience, runner
 from app.audience import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
@@ -194,7 +194,7 @@ async def test_what_came_too_late_does_not_win_although_nobody_had_looked(
 
 async def test_more_signals_than_one_look_takes_in_are_all_looked_at(process: Process, acme: str):
     run = await waiting(process, acme)
-    for total in range(runner.SIGNALS):
+    for total in range(arrivals.SIGNALS):
         async with process.database.write() as db:
             what = {"total": total % 100}
             await audience.happened(

@@ -57,10 +57,14 @@ class Crew:
 
         What is due is taken until nothing is, or every hand is full; then each freed hand goes on.
         """
+        named = list(pairs)
         room = self._hands - len(self._hinted)  # whatever else is due is found without its id
-        self._hinted.update(dict.fromkeys(islice(pairs, room)))
-        self._wanted = True
-        self._go()
+        self._hinted.update(dict.fromkeys(islice(named, room)))
+        if named and self._taking is None and not self._has_room(named):
+            self._roster.held_back = True  # looked for once a hand is free
+        else:
+            self._wanted = True
+            self._go()
 
     async def close(self, seconds: float) -> None:
         """Claim nothing more, and finish what is in hand within `seconds`."""
@@ -75,6 +79,10 @@ class Crew:
             await asyncio.wait(late, timeout=LAST_WORDS_SECONDS)
 
     # --- taking -----------------------------------------------------------------------------------
+
+    def _has_room(self, named: Iterable[Pair]) -> bool:
+        free = self._hands - len(self._busy)
+        return any(self._roster.room(workspace_id, free) for workspace_id, _ in named)
 
     def _go(self) -> None:
         if self._wanted and self._taking is None and not self._closed:
