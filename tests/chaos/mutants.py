@@ -180,8 +180,8 @@ async def locked""",
     "m13": Mutant(
         "a signature is compared with ==",
         "app/intake.py",
-        "not hmac.compare_digest(bytes.fromhex(match[1]), expected)",
-        "bytes.fromhex(match[1]) != expected",
+        "hmac.compare_digest(mac.finalize(), signature)",
+        "mac.finalize() == signature",
         by=("-m", "pytest", "-q", "-n0", "tests/test_layers.py"),
     ),
     "m14": Mutant(
