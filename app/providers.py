@@ -18,12 +18,13 @@ from app.channels.base import Channel, Provider
 from app.channels.own import Name
 from app.machine import document
 from app.process import Process
-from app.store import callbacks, channel_settings
+from app.store import callbacks, channel_settings, messages
 from app.store.db import Handle, Row
 from app.vault import Vault
 
 SEALED = "channel credentials"  # the purpose that the vault encrypts for
 TOKEN_LENGTH = 30
+TRIED_AT_ONCE = 1_000  # the rest when its time comes
 TOKEN = re.compile(r"[A-Za-z0-9]{30}")
 ALPHABET = string.ascii_letters + string.digits
 
@@ -60,7 +61,9 @@ def credentials(process: Process, row: Row) -> dict[str, Any]:
 async def keep(
     process: Process, db: Handle, workspace_id: str, channel: str, given: dict[str, Any]
 ) -> Row:
+    """What waited for somebody to mend the channel is tried at once."""
     sealed = process.vault.encrypt(SEALED, document.dumps(given), workspace_id, channel)
+    await messages.wake_mended(db, workspace_id=workspace_id, channel=channel, limit=TRIED_AT_ONCE)
     return await channel_settings.put(
         db, workspace_id=workspace_id, channel=channel, sealed=sealed, token=_new_token()
     )

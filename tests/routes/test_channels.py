@@ -226,6 +226,22 @@ async def test_messages_go_out_by_the_workspace_s_own_from_the_answer_on(
     assert "/v1/callbacks/twilio/" in callbacks[1]
 
 
+async def test_what_waited_for_a_good_token_goes_out_when_it_is_there(
+    cast: Cast, process: Process, twilio: TwilioServer
+):
+    async with producing(process, **by_twilio(twilio)) as live:
+        await put(cast.adam, "sms", {**TWILIO, "authToken": "rotated"})
+        token = await hook(live, cast.adam.workspace_id, [text("sms")], trigger=BY_PHONE)
+        await intake.receive(live, token=token, signatures=[], body=EVENT)
+        await settle(live)
+        [waiting] = await attempts(live, cast.adam.workspace_id)
+        assert (waiting["status"], waiting["reason_code"]) == ("QUEUED", "provider_misconfigured")
+        assert twilio.accepted == {}
+        await put(cast.adam, "sms", {**TWILIO, "authToken": TOKEN})
+        await settle(live)
+    assert len(twilio.accepted) == 1
+
+
 async def test_mail_goes_out_by_the_workspace_s_own_server(
     cast: Cast, process: Process, tmp_path: Path
 ):

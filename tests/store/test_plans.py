@@ -328,6 +328,10 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: channel_settings.get(db, **ACME, channel="channel10050"),
         ["workspace_id channel"],
     ),
+    "what waits for a channel to be mended": (
+        lambda db: messages.wake_mended(db, **ACME, channel="email", limit=10),
+        ["workspace_id wake_at id"],
+    ),
     "whose callbacks a token is for": (
         lambda db: channel_settings.by_token(db, token="token10050"),
         ["token"],
