@@ -52,13 +52,18 @@ def git(*words: str) -> bytes:
 
 
 def before_the_newest_section() -> str:
-    """The last commit whose schema lacks a section of ours."""
-    ours = len(sections(SCHEMA.read_text()))
-    for commit in ["HEAD", *git("log", f"-{CHANGES}", "--format=%H^", "--", SCHEMA.name).split()]:
-        name = commit if isinstance(commit, str) else commit.decode()
-        if len(sections(git("show", f"{name}:{SCHEMA.name}").decode())) < ours:
-            return name
-    pytest.skip(f"none of the last {CHANGES} changes of the schema added a section")
+    """The last commit whose schema is ours but for sections at the end."""
+    ours = checksums(SCHEMA.read_text())
+    for line in ["HEAD", *git("log", f"-{CHANGES}", "--format=%H^", "--", SCHEMA.name).split()]:
+        commit = line if isinstance(line, str) else line.decode()
+        theirs = checksums(git("show", f"{commit}:{SCHEMA.name}").decode())
+        if len(theirs) < len(ours) and theirs == ours[: len(theirs)]:
+            return commit
+    pytest.skip(f"none of the last {CHANGES} changes of the schema only added to it")
+
+
+def checksums(schema: str) -> list[str]:
+    return [section.checksum for section in sections(schema)]
 
 
 @pytest.fixture(scope="module")
