@@ -80,6 +80,9 @@ chaos-delivery: $(STAMP) ## Cut connections to a mail server while 5,000 message
 chaos-throttle: $(STAMP) ## Have a mail server say 454 for two minutes: no message may fail, and how fast they go then
 	$(BIN)/python -m tests.chaos.throttling
 
+bench-sends: $(STAMP) ## Messages a second to an SMTP receiver by one worker process, and how many connections
+	$(BIN)/python -m tests.bench.sends
+
 check: $(STAMP) ## Format, lint, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -66,6 +66,7 @@ class Received:
     mail_from: str
     recipients: tuple[str, ...]
     encrypted: bool
+    session: int
     raw: bytes
 
     @property
@@ -92,6 +93,7 @@ def _received(line: dict[str, Any]) -> Received:
         mail_from=line["from"],
         recipients=tuple(line["to"]),
         encrypted=line["encrypted"],
+        session=line["session"],
         raw=line["raw"].encode("utf-8", "surrogateescape"),
     )
 
@@ -202,13 +204,14 @@ class Receiver:
                 await self._arrived.wait()
         return self.received
 
-    def write_down(self, envelope: Envelope, *, encrypted: bool) -> None:
+    def write_down(self, envelope: Envelope, *, encrypted: bool, session: int) -> None:
         raw = envelope.original_content or b""
         line = {
             "at": time.time(),
             "from": envelope.mail_from,
             "to": envelope.rcpt_tos,
             "encrypted": encrypted,
+            "session": session,
             "raw": raw.decode("utf-8", "surrogateescape"),
         }
         with self.ledger.open("a") as file:
@@ -270,7 +273,7 @@ class Handler:
         if self.behaviour == HESITATE:
             self.receiver.stalled.set()
             await self.receiver.released.wait()
-        self.receiver.write_down(envelope, encrypted=server.is_encrypted())
+        self.receiver.write_down(envelope, encrypted=server.is_encrypted(), session=server.number)
         if self.behaviour == ACCEPT_THEN_CLOSE:
             await server.vanish()
         return f"250 2.0.0 Ok: queued as {self.receiver.accepted}"
@@ -315,6 +318,7 @@ class Server(SMTP):
     async def _handle_client(self) -> None:
         self.wire, self.task = self._writer.transport, asyncio.current_task()
         self.receiver.opened(self)
+        self.number = self.receiver.sessions
         # A client that goes away in the middle is what these tests are about.
         with contextlib.suppress(ConnectionError):
             try:

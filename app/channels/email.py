@@ -38,7 +38,7 @@ CHUNK_OCTETS = 65_536
 # RFC 5321 §4.5.3.2.6. Giving up earlier makes duplicates: the server may be busy delivering.
 END_OF_DATA_SECONDS = 600.0
 
-KEPT_SESSIONS = 4
+KEPT_SESSIONS = 32  # as many as one workspace may have in hand
 IDLE_SECONDS = 30.0
 
 FAILURES = (SMTPException, OSError, ValueError)  # of a session; OSError is TimeoutError's too
