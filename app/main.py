@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from app import metrics, providers, tasks
+from app import delivery, metrics, providers, tasks
 from app.batching import Batches, Kind
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
@@ -225,7 +225,7 @@ def _channels(
     async def capture(captured: Captured) -> str | None:
         return await batches.ask(CAPTURES, database, captured)
 
-    return {"email": Inbox(capture, settings.mail_from)}
+    return {name: Inbox(capture, settings.mail_from, name) for name in delivery.ADDRESS}
 
 
 def _provider(settings: Settings) -> Provider | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from app.process import Process
 from tests.cast import Cast, settle
 
@@ -136,6 +138,14 @@ async def found(cast: Cast, body: Any, trigger: Any = WEBHOOK) -> list[tuple[str
     return [(one["code"], one["pointer"]) for one in response.json()["findings"]]
 
 
+@pytest.fixture
+def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where nobody has set up a provider for the rest."""
+    for channel in ("sms", "whatsapp"):
+        monkeypatch.delitem(process.channels, channel)  # type: ignore[arg-type]  # it is a dict
+
+
+@pytest.mark.usefixtures("mail_alone")
 async def test_every_defect_is_found_where_it_is(cast: Cast):
     mail = await cast.ed.made(
         "/templates", {"name": "M", "channel": "email", "content": {"subject": "s", "html": "h"}}
@@ -166,6 +176,7 @@ async def test_a_loop_of_starts_is_found_wherever_it_closes(cast: Cast):
         assert (code, pointer) in findings, steps
 
 
+@pytest.mark.usefixtures("mail_alone")
 async def test_all_is_answered_at_once_the_warnings_beside_the_errors(cast: Cast):
     trigger = {**BY_ID, "createContact": True, "signingSecret": SHORT}
     told = await found(cast, [send(templateId="x"), text("sms"), {"type": "wait"}], trigger)

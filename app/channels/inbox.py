@@ -42,16 +42,16 @@ Capture: TypeAlias = Callable[[Captured], Awaitable[str | None]]
 
 
 class Inbox:
-    """Stands in for the e-mail channel. `capture` must keep the first of two with one key."""
+    """Stands in for a channel. `capture` must keep the first of two with one key."""
 
-    name = "email"
     provider = "sandbox"
     capabilities = Capabilities(
         idempotency_key_ttl_seconds=A_CENTURY_SECONDS, lookup=False, callbacks=False
     )
 
-    def __init__(self, capture: Capture, mail_from: str) -> None:
+    def __init__(self, capture: Capture, mail_from: str, name: str = "email") -> None:
         """Raises ValueError with a sentence when `mail_from` is not one address."""
+        self.name = name
         self._capture = capture
         self._sender = Sender.parse(mail_from)
 
@@ -69,13 +69,13 @@ class Inbox:
             raise SendError("not_accepted", "provider_unreachable", error.detail) from error
         if fault is not None:
             raise _befalls(fault)
-        return Receipt(captured.headers["Message-ID"])
+        return Receipt(captured.headers.get("Message-ID", message.message_key))
 
     async def close(self) -> None:
         """Nothing is held open."""
 
     def _captured(self, message: Message) -> Captured:
-        mail = compose(message, self._sender)
+        mail = compose(message, self._sender) if self.name == "email" else None
         return Captured(
             workspace_id=message.workspace_id,
             message_key=message.message_key,
@@ -85,12 +85,19 @@ class Inbox:
             contact_id=message.contact_id,
             channel=message.channel,
             to_address=message.to,
-            from_address=mail.headers["From"],
-            subject=mail.subject,
-            text=mail.text,
-            html=mail.html,
-            headers=mail.headers,
+            from_address=mail.headers["From"] if mail else None,
+            subject=mail.subject if mail else None,
+            text=mail.text if mail else _said(message),
+            html=mail.html if mail else None,
+            headers=mail.headers if mail else {},
         )
+
+
+def _said(message: Message) -> str:
+    """The text, or the name of the provider's own template with what is put into it."""
+    content = message.content
+    parts = (content.get("text") or content.get("contentSid"), content.get("variables"))
+    return " ".join(str(part) for part in parts if part)
 
 
 _BEFALLING: Mapping[str, tuple[Outcome, str, str]] = {

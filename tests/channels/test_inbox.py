@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pytest
@@ -127,3 +127,26 @@ async def test_a_fault_of_ours_is_not_dressed_up_as_the_providers():
 def test_the_sandbox_says_that_a_repeat_is_harmless_for_longer_than_anything_lives():
     assert (Inbox.capabilities.idempotency_key_ttl_seconds or 0) > 50 * 365 * 86_400
     assert "message_key" in {field.name for field in fields(Captured)}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({"text": "Hi Zoë"}, "Hi Zoë"),
+        ({"contentSid": "HX1", "variables": '{"1": "Ada"}'}, 'HX1 {"1": "Ada"}'),
+    ],
+)
+async def test_a_text_message_is_captured_as_its_provider_would_get_it(
+    content: dict[str, str], text: str
+):
+    captured: list[Captured] = []
+
+    async def capture(one: Captured) -> None:
+        captured.append(one)
+
+    said = replace(letter(key="f00d", to="+14155550132"), channel="sms", content=content)
+    receipt = await Inbox(capture, SENDER, "sms").send(said)
+    assert receipt.provider_message_id == "f00d"
+    (one,) = captured
+    assert (one.channel, one.to_address, one.text) == ("sms", "+14155550132", text)
+    assert (one.from_address, one.subject, one.html, one.headers) == (None, None, None, {})

@@ -190,7 +190,10 @@ async def test_credentials_open_after_the_secret_key_was_rotated(cast: Cast, pro
         assert (await ada.get("/settings/channels/sms")).json()["accountSid"] == SID
 
 
-async def test_an_activation_knows_the_workspace_s_own_channels(cast: Cast):
+async def test_an_activation_knows_the_workspace_s_own_channels(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delitem(process.channels, "whatsapp")  # type: ignore[arg-type]  # it is a dict
     workflow = {"name": "W", "state": "ACTIVE", "trigger": BY_PHONE, "steps": [text("whatsapp")]}
     codes = lambda made: {one["code"] for one in made["findings"]}  # noqa: E731
     assert "channel_not_configured" in codes(await cast.ed.made("/workflows", workflow))
