@@ -20,7 +20,7 @@ from app.store.db import Row
 from app.subscriptions import Reason
 from app.web import paging
 from app.web.body import Shape
-from app.web.paging import Pages
+from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, get
 
@@ -65,7 +65,7 @@ class Happening(Shape):
 async def index(call: Call) -> Response:
     """Its events, runs, messages and opt-outs in one list, each as a list of its own would show
     it."""
-    query = call.query(Pages)
+    query = call.query(Paging)
     workspace_id, contact_id = call.member.workspace_id, call.path("id")
     if await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id) is None:
         raise Problem("not_found", "There is no such contact.")
@@ -75,6 +75,8 @@ async def index(call: Call) -> Response:
         contact_id=contact_id,
         before=paging.position(call, query),
         limit=query.limit + 1,
+        created_after=query.created_after,
+        created_before=query.created_before,
     )
     items = {
         **await _events(call, [id for kind, id in happened if kind == "event"]),
@@ -143,7 +145,7 @@ routes = [
         "/contacts/{id}/activity",
         index,
         can="contacts:read",
-        query=Pages,
+        query=Paging,
         gives={200: Page[Happening]},
     ),
 ]

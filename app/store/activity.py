@@ -3,44 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from app.store.db import Handle, Row
 from app.store.runs import COLUMNS
 
 LAST = "z" * 27  # behind every id
+CREATED = """
+                  AND (CAST(:created_after AS TIMESTAMPTZ) IS NULL OR created_at > :created_after)
+                  AND (CAST(:created_before AS TIMESTAMPTZ) IS NULL OR created_at < :created_before)
+"""
+HAPPENED = """
+                  AND (CAST(:created_after AS TIMESTAMPTZ) IS NULL OR at > :created_after)
+                  AND (CAST(:created_before AS TIMESTAMPTZ) IS NULL OR at < :created_before)
+"""
 
 
 async def page(
-    db: Handle, *, workspace_id: str, contact_id: str, before: str | None, limit: int
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_id: str,
+    before: str | None,
+    limit: int,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
 ) -> list[tuple[str, str]]:
     """Kinds and ids, newest first. What follows the kind in an id is its time, so ids of all kinds
     stand in one order; `before` is such an id."""
     rest = before[4:] if before else LAST
     rows = await db.fetch_all(
-        """
+        f"""
         SELECT kind, id
         FROM (SELECT * FROM (
                 SELECT 'run' AS kind, r.id, substr(r.id, 5) AS made FROM runs r
                 WHERE r.workspace_id = :workspace_id AND r.contact_id = :contact_id
-                  AND r.id < :before_run
+                  AND r.id < :before_run {CREATED}
                 ORDER BY r.id DESC LIMIT :limit) newest_runs
               UNION ALL
               SELECT * FROM (
                 SELECT 'message' AS kind, m.id, substr(m.id, 5) AS made FROM messages m
                 WHERE m.workspace_id = :workspace_id AND m.contact_id = :contact_id
-                  AND m.id < :before_message
+                  AND m.id < :before_message {CREATED}
                 ORDER BY m.id DESC LIMIT :limit) newest_messages
               UNION ALL
               SELECT * FROM (
                 SELECT 'event' AS kind, e.id, substr(e.id, 5) AS made FROM contact_events e
                 WHERE e.workspace_id = :workspace_id AND e.contact_id = :contact_id
-                  AND e.id < :before_event
+                  AND e.id < :before_event {HAPPENED}
                 ORDER BY e.id DESC LIMIT :limit) newest_events
               UNION ALL
               SELECT * FROM (
                 SELECT 'consent' AS kind, e.id, substr(e.id, 5) AS made FROM consent_events e
                 WHERE e.workspace_id = :workspace_id AND e.contact_id = :contact_id
-                  AND e.id < :before_consent
+                  AND e.id < :before_consent {HAPPENED}
                 ORDER BY e.id DESC LIMIT :limit) newest_consents) all_kinds
         ORDER BY made DESC
         LIMIT :limit
@@ -52,6 +68,8 @@ async def page(
         before_event="evt_" + rest,
         before_consent="cns_" + rest,
         limit=limit,
+        created_after=created_after,
+        created_before=created_before,
     )
     return [(row["kind"], row["id"]) for row in rows]
 

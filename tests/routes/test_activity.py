@@ -65,6 +65,19 @@ async def test_pages_of_an_activity_follow_each_other(cast: Cast, process: Proce
         assert seen == whole
 
 
+async def test_an_activity_may_be_of_a_time(cast: Cast, process: Process):
+    """Compared is what is shown."""
+    url = f"/contacts/{await happened(cast, process, 2)}"
+    await cast.ed.post(f"{url}/events", {"name": "seen"})
+    await cast.ed.patch(url, {"subscriptions": {"email": "unsubscribed"}})
+    whole = (await cast.vic.read(f"{url}/activity"))["data"]
+    assert {item["type"] for item in whole} == {"run", "message", "event", "consent"}
+    for moment in {item["createdAt"] for item in whole}:
+        for name, holds in (("createdAfter", moment.__lt__), ("createdBefore", moment.__gt__)):
+            found = (await cast.vic.read(f"{url}/activity?{name}={moment}"))["data"]
+            assert found == [item for item in whole if holds(item["createdAt"])]
+
+
 async def test_a_contact_to_whom_nothing_happened_has_none(cast: Cast):
     made = await cast.ed.made("/contacts", {"email": "ada@x.test"})
     url = f"/contacts/{made['id']}/activity"
