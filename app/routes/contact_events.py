@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app import audience
 from app.errors import FieldError, Problem
 from app.machine import document
-from app.routes.contacts import locked, workspace_of
+from app.routes.contacts import locked, own_workspace
 from app.routes.ids import ContactId, EventId
 from app.store import contact_events
 from app.store.db import Row
@@ -59,7 +59,7 @@ async def tell(call: Call) -> Response:
     if len(document.dumps(new.properties)) > LARGEST:
         errors = [FieldError("/properties", f"At most {LARGEST // 1024} KiB of JSON.")]
         raise Problem("invalid", "The event is too large; see errors.", errors=errors)
-    workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
+    workspace = await own_workspace(call)
     event = await audience.happened(call.db, workspace, row["id"], new.name, new.properties)
     await call.note("contact.event", row["id"], {}, {"event": new.name})
     return reply.accepted(summary(event))

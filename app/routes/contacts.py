@@ -168,7 +168,7 @@ async def show(call: Call) -> Response:
 async def create(call: Call) -> Response:
     values = call.read(WritableContact).model_dump(by_alias=True, exclude_unset=True)
     tags = values.pop("tags", None)
-    row = await audience.create(call.db, await _workspace(call), values, tags)
+    row = await audience.create(call.db, await own_workspace(call), values, tags)
     await quotas.require_contact(call.db, call.member.workspace_id, PLANS[call.member.plan])
     resource = audience.resource(row, await _tags(call, row["id"]))
     await call.note("contact.created", row["id"], after=resource)
@@ -181,7 +181,7 @@ async def update(call: Call) -> Response:
     stored = audience.writable(row, before["tags"])
     new = call.patch(WritableContact, stored).model_dump(by_alias=True)
     tags = new.pop("tags")
-    changed = await audience.replace(call.db, await _workspace(call), row, new, tags)
+    changed = await audience.replace(call.db, await own_workspace(call), row, new, tags)
     _await_quiet(call, changed, before["subscriptions"])
     return await _changed(call, before, changed)
 
@@ -211,13 +211,15 @@ async def remove(call: Call) -> Response:
 
 async def add_tags(call: Call) -> Response:
     row, before = await locked(call)
-    await audience.add_tags(call.db, await _workspace(call), row["id"], call.read(Tags).tags)
+    await audience.add_tags(call.db, await own_workspace(call), row["id"], call.read(Tags).tags)
     return await _changed(call, before, await _found(call))
 
 
 async def remove_tag(call: Call) -> Response:
     row, before = await locked(call)
-    if not await audience.remove_tag(call.db, await _workspace(call), row["id"], call.path("tag")):
+    if not await audience.remove_tag(
+        call.db, await own_workspace(call), row["id"], call.path("tag")
+    ):
         raise Problem("not_found", "The contact does not have this tag.")
     await _changed(call, before, await _found(call))
     return reply.no_content()
@@ -266,7 +268,7 @@ async def _tags(call: Call, id: str) -> list[str]:
     return tags[id]
 
 
-async def _workspace(call: Call) -> Workspace:
+async def own_workspace(call: Call) -> Workspace:
     """An HTTP step may call us, too."""
     workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
     return replace(
