@@ -115,7 +115,7 @@ class _Exchange:
         self._answered_at: float | None = None
 
     async def run(self) -> None:
-        # The server gives every request a task, and so a context, of its own.
+        structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=self._request_id)
         try:
             refuse_ambiguous(self._scope, self._headers)

@@ -27,7 +27,7 @@ from tests import servers
 from tests.cast import HELLO, workspace
 from tests.conftest import SCHEMA
 from tests.receivers import BUSY, Receiver
-from workers.main import beat_beside, crews_of
+from workers.main import work
 
 MESSAGES = 4_000
 BUSY_SECONDS = 120.0
@@ -49,13 +49,11 @@ class Drain:
 
 @asynccontextmanager
 async def working(process: Process) -> AsyncIterator[None]:
-    """A worker without arq: its loop finds what is due."""
     ending = asyncio.Event()
-    stopped = asyncio.create_task(ending.wait())
-    beating = asyncio.create_task(beat_beside(process, crews_of(process), stopped))
+    working = asyncio.create_task(work(process, ending))
     yield
     ending.set()
-    await beating
+    await working
 
 
 async def drain(
