@@ -229,8 +229,8 @@ def test_a_worker_killed_at_any_commit_loses_nothing_and_sends_nothing_twice(
         worker.kill()
     keys = Counter(received.message_key for received in mail.received)
     assert set(keys.values()) == {1}
-    # A kill between the intent and its outcome leaves what nobody can know, and nothing else does; a
-    # claim that finds nothing, or figures that are added up, may add a COMMIT or take its place.
+    # A kill between the intent and its outcome leaves what nobody can know, and nothing else does;
+    # a claim that finds nothing, or figures that are added up, may add a COMMIT or take its place.
     assert kills >= 2 * COMMITS
     assert unknown <= 3 + kills - 2 * COMMITS
     print(f"\n{kills} kills, {len(keys)} mails, {unknown} UNKNOWN")
