@@ -18,7 +18,7 @@ NEEDED = ("app", "workers", "tests", "schema.sql", "pyproject.toml", "README.md"
 RUN_SECONDS = 400
 CAMPAIGN = (
     *("-m", "tests.chaos.campaign", "--events", "400", "--rate", "20", "--lease", "1"),
-    *("--gap", "0.3", "--seed", "5", "--settle", "30"),
+    *("--gap", "0.3", "--seed", "5", "--settle", "120"),
 )
 COMMON = (
     "kill -9 a web process",
