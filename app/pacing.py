@@ -24,7 +24,7 @@ from app.store.db import Handle, Row
 SHUT_AFTER = 5  # failures in a row; who says when to come back is believed at once
 # Seconds: of the first pause, each the double of the one before, and of the longest.
 PAUSES: Mapping[str, tuple[float, float]] = {
-    Reason.PROVIDER_THROTTLED: (1.0, 30.0),
+    Reason.PROVIDER_THROTTLED: (1.0, 10.0),
     Reason.PROVIDER_UNREACHABLE: (5.0, 120.0),
 }
 LONGEST_WAIT_SECONDS = 6 * 3_600.0  # whatever a provider says

@@ -2,7 +2,9 @@
 
 A hint is never data: the row is the truth, and the worker's own loop finds every row whose hint was
 lost. So a hint is sent after the commit, in the background, and dropped when Redis does not answer.
-While one trip to Redis is under way, further hints fold into the next.
+While one trip to Redis is under way, further hints fold into the next. What a worker's own
+transaction made due it is told directly, as far as it has hands: the message of a run that it has
+just moved needs no way out and back.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -88,25 +90,33 @@ class Queue:
         self._sender: asyncio.Task[None] | None = None
         self._silent_until = 0.0
         self.answering = True  # as far as the last trip could tell
+        # Who works in this very process, by job: takes what it has hands for, returns the others.
+        self.near: dict[str, Callable[[Sequence[Pair]], Sequence[Pair]]] = {}
 
     def advance(self, db: Handle, workspace_id: str, *run_ids: str) -> None:
         """Once this transaction has committed: the runs are due. Of very many, some are named."""
         pairs = [(workspace_id, run_id) for run_id in run_ids[:IDS_PER_HINT]]
-        db.after_commit(lambda: self.hint(ADVANCE, pairs))
+        db.after_commit(lambda: self._tell(ADVANCE, pairs))
 
     def deliver(self, db: Handle, workspace_id: str, message_id: str) -> None:
         """Once this transaction has committed: the message is due."""
-        db.after_commit(lambda: self.hint(DELIVER, [(workspace_id, message_id)]))
+        db.after_commit(lambda: self._tell(DELIVER, [(workspace_id, message_id)]))
 
     def call(self, db: Handle, workspace_id: str, call_id: str) -> None:
         """Once this transaction has committed: the call is due."""
-        db.after_commit(lambda: self.hint(CALL, [(workspace_id, call_id)]))
+        db.after_commit(lambda: self._tell(CALL, [(workspace_id, call_id)]))
 
     def hint(self, job: str, pairs: Iterable[Pair] = ()) -> None:
         """There is work for `job`, these rows among it. Returns at once and never raises."""
         self._waiting.setdefault(job, {}).update(dict.fromkeys(pairs))
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_all())
+
+    def _tell(self, job: str, pairs: Sequence[Pair]) -> None:
+        """Without a trip to Redis and back where the work can be done here."""
+        left = self.near[job](pairs) if job in self.near else pairs
+        if left:
+            self.hint(job, left)
 
     async def close(self) -> None:
         if self._sender is not None:

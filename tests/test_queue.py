@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from app.config import Settings
-from app.queue import ADVANCE, DELIVER, IDS_PER_HINT, NAME, Queue, connector, serialized
+from app.queue import ADVANCE, DELIVER, IDS_PER_HINT, NAME, Pair, Queue, connector, serialized
 from app.store.db import Database
 from tests.servers import RedisServer, free_port, redis_server
 
@@ -135,6 +135,22 @@ async def test_a_hint_follows_the_commit(queue: Queue, database: Database):
         (ADVANCE, [("ws_1", "run_1")]),
         (DELIVER, [("ws_1", "msg_1")]),
     ]
+
+
+async def test_who_works_in_this_process_is_asked_first(queue: Queue, database: Database):
+    asked: list[Pair] = []
+
+    def take_one(pairs: Sequence[Pair]) -> Sequence[Pair]:
+        asked.extend(pairs)
+        return pairs[1:]
+
+    queue.near[ADVANCE] = take_one
+    async with database.write() as db:
+        queue.advance(db, "ws_1", "run_1", "run_2")
+        queue.deliver(db, "ws_1", "msg_1")
+        assert not asked
+    assert asked == [("ws_1", "run_1"), ("ws_1", "run_2")]
+    assert await sent(queue) == [(ADVANCE, [("ws_1", "run_2")]), (DELIVER, [("ws_1", "msg_1")])]
 
 
 async def test_no_hint_follows_a_rollback(queue: Queue, database: Database):

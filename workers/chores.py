@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
 BREATH_SECONDS = 0.05  # between two batches, for whoever waits for SQLite's one writer
+REFRESH_SECONDS = 2.0  # between two looks for statistics that are out of date
 SWEEP_SECONDS = 60.0  # between two looks for what has expired
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
@@ -56,6 +57,22 @@ async def do_for_ever(process: Process) -> None:
         except Exception:
             log.exception("a chore broke")
         await asyncio.sleep(ROUND_SECONDS)
+
+
+async def refresh_for_ever(process: Process) -> None:
+    """Keep what the database's planner believes true while a deployment grows. Ends by
+    cancellation; a task of its own, for a large table takes a while and nothing else should."""
+    while True:
+        try:
+            async with process.database.write() as db:
+                tables = await db.use(lambda link: link.refresh_statistics())
+            if tables:
+                log.info("statistics refreshed", extra={"tables": tables})
+        except Unavailable as problem:
+            log.warning("statistics have to wait", extra={"error": problem.detail})
+        except Exception:
+            log.exception("refreshing statistics broke")
+        await asyncio.sleep(REFRESH_SECONDS)
 
 
 async def sweep(process: Process) -> None:

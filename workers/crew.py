@@ -66,6 +66,18 @@ class Crew:
             self._wanted = True
             self._go()
 
+    def take(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
+        """Hint at as many as there are hands for; returns the others, for somebody else."""
+        free = 0 if self._closed else self._hands - len(self._busy) - len(self._hinted)
+        taken: list[Pair] = []
+        left: list[Pair] = []
+        for pair in pairs:
+            near = len(taken) < free and self._roster.room(pair[0], free)
+            (taken if near else left).append(pair)
+        if taken:
+            self.hint(taken)
+        return left
+
     async def close(self, seconds: float) -> None:
         """Claim nothing more, and finish what is in hand within `seconds`."""
         self._closed = True

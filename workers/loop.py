@@ -47,9 +47,11 @@ async def beat_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
 async def beat(process: Process, crews: Mapping[str, Crew]) -> float:
     """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
     pause = BEAT_SECONDS
-    for job, table in TABLES.items():
-        async with process.database.read() as db:
-            due, now = await jobs.next_at(db, table), await db.now()
+    async with process.database.write() as db:
+        await db.use(lambda link: link.follow_indexes())
+        now = await db.now()
+        next_at = {job: await jobs.next_at(db, table) for job, table in TABLES.items()}
+    for job, due in next_at.items():
         if due is None:
             continue
         if due > now:

@@ -79,11 +79,13 @@ async def beat_beside(
     process: Process, crews: Mapping[str, Crew], *others: asyncio.Task[Any]
 ) -> None:
     """Our own loop until one of the others ends; then end them all, and finish what is in hand."""
+    process.queue.near.update({job: crew.take for job, crew in crews.items()})
     beating = asyncio.create_task(loop.beat_for_ever(process, crews))
     housework = asyncio.create_task(chores.do_for_ever(process))
+    refreshing = asyncio.create_task(chores.refresh_for_ever(process))
     log.info("worker started")
     await asyncio.wait([beating, *others], return_when=asyncio.FIRST_COMPLETED)
-    await tasks.end(beating, housework, *others)
+    await tasks.end(beating, housework, refreshing, *others)
     await asyncio.gather(*(crew.close(DRAIN_SECONDS) for crew in crews.values()))
     log.info("worker stopped")
     if not beating.cancelled():

@@ -71,6 +71,12 @@ class Link(Protocol):
     async def lock(self, numbers: Sequence[int]) -> None:
         """Likewise, but waits for each, the least first."""
 
+    async def follow_indexes(self) -> None:
+        """Until the transaction ends, statements walk an index in its order, and sort nothing."""
+
+    async def refresh_statistics(self) -> list[str]:
+        """Has the engine look again at tables that have changed a lot; their names."""
+
     async def begin_section(self) -> None:
         """Waits until no other process migrates, and gives the section its own deadlines."""
 

@@ -56,6 +56,7 @@ async def claim(
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
     does not stand before another's single row. With a roster, no workspace gets more than its room.
     """
+    await db.use(lambda link: link.follow_indexes())
     until = await db.now() + timedelta(seconds=lease_seconds)
     taking = _Taking(limit, roster)
     fresh = taking.allowed(hinted[: limit - 1])

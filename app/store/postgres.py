@@ -28,7 +28,34 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
-MIGRATION_LOCK = 7_165_432_100_171_000_001  # any number, the same in every process for ever
+# Any numbers, the same in every process for ever.
+MIGRATION_LOCK = 7_165_432_100_171_000_001
+STATISTICS_LOCK = 7_165_432_100_171_000_002
+
+# What is due is a handful now and all of a million a minute later. Statistics that saw the one make
+# a planner read and sort the whole of the other, instead of the first rows of the right index.
+FOLLOW_INDEXES = """
+    SET LOCAL enable_sort = off;
+    SET LOCAL enable_incremental_sort = off;
+    SET LOCAL enable_bitmapscan = off;
+    SET LOCAL enable_seqscan = off;
+    SET LOCAL enable_hashjoin = off;
+    SET LOCAL enable_mergejoin = off;
+    """
+
+ANALYZE_SECONDS = 60  # 30,000 rows are read, of a large table from as many pages
+
+# Without statistics every index that begins with the workspace looks as good as the key itself.
+# Autovacuum comes once a minute, and a table may go from nothing to 100,000 rows in that time.
+STALE_STATISTICS = """
+    SELECT s.relname
+    FROM pg_stat_user_tables s
+    JOIN pg_class c ON c.oid = s.relid
+    WHERE s.schemaname = current_schema() AND pg_has_role(c.relowner, 'USAGE')
+      AND s.n_mod_since_analyze > 200 + 2 * GREATEST(c.reltuples, 0)
+    ORDER BY s.n_mod_since_analyze DESC
+    LIMIT 10
+    """
 
 # Lost, refused, full, timed out, read-only, or in another's way: trying again may help.
 UNAVAILABLE = (
@@ -77,6 +104,7 @@ class PostgresBackend(DatabasesPostgresBackend):
             reset=_nothing_to_reset,
             server_settings={
                 "application_name": "tidings",
+                "jit": "off",  # compiles for 300 ms what runs for one, when a cost looks high
                 "statement_timeout": str(deadlines.statement_ms),
                 "lock_timeout": str(deadlines.lock_ms),
                 "idle_in_transaction_session_timeout": str(deadlines.idle_in_transaction_ms),
@@ -201,6 +229,19 @@ class PostgresConnection(DatabasesPostgresConnection):
             "SELECT pg_advisory_xact_lock(number) FROM unnest($1::bigint[]) AS given (number)",
             sorted(set(numbers)),
         )
+
+    async def follow_indexes(self) -> None:
+        await self.raw_connection.execute(FOLLOW_INDEXES)
+
+    async def refresh_statistics(self) -> list[str]:
+        """At most once a transaction; what another process looks at just now is left to it."""
+        if not await self.try_lock(STATISTICS_LOCK):
+            return []
+        stale = [row["relname"] for row in await self.raw_connection.fetch(STALE_STATISTICS)]
+        await self.raw_connection.execute(f"SET LOCAL statement_timeout = {ANALYZE_SECONDS * 1000}")
+        for table in stale:
+            await self.raw_connection.execute(f'ANALYZE "{table}"', timeout=ANALYZE_SECONDS)
+        return stale
 
     async def begin_section(self) -> None:
         await self._script(

@@ -183,6 +183,13 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def lock(self, numbers: Sequence[int]) -> None:
         """Nothing to wait for: the one writer holds everything."""
 
+    async def follow_indexes(self) -> None:
+        """It does, unless ANALYZE has told it otherwise, and nobody runs that."""
+
+    async def refresh_statistics(self) -> list[str]:
+        """It needs none: a key that is unique is the best way to a row."""
+        return []
+
     async def begin_section(self) -> None:
         """Nothing more to wait for: BEGIN IMMEDIATE lets one process write."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import tempfile
@@ -275,11 +276,11 @@ def latency(urls: Mapping[str, str]) -> None:
             people(client, load.KNOWN)
             definition = flow(client)
         path = definition["trigger"]["webhookUrl"].removeprefix(deployment.url)
-        with httpx2.Client(base_url=deployment.url, timeout=10) as sender:
+        with socket.create_connection(("127.0.0.1", deployment.port), timeout=10) as sender:
             for number in range(MAILS + 5):
                 accepted = send(sender, path, number)
-                until(lambda n=number: len(mail.received) > n, "it is received", worker, every=0.02)
-                seconds.append(mail.received[-1].at - accepted)
+                until(lambda n=number: arrivals(mail, n), "it is received", worker, every=0.02)
+                seconds.append(arrivals(mail, number)[0] - accepted)
                 time.sleep(0.05)
     ordered = sorted(seconds[5:])  # the first open connections and compile
     print(
@@ -289,14 +290,20 @@ def latency(urls: Mapping[str, str]) -> None:
     )
 
 
-def send(sender: httpx2.Client, path: str, number: int) -> float:
+def arrivals(mail: MailServer, number: int) -> list[float]:
+    """Of this event's message: other letters arrive there too, of verification among them."""
+    return [one.at for one in mail.received if one.recipients == (load.email(number),)]
+
+
+def send(sender: socket.socket, path: str, number: int) -> float:
     """When the 202 was there, by the clock that the receiver's ledger goes by."""
-    raw = load.request(path, number, secret=SECRET, new=False)
-    head, _, content = raw.partition(b"\r\n\r\n")
-    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
-    response = sender.post(path, content=content, headers=headers)
-    assert response.status_code == 202, response.text
-    return time.time()
+    sender.sendall(load.request(path, number, secret=SECRET, new=False))
+    answer = sender.recv(65_536)
+    at = time.time()
+    assert answer.startswith(b"HTTP/1.1 202 "), answer
+    while not answer.rstrip().endswith(b"}"):
+        answer += sender.recv(65_536)
+    return at
 
 
 # --- S8: end to end -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
@@ -39,10 +39,13 @@ from app.store import (
     webhook_requests,
 )
 from app.store.db import Database, Handle, Row, explain
+from app.store.engine import Link
 from app.store.jobs import Table
 from app.store.runs import NewRun
 from tests import servers
 from tests.conftest import SCHEMA
+
+Result = TypeVar("Result")
 
 PAST = datetime.now(UTC) - timedelta(days=30)
 
@@ -252,6 +255,9 @@ class Overheard:
 
     async def now(self) -> datetime:
         return await self._db.now()
+
+    async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
+        return await self._db.use(work)
 
     fetch_one = Handle.fetch_one
     fetch_value = Handle.fetch_value

@@ -139,6 +139,22 @@ async def test_of_many_hints_only_as_many_are_kept_as_there_are_hands(process: P
     await busy.close(SECONDS)
 
 
+async def test_what_comes_from_beside_is_taken_as_far_as_hands_are_free(process: Process):
+    work = Work(2)
+    work.gate.clear()
+    busy = crew(process, work)
+    busy.hint()
+    await work.until(lambda: len(work.begun) == 2)
+    pairs = [("ws_1", f"row_{n}") for n in range(3)]
+    assert busy.take(pairs) == pairs[:3]  # half of the hands are for others, and two are busy
+    others = [("ws_2", f"row_{n}") for n in range(3)]
+    assert busy.take(others) == others[2:]
+    await work.until(lambda: others[:2] in work.hints)
+    work.gate.set()
+    await busy.close(SECONDS)
+    assert busy.take(others) == others
+
+
 async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process):
     """A hand that comes free is for whoever is due, and half of those that are free always are."""
     work, stalled = Work(), asyncio.Event()

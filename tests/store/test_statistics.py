@@ -1,0 +1,96 @@
+"""What a planner believes of a table that has just filled up, and what does not depend on it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from app.store import jobs
+from app.store.db import Database, Handle, explain
+from app.store.jobs import Table
+from tests.store.test_jobs import INSERT, tables, workspace
+from tests.store.test_plans import Overheard
+
+MANY = 3_000
+
+
+async def refreshed(database: Database) -> list[str]:
+    async with database.write() as db:
+        return await db.use(lambda link: link.refresh_statistics())
+
+
+async def fill(db: Handle, workspace_id: str) -> None:
+    await db.execute(
+        """
+        INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
+                              timezone, locale, metadata, subscriptions, revision, created_at,
+                              updated_at)
+        SELECT :workspace_id, 'con_' || n.i, 'p' || n.i || '@a.test', 'p' || n.i || '@a.test',
+               '+1' || n.i, 'P', 'N' || n.i, 'UTC', 'en', :document, :document, 1, :now, :now
+        FROM (SELECT CAST(value AS INTEGER) AS i FROM unnest(CAST(:numbers AS TEXT[])) AS v (value))
+             AS n
+        """,
+        workspace_id=workspace_id,
+        numbers=[str(number) for number in range(MANY)],
+        document={},
+    )
+
+
+async def test_a_table_that_has_grown_is_looked_at_again_and_once(database: Database):
+    id = await workspace(database)
+    async with database.write() as db:
+        await fill(db, id)
+        if database.engine == "postgresql":
+            await db.fetch_value("SELECT CAST(pg_stat_force_next_flush() AS TEXT)")
+    if database.engine == "sqlite":
+        assert await refreshed(database) == []  # its planner needs none
+        return
+    for _ in range(50):
+        if "contacts" in await refreshed(database):
+            break
+        await asyncio.sleep(0.1)
+    else:
+        raise AssertionError("nobody looked at the contacts")
+    async with database.read() as db:
+        assert await db.fetch_value(
+            """
+            SELECT CAST(count(*) AS BIGINT) FROM pg_stats
+            WHERE schemaname = current_schema() AND tablename = 'contacts'
+              AND attname = 'workspace_id' AND n_distinct = 1
+            """
+        )
+    assert "contacts" not in await refreshed(database)
+
+
+async def test_what_another_process_looks_at_is_left_to_it(database: Database):
+    if database.engine == "sqlite":
+        return
+    async with database.write() as ours, database.write() as theirs:
+        assert await ours.use(lambda link: link.try_lock(7_165_432_100_171_000_002))
+        assert await theirs.use(lambda link: link.refresh_statistics()) == []
+
+
+@tables
+async def test_a_claim_reads_the_first_of_what_is_due_though_statistics_saw_none(
+    database: Database, table: Table
+):
+    """When a planner believes that nothing is due, reading all of it and sorting looks cheap."""
+    if database.engine == "sqlite":
+        return  # it has no statistics to be misled by
+    id = await workspace(database)
+    rows = [{"workspace_id": id, "id": f"row_{n}", "wake_at": None} for n in range(MANY)]
+    async with database.write() as db:
+        await db.execute_many(INSERT[table], rows)
+        await db.execute(f"ANALYZE {table}")
+    async with database.write() as db:
+        await db.execute(f"UPDATE {table} SET wake_at = :now WHERE workspace_id = :id", id=id)
+    async with database.write() as db:
+        overheard = Overheard(db)
+        await jobs.claim(overheard, table, hinted=[], limit=32, lease_seconds=1)
+        await jobs.next_at(overheard, table)
+        oldest, _, claimed, next_at = [
+            await explain(db, sql, **values) for sql, values in overheard.sent
+        ]
+    for plan, index in ((oldest, "due"), (claimed, "due_by_workspace"), (next_at, "due")):
+        assert f"using {table}_{index} " in plan, plan
+        assert not re.search(r"Sort|Hash Join|Merge Join|Bitmap", plan), plan
