@@ -1,11 +1,12 @@
 """Can the campaign fail? Each mutant is a mistake that somebody might make; each must be caught.
 
-python -m tests.chaos.mutants [m1 m9 …]: applies each to a copy of the sources, runs the campaign
-there with faults that ought to show it, and prints what was found. Ends with 1 when one survives.
+Applies each to a copy of the sources, runs the campaign there with faults that ought to show it, and
+prints what was found. Ends with 1 when one survives.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -59,8 +60,8 @@ MUTANTS = {
     "m2": Mutant(
         "only Redis knows what is due",
         "workers/loop.py",
-        "    pause = BEAT_SECONDS\n    for job",
-        "    return BEAT_SECONDS\n    for job",
+        "    pause = BEAT_SECONDS\n    async with",
+        "    return BEAT_SECONDS\n    async with",
     ),
     "m3": Mutant(
         "no fencing of messages",
@@ -233,14 +234,16 @@ def caught(mutant: Mutant) -> str | None:
 
 def main(names: list[str]) -> int:
     survivors = 0
-    for name in names or MUTANTS:
+    for name in names:
         mutant = MUTANTS[name]
         found = caught(mutant)
         survivors += found is None
         print(f"{name:4} {mutant.told:70} {found or 'SURVIVED'}", flush=True)
-    print(f"{len(names or MUTANTS) - survivors} of {len(names or MUTANTS)} caught")
+    print(f"{len(names) - survivors} of {len(names)} caught")
     return survivors > 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", default=list(MUTANTS), choices=MUTANTS)
+    sys.exit(main(parser.parse_args().names))
