@@ -1,7 +1,7 @@
 """Can the campaign fail? Each mutant is a mistake that somebody might make; each must be caught.
 
-Applies each to a copy of the sources, runs the campaign there with faults that ought to show it, and
-prints what was found. Ends with 1 when one survives.
+Applies each to a copy of the sources, runs the campaign there with faults that ought to show it,
+and prints what was found. Ends with 1 when one survives.
 """
 
 from __future__ import annotations
