@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from email.utils import parseaddr
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from app import plans
+from app import casts, plans
 
 Environment: TypeAlias = Literal["sandbox", "production"]
 Registration: TypeAlias = Literal["open", "invite_only", "closed"]
 
-SECRET_KEY_CHARACTERS = 32
 SAFE_LEASE_SECONDS = 10
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 KEY_FILE = "secret.key"  # beside the database's file, for it opens that one and no other
@@ -30,180 +27,6 @@ PLATFORMS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE
 
 class ConfigError(Exception):
     """The environment is not one to start in; one sentence a line, each naming its variable."""
-
-
-# --- casts: text → value; a ValueError ends the sentence "NAME must be …" ------------------------
-
-
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def cast(text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII) or not low <= int(text) <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return int(text)
-
-    return cast
-
-
-def _one_of(*names: str) -> Callable[[str], str]:
-    def cast(text: str) -> str:
-        if text.lower() not in names:
-            raise ValueError(" or ".join(names))
-        return text.lower()
-
-    return cast
-
-
-_SWITCH = {"1": True, "true": True, "yes": True, "on": True}
-_SWITCH |= {"0": False, "false": False, "no": False, "off": False}
-
-
-def _switch(text: str) -> bool:
-    if text.lower() not in _SWITCH:
-        raise ValueError("on or off")
-    return _SWITCH[text.lower()]
-
-
-def _split(text: str, sentence: str) -> SplitResult:
-    """urlsplit that reads the port too: the one part it only checks when asked."""
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        raise ValueError(sentence) from None
-    if re.search(r"[\s\x00-\x1f\x7f]", text):
-        raise ValueError(sentence)
-    return parts
-
-
-def _database_url(text: str) -> str:
-    """`postgres://`, as Heroku gives it, is an old name of `postgresql://`."""
-    sentence = "postgresql://user:password@host/name, or sqlite:///path/to/file.db"
-    parts = _split(text, sentence)
-    if parts.scheme in {"postgres", "postgresql"} and len(parts.path) > 1:
-        return "postgresql" + text[len(parts.scheme) :]
-    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
-        return text
-    raise ValueError(sentence)
-
-
-def _redis_url(text: str) -> str:
-    sentence = "redis://host:6379/0, rediss://… for TLS, or unix:///path/to/socket"
-    parts = _split(text, sentence)
-    if parts.scheme == "unix" and len(parts.path) > 1:
-        return text
-    if parts.scheme in {"redis", "rediss"} and parts.hostname:
-        return text
-    raise ValueError(sentence)
-
-
-def _base_url(text: str) -> str:
-    sentence = "the public address, such as https://tidings.example.com, without query or fragment"
-    parts = _split(text, sentence)
-    extras = (parts.username, parts.password, parts.query, parts.fragment)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or any(extras):
-        raise ValueError(sentence)
-    return text.rstrip("/")
-
-
-def _issuer(text: str) -> str:
-    """Kept to the letter: the provider's tokens name themselves after it (OpenID Connect §2)."""
-    sentence = "an issuer's URL, such as https://accounts.example.com, without query or fragment"
-    parts = _split(text, sentence)
-    extras = (parts.username, parts.password, parts.query, parts.fragment)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or any(extras):
-        raise ValueError(sentence)
-    return text
-
-
-def _word(text: str) -> str:
-    if not text.isascii() or not text.isprintable():
-        raise ValueError("printable ASCII characters")
-    return text
-
-
-def smtp_url(text: str) -> str:
-    sentence = (
-        "smtp://user:password@host:587 (with ?starttls=required, auto or off), or smtps://…:465"
-    )
-    parts = _split(text, sentence)
-    options = {"", "starttls=required", "starttls=auto", "starttls=off"}
-    if parts.scheme not in {"smtp", "smtps"} or not parts.hostname or parts.query not in options:
-        raise ValueError(sentence)
-    return text
-
-
-def _pattern(pattern: str, sentence: str) -> Callable[[str], str]:
-    def cast(text: str) -> str:
-        if not re.fullmatch(pattern, text, re.ASCII):
-            raise ValueError(sentence)
-        return text
-
-    return cast
-
-
-SERVICE = r"MG[0-9a-f]{32}"
-SIGNING_SECRET = r"whsec_[A-Za-z0-9+/]{16,128}={0,2}"  # noqa: S105 - what one looks like
-E164 = r"\+[1-9][0-9]{6,14}"
-SHORT_CODE = r"[0-9]{3,8}"
-SENDER_NAME = r"(?=.*[A-Za-z])[A-Za-z0-9 ]{1,11}"
-
-
-def _mail_from(text: str) -> str:
-    _, address = parseaddr(text)
-    local, at, domain = address.rpartition("@")
-    if not (local and at and domain) or not text.isprintable():
-        raise ValueError("an address such as hello@example.com, or Name <hello@example.com>")
-    return text
-
-
-def _origins(text: str) -> tuple[str, ...]:
-    """As browsers write them (RFC 6454 §6.2): lower case, no path, no port that goes without."""
-    return tuple(_origin(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _origin(text: str) -> str:
-    match = _ORIGIN.fullmatch(text.lower())
-    if match is None:
-        raise ValueError("origins with commas between them, such as https://app.example.com")
-    usual = {"http": ":80", "https": ":443"}[match["scheme"]]
-    return match["site"] + ("" if match["port"] in (usual, None) else match["port"])
-
-
-_ORIGIN = re.compile(
-    r"(?P<site>(?P<scheme>https?)://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\]))(?P<port>:\d{1,5})?/?",
-    re.ASCII,
-)
-
-
-def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _network(text: str) -> IPv4Network | IPv6Network:
-    sentence = "networks with commas between them, such as 10.1.2.0/24 or fd00:1::/64"
-    try:
-        network = ip_network(text)
-    except ValueError as error:
-        raise ValueError(sentence) from error
-    if network.prefixlen < (8 if network.version == 4 else 7):
-        raise ValueError(f"{sentence}; {network} is more than any private network")
-    return network
-
-
-def _secret_keys(text: str) -> tuple[str, ...]:
-    keys = tuple(key.strip() for key in text.split(","))
-    if any(len(key) < SECRET_KEY_CHARACTERS for key in keys):
-        raise ValueError(
-            f"at least {SECRET_KEY_CHARACTERS} random characters, or several such keys with commas"
-            " between them, the newest first (openssl rand -base64 48 makes one)"
-        )
-    return keys
-
-
-def _host(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9.:_-]+", text):
-        raise ValueError("an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::")
-    return text
 
 
 # --- defaults that depend on the rest of the environment ------------------------------------------
@@ -257,32 +80,32 @@ class Variable:
 VARIABLES: tuple[Variable, ...] = (
     Variable(
         "ENVIRONMENT",
-        _one_of("sandbox", "production"),
+        casts.one_of("sandbox", "production"),
         "sandbox",
         "sandbox captures every message for reading back; production delivers them.",
     ),
     Variable(
         "DATABASE_URL",
-        _database_url,
+        casts.database_url,
         "sqlite:///data/tidings.db",
         "Where everything is kept: postgresql://… or sqlite:///….",
         secret=True,
     ),
     Variable(
         "ALLOW_SQLITE_IN_PRODUCTION",
-        _switch,
+        casts.switch,
         "off",
         "Lets production run as one process on SQLite, or with the queue in process.",
     ),
     Variable(
         "DATABASE_POOL_SIZE",
-        _whole(1, 500),
+        casts.whole(1, 500),
         "5",
         "Connections to PostgreSQL that one process may hold.",
     ),
     Variable(
         "REDIS_URL",
-        _redis_url,
+        casts.redis_url,
         None,
         "Wakes workers at once and counts rate limits for all processes: redis://… or rediss://….",
         default_in_words="in process",
@@ -290,27 +113,27 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "REDIS_TLS_VERIFY",
-        _switch,
+        casts.switch,
         "on",
         "Whether a rediss:// server must show a trusted certificate; Heroku's own needs off.",
     ),
     Variable(
         "HOST",
-        _host,
+        casts.host,
         _default_host,
         "The address to listen on.",
         default_in_words="127.0.0.1; 0.0.0.0 in production and on a platform",
     ),
-    Variable("PORT", _whole(1, 65_535), "8000", "The port to listen on."),
+    Variable("PORT", casts.whole(1, 65_535), "8000", "The port to listen on."),
     Variable(
         "WEB_CONCURRENCY",
-        _whole(1, 64),
+        casts.whole(1, 64),
         "1",
         "Web processes that share the port; PostgreSQL and Redis are needed for more than one.",
     ),
     Variable(
         "BASE_URL",
-        _base_url,
+        casts.base_url,
         _default_base_url,
         "The public address, which webhook URLs and links begin with.",
         default_in_words="http://127.0.0.1:PORT",
@@ -318,27 +141,27 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "TRUSTED_HOPS",
-        _whole(0, 10),
+        casts.whole(0, 10),
         _default_hops,
         "Proxies in front that append to X-Forwarded-For: the client is that many from the right.",
         default_in_words="0; 1 on Heroku",
     ),
     Variable(
         "MAX_BODY_BYTES",
-        _whole(1_024, 67_108_864),
+        casts.whole(1_024, 67_108_864),
         "1048576",
         "The largest request body that is read; a larger one is answered 413.",
     ),
     Variable(
         "CORS_ORIGINS",
-        _origins,
+        casts.origins,
         "",
         "Sites whose pages may call the API from a browser: origins with commas between them.",
         default_in_words="none",
     ),
     Variable(
         "SECRET_KEY",
-        _secret_keys,
+        casts.secret_keys,
         None,
         "Signs sessions and wraps the data key; several with commas between them rotate.",
         default_in_words="made once and kept beside the database",
@@ -347,19 +170,19 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "REGISTRATION",
-        _one_of("open", "invite_only", "closed"),
+        casts.one_of("open", "invite_only", "closed"),
         "open",
         "Who may make an account: anybody (open), who is invited (invite_only), nobody (closed).",
     ),
     Variable(
         "DEFAULT_PLAN",
-        _one_of(*plans.NAMES),
+        casts.one_of(*plans.NAMES),
         plans.FREE,
         "The plan that every workspace has without paying.",
     ),
     Variable(
         "OIDC_ISSUER",
-        _issuer,
+        casts.issuer,
         None,
         "Single sign-on by this OpenID Connect provider, whose redirect URI is"
         " BASE_URL/auth/oidc/callback.",
@@ -367,14 +190,14 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "OIDC_CLIENT_ID",
-        _word,
+        casts.word,
         None,
         "What the provider calls this installation; needed with OIDC_ISSUER.",
         default_in_words="none",
     ),
     Variable(
         "OIDC_CLIENT_SECRET",
-        _word,
+        casts.word,
         None,
         "The client's secret, unless the provider takes PKCE alone.",
         default_in_words="none",
@@ -382,7 +205,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "SMTP_URL",
-        smtp_url,
+        casts.smtp_url,
         None,
         "The mail server: smtp://… (STARTTLS when offered, ?starttls=required insists) or smtps://….",
         default_in_words="none; the sandbox needs none",
@@ -392,7 +215,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "RESEND_API_KEY",
-        _word,
+        casts.word,
         None,
         "Mail goes out through Resend; in place of SMTP_URL.",
         default_in_words="none",
@@ -400,7 +223,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "RESEND_WEBHOOK_SECRET",
-        _pattern(SIGNING_SECRET, "the endpoint's signing secret, whsec_…"),
+        casts.pattern(casts.SIGNING_SECRET, "the endpoint's signing secret, whsec_…"),
         None,
         "Signs what Resend tells of mail to the address that doctor prints.",
         default_in_words="none",
@@ -408,20 +231,20 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "RESEND_BASE_URL",
-        _base_url,
+        casts.base_url,
         "https://api.resend.com",
         "Where Resend's API is.",
     ),
     Variable(
         "TWILIO_ACCOUNT_SID",
-        _pattern(r"AC[0-9a-f]{32}", "an account's SID: AC and 32 hexadecimal digits"),
+        casts.pattern(r"AC[0-9a-f]{32}", "an account's SID: AC and 32 hexadecimal digits"),
         None,
         "Text messages and WhatsApp go out through this account of Twilio's.",
         default_in_words="none",
     ),
     Variable(
         "TWILIO_AUTH_TOKEN",
-        _word,
+        casts.word,
         None,
         "The account's token, which also signs what Twilio tells; needed with the SID.",
         default_in_words="none",
@@ -429,8 +252,8 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "TWILIO_FROM",
-        _pattern(
-            f"{E164}|{SHORT_CODE}|{SENDER_NAME}|{SERVICE}",
+        casts.pattern(
+            f"{casts.E164}|{casts.SHORT_CODE}|{casts.SENDER_NAME}|{casts.SERVICE}",
             "a number such as +15005550006, a short code, a name, or a messaging service's SID",
         ),
         None,
@@ -439,8 +262,9 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "TWILIO_WHATSAPP_FROM",
-        _pattern(
-            f"{E164}|{SERVICE}", "a number such as +15005550006, or a messaging service's SID"
+        casts.pattern(
+            f"{casts.E164}|{casts.SERVICE}",
+            "a number such as +15005550006, or a messaging service's SID",
         ),
         None,
         "The sender on WhatsApp: a number, or a messaging service (MG…).",
@@ -448,20 +272,20 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "TWILIO_BASE_URL",
-        _base_url,
+        casts.base_url,
         "https://api.twilio.com",
         "Where Twilio's API is.",
     ),
     Variable(
         "MAIL_FROM",
-        _mail_from,
+        casts.mail_from,
         "Tidings <hello@tidings.example>",
         "The sender of mail whose workspace has none of its own.",
         required_in_production=True,
     ),
     Variable(
         "STRIPE_SECRET_KEY",
-        _word,
+        casts.word,
         None,
         "Plans are paid for through Stripe in production; without it they cannot be bought.",
         default_in_words="none",
@@ -469,7 +293,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "STRIPE_WEBHOOK_SECRET",
-        _word,
+        casts.word,
         None,
         "Signs what Stripe sends to BASE_URL/billing/webhooks/stripe; needed with the key.",
         default_in_words="none",
@@ -477,53 +301,53 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "STRIPE_PRICE_GROWTH",
-        _word,
+        casts.word,
         None,
         "Stripe's id of the monthly price of growth; without one it cannot be bought here.",
         default_in_words="none",
     ),
     Variable(
         "STRIPE_PRICE_SCALE",
-        _word,
+        casts.word,
         None,
         "Stripe's id of the monthly price of scale; without one it cannot be bought here.",
         default_in_words="none",
     ),
     Variable(
         "STRIPE_PRICE_ENTERPRISE",
-        _word,
+        casts.word,
         None,
         "Stripe's id of the monthly price of enterprise; without one it cannot be bought here.",
         default_in_words="none",
     ),
     Variable(
         "STRIPE_BASE_URL",
-        _base_url,
+        casts.base_url,
         "https://api.stripe.com",
         "Where Stripe's API is.",
     ),
     Variable(
         "EGRESS_ALLOW",
-        _networks,
+        casts.networks,
         "",
         "Private networks that HTTP steps and outbound events may reach, at any port: CIDRs.",
         default_in_words="none",
     ),
     Variable(
         "RETENTION_DAYS",
-        _whole(1, 3_650),
+        casts.whole(1, 3_650),
         "365",
         "How long what happened is kept, where a workspace has no retentionDays of its own.",
     ),
     Variable(
         "LEASE_SECONDS",
-        _whole(1, 300),
+        casts.whole(1, 300),
         "15",
         "How long a silent worker keeps what it claimed before another may take it.",
     ),
     Variable(
         "LOG_LEVEL",
-        _one_of("debug", "info", "warning", "error"),
+        casts.one_of("debug", "info", "warning", "error"),
         "info",
         "The least that is logged.",
     ),
@@ -537,7 +361,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "CLOCK_OFFSET_MS",
-        _whole(-315_360_000_000, 315_360_000_000),
+        casts.whole(-315_360_000_000, 315_360_000_000),
         "0",
         "Moves the clock for tests; refused in production.",
     ),
@@ -762,6 +586,6 @@ def _kept_secret_key(path: Path) -> str:
         finally:
             os.unlink(draft)
     key = path.read_text().strip()
-    if len(key) < SECRET_KEY_CHARACTERS:
+    if len(key) < casts.SECRET_KEY_CHARACTERS:
         raise ConfigError(f"SECRET_KEY must be set, because {path} holds no usable key.")
     return key

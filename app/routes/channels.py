@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from starlette.responses import Response
 
-from app import config, providers
+from app import casts, providers
 from app.channels import PROVIDERS
 from app.channels.base import Fault
 from app.channels.mime import Sender
@@ -101,21 +101,21 @@ def _mailbox(text: str) -> None:
 
 
 _KEY = _like(r"[!-~]{1,500}", "printable ASCII characters")
-_SENDERS = f"{config.E164}|{config.SHORT_CODE}|{config.SENDER_NAME}"
+_SENDERS = f"{casts.E164}|{casts.SHORT_CODE}|{casts.SENDER_NAME}"
 
 # Provider → field → is it needed, and what it has to be.
 FIELDS: Mapping[str, Mapping[str, tuple[bool, Check]]] = {
-    "smtp": {"url": (True, config.smtp_url), "from": (True, _mailbox)},
+    "smtp": {"url": (True, casts.smtp_url), "from": (True, _mailbox)},
     "resend": {
         "apiKey": (True, _KEY),
         "from": (True, _mailbox),
-        "webhookSecret": (False, _like(config.SIGNING_SECRET, "the signing secret, whsec_…")),
+        "webhookSecret": (False, _like(casts.SIGNING_SECRET, "the signing secret, whsec_…")),
     },
     "twilio": {
         "accountSid": (True, _like(r"AC[0-9a-f]{32}", "AC and 32 hexadecimal digits")),
         "authToken": (True, _KEY),
         "from": (False, _like(_SENDERS, "a number such as +15005550006, a short code or a name")),
-        "messagingServiceSid": (False, _like(config.SERVICE, "MG and 32 hexadecimal digits")),
+        "messagingServiceSid": (False, _like(casts.SERVICE, "MG and 32 hexadecimal digits")),
     },
 }
 
@@ -140,7 +140,7 @@ def _wrong(channel: str, given: Mapping[str, str]) -> Iterator[FieldError]:
             yield FieldError(f"/{name}", f"Must be {error}.")
     if provider == "twilio" and len({"from", "messagingServiceSid"} & given.keys()) != 1:
         yield FieldError("/from", "Give a from or a messagingServiceSid, and not both.")
-    if channel == "whatsapp" and not re.fullmatch(config.E164, given.get("from", "+15005550006")):
+    if channel == "whatsapp" and not re.fullmatch(casts.E164, given.get("from", "+15005550006")):
         yield FieldError("/from", "Must be a number such as +15005550006 for whatsapp.")
 
 
