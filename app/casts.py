@@ -1,4 +1,7 @@
-"""What an environment variable says → its value; a ValueError ends the sentence "NAME must be …"."""
+"""What a variable of the environment says → its value.
+
+A ValueError ends the sentence "NAME must be …".
+"""
 
 from __future__ import annotations
 
