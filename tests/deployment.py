@@ -195,10 +195,11 @@ def until(
 class MailServer:
     """tests/receivers.py as a process of its own: it lives through whatever befalls ours."""
 
-    def __init__(self, directory: Path, script: str = "") -> None:
+    def __init__(self, directory: Path, script: str = "", pause: float = 0.0) -> None:
         self.ledger = directory / "ledger.jsonl"
+        options = ("--script", script, "--pause", str(pause))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.receivers", str(self.ledger), "--script", script],
+            [sys.executable, "-m", "tests.receivers", str(self.ledger), *options],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,

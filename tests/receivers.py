@@ -133,8 +133,10 @@ class Receiver:
         tls_context: ssl.SSLContext | None = None,
         implicit_tls: bool = False,
         login: tuple[str, str] | None = None,
+        pause: float = 0.0,
     ) -> None:
         self.ledger = ledger
+        self.pause = pause  # seconds from writing a message down to saying so
         self.port = port  # kept when it is stopped and started again
         self.script = deque(script)
         self.smtputf8 = smtputf8
@@ -276,6 +278,7 @@ class Handler:
         self.receiver.write_down(envelope, encrypted=server.is_encrypted(), session=server.number)
         if self.behaviour == ACCEPT_THEN_CLOSE:
             await server.vanish()
+        await asyncio.sleep(self.receiver.pause)
         return f"250 2.0.0 Ok: queued as {self.receiver.accepted}"
 
 
@@ -365,8 +368,10 @@ def main() -> None:
     parser.add_argument("ledger", type=Path)
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--script", type=expand, default=[], help="such as throttle*3,accept")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds before it says so")
     asked = parser.parse_args()
-    asyncio.run(serve(Receiver(asked.ledger, port=asked.port, script=asked.script)))
+    receiver = Receiver(asked.ledger, port=asked.port, script=asked.script, pause=asked.pause)
+    asyncio.run(serve(receiver))
 
 
 if __name__ == "__main__":

@@ -259,6 +259,23 @@ async def test_a_lost_lease_cuts_the_call_off(process: Process, acme: str):
         await sending
 
 
+async def test_who_slept_through_a_lease_sends_nothing_beside_the_next(process: Process, acme: str):
+    process, provider = with_provider(process, accepts)
+    run_id = await start(process, acme)
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    [slept] = await delivery.claim(process, [], 10)
+    await later(process, "messages", 60)
+    [awake] = await delivery.claim(process, [], 10)
+    await delivery.deliver(process, slept)
+    assert provider.given == []
+    await delivery.deliver(process, awake)
+    await delivery.deliver(process, slept)
+    assert len(provider.given) == 1
+    await settle(process)
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
 async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
     process: Process, acme: str
 ):

@@ -31,7 +31,6 @@ COMMON = (
     "the final dot cut after",
     "PostgreSQL stopped at once",
 )
-FROZEN = ("a worker frozen for three leases",) * 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ MUTANTS = {
         ORDER BY""",
         """m.id = :id AND m.lease_token >= :lease_token
         ORDER BY""",
-        faults=FROZEN,
+        by=("-m", "pytest", "-q", "-n0", "tests/test_delivery.py", "-k", "slept"),
     ),
     "m4": Mutant(
         "an intent without an outcome is taken for no intent",
@@ -80,12 +79,7 @@ MUTANTS = {
         lost =""",
         """    if claimed["status"] == "NEVER":
         lost =""",
-        faults=(
-            "PostgreSQL silent to workers",
-            "kill -9 a worker",
-            "PostgreSQL stopped at once",
-        )
-        * 3,
+        faults=("kill -9 a worker",) * 8,
     ),
     "m5": Mutant(
         "what may have arrived is sent again",
@@ -112,6 +106,7 @@ MUTANTS = {
 
         db.after_commit(lambda: asyncio.ensure_future(wake()))
 """,
+        faults=("a worker's COMMIT cut after",) * 8,
     ),
     "m7": Mutant(
         "leases by the worker's own clock, which is wrong in every other process",

@@ -28,6 +28,7 @@ from tests.servers import free_port
 WEBS = ("web 1", "web 2")
 WORKERS = ("worker 1", "worker 2")
 UP_SECONDS = 30.0
+QUEUEING_SECONDS = 0.25  # of the mail server, as real ones: whoever dies then leaves a doubt
 LONGEST_PAUSE = 1.0  # until a platform starts again what has died
 
 
@@ -119,7 +120,7 @@ async def set_up(directory: Path, seed: int, lease_seconds: int) -> AsyncIterato
     async def paid(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await says({"paid": True})(asked, writer)
 
-    with MailServer(directory) as mail:
+    with MailServer(directory, pause=QUEUEING_SECONDS) as mail:
         async with Listener(paid) as listener:
             behind = {
                 "web → PostgreSQL": postgres.port,
