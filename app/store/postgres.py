@@ -244,11 +244,13 @@ class PostgresConnection(DatabasesPostgresConnection):
         return stale
 
     async def begin_section(self) -> None:
+        """Nobody analyses a table meanwhile: unlike autovacuum, ours would not make way."""
         await self._script(
             f"""
             SET LOCAL statement_timeout = {self.deadlines.migration_ms};
             SET LOCAL lock_timeout = 0;
             SELECT pg_advisory_xact_lock({MIGRATION_LOCK});
+            SELECT pg_advisory_xact_lock({STATISTICS_LOCK});
             SET LOCAL lock_timeout = {self.deadlines.lock_ms};
             """
         )

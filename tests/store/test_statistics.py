@@ -6,8 +6,10 @@ import asyncio
 import re
 
 from app.store import jobs
-from app.store.db import Database, Handle, explain
+from app.store.db import Database, Handle, explain, migrate
 from app.store.jobs import Table
+from app.store.postgres import STATISTICS_LOCK
+from tests.conftest import SCHEMA
 from tests.store.test_jobs import INSERT, tables, workspace
 from tests.store.test_plans import Overheard
 
@@ -66,8 +68,23 @@ async def test_what_another_process_looks_at_is_left_to_it(database: Database):
     if database.engine == "sqlite":
         return
     async with database.write() as ours, database.write() as theirs:
-        assert await ours.use(lambda link: link.try_lock(7_165_432_100_171_000_002))
+        assert await ours.use(lambda link: link.try_lock(STATISTICS_LOCK))
         assert await theirs.use(lambda link: link.refresh_statistics()) == []
+
+
+async def test_a_migration_waits_for_whoever_looks_and_nobody_looks_meanwhile(database: Database):
+    if database.engine == "sqlite":
+        return
+    async with database.write() as db:
+        assert await db.use(lambda link: link.try_lock(STATISTICS_LOCK))
+        migrating = asyncio.create_task(migrate(database, SCHEMA.read_text()))
+        done, _ = await asyncio.wait([migrating], timeout=0.3)
+        assert not done
+    assert await asyncio.wait_for(migrating, 10) == []
+    async with database.write() as db:
+        await db.use(lambda link: link.begin_section())
+        async with database.write() as other:
+            assert not await other.use(lambda link: link.try_lock(STATISTICS_LOCK))
 
 
 @tables
