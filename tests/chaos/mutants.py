@@ -221,10 +221,15 @@ def caught(mutant: Mutant) -> str | None:
             told = output.read().splitlines()
     if ran.returncode == 0:
         return None
-    after = [line.strip() for line in told if line.startswith(("  ", "E  ", "FAILED"))]
-    return next(
-        (line for line in after if not line[0].isdigit()), told[-1] if told else "no output"
-    )
+    return telling(told)
+
+
+def telling(told: list[str]) -> str:
+    """The finding that says most: what is only late may be the machine's fault."""
+    start = next((n for n, line in enumerate(told) if line.startswith("should not be")), 0)
+    found = [line.strip() for line in told[start:] if line.startswith(("  ", "E  ", "FAILED"))]
+    found.sort(key=lambda finding: "is still" in finding)
+    return found[0][:160] if found else "no output" if not told else told[-1]
 
 
 def main(names: list[str]) -> int:
