@@ -92,17 +92,14 @@ def _of_trigger(subject: Subject) -> Iterator[Finding]:
         yield _warning("short_secret", "/trigger/signingSecret", message)
 
 
-# What a trigger cannot do without, by its source.
-NEEDED: Mapping[str, tuple[str, str]] = {
-    "tag_added": ("tag", "Say which tag starts a run when a contact gets it."),
-    "event": ("name", "Say which event of a contact starts a run."),
-}
-
-
 def _missing_from(trigger: Mapping[str, Json]) -> Iterator[Finding]:
-    name, sentence = NEEDED.get(trigger["source"], ("", ""))
-    if name and not trigger.get(name):
-        yield Finding(f"{name}_missing", f"/trigger/{name}", sentence)
+    """What a trigger cannot do without."""
+    if trigger["source"] == "tag_added" and not trigger.get("tag"):
+        message = "Say which tag starts a run when a contact gets it."
+        yield Finding("tag_missing", "/trigger/tag", message)
+    if trigger["source"] == "event" and not trigger.get("name"):
+        message = "Say which event of a contact starts a run."
+        yield Finding("name_missing", "/trigger/name", message)
 
 
 def _has_short_secret(subject: Subject) -> bool:

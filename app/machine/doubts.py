@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from app.machine import content
 from app.machine.condition import All, AnyOf, Comparison, Condition, Not
+from app.machine.exposure import exposed
 from app.machine.fields import Liquid, Place, quote
 from app.machine.liquid.values import followed
 from app.machine.nodes import NODES
@@ -51,6 +52,7 @@ def doubts(
         findings += unseen(reads, bodies)
         findings += _address_uncertain(part, known)
         findings += _without_timeout(part)
+        findings += _credential_exposed(part)
     return findings
 
 
@@ -92,6 +94,15 @@ def _without_timeout(part: Part) -> Iterator[Finding]:
     if "timeout" in NODES[part.node.kind].fields and "timeout" not in part.node.config:
         message = "Without a timeout a run may wait here for ever."
         yield _warning("no_timeout", f"{part.config_pointer}/timeout", message)
+
+
+def _credential_exposed(part: Part) -> Iterator[Finding]:
+    if part.node.kind == "http_request":
+        for keys, name in dict.fromkeys(exposed(part.node.config)):
+            message = f"{quote(name)} can be read here by every member; in `headers` it is sealed."
+            yield _warning(
+                "credential_exposed", Place(part.config_pointer, []).at(*keys).pointer, message
+            )
 
 
 def _warning(code: str, pointer: str, message: str) -> Finding:

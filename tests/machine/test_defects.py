@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.machine import check, path
 from app.machine.doubts import doubts
+from tests.machine import codes
 
 WHEN = {"path": "now", "op": "exists"}
 SEND = {"type": "send_message", "channel": "email", "templateId": "tpl_1"}
 WAIT = {"type": "wait", "duration": "PT1H"}
 TAG = {"type": "add_tag", "tag": "x"}
 CALL = {"type": "http_request", "method": "GET", "url": "https://crm.example"}
+POST = {"method": "POST", "url": "https://crm.example"}
+ASK = {"type": "http_request", **POST}
 NINE = {"type": "wait", "time": "09:00"}
 SID = "HX" + "0" * 32
 
@@ -358,9 +359,21 @@ DEFECTS: list[tuple[str, Any, str]] = [
         graph([node("a", "wait_for", conditions=[{"event": "paid"}])], ("t", "a")),
         "/graph/nodes/1/data/timeout",
     ),
+    ("credential_exposed", [CALL | {"url": "https://a.test/?q=1&key=x"}], "/steps/0/url"),
+    ("credential_exposed", [CALL | {"url": "https://sk_live_1:@a.test/"}], "/steps/0/url"),
+    ("credential_exposed", [TAG, ASK | {"body": "a=b&client_secret=x"}], "/steps/1/body"),
+    ("credential_exposed", [ASK | {"body": '{"apiKey": "x"}'}], "/steps/0/body"),
+    (
+        "credential_exposed",
+        [fork(case(ASK | {"body": {"to": [{"bot_token": "x"}]}}))],
+        "/steps/0/cases/0/steps/0/body/to/0/bot_token",
+    ),
+    (
+        "credential_exposed",
+        graph([node("a", "http_request", **{**POST, "body": {"password": "x"}})], ("t", "a")),
+        "/graph/nodes/1/data/body/password",
+    ),
 ]
-MACHINE = Path(check.__file__).parent
-CODE = re.compile(r'(?:refuse|hold|warn|_warning)\(\s*"(\w+)"')
 TEMPLATES = {"tpl_1": [path.parse("contact.firstName")], "tpl_2": [path.parse("steps.a.status")]}
 BODIES = [
     {"email": "ada@example.com", "plan": "pro"},
@@ -390,9 +403,7 @@ def test_every_defect_is_found_where_it_is(code: str, body: Any, pointer: str):
 
 def test_there_are_three_defects_for_each_finding():
     seeded = Counter(code for code, _, _ in DEFECTS)
-    written = {
-        code for source in MACHINE.rglob("*.py") for code in CODE.findall(source.read_text())
-    }
+    written = codes.written(codes.MACHINE)
     assert {code: seeded[code] for code in written if seeded[code] < 3} == {}
     assert seeded.keys() == written
 
