@@ -16,7 +16,8 @@ from functools import partial
 
 from app import addresses, consent, delivery, providers
 from app.channels import resend_events, twilio_callbacks
-from app.channels.telling import Inbound, Report, Told, Unsigned
+from app.channels.inbox import Captured, Inbox
+from app.channels.telling import DELIVERED, Inbound, Report, Told, Unsigned
 from app.consent import Suppression
 from app.errors import Problem
 from app.machine import document
@@ -55,10 +56,19 @@ async def hear(process: Process, heard: Heard) -> str | None:
         raise Problem("not_found", "There is nothing at this path.")
     told = _read(account, heard, now)
     if isinstance(told, Report):
-        await _report(process, account, told)
+        await report(process, account, told)
     elif isinstance(told, Inbound):
         return await _inbound(process, account, told)
     return None
+
+
+async def captured(process: Process, one: Captured) -> None:
+    """The sandbox's own provider tells that it has delivered what it captured. Nobody signs that:
+    it comes from within."""
+    account = Account(Inbox.provider, one.workspace_id, "")
+    id = f"delivered|{one.message_key}"
+    told = Report(id, one.workspace_id, one.attempt_id, None, DELIVERED, "The sandbox has it.")
+    await report(process, account, told)
 
 
 def _read(account: Account, heard: Heard, now: datetime) -> Told:
@@ -94,22 +104,24 @@ def _rank(status: str, code: str | None) -> int:
     return HARD_RANK if code == Reason.BOUNCED_HARD else RANKS.get(status, 0)
 
 
-async def _report(process: Process, account: Account, report: Report) -> None:
-    workspace_id = account.workspace_id or report.workspace_id
+async def report(process: Process, account: Account, told: Report) -> None:
+    """What the account's provider says of a message, once its signature holds."""
+    workspace_id = account.workspace_id or told.workspace_id
     async with process.database.write() as db:
         row = await delivery_reports.locked(
-            db, workspace_id=workspace_id, attempt_id=report.attempt_id
+            db, workspace_id=workspace_id, attempt_id=told.attempt_id
         )
         if row is None or row["provider"] not in (None, account.provider):
             return  # pruned, or of an installation that shares the account
-        if not await _once(process, db, workspace_id, account.provider, report.id):
+        if not await _once(process, db, workspace_id, account.provider, told.id):
+            log.info("callback was heard before", extra={"message_id": row["id"]})
             return
-        await _remember(db, row, report)
-        status, code = report.became.status, report.became.code
+        await _remember(db, row, told)
+        status, code = told.became.status, told.became.code
         if status is not None and _rank(status, code) > _rank(row["status"], row["reason_code"]):
             # The contact before the run, as everywhere.
-            await _heed(process, db, row, report)
-            await _move(process, db, row, report, status)
+            await _heed(process, db, row, told)
+            await _move(process, db, row, told, status)
 
 
 async def _remember(db: Handle, row: Row, report: Report) -> None:

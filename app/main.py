@@ -10,12 +10,13 @@ import socket
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from app import delivery, metrics, providers, tasks
-from app.batching import Batches, Kind
+from app import callbacks, delivery, metrics, providers, tasks
+from app.batching import Kind
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
 from app.channels import api, operators
@@ -125,10 +126,9 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
     if settings.egress_allow:
         networks = [str(network) for network in settings.egress_allow]
         log.warning("HTTP may reach private networks", extra={"networks": networks})
-    batches = Batches()
     client = api.client()
     told_at = providers.operators_url(settings.base_url, vault, "twilio")
-    channels = _channels(settings, database, client, batches, told_at)
+    channels = _operators(settings, client, told_at) if settings.production else {}
     own = Own(settings, client, egress)
     stripe = _stripe(settings)
     process = Process(
@@ -140,21 +140,22 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
         own,
         egress,
         provider=_provider(settings),
-        batches=batches,
         billing=stripe if settings.production else Sandbox(settings.base_url),
         stripe=stripe,
     )
+    if not settings.production:
+        process = replace(process, channels=_sandbox(process))
     adding = asyncio.create_task(metrics.add_up_for_ever(database, process.metrics))
     try:
         yield process
     finally:
         await process.batches.close()
+        await asyncio.gather(own.close(), *(way.close() for way in process.channels.values()))
         await tasks.end(adding)
         await queue.close()
         await egress.close()
         if stripe is not None:
             await stripe.close()
-        await asyncio.gather(own.close(), *(channel.close() for channel in channels.values()))
         await client.aclose()
 
 
@@ -216,16 +217,26 @@ async def _capture_some(database: Database, captured: Sequence[Captured]) -> Seq
 CAPTURES = Kind(_capture_some)
 
 
-def _channels(
-    settings: Settings, database: Database, client: api.Client, batches: Batches, told_at: str
-) -> Mapping[str, Channel]:
-    if settings.production:
-        return {channel.name: channel for channel in operators.channels(settings, client, told_at)}
+def _operators(settings: Settings, client: api.Client, told_at: str) -> Mapping[str, Channel]:
+    return {channel.name: channel for channel in operators.channels(settings, client, told_at)}
+
+
+def _sandbox(process: Process) -> Mapping[str, Channel]:
+    """Every channel captures."""
 
     async def capture(captured: Captured) -> str | None:
-        return await batches.ask(CAPTURES, database, captured)
+        return await process.batches.ask(CAPTURES, process.database, captured)
 
-    return {name: Inbox(capture, settings.mail_from, name) for name in delivery.ADDRESS}
+    async def report(captured: Captured) -> None:
+        try:
+            await callbacks.captured(process, captured)
+        except Unavailable:
+            log.warning("callback was lost", extra={"message_id": captured.message_id})
+
+    return {
+        name: Inbox(capture, process.settings.mail_from, name, report=report)
+        for name in delivery.ADDRESS
+    }
 
 
 def _provider(settings: Settings) -> Provider | None:

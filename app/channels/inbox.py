@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -36,24 +37,40 @@ class Captured:
 LOSING: frozenset[str | None] = frozenset({"fail", "throttle", "stall"})  # the inbox never has it
 STALLS_SECONDS = 10.0
 THROTTLES_SECONDS = 5
+CALLS_BACK_SECONDS = 1.0  # so that the record has it as sent first
 
 # Keeps the message, unless the next fault is a losing one; the fault.
 Capture: TypeAlias = Callable[[Captured], Awaitable[str | None]]
+# Has it told that the message was delivered, as a provider's callback would. Raises nothing.
+Report: TypeAlias = Callable[[Captured], Awaitable[None]]
 
 
 class Inbox:
-    """Stands in for a channel. `capture` must keep the first of two with one key."""
+    """Stands in for a channel. `capture` must keep the first of two with one key.
+
+    It calls back only when it is told to do so twice: a moment later, both at once.
+    """
 
     provider = "sandbox"
     capabilities = Capabilities(
         idempotency_key_ttl_seconds=A_CENTURY_SECONDS, lookup=False, callbacks=False
     )
 
-    def __init__(self, capture: Capture, mail_from: str, name: str = "email") -> None:
+    def __init__(
+        self,
+        capture: Capture,
+        mail_from: str,
+        name: str = "email",
+        *,
+        report: Report | None = None,
+    ) -> None:
         """Raises ValueError with a sentence when `mail_from` is not one address."""
         self.name = name
         self._capture = capture
+        self._report = report
         self._sender = Sender.parse(mail_from)
+        self._closing = asyncio.Event()
+        self._calling: set[asyncio.Task[None]] = set()
 
     async def send(self, message: Message) -> Receipt:
         captured = self._captured(message)
@@ -67,12 +84,28 @@ class Inbox:
             ) from error
         except Unavailable as error:
             raise SendError("not_accepted", "provider_unreachable", error.detail) from error
-        if fault is not None:
+        if fault == "duplicate_callback":
+            self._call_back_twice(captured)
+        elif fault is not None:
             raise _befalls(fault)
         return Receipt(captured.headers.get("Message-ID", message.message_key))
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Who is still to be called back is called now."""
+        self._closing.set()
+        await asyncio.gather(*self._calling)
+
+    def _call_back_twice(self, captured: Captured) -> None:
+        calling = asyncio.create_task(self._call_back(captured))
+        self._calling.add(calling)
+        calling.add_done_callback(self._calling.discard)
+
+    async def _call_back(self, captured: Captured) -> None:
+        if self._report is None:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), CALLS_BACK_SECONDS)
+        await asyncio.gather(self._report(captured), self._report(captured))
 
     def _captured(self, message: Message) -> Captured:
         mail = compose(message, self._sender) if self.name == "email" else None

@@ -19,14 +19,15 @@ from app.web.routing import Call, delete, get, post
 
 MOST = 50  # that wait
 
-Kind = Literal["fail", "throttle", "stall", "accept_then_drop"]
+Kind = Literal["fail", "throttle", "stall", "accept_then_drop", "duplicate_callback"]
 Channel = Literal["email", "sms", "whatsapp"]
 
 
 class NewProviderFault(Shape):
     """`fail`: refused for good. `throttle`: not now, again in five seconds. `stall`: no answer for
     ten seconds, and the message is lost. `accept_then_drop`: the message is taken, and the answer
-    is lost."""
+    is lost. `duplicate_callback`: the message is taken, and a second later its delivery is reported
+    twice; whatever comes of that comes of it once."""
 
     kind: Kind
     count: Annotated[int, Field(ge=1, le=1_000)] = 1

@@ -60,6 +60,29 @@ async def test_a_fault_befalls_the_next_message_and_no_other(
     assert (await sent(cast, process))["status"] == "SENT"
 
 
+async def test_a_callback_that_comes_twice_counts_once(
+    cast: Cast, process: Process, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", "app.callbacks")
+    await cast.olivia.made("/event-endpoints", {"url": "http://localhost/hook"})
+    await cast.ed.made(FAULTS, {"kind": "duplicate_callback"})
+    message = await sent(cast, process)
+    assert await inbox_of(cast) == 1
+    await process.channels["email"].close()  # it calls back now at the latest
+    told = [one.message for one in caplog.records if one.name == "app.callbacks"]
+    assert sorted(told) == ["callback was heard before", "message reported"]
+    [id] = message["attempts"]
+    attempt = await cast.vic.read(f"/messages/delivery-attempts/{id}")
+    assert attempt["status"] == "DELIVERED"
+    assert [one["status"] for one in attempt["events"]] == ["SENDING", "SENT", "DELIVERED"]
+    assert (await cast.vic.read(f"/messages/{message['id']}"))["status"] == "DELIVERED"
+    async with process.database.read() as db:
+        events = await db.fetch_all("SELECT type FROM events ORDER BY id")
+    assert [one["type"] for one in events] == ["message.sent", "message.delivered"]
+    await sent(cast, process)
+    assert len(caplog.records) == 2  # the next is not called back for
+
+
 async def test_faults_befall_so_many_messages_in_the_order_of_asking(cast: Cast, process: Process):
     await cast.ed.made(FAULTS, {"kind": "fail", "count": 2, "channel": "email"})
     await cast.ed.made(FAULTS, {"kind": "fail", "count": 9, "channel": "sms"})
