@@ -813,3 +813,9 @@ CREATE TABLE sandbox_faults (
     created_at    TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id)
 );
+
+-- section 0033: who may be asked again
+
+-- A hash of the credentials that the newest call was made with, where its provider honours the
+-- message's key: a call whose worker was lost is made again with these, and with no others.
+ALTER TABLE delivery_attempts ADD COLUMN account TEXT;

@@ -2,8 +2,9 @@
 
 The intent is committed before the provider is called and the outcome after, each fenced by the
 message's lease. Whoever finds an intent without an outcome when its lease has run out cannot tell
-whether the provider has the message: it is UNKNOWN, and only a person or the definition's own
-`onUnknown` sends it again. What was surely not accepted is tried again under the same key.
+whether the provider has the message: where the provider honours its key the call is made again,
+else it is UNKNOWN, and only a person or the definition's own `onUnknown` sends it again. What was
+surely not accepted is tried again under the same key.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ ENDED: Mapping[str, Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"]] = {
     "SUPPRESSED": "SUPPRESSED",
     "UNKNOWN": "UNKNOWN",
 }
+MARGIN = timedelta(hours=1)  # before a key's life ends: a call may take its time
 CLAIMS = 5  # without an intent or an outcome; then the message is set aside
 RETRY_SECONDS = (5, 30, 120, 600, 1_800, 3_600)  # the last one repeats
 KEPT_EVENTS = 100  # of an attempt, the newest
@@ -210,6 +212,7 @@ class Sending:
     row: Row
     message: Message
     way: Channel
+    is_second: bool = False  # of a call that may have been made already, under the same key
 
     @property
     def provider(self) -> str:
@@ -263,9 +266,7 @@ async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
     if row is None:
         return None
     if claimed["status"] == "SENDING":
-        lost = "The worker was lost between the call and the record of its outcome."
-        await _settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, lost))
-        return None
+        return await _resolve(process, db, row, claimed["claims"])
     if claimed["claims"] > CLAIMS:
         broke = "Preparing the message broke the worker several times."
         await _settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
@@ -296,14 +297,53 @@ async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
         address_hash=prepared.address_hash,
         category=prepared.category,
         template_version=prepared.template_version,
-        content=document.dumps(_recorded(row, prepared.message.content)).decode(),
+        content=document.dumps(_kept(row, prepared.message.content)).decode(),
         wake_at=await db.now() + lease,
     )
     if providers.is_shared(process, sending.way):
         await providers.wrote(process, db, row["workspace_id"], row["channel"], sending.message.to)
     trying = Ending("SENDING", trouble=pacing.trouble_of(row))
-    await _note(db, row, trying, provider=sending.provider, tries=row["tries"] + 1)
+    await _note(db, row, trying, way=sending.way, tries=row["tries"] + 1)
     return sending
+
+
+async def _resolve(process: Process, db: Handle, row: Row, claims: int) -> Sending | None:
+    """What a lost worker left behind is asked about, or UNKNOWN."""
+    sending = await _ask_again(process, db, row, claims)
+    if sending is None:
+        await _settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, LOST))
+    return sending
+
+
+async def _ask_again(process: Process, db: Handle, row: Row, claims: int) -> Sending | None:
+    """The call that a lost worker has made, or not: once more, where the provider takes the second
+    for the first. None where nobody promises that.
+
+    It is judged like any other, for the first may never have arrived; and who may not be written to
+    any more is not asked about.
+    """
+    if row["account"] is None or claims > CLAIMS or row["sending_paused"]:
+        return None
+    prepared = await _prepare(process, db, row, again=True)
+    if isinstance(prepared, Ending) or prepared.way.account != row["account"]:
+        return None
+    honoured = prepared.way.capabilities.idempotency_key_ttl_seconds or 0
+    asked_at = await _asked_at(db, row)
+    if await db.now() - asked_at > timedelta(seconds=honoured) - MARGIN:
+        return None
+    asking = Ending("SENDING", Reason.WORKER_LOST, f"{LOST} Asked again, under the same key.")
+    await _note(db, row, asking, way=prepared.way, tries=row["tries"] + 1)
+    return Sending(row, prepared.message, prepared.way, is_second=True)
+
+
+async def _asked_at(db: Handle, row: Row) -> datetime:
+    """When the call in doubt was intended; what was tried before it had surely not arrived."""
+    asked = await db.now()
+    for event in reversed(row["events"]):
+        if event["status"] != "SENDING":
+            break
+        asked = datetime.fromisoformat(event["at"])
+    return asked
 
 
 async def _park(db: Handle, row: Row) -> bool:
@@ -340,9 +380,14 @@ async def resume_some(process: Process) -> bool:
 async def _call(sending: Sending, lease: Lease) -> Receipt | SendError:
     """The provider's answer. The lease is kept while it takes its time, at the end of data perhaps
     ten minutes; should it be lost, the call is cut off, and the channel knows how far it was."""
-    if not lease.held:
-        return OVERSLEPT
-    return await lease.over(_send(sending.way, sending.message)) or CUT_OFF
+    if lease.held:
+        result = await lease.over(_send(sending.way, sending.message)) or CUT_OFF
+    else:
+        result = OVERSLEPT
+    if sending.is_second and isinstance(result, SendError) and result.outcome == "not_accepted":
+        # Which says nothing about the first call.
+        return SendError("unknown", Reason.WORKER_LOST, f"{LOST} Asked again: {result.detail}")
+    return result
 
 
 async def _send(way: Channel, message: Message) -> Receipt | SendError:
@@ -355,6 +400,7 @@ async def _send(way: Channel, message: Message) -> Receipt | SendError:
         return SendError("unknown", Reason.OUTCOME_UNKNOWN, f"The channel broke: {error!r}.")
 
 
+LOST = "The worker was lost between the call and the record of its outcome."
 OVERSLEPT = SendError(
     "not_accepted", Reason.WORKER_LOST, "The worker slept too long before the call; nothing left."
 )
@@ -383,7 +429,7 @@ async def _record(
     )
     if row is not None and row["status"] == "SENDING":
         await _heed(process, db, sending.message, result)  # the contact before the run
-        await _settle(process, db, row, _ending(result, row, await db.now()), sending.provider)
+        await _settle(process, db, row, _ending(result, row, await db.now()), sending.way)
         called = pacing.Called(row, sending.provider, sending.asks)
         await pacing.learn(process, db, called, result)
     elif isinstance(result, Receipt):
@@ -423,7 +469,7 @@ async def _record_late(process: Process, db: Handle, sending: Sending, receipt: 
     await messages.reopen(db, workspace_id=workspace_id, id=id)
     reopened = {**row, "lease_token": row["lease_token"] + 1}
     sent = Ending("SENT", provider_message_id=receipt.provider_message_id)
-    await _settle(process, db, reopened, sent, sending.provider)
+    await _settle(process, db, reopened, sent, sending.way)
 
 
 # --- what will be said, and to whom -------------------------------------------------------------
@@ -438,8 +484,11 @@ class Prepared:
     template_version: int | None
 
 
-async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
-    """The rendered message, or the end it comes to without a call."""
+async def _prepare(
+    process: Process, db: Handle, row: Row, *, again: bool = False
+) -> Prepared | Ending:
+    """The rendered message, or the end it comes to without a call. `again`: with the words that its
+    intent recorded, whatever a template says by now."""
     way = await _way(process, db, row)
     if way is None:
         return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
@@ -475,7 +524,8 @@ async def _prepare(process: Process, db: Handle, row: Row) -> Prepared | Ending:
             contact_id=row["contact_id"],
             channel=row["channel"],
             to=subscriptions.clean(row["channel"], to, None),
-            content=_sender(row)
+            content=(await _recorded(db, row) if again else None)
+            or _sender(row)
             | contents.render(
                 row["channel"], said.content, await _facts(db, row, run, contact, source["data"])
             ),
@@ -541,7 +591,16 @@ def _source(process: Process, row: Row) -> Json:
     )
 
 
-def _recorded(row: Row, content: Mapping[str, str | None]) -> Mapping[str, str | None]:
+async def _recorded(db: Handle, row: Row) -> Mapping[str, str | None] | None:
+    """None for mail about accounts, of which no more than a part is recorded: it is rendered from
+    nothing that changes."""
+    if row["account_mail"] is not None:
+        return None
+    content = await messages.intended(db, workspace_id=row["workspace_id"], id=row["id"])
+    return document.parse(content.encode()) if content is not None else None
+
+
+def _kept(row: Row, content: Mapping[str, str | None]) -> Mapping[str, str | None]:
     """What the record keeps of what was said: of a mail about an account no more than its subject,
     for the rest is a key to the account."""
     return content if row["account_mail"] is None else {"subject": content["subject"]}
@@ -639,7 +698,7 @@ def _pause(tries: int) -> float:
 
 
 async def _settle(
-    process: Process, db: Handle, row: Row, ending: Ending, provider: str | None = None
+    process: Process, db: Handle, row: Row, ending: Ending, way: Channel | None = None
 ) -> None:
     """Message, attempt and the run that waits for it, in one transaction."""
     settled = await messages.settle(
@@ -655,7 +714,7 @@ async def _settle(
     )
     if settled is None:
         return
-    await _note(db, row, ending, provider=provider, tries=row["tries"])
+    await _note(db, row, ending, way=way, tries=row["tries"])
     if settled["orphaned"]:
         await erasure.forget_message(
             db, workspace_id=row["workspace_id"], id=row["id"], contact_id=row["contact_id"]
@@ -698,8 +757,8 @@ async def tell(db: Handle, row: Row, ending: Ending) -> None:
     await events.tell(db, row["workspace_id"], type, about)
 
 
-async def _note(db: Handle, row: Row, ending: Ending, *, provider: str | None, tries: int) -> None:
-    """The attempt's own record, with one more entry in its history."""
+async def _note(db: Handle, row: Row, ending: Ending, *, way: Channel | None, tries: int) -> None:
+    """The attempt's own record, with one more entry in its history; `way` when it was called."""
     now = await db.now()
     event = {
         "at": document.text(now),
@@ -712,7 +771,8 @@ async def _note(db: Handle, row: Row, ending: Ending, *, provider: str | None, t
         workspace_id=row["workspace_id"],
         id=row["attempt_id"],
         status=ending.status,
-        provider=provider or row["provider"],
+        provider=way.provider if way else row["provider"],
+        account=way.account if way and ending.status == "SENDING" else None,
         reason_code=ending.code,
         reason_detail=ending.detail,
         provider_message_id=ending.provider_message_id,

@@ -40,6 +40,7 @@ class Provider:
     name: str = "email"
     provider: str = "scripted"
     capabilities: Capabilities = NO_PROMISES
+    account: str | None = None
 
     async def send(self, message: Message) -> Receipt:
         self.given.append(message)

@@ -98,6 +98,11 @@ class Channel(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
 
+    @property
+    def account(self) -> str | None:
+        """Who knows the key of a message, as a hash; None where no key is honoured."""
+        ...
+
     async def send(self, message: Message) -> Receipt:
         """Raises SendError, and only that: a cancelled send, too, says what became of it."""
         ...

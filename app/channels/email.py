@@ -81,6 +81,7 @@ class EmailChannel:
 
     name = "email"
     provider = "smtp"
+    account = None
     capabilities = Capabilities(idempotency_key_ttl_seconds=None, lookup=False, callbacks=False)
 
     def __init__(

@@ -1,8 +1,8 @@
 """E-mail through Resend's API, which honours an Idempotency-Key for a day.
 
 So a request that got no answer is made again at once, with the same key and the same bytes, and
-counts once. The key is known to the account that it was sent to and to no other, and a message is
-rendered anew for every try: therefore within one try only.
+counts once. The key is known to the account that it was sent to and to no other; other bytes under
+the same key are refused, which leaves the doubt as it was.
 
 Resend gives a mail its own Message-ID. Ours stands in X-Entity-Ref-ID, and what a callback needs to
 find the attempt by stands in the tags.
@@ -11,6 +11,7 @@ find the attempt by stands in the tags.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 
 from app.channels.api import (
@@ -70,6 +71,7 @@ class Resend:
         """Raises ValueError with a sentence when `mail_from` is not one address."""
         self._sender = Sender.parse(mail_from)
         self._between_seconds = between_seconds
+        self.account: str | None = hashlib.sha256(f"{base_url}|{api_key}".encode()).hexdigest()
         self._api = Api(client, "Resend", base_url, {"Authorization": f"Bearer {api_key}"})
 
     async def close(self) -> None:

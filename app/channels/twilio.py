@@ -63,6 +63,7 @@ class Twilio:
     """One account and sender, for one channel."""
 
     provider = "twilio"
+    account = None
     capabilities = Capabilities(idempotency_key_ttl_seconds=None, lookup=False, callbacks=True)
 
     def __init__(

@@ -84,7 +84,7 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
                m.template_version, m.channel, m.category, m.to_address, m.source, m.account_mail,
                m.sealed, m.status, m.lease_token, m.created_at,
                a.id AS attempt_id, a.created_at AS attempt_created_at, a.number, a.message_key,
-               a.provider, a.tries, a.events, a.trouble_code, a.trouble_since,
+               a.provider, a.account, a.tries, a.events, a.trouble_code, a.trouble_since,
                t.provider AS trouble_provider, t.ask_at,
                CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
                w.from_name, w.from_email, w.reply_to
@@ -145,6 +145,16 @@ async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str)
         id=id,
         attempt_id=attempt_id,
     )
+
+
+async def intended(db: Handle, *, workspace_id: str, id: str) -> str | None:
+    """What was to be said, as the intent recorded it: JSON."""
+    content: str | None = await db.fetch_value(
+        "SELECT content FROM messages WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+    return content
 
 
 async def reopen(db: Handle, *, workspace_id: str, id: str) -> None:
@@ -347,6 +357,7 @@ async def update_attempt(
     id: str,
     status: str,
     provider: str | None,
+    account: str | None,
     reason_code: str | None,
     reason_detail: str | None,
     provider_message_id: str | None,
@@ -361,8 +372,9 @@ async def update_attempt(
     await db.execute(
         """
         UPDATE delivery_attempts
-        SET status = :status, provider = :provider, reason_code = :reason_code,
-            reason_detail = :reason_detail, provider_message_id = :provider_message_id,
+        SET status = :status, provider = :provider, account = :account,
+            reason_code = :reason_code, reason_detail = :reason_detail,
+            provider_message_id = :provider_message_id,
             tries = :tries, events = :events, trouble_code = :trouble_code,
             trouble_since = :trouble_since, sent_at = :sent_at, finished_at = :finished_at
         WHERE workspace_id = :workspace_id AND id = :id
@@ -371,6 +383,7 @@ async def update_attempt(
         id=id,
         status=status,
         provider=provider,
+        account=account,
         reason_code=reason_code,
         reason_detail=reason_detail,
         provider_message_id=provider_message_id,

@@ -33,6 +33,7 @@ class Hopeful:
     name: str = "email"
     provider: str = "smtp"
     capabilities: Capabilities = EmailChannel.capabilities
+    account: str | None = None
 
     async def send(self, message: Message) -> Receipt:
         try:
