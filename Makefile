@@ -44,7 +44,7 @@ again: $(STAMP) ## Run what failed again, by itself; more than three failures ar
 cover: $(STAMP) ## The same, with coverage
 	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term
 
-bench-scale: $(STAMP) ## Compare lookups and lists at 1,000 and 1,000,000 contacts (ten minutes)
+bench-scale: $(STAMP) ## Compare what is asked at 5,000 and 5,000,000 runs, of 1,000 and 1,000,000 contacts (half an hour)
 	$(BIN)/python -m tests.bench.scale
 
 bench-import: $(STAMP) ## Import a file of 1,000,000 contacts: rows a second, peak memory
@@ -59,11 +59,20 @@ bench-intake: $(STAMP) ## Compare the intake with a route that does nothing, on 
 bench-runs: $(STAMP) ## Compare one worker's runs with arq's own jobs, and time the whole way (ten minutes)
 	$(BIN)/python -m tests.bench.runs
 
+bench-start: $(STAMP) ## Time the way from the start command to the first 202, and weigh the idle process
+	$(BIN)/python -m tests.bench.start
+
+bench-fair: $(STAMP) ## Have one workspace wait behind 100,000 due runs of another (two minutes)
+	$(BIN)/python -m tests.bench.fair
+
 chaos-intake: $(STAMP) ## Cut 200 COMMITs before and 200 after they arrive: every answer must be true
 	$(BIN)/python -m tests.chaos.intake
 
 chaos: $(STAMP) ## Break everything 400 times under 60,000 events, and ask the oracle (half an hour)
 	$(BIN)/python -m tests.chaos.campaign
+
+chaos-rival: $(STAMP) ## Strike Tidings and a plain arq pipeline alike, and compare (three to eight minutes)
+	$(BIN)/python -m tests.chaos.rivals.contest
 
 chaos-mutants: $(STAMP) ## Make fourteen mistakes in copies of the sources: the campaign must catch each
 	$(BIN)/python -m tests.chaos.mutants

@@ -221,14 +221,16 @@ class MailServer:
 
 
 @contextmanager
-def owner_of(deployment: Deployment, workspace: str) -> Iterator[httpx2.Client]:
+def owner_of(
+    deployment: Deployment, workspace: str, email: str = "olivia@acme.test"
+) -> Iterator[httpx2.Client]:
     """Olivia registers the workspace, and makes a key for her program; the client carries it."""
     with httpx2.Client(base_url=deployment.url, timeout=10, verify=system_trust()) as client:
         registered = made(
             client,
             "/auth/register",
             {
-                "email": "olivia@acme.test",
+                "email": email,
                 "password": "correct horse battery",
                 "name": "Olivia",
                 "workspaceName": workspace,

@@ -116,8 +116,8 @@ class Ledger:
     def __init__(self, url: str, server_url: str) -> None:
         self._url, self._server_url = url, server_url
 
-    def make_due(self, definition_id: str, runs: int) -> None:
-        """Waiting runs, as the intake makes them, due all at once."""
+    def make_due(self, definition_id: str, people: int, each: int = 1) -> None:
+        """Waiting runs, as the intake makes them, due all at once: so many of so many contacts."""
         body = load.body(load.email(0), 1)
         self._do(
             """
@@ -126,13 +126,17 @@ class Ledger:
             SELECT d.workspace_id, 'run_' || replace(CAST(gen_random_uuid() AS TEXT), '-', ''),
                    d.id, d.version, c.id, 'QUEUED', $3, now(), 0, 0, 0, now()
             FROM definitions d
-            JOIN (SELECT workspace_id, id, row_number() OVER (ORDER BY id) AS n FROM contacts) c
+            JOIN (SELECT workspace_id, id,
+                         row_number() OVER (PARTITION BY workspace_id ORDER BY id) AS n
+                  FROM contacts) c
               ON c.workspace_id = d.workspace_id
+            CROSS JOIN generate_series(1, $4)
             WHERE d.id = $1 AND c.n <= $2
             """,
             definition_id,
-            runs,
+            people,
             body,
+            each,
         )
 
     def unfinished(self) -> int:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tests.chaos.faults import FAULTS
 from tests.chaos.oracle import Struck
 from tests.chaos.probes import Probed
 from tests.chaos.senders import Senders
-from tests.chaos.stage import Stage, set_up
+from tests.chaos.stage import Stage, owned, set_up
 
 MOST_WAITING = 400  # senders at once
 
@@ -60,7 +61,7 @@ class Plan:
 
 async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, object]]:
     """What should not be, and figures."""
-    async with set_up(directory, plan.seed, plan.lease_seconds) as stage:
+    async with set_up(directory, plan.seed, plan.lease_seconds) as stage, owned(stage):
         flows = {}
         for name, steps in STEPS.items():
             whole = [
@@ -128,11 +129,12 @@ async def load(senders: Senders, plan: Plan) -> None:
 async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
     """Each kind of fault once, in an order that the seed decides, then all again."""
     names: list[str] = []
+    order = random.Random(plan.seed)  # of its own: the stage's chance is asked by others too
     for number in range(plan.faults):
         await asyncio.sleep(plan.gap_seconds)
         if not names:
             names = list(plan.kinds)
-            stage.chance.shuffle(names)
+            order.shuffle(names)
         name, began = names.pop(), time.time()
         try:
             await FAULTS[name](stage)
@@ -141,7 +143,18 @@ async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
             print(f"  {number + 1}. {name}: {time.time() - began:.1f} s", flush=True)
 
 
-async def settle(stage: Stage, most_seconds: float) -> float:
+async def unfinished(stage: Stage) -> int:
+    async with stage.database() as db:
+        left: int = await db.fetchval(
+            "SELECT (SELECT count(*) FROM runs WHERE finished_at IS NULL)"
+            " + (SELECT count(*) FROM messages WHERE wake_at IS NOT NULL)"
+        )
+    return left
+
+
+async def settle(
+    stage: Stage, most_seconds: float, left: Callable[[Stage], Awaitable[int]] = unfinished
+) -> float:
     """Heal everything and wait until nothing is due; the seconds it took."""
     for proxy in stage.proxies.values():
         proxy.heal()
@@ -150,14 +163,7 @@ async def settle(stage: Stage, most_seconds: float) -> float:
         if not server.runs:
             await asyncio.to_thread(server.start)
     await stage.all_up()
-    while time.monotonic() - began < most_seconds:
-        async with stage.database() as db:
-            left = await db.fetchval(
-                "SELECT (SELECT count(*) FROM runs WHERE finished_at IS NULL)"
-                " + (SELECT count(*) FROM messages WHERE wake_at IS NOT NULL)"
-            )
-        if not left:
-            break
+    while time.monotonic() - began < most_seconds and await left(stage):
         await asyncio.sleep(0.2)
     return time.monotonic() - began
 

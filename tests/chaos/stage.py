@@ -108,7 +108,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def set_up(directory: Path, seed: int, lease_seconds: int) -> AsyncIterator[Stage]:
+async def set_up(
+    directory: Path, seed: int, lease_seconds: int, deployed: type[Deployment] = Deployment
+) -> AsyncIterator[Stage]:
     postgres, redis = servers.postgres_server(durable=True), servers.redis_server()
     assert isinstance(postgres, servers.PostgresServer), (
         "this needs a PostgreSQL that may be killed"
@@ -132,7 +134,7 @@ async def set_up(directory: Path, seed: int, lease_seconds: int) -> AsyncIterato
             proxies = {name: Proxy("127.0.0.1", port) for name, port in behind.items()}
             for proxy in proxies.values():
                 await proxy.start()
-            with Deployment(
+            with deployed(
                 directory,
                 database_url=await servers.new_database(postgres.tcp_url, ""),
                 redis_url=f"redis://127.0.0.1:{proxies['Redis'].port}/0",
@@ -150,8 +152,7 @@ async def set_up(directory: Path, seed: int, lease_seconds: int) -> AsyncIterato
                 alive = asyncio.create_task(stage.keep_alive())
                 try:
                     await stage.all_up()
-                    async with _owner(stage) as stage.owner:
-                        yield stage
+                    yield stage
                 finally:
                     alive.cancel()
             for proxy in proxies.values():
@@ -161,8 +162,8 @@ async def set_up(directory: Path, seed: int, lease_seconds: int) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _owner(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
-    """Olivia, with a key for her program; she asks whichever web process answers."""
+async def owned(stage: Stage) -> AsyncIterator[None]:
+    """By Olivia, with a key for her program; she asks whichever web process answers."""
     async with httpx2.AsyncClient(
         base_url=f"http://127.0.0.1:{stage.ports[WEBS[0]]}",
         timeout=10,
@@ -183,4 +184,5 @@ async def _owner(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
         client.headers["Authorization"] = f"Bearer {registered.json()['accessToken']}"
         key = await client.post("/settings/api-keys", json={"name": "program", "role": "owner"})
         client.headers["Authorization"] = f"Bearer {key.json()['key']}"
-        yield client
+        stage.owner = client
+        yield

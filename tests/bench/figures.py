@@ -1,0 +1,75 @@
+"""What the benchmarks state: each figure beside its goal, each curve point by point.
+
+A benchmark says what it has measured, once, with `measured` and `curve`; both are printed by itself
+in words. When BENCH_LEDGER names a file they are appended to it, a line of JSON each, for the table
+and the plots of `make bench`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    what: str
+    value: float
+    unit: str = ""
+    is_ceiling: bool = False  # at most, not at least
+
+    def __str__(self) -> str:
+        return f"{'≤' if self.is_ceiling else '≥'} {self.said(self.value)}"
+
+    def said(self, value: float) -> str:
+        number = f"{value:.2f}" if not self.unit else f"{value:,.{0 if value >= 100 else 1}f}"
+        return f"{number} {self.unit}".strip()
+
+    def reached(self, value: float) -> bool:
+        return value <= self.value if self.is_ceiling else value >= self.value
+
+
+def _most(what: str, value: float, unit: str = "") -> Goal:
+    return Goal(what, value, unit, is_ceiling=True)
+
+
+# Of design, as ratios within a run wherever that is possible: machines differ and drift.
+GOALS = {
+    "S1, one process": Goal("signed intake / a bare route, requests a second", 0.60),
+    "S1, two processes": Goal("the same with two web processes", 0.45),
+    "S2, one process": _most("p99 of the intake / a bare route's, at 60 % load", 2.5),
+    "S2, two processes": _most("the same with two web processes", 2.5),
+    "S3": Goal("one worker's runs / arq's no-op jobs, a second", 0.40),
+    "S4, p50": _most("from the 202 to the SMTP receiver, idle", 30, "ms"),
+    "S4, p99": _most("the same, 99 of 100", 100, "ms"),
+    "S5": _most("the dearest question, large / small", 1.3),
+    "S6, memory": _most("idle all-in-one", 140, "MB"),
+    "S6, start": _most("from the start command to the first 202", 3, "s"),
+    "S7": _most("a single run's delay behind another's backlog", 1, "s"),
+    "S8": Goal("accepted and completed, one web and one worker", 300, "a second"),
+}
+
+
+def measured(name: str, value: float) -> None:
+    assert name in GOALS, name
+    _write({"figure": name, "value": value})
+
+
+def curve(of: str, plot: str, x: Sequence[float | str], y: Sequence[float]) -> None:
+    """One line, or set of bars, of a plot."""
+    _write({"plot": plot, "of": of, "x": list(x), "y": list(y)})
+
+
+def _write(line: dict[str, Any]) -> None:
+    if path := os.environ.get("BENCH_LEDGER"):
+        with Path(path).open("a") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        yield from map(json.loads, path.read_text().splitlines())
