@@ -76,9 +76,9 @@ MUTANTS = {
         "an intent without an outcome is taken for no intent",
         "app/delivery.py",
         """    if claimed["status"] == "SENDING":
-        lost =""",
+        return await _resolve""",
         """    if claimed["status"] == "NEVER":
-        lost =""",
+        return await _resolve""",
         faults=("kill -9 a worker",) * 8,
     ),
     "m5": Mutant(
