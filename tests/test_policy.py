@@ -44,6 +44,7 @@ POLICY: Mapping[str, str] = {
     "GET /account": "anybody",
     "GET /workspaces": "viewer",
     "POST /workspaces": "viewer",
+    "GET /workspaces/{id}": "viewer",
     "GET /memberships": "viewer",
     "POST /memberships": "admin",
     "GET /memberships/{id}": "viewer",

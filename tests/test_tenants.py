@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from app import roles
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
-from app.web.routing import ADMIN, PUBLIC, Endpoint
+from app.web.routing import ADMIN, MEMBER, PUBLIC, Endpoint
 from tests import cast as company
 from tests.cast import HELLO, PASSWORD, Cast, Person, hook, settle
 from tests.routes.conftest import visiting
@@ -266,7 +266,7 @@ def removals_last(endpoint: Endpoint) -> tuple[bool, int]:
 
 
 def may(endpoint: Endpoint, role: str) -> bool:
-    return endpoint.can == PUBLIC or endpoint.can in roles.PERMISSIONS[role]
+    return endpoint.can in (PUBLIC, MEMBER) or endpoint.can in roles.PERMISSIONS[role]
 
 
 async def test_an_id_in_a_path_tells_a_stranger_nothing_and_its_own_people_what_they_may(

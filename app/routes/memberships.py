@@ -135,8 +135,11 @@ async def show(call: Call) -> Response:
     )
     if row is None:
         raise _unknown()
-    resource = membership_resource(row, with_email=sees_emails(call))
-    return reply.ok(resource, revision=row["revision"])
+    shown = sees_emails(call)
+    resource = membership_resource(row, with_email=shown)
+    # The revision names the whole: a part has a tag of its own, or it would still be "unchanged"
+    # for somebody who may see the whole by now.
+    return reply.ok(resource, revision=row["revision"] if shown else None)
 
 
 async def create(call: Call) -> Response:
@@ -249,8 +252,9 @@ async def remove_invitation(call: Call) -> Response:
     if row["status"] == "ACCEPTED":
         raise Problem("invitation_used", "It was accepted; remove the membership instead.")
     require_grantable(call.member, row["role"])
-    await invitations.revoke(call.db, workspace_id=workspace_id, id=id)
     before = invitation_resource(row, with_email=True)
+    call.match_shown(before)
+    await invitations.revoke(call.db, workspace_id=workspace_id, id=id)
     await call.note("invitation.revoked", id, before=before)
     return reply.no_content()
 

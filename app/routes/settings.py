@@ -241,10 +241,7 @@ async def index_keys(call: Call) -> Response:
 
 async def show_key(call: Call) -> Response:
     """Without the key itself, which is shown once, when it is made."""
-    row = await api_keys.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
-    if row is None:
-        raise Problem("not_found", "There is no such API key.")
-    return reply.ok(key_resource(row))
+    return reply.ok(key_resource(await _key(call)))
 
 
 async def create_key(call: Call) -> Response:
@@ -272,11 +269,23 @@ async def create_key(call: Call) -> Response:
 
 
 async def remove_key(call: Call) -> Response:
-    id = call.path("id")
-    if not await api_keys.revoke(call.db, workspace_id=call.member.workspace_id, id=id):
-        raise Problem("not_found", "There is no such API key.")
-    await call.note("api_key.revoked", id)
+    row = await _key(call)
+    call.match_shown(key_resource(row))
+    if not await api_keys.revoke(call.db, workspace_id=call.member.workspace_id, id=row["id"]):
+        raise _unknown_key()
+    await call.note("api_key.revoked", row["id"])
     return reply.no_content()
+
+
+async def _key(call: Call) -> Row:
+    row = await api_keys.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
+    if row is None:
+        raise _unknown_key()
+    return row
+
+
+def _unknown_key() -> Problem:
+    return Problem("not_found", "There is no such API key.")
 
 
 routes = [

@@ -94,6 +94,7 @@ async def create(call: Call) -> Response:
 async def remove(call: Call) -> Response:
     """From now on the address may be written to again, unless another reason forbids it."""
     row, workspace_id = await _found(call), call.member.workspace_id
+    call.match_shown(resource(row))
     if row["address"] is None:
         # Nobody can tell whose it is: a contact that came back stays unsubscribed until it is told.
         await suppressions.lift(

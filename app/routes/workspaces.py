@@ -7,6 +7,7 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from app import accounts
+from app.errors import Problem
 from app.routes.settings import WorkspaceFields, workspace_resource
 from app.store import memberships
 from app.store.db import Row
@@ -44,10 +45,24 @@ async def index(call: Call) -> Response:
     return paging.page(call, query, rows, resource)
 
 
+async def get_own_workspace(call: Call) -> Response:
+    rows = await memberships.workspaces_of(
+        call.db,
+        user_id=call.member.user_id,
+        filters={"id": call.path("id")},
+        before=None,
+        limit=1,
+    )
+    beyond = call.member.via == "key" and call.path("id") != call.member.workspace_id
+    if beyond or not rows:
+        raise Problem("not_found", "You belong to no such workspace.")
+    return reply.ok(resource(rows[0]))
+
+
 async def create(call: Call) -> Response:
     new = call.read(NewWorkspace)
     row = await accounts.found_workspace(call.process, call.db, call.member, call.origin, new.name)
-    return reply.created("/workspaces", resource({**row, "role": "owner"}))
+    return reply.created(f"/workspaces/{row['id']}", resource({**row, "role": "owner"}))
 
 
 routes = [
@@ -60,4 +75,5 @@ routes = [
         gives={201: OwnWorkspace},
         raises=("forbidden",),
     ),
+    get("/workspaces/{id}", get_own_workspace, can=MEMBER, gives={200: OwnWorkspace}),
 ]

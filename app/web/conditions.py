@@ -16,10 +16,17 @@ def tag(revision: int) -> str:
     return f'"{revision}"'
 
 
-def matches(headers: Headers, revision: int) -> bool:
-    """Whether If-Match allows a change of it: a weak tag promises too little to match (§13.1.1)."""
+def digest(body: bytes) -> str:
+    """The tag of what has no revision: it changes whenever a single byte of it does, and so it is a
+    strong one (RFC 9110 §8.8.1)."""
+    return f'"{sha256(body).hexdigest()[:24]}"'
+
+
+def matches(headers: Headers, current: str) -> bool:
+    """Whether If-Match allows a change of what has the tag: a weak tag promises too little to match
+    (§13.1.1)."""
     wanted = _wanted(headers, "if-match")
-    return wanted is None or wanted == "*" or tag(revision) in TAG.findall(wanted)
+    return wanted is None or wanted == "*" or current in TAG.findall(wanted)
 
 
 def names_a_revision(headers: Headers) -> bool:
@@ -28,10 +35,8 @@ def names_a_revision(headers: Headers) -> bool:
 
 
 def tagged(response: Response) -> Response:
-    """What has no revision is told from what it was by what it says: equal, but perhaps by chance,
-    and so a weak tag (RFC 9110 §8.8.1)."""
     if response.status_code == 200 and "etag" not in response.headers:
-        response.headers["ETag"] = f'W/"{sha256(response.body).hexdigest()[:24]}"'
+        response.headers["ETag"] = digest(bytes(response.body))
     return response
 
 

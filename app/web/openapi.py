@@ -87,7 +87,7 @@ SECONDS: Schema = {"type": "integer", "minimum": 0}
 ANSWER_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "X-Request-Id": ("Names the request in our log; your own, if you sent one.", TEXT),
     "ETag": (
-        "The revision, for If-Match and If-None-Match; a weak one (W/) only for the latter.",
+        "Changes whenever the resource does: for If-Match and If-None-Match.",
         ETAG,
     ),
     "Location": ("Where the new resource is.", TEXT),
@@ -310,18 +310,18 @@ class _Writer:
     def _header_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
         for name, wanted in (
             ("Idempotency-Key", endpoint.takes_key),
-            ("If-Match", self.has_revision(endpoint) and endpoint.method != "GET"),
+            ("If-Match", self.judges_tag(endpoint)),
             ("If-None-Match", endpoint.method == "GET" and _has_tag(endpoint, 200)),
         ):
             if wanted:
                 description, schema = ASKED_HEADERS[name]
                 yield {"name": name, "in": "header", "description": description, "schema": schema}
 
-    def has_revision(self, endpoint: Endpoint) -> bool:
-        """Whether what stands at this very path has one."""
+    def judges_tag(self, endpoint: Endpoint) -> bool:
+        """Whether it changes what is read with a tag at this very path."""
         shown = self._table.get(("GET", endpoint.path))
-        model = shown and shown.gives.get(200)
-        return isinstance(model, type) and issubclass(model, Revised)
+        changes = endpoint.method not in ("GET", "POST")
+        return changes and shown is not None and _has_tag(shown, 200)
 
     def _taken(self, endpoint: Endpoint) -> Schema:
         takes = endpoint.takes
@@ -406,7 +406,7 @@ class _Writer:
             (endpoint.takes is not None, ("unsupported_media_type", "invalid")),
             (model, ("malformed_json",)),
             (endpoint.takes_key, ("idempotency_in_progress", "idempotency_mismatch")),
-            (changes and (self.has_revision(endpoint) or by_wrapper), ("stale",)),
+            (self.judges_tag(endpoint) or (changes and by_wrapper), ("stale",)),
             (by_wrapper, ("not_acceptable",)),
             (True, endpoint.raises),
         )

@@ -26,6 +26,7 @@ from app import audit
 from app.audit import Origin, Where
 from app.errors import Duplicate, Problem
 from app.identity import Member
+from app.machine import document
 from app.machine.program import Json
 from app.process import Process
 from app.store.db import Handle
@@ -120,8 +121,15 @@ class Call:
 
     def match(self, revision: int) -> None:
         """Raises Problem `stale` when If-Match names only other revisions (RFC 9110 §13.1.1)."""
+        self._match(conditions.tag(revision))
+
+    def match_shown(self, resource: Mapping[str, Json]) -> None:
+        """Likewise, of what has no revision: `resource` as a GET would show it to the caller."""
+        self._match(conditions.digest(document.dumps(resource)))
+
+    def _match(self, current: str) -> None:
         self._if_match_was_judged = True
-        if not conditions.matches(self.request.headers, revision):
+        if not conditions.matches(self.request.headers, current):
             raise Problem("stale", "Read the resource again: it has changed since you did.")
 
     async def note(

@@ -76,6 +76,20 @@ async def test_a_member_is_read_by_id_and_changed_as_it_was_read(cast: Cast):
     assert refused(await cast.mallory.get(url)) == (404, "not_found")
 
 
+async def test_whoever_may_see_more_by_now_is_not_told_that_nothing_has_changed(
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
+):
+    url = f"/memberships/{await mine(cast.vic)}"
+    as_ed = {"Authorization": f"Bearer {(await sign_in(cast.ed))['accessToken']}"}
+    part = await visitor.get(url, headers=as_ed)
+    as_ed["If-None-Match"] = part.headers["ETag"]
+    assert part.json()["email"] is None
+    assert (await visitor.get(url, headers=as_ed)).status_code == 304
+    await cast.adam.patch(f"/memberships/{await mine(cast.ed)}", {"role": "admin"})
+    whole = await visitor.get(url, headers=as_ed)
+    assert (whole.status_code, whole.json()["email"]) == (200, cast.vic.email)
+
+
 # --- adding -------------------------------------------------------------------------------------
 
 

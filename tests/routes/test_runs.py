@@ -178,8 +178,7 @@ async def test_what_has_no_revision_has_a_tag_of_what_it_says(cast: Cast, proces
     url = f"/runs/{made['runId']}"
     queued = await cast.vic.get(url)
     tag = queued.headers["ETag"]
-    assert tag.startswith('W/"')
-    for same in (tag, tag.removeprefix("W/"), f'"1", {tag}', "*"):
+    for same in (tag, f"W/{tag}", f'"1", {tag}', "*"):
         unchanged = await cast.vic.get(url, headers={"If-None-Match": same})
         assert (unchanged.status_code, unchanged.content) == (304, b"")
         assert unchanged.headers["ETag"] == tag

@@ -55,6 +55,10 @@ async def test_a_person_founds_another_workspace_and_owns_it(
         (made["id"], "owner"),
         (cast.ed.workspace_id, "editor"),
     ]
+    read = await visitor.get(response.headers["Location"], headers=headers)
+    assert read.json() == made == listed[0]
+    rival = await visitor.get(f"/workspaces/{cast.mallory.workspace_id}", headers=headers)
+    assert refused(rival) == (404, "not_found")
 
 
 async def test_a_person_s_workspaces_come_a_page_at_a_time(
@@ -79,6 +83,9 @@ async def test_a_key_knows_its_own_workspace_only_and_founds_none(
     await visitor.post("/workspaces", json={"name": "Ed's own"}, headers=headers)
     listed = (await cast.ed.read("/workspaces"))["data"]
     assert [row["id"] for row in listed] == [cast.ed.workspace_id]
+    [other, _] = (await visitor.get("/workspaces", headers=headers)).json()["data"]
+    assert (await cast.ed.read(f"/workspaces/{cast.ed.workspace_id}")) == listed[0]
+    assert refused(await cast.ed.get(f"/workspaces/{other['id']}")) == (404, "not_found")
     response = await cast.ed.post("/workspaces", {"name": "The program's"})
     assert refused(response) == (403, "forbidden")
 
