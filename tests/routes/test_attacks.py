@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
+import json
 from collections.abc import Mapping
 
 import pytest
+from joserfc.jwk import OctKey
 
+from app import consent
 from app.process import Process
-from tests.cast import WEBHOOK, Cast, hook
+from app.web import paging
+from tests.cast import HELLO, PASSWORD, WEBHOOK, Cast, hook, settle
+from tests.conftest import Records
+from tests.listener import Listener, says
 from tests.routes.conftest import Letter, visiting
 
 ONE_ENGINE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -21,7 +29,11 @@ async def test_no_other_secret_of_ours_is_a_bearer(
     await cast.adam.made("/memberships/invitations", {"email": "eve@example.com", "role": "admin"})
     async with visiting(process) as client:
         await client.post("/auth/password/forgot", json={"email": cast.ed.email})
+        signed_in = await client.post(
+            "/auth/token", json={"email": cast.vic.email, "password": PASSWORD}
+        )
     row, checksum = cast.vic.key[:-6], cast.vic.key[-6:]
+    sign = process.vault.sign
     bearers: Mapping[str, str] = {
         "a webhook's token": await hook(process, cast.ed.workspace_id),
         "an invitation's token": await token_to("eve@example.com"),
@@ -30,6 +42,9 @@ async def test_no_other_secret_of_ours_is_a_bearer(
         "a key with another checksum": row + checksum[::-1],
         "a key without its prefix": cast.vic.key.removeprefix("td_test_"),
         "a session's id": "ses_" + "0" * 26,
+        "a token to go on with": signed_in.json()["refreshToken"],
+        "a link to opt out by": sign(consent.LINK, f"{cast.vic.workspace_id}|x".encode()),
+        "a cursor": sign(paging.CURSOR, b"con_1"),
     }
     answers = {}
     for what, bearer in bearers.items():
@@ -40,9 +55,39 @@ async def test_no_other_secret_of_ours_is_a_bearer(
 
 @ONE_ENGINE
 @pytest.mark.parametrize("parameter", ["api_key", "access_token", "token", "key", "authorization"])
-async def test_a_key_in_a_query_string_opens_nothing(cast: Cast, parameter: str, database_url: str):
+async def test_a_key_in_a_query_string_opens_nothing_and_is_not_logged(
+    cast: Cast, parameter: str, records: Records, database_url: str
+):
     response = await cast.client.get(f"/contacts?{parameter}={cast.olivia.key}")
     assert response.status_code == 401
+    assert [line["path"] for line in records() if line["event"] == "request"] == ["/contacts"]
+    assert cast.olivia.key not in str(records(""))
+
+
+@ONE_ENGINE
+@pytest.mark.parametrize("where", ["jku", "x5u", "jwk"])
+async def test_nobody_asks_where_a_token_says_that_its_key_is(
+    cast: Cast, process: Process, where: str, database_url: str
+):
+    own = process.vault.jwt_keys.keys[0]
+    mallory = OctKey.import_key({"kty": "oct", "k": "bWFsbG9yeSdzIG93biBrZXksIGxvbmcgZW5vdWdo"})
+    keys = {"keys": [mallory.as_dict(private=True)]}
+    async with Listener(says(keys)) as listener:
+        names = keys["keys"][0] if where == "jwk" else f"{listener.url}/keys"
+        for kid in (own.kid, "mallory", listener.url):
+            header = {"alg": "HS256", "typ": "at+jwt", "kid": kid, where: names}
+            claims = {"iss": "tidings", "aud": "sandbox", "sub": cast.olivia.user_id}
+            parts = [base64url(json.dumps(part).encode()) for part in (header, claims)]
+            signed = hmac.digest(mallory.raw_value, ".".join(parts).encode(), "sha256")
+            bearer = {
+                "Authorization": ".".join(["Bearer " + parts[0], parts[1], base64url(signed)])
+            }
+            assert (await cast.client.get("/auth/me", headers=bearer)).status_code == 401
+        assert listener.connections == 0
+
+
+def base64url(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 NOT_THERE = [
@@ -82,6 +127,59 @@ async def test_no_header_makes_a_request_another_one(cast: Cast, database_url: s
         assert [row["id"] for row in listed.json()["data"]] == [made["id"]], headers
         refused = await cast.vic.get("/settings/api-keys", headers=headers)
         assert refused.status_code == 403, headers
+        for path in ("/admin/stats", "/admin/workspaces", "/admin/users"):
+            assert (await cast.olivia.get(path, headers=headers)).status_code == 403, headers
+
+
+# What the owner of all that is made below finds by its own people's words, and a rival must not.
+SOUGHT = [
+    "/contacts?email=ada@example.com",
+    "/contacts?phone=%2B4915112345678",
+    "/contacts?tag=lead",
+    "/contacts?metadata[plan]=pro",
+    "/contacts?q=lovelace",
+    "/tags",
+    "/templates",
+    "/workflows?name=W",
+    "/workflows?state=DRAFT",
+    "/suppressions?address=no@example.com",
+    "/memberships/invitations",
+    "/audit-logs?action=contact.created",
+    "/audit-logs?resourceType=template",
+    "/sandbox/messages?to=ada@example.com",
+    "/messages?status=SENT",
+]
+
+
+@ONE_ENGINE
+async def test_no_filter_no_search_and_no_export_finds_a_rival_s(
+    cast: Cast, process: Process, database_url: str
+):
+    ada = {"email": "ada@example.com", "phone": "+4915112345678", "lastName": "Lovelace"}
+    contact = await cast.ed.made(
+        "/contacts", {**ada, "tags": ["lead"], "metadata": {"plan": "pro"}}
+    )
+    await cast.ed.made("/templates", {"name": "T", "channel": "email", "content": HELLO})
+    await cast.ed.made("/workflows", {"name": "W"})
+    await cast.adam.made("/suppressions", {"channel": "email", "address": "no@example.com"})
+    await cast.adam.made("/memberships/invitations", {"email": "e@example.com", "role": "viewer"})
+    mail = {"channel": "email", "contactId": contact["id"], "content": HELLO}
+    await cast.ed.made("/messages", mail)
+    await settle(process)
+    found = {url: len((await cast.olivia.read(url))["data"]) for url in SOUGHT}
+    assert [url for url, rows in found.items() if rows == 0] == []
+    for url in SOUGHT:
+        rows = (await cast.mallory.read(url))["data"]
+        told = str(rows)
+        assert cast.ed.workspace_id not in told
+        assert not any(word in told for word in ("ada@", "lead", "Lovelace", "no@example")), url
+        if "?" in url and "audit" not in url:
+            assert rows == [], url
+    for url in ("/contacts/export", "/contacts/export?format=csv", "/audit-logs/export"):
+        own, rival = await cast.olivia.get(url), await cast.mallory.get(url)
+        assert (own.status_code, rival.status_code) == (200, 200), url
+        assert contact["id"] in own.text, url
+        assert contact["id"] not in rival.text, url
 
 
 async def test_many_changes_at_once_end_in_one_state_that_is_told_alike_everywhere(cast: Cast):

@@ -114,7 +114,9 @@ async def test_a_spoiled_cursor_is_refused(spoil, api, cast):
     assert response.json()["errors"][0]["pointer"] == "?cursor"
 
 
-@pytest.mark.parametrize("limit", ["0", "201", "-1", "1_0", "٣", "1e1", " 1", "+1", "1.0", "", "x"])
+@pytest.mark.parametrize(
+    "limit", ["0", "201", "-1", "1_0", "٣", "1e1", "1" + "0" * 9, " 1", "+1", "1.0", "", "x"]
+)
 async def test_a_limit_is_1_to_200_in_plain_digits(limit, api, cast):
     response = await listed(api, cast.vic, "/contacts", limit=limit)
     assert response.status_code == 422
