@@ -26,6 +26,7 @@ SHUT_AFTER = 5  # failures in a row; who says when to come back is believed at o
 PAUSES: Mapping[str, tuple[float, float]] = {
     Reason.PROVIDER_THROTTLED: (1.0, 10.0),
     Reason.PROVIDER_UNREACHABLE: (5.0, 120.0),
+    Reason.PROVIDER_MISCONFIGURED: (30.0, 600.0),  # some providers lock out who knocks too often
 }
 LONGEST_WAIT_SECONDS = 6 * 3_600.0  # whatever a provider says
 ASKING = timedelta(seconds=30)  # an answer that takes longer is asked for beside
@@ -36,6 +37,14 @@ ASKED_AT_ONCE = 100
 # How long it is tried for: a provider that says “not now” has more time than one that says nothing.
 PATIENCE: Mapping[str, timedelta] = {Reason.PROVIDER_THROTTLED: timedelta(hours=72)}
 USUAL_PATIENCE = timedelta(hours=24)
+
+
+WAITS_FOR: Mapping[str, str] = {
+    Reason.PROVIDER_THROTTLED: "throttles until",
+    Reason.PROVIDER_UNREACHABLE: "does not answer, and is asked again at",
+    Reason.PROVIDER_MISCONFIGURED: "does not take the channel's credentials or sender: set the"
+    " channel up anew, and it is asked at once; else at",
+}
 
 
 async def may_call(db: Handle, row: Row, provider: str) -> Row | None:
@@ -55,9 +64,7 @@ async def may_call(db: Handle, row: Row, provider: str) -> Row | None:
 def told(trouble: Row) -> str:
     """For whoever wonders why a message waits."""
     at = document.text(trouble["ask_at"])
-    if trouble["code"] == Reason.PROVIDER_THROTTLED:
-        return f"Waiting: the provider throttles until {at}."
-    return f"Waiting: the provider does not answer, and is asked again at {at}."
+    return f"Waiting: the provider {WAITS_FOR[trouble['code']]} {at}."
 
 
 def trouble_of(row: Row) -> tuple[str, datetime] | None:

@@ -18,13 +18,13 @@ from app.channels.base import Channel, Provider
 from app.channels.own import Name
 from app.machine import document
 from app.process import Process
-from app.store import callbacks, channel_settings, messages
+from app.store import callbacks, channel_settings, messages, troubles
 from app.store.db import Handle, Row
 from app.vault import Vault
 
 SEALED = "channel credentials"  # the purpose that the vault encrypts for
 TOKEN_LENGTH = 30
-TRIED_AT_ONCE = 1_000  # the rest when its time comes
+TRIED_AT_ONCE = 1_000
 TOKEN = re.compile(r"[A-Za-z0-9]{30}")
 ALPHABET = string.ascii_letters + string.digits
 
@@ -62,11 +62,18 @@ async def keep(
     process: Process, db: Handle, workspace_id: str, channel: str, given: dict[str, Any]
 ) -> Row:
     """What waited for somebody to mend the channel is tried at once."""
+    await ask_anew(db, workspace_id, channel)
     sealed = process.vault.encrypt(SEALED, document.dumps(given), workspace_id, channel)
-    await messages.wake_mended(db, workspace_id=workspace_id, channel=channel, limit=TRIED_AT_ONCE)
     return await channel_settings.put(
         db, workspace_id=workspace_id, channel=channel, sealed=sealed, token=_new_token()
     )
+
+
+async def ask_anew(db: Handle, workspace_id: str, channel: str) -> None:
+    """Whatever is known of the provider was so before. Each of these that is taken wakes two of the
+    rest."""
+    await messages.wake_mended(db, workspace_id=workspace_id, channel=channel, limit=TRIED_AT_ONCE)
+    await troubles.calm(db, workspace_id=workspace_id, channel=channel)
 
 
 def callback_url(process: Process, provider: str, token: str) -> str:

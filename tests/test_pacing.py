@@ -20,6 +20,7 @@ from tests.test_runner import later
 
 THROTTLED = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "454 Too much from you")
 AWAY = SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused.")
+BARRED = SendError("not_accepted", Reason.PROVIDER_MISCONFIGURED, "535 Authentication failed")
 SILENT = SendError("unknown", Reason.OUTCOME_UNKNOWN, "Connection lost after the end.")
 
 
@@ -72,7 +73,7 @@ async def trouble(process: Process) -> Row | None:
         return await db.fetch_one("SELECT * FROM provider_troubles")
 
 
-@pytest.mark.parametrize("error", [THROTTLED, AWAY, SILENT], ids=lambda error: error.code)
+@pytest.mark.parametrize("error", [THROTTLED, AWAY, BARRED, SILENT], ids=lambda error: error.code)
 async def test_after_some_failures_in_a_row_the_others_are_held_back(
     process: Process, acme: str, error: SendError
 ):

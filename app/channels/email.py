@@ -325,6 +325,8 @@ def _verdict(error: BaseException, handed_over: bool) -> SendError:
         return SendError("unknown", "outcome_unknown", detail)
     if isinstance(error, _ABOUT_THE_MESSAGE) and 500 <= code < 600 and code not in _NOT_SIGNED_IN:
         return SendError("rejected", "provider_rejected", detail)
+    if code in _NOT_SIGNED_IN:
+        return SendError("not_accepted", "provider_misconfigured", detail)
     return SendError("not_accepted", "provider_unreachable", detail)
 
 

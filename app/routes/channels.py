@@ -216,6 +216,7 @@ async def remove(call: Call) -> Response:
             " sender.fromEmail first.",
         )
     await channel_settings.delete(call.db, workspace_id=workspace_id, channel=channel)
+    await providers.ask_anew(call.db, workspace_id, channel)
     await call.note("channel.deleted", channel, before=_told(call, row))
     return reply.no_content()
 

@@ -323,7 +323,7 @@ async def wake_mended(db: Handle, *, workspace_id: str, channel: str, limit: int
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         )
-        UPDATE messages SET wake_at = :now
+        UPDATE messages SET wake_at = :now, held_back = FALSE
         FROM due
         WHERE messages.workspace_id = :workspace_id AND messages.id = due.id
         RETURNING messages.id

@@ -231,7 +231,7 @@ async def speaking(*lines: bytes) -> AsyncIterator[tuple[str, asyncio.Event]]:
         ((b"421 busy",), "not_accepted", "provider_throttled"),
         ((b"what?",), "not_accepted", "provider_unreachable"),
         ((b"220 hi", *[b"250 ok"] * 4), "not_accepted", "provider_unreachable"),  # no 354
-        ((b"220 hi", b"250 hi", b"530 sign in first"), "not_accepted", "provider_unreachable"),
+        ((b"220 hi", b"250 hi", b"530 sign in first"), "not_accepted", "provider_misconfigured"),
     ],
 )  # fmt: skip
 async def test_a_server_that_fails_before_the_message_does_not_have_it(lines, outcome, code):
@@ -447,7 +447,7 @@ async def test_a_wrong_password_waits_for_the_operator_and_is_not_told(ledger):
         connected(f"smtp://ada:hunter2@127.0.0.1:{receiver.port}") as channel,
     ):
         error = await failure(channel)
-    assert (error.outcome, error.code) == ("not_accepted", "provider_unreachable")
+    assert (error.outcome, error.code) == ("not_accepted", "provider_misconfigured")
     assert "hunter2" not in error.detail
     assert "hunter2" not in repr(Server.parse("smtp://ada:hunter2@127.0.0.1"))
 

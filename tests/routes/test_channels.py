@@ -11,7 +11,7 @@ import httpx2
 import orjson
 import pytest
 
-from app import intake
+from app import intake, pacing
 from app.channels import api
 from app.channels.own import Own
 from app.egress import Egress
@@ -243,6 +243,27 @@ async def test_what_waited_for_a_good_token_goes_out_when_it_is_there(
         await put(cast.adam, "sms", {**TWILIO, "authToken": TOKEN})
         await settle(live)
     assert len(twilio.accepted) == 1
+
+
+async def test_a_bad_token_is_asked_with_few_and_a_good_one_takes_all(
+    cast: Cast, process: Process, twilio: TwilioServer
+):
+    acme = cast.adam.workspace_id
+    async with producing(process, **by_twilio(twilio)) as live:
+        await put(cast.adam, "sms", {**TWILIO, "authToken": "rotated"})
+        token = await hook(live, acme, [text("sms")], trigger=BY_PHONE)
+        for _ in range(9):
+            await intake.receive(live, token=token, signatures=[], body=EVENT)
+            await settle(live)
+        assert len(twilio.asked) == pacing.SHUT_AFTER
+        waiting = await attempts(live, acme)
+        assert {one["reason_code"] for one in waiting} == {"provider_misconfigured"}
+        assert waiting[-1]["tries"] == 0
+        assert "set the channel up anew" in waiting[-1]["reason_detail"]
+        await put(cast.adam, "sms", {**TWILIO, "authToken": TOKEN})
+        await settle(live)
+        assert {one["status"] for one in await attempts(live, acme)} == {"SENT"}
+    assert len(twilio.accepted) == 9
 
 
 async def test_mail_goes_out_by_the_workspace_s_own_server(
