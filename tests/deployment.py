@@ -149,7 +149,8 @@ class Deployment:
         self.parts: list[Part] = []
 
     def start(self, command: str, **more: str) -> Part:
-        part = Part(command, {**self.environ, **more}, self.directory, forked=True)
+        preloads = "LD_PRELOAD" in more  # which only a new program heeds
+        part = Part(command, {**self.environ, **more}, self.directory, forked=not preloads)
         self.parts.append(part)
         return part
 

@@ -57,6 +57,7 @@ class Plan:
     gap_seconds: float = 1.0  # between faults
     kinds: tuple[str, ...] = tuple(FAULTS)
     settle_seconds: float = 180.0
+    after_seconds: float = 0.0  # that faults may go on once all events are sent
 
 
 async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, object]]:
@@ -83,6 +84,7 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         asking = asyncio.create_task(probes.for_ever(stage, probed, every=0.5))
         striking = asyncio.create_task(strike(stage, plan, struck))
         await load(senders, plan)
+        await asyncio.wait([striking], timeout=plan.after_seconds)
         striking.cancel()
         asking.cancel()
         for ended in await asyncio.gather(striking, asking, return_exceptions=True):

@@ -11,11 +11,13 @@ from typing import TypeAlias
 import redis.asyncio
 
 from tests.chaos.stage import WEBS, WORKERS, Stage
+from tests.clocks import LIBRARY, SEEN_SECONDS, Clock
 
 Fault: TypeAlias = Callable[[Stage], Awaitable[None]]
 
 FINAL_DOT = b"\r\n.\r\n"
 GONE_SECONDS = 10.0  # after SIGTERM
+JUMPS = (-3600, -60, 60, 3600)  # seconds
 
 
 def _signals(stage: Stage, name: str, number: signal.Signals) -> None:
@@ -52,9 +54,7 @@ async def roll(stage: Stage) -> None:
         took, code = await stage.stopped(name, GONE_SECONDS + 5)
         assert code == 0, f"{name} ended with {code} after SIGTERM"
         assert took <= GONE_SECONDS, f"{name} took {took:.1f} s to end"
-        while name in stage.resting or stage.parts[name].process.poll() is not None:
-            await asyncio.sleep(0.02)
-        await stage.all_up()
+        await stage.back(name)
 
 
 async def stop_postgres(stage: Stage) -> None:
@@ -105,6 +105,23 @@ async def fill_redis(stage: Stage) -> None:
         await client.config_set("maxmemory", "1")
         await asyncio.sleep(3)
         await client.config_set("maxmemory", "0")
+
+
+def jump(*names: str) -> Fault:
+    """The clock of one of these is set, and set right again, while it works."""
+
+    async def strike(stage: Stage) -> None:
+        name = stage.chance.choice(names)
+        stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
+        await stage.stopped(name, GONE_SECONDS + 5)
+        await stage.back(name)
+        clock.jump(stage.chance.choice(JUMPS))
+        await asyncio.sleep(3 * SEEN_SECONDS)
+        clock.jump(0)
+        await asyncio.sleep(2 * SEEN_SECONDS)
+        del stage.clocks[name]
+
+    return strike
 
 
 def silence(proxy: str) -> Fault:
@@ -161,6 +178,9 @@ FAULTS: dict[str, Fault] = {
     "an HTTP request cut before": cut("HTTP", b"POST ", after=False),
     "an HTTP answer cut off": cut("HTTP", b"POST ", after=True),
 }
+if LIBRARY is not None:
+    FAULTS["a web clock jumps"] = jump(*WEBS)
+    FAULTS["a worker's clock jumps"] = jump(*WORKERS)
 
 # While one of these lasts, and until connections are back, 503 is an honest answer.
 NO_DATABASE = {

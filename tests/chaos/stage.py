@@ -20,6 +20,7 @@ import httpx2
 
 from app.tls import system_trust
 from tests import servers
+from tests.clocks import Clock
 from tests.deployment import Deployment, MailServer, Part, answers
 from tests.listener import Asked, Listener, says
 from tests.proxy import Proxy
@@ -46,6 +47,9 @@ class Stage:
     resting: set[str] = field(default_factory=set)  # nobody starts these again for now
     deaths: list[tuple[float, str, int | None]] = field(default_factory=list)
     logs: list[Path] = field(default_factory=list)
+    clocks: dict[str, Clock] = field(
+        default_factory=dict
+    )  # by which these go from their next start
     owner: httpx2.AsyncClient | None = None
 
     def start(self, name: str) -> Part:
@@ -53,6 +57,8 @@ class Stage:
         through = urlsplit(self.deployment.environ["DATABASE_URL"])
         database = self.proxies[f"{command} → PostgreSQL"]
         environ = {"PORT": str(self.ports[name])} if name in self.ports else {}
+        if name in self.clocks:
+            environ |= self.clocks[name].environ
         part = self.deployment.start(
             command,
             DATABASE_URL=through._replace(netloc=f"postgres@127.0.0.1:{database.port}").geturl(),
@@ -85,6 +91,17 @@ class Stage:
             for port in self.ports.values():
                 while not await asyncio.to_thread(answers, f"http://127.0.0.1:{port}/readyz"):
                     await asyncio.sleep(0.05)
+
+    async def back(self, name: str) -> None:
+        """Until it has been started again and serves."""
+        async with asyncio.timeout(UP_SECONDS):
+            while (
+                name in self.resting
+                or self.parts[name].process.poll() is not None
+                or (name in WORKERS and "worker started" not in self.parts[name].text)
+            ):
+                await asyncio.sleep(0.02)
+        await self.all_up()
 
     async def stopped(self, name: str, seconds: float) -> tuple[float, int | None]:
         """After SIGTERM: how long it took, and its exit code. Somebody else starts it again."""
