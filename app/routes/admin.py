@@ -203,7 +203,7 @@ def _require(filters: dict[str, Any], statuses: list[str]) -> None:
 # --- how it goes --------------------------------------------------------------------------------
 
 
-async def stats(call: Call) -> Response:
+async def show_stats(call: Call) -> Response:
     counted = await admin.counts(call.db)
     due = {table: await health.due(call.db, table) for table in health.TABLES}
     return reply.ok(
@@ -218,7 +218,7 @@ async def stats(call: Call) -> Response:
     )
 
 
-async def invariants(call: Call) -> Response:
+async def show_invariants(call: Call) -> Response:
     now = await call.db.now()
     found = await admin.stale(call.db, late=now - LATE)
     unknown = await health.unknown_deliveries(call.db)
@@ -301,6 +301,6 @@ routes = [
         query=AnyAuditFilters,
         gives={200: Page[AdminAuditLog]},
     ),
-    get("/admin/stats", stats, can=ADMIN, gives={200: Stats}),
-    get("/admin/invariants", invariants, can=ADMIN, gives={200: Invariants}),
+    get("/admin/stats", show_stats, can=ADMIN, gives={200: Stats}),
+    get("/admin/invariants", show_invariants, can=ADMIN, gives={200: Invariants}),
 ]

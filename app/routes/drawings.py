@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Mapping
 
 from starlette.responses import Response
@@ -14,6 +13,7 @@ from app.machine import check, document
 from app.routes.definitions import Kind
 from app.store import definitions, runs, templates
 from app.store.db import Handle, Row
+from app.web import conditions
 from app.web.routing import Call, Endpoint, get
 
 MOST_RUNS = 10_000  # that are counted: the newest say what goes on now
@@ -28,7 +28,7 @@ HEADERS = {
 def drawn(kind: Kind) -> Endpoint:
     """The route to a picture of one definition of that kind."""
 
-    async def picture(call: Call) -> Response:
+    async def draw(call: Call) -> Response:
         async with call.process.database.read() as db:
             row = await definitions.by_id(
                 db, workspace_id=call.member.workspace_id, shape=kind.shape, id=call.path("id")
@@ -38,11 +38,10 @@ def drawn(kind: Kind) -> Endpoint:
             names = await _names(db, call.member.workspace_id, row)
             counts = await _counts(db, call.member.workspace_id, row)
         svg = await asyncio.to_thread(_svg, row, _caption(kind, row), names, counts)
-        tag = f'"{hashlib.sha256(svg).hexdigest()[:32]}"'
-        return Response(svg, media_type=SVG, headers={**HEADERS, "ETag": tag})
+        return Response(svg, media_type=SVG, headers={**HEADERS, "ETag": conditions.digest(svg)})
 
     path, can = f"{kind.path}/{{id}}/graph.svg", f"{kind.noun}s:read"
-    return get(path, picture, can=can, tx=None, gives={200: (SVG,)})
+    return get(path, draw, can=can, tx=None, gives={200: (SVG,)})
 
 
 def _caption(kind: Kind, row: Row) -> Caption:

@@ -319,7 +319,7 @@ async def replay(call: Call) -> Response:
     return reply.accepted(attempt_resource(made))
 
 
-async def replay_since(call: Call) -> Response:
+async def replay_events_since(call: Call) -> Response:
     """Everything since then that the endpoint wants and never took, a thousand events at a time:
     what failed, and what happened while it was disabled."""
     since, endpoint = call.read(Since).since, await _ready(call)
@@ -391,7 +391,7 @@ routes = [
     ),
     post(
         "/event-endpoints/{id}/replay",
-        replay_since,
+        replay_events_since,
         can="event_endpoints:write",
         takes=Since,
         gives={202: Replayed},

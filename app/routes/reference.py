@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any
 
 from starlette.responses import HTMLResponse, Response
 
 from app.machine import document
-from app.web import openapi, reference
+from app.web import conditions, openapi, reference
 from app.web.reference import HEADERS
 from app.web.reply import Revised
 from app.web.routing import PUBLIC, Call, Endpoint, get
@@ -219,7 +218,7 @@ def routes(everywhere: Sequence[Endpoint], in_the_sandbox: Sequence[Endpoint]) -
         endpoints = everywhere if production else [*everywhere, *in_the_sandbox]
         found = openapi.document(endpoints, base_url=base_url, version=VERSION, examples=EXAMPLES)
         text = document.dumps(found)
-        return Written(text, reference.page(found), f'"{sha256(text).hexdigest()[:16]}"')
+        return Written(text, reference.page(found), conditions.digest(text))
 
     async def read_document(call: Call) -> Response:
         """This document."""

@@ -17,7 +17,7 @@ from app.web.throttle import AUTH
 COOKIE_SECONDS = int(single_sign_on.LIFETIME.total_seconds())
 
 
-async def login(call: Call) -> Response:
+async def begin_single_sign_on(call: Call) -> Response:
     """Query parameters that are not ours are ignored: whoever links here appends their own."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
@@ -28,7 +28,7 @@ async def login(call: Call) -> Response:
     return response
 
 
-async def callback(call: Call) -> Response:
+async def finish_single_sign_on(call: Call) -> Response:
     """The same answer as POST /auth/token, and the user; what was kept for it has served."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
@@ -67,7 +67,7 @@ def _keep(settings: Settings, response: Response, value: str, seconds: int) -> N
 routes = [
     get(
         "/auth/oidc/login",
-        login,
+        begin_single_sign_on,
         can=PUBLIC,
         tx=None,
         gives={302: None},
@@ -75,7 +75,7 @@ routes = [
     ),
     get(
         "/auth/oidc/callback",
-        callback,
+        finish_single_sign_on,
         can=PUBLIC,
         tx=None,
         gives={200: Registered},

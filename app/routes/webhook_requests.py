@@ -113,7 +113,7 @@ class Webhook:
         )
         return paging.page(call, query, rows, summary)
 
-    async def schema(self, call: Call) -> Response:
+    async def show_schema(self, call: Call) -> Response:
         workspace = await _workspace(call)
         found = await picking.recorded(call.db, workspace, await self._known(call))
         lookups = await picking.proposals(call.db, workspace, found)
@@ -149,7 +149,7 @@ class Webhook:
                 query=Filters,
                 gives={200: requests},
             ),
-            get(f"{path}/webhook-schema", self.schema, can=read, gives={200: WebhookSchema}),
+            get(f"{path}/webhook-schema", self.show_schema, can=read, gives={200: WebhookSchema}),
         ]
 
 

@@ -114,6 +114,13 @@ ASKED_HEADERS: Mapping[str, tuple[str, Schema]] = {
         TEXT,
     ),
 }
+# What stands in a path beside the ids of resources, which say themselves what they look like.
+IN_PATHS: Mapping[str, Schema] = {
+    "token": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
+    "code": {"type": "string", "enum": list(CODES)},
+    "channel": {"type": "string", "enum": ["email", "sms", "whatsapp"]},
+    "version": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+}
 CODE_HEADERS: Mapping[str, Sequence[str]] = {
     "unauthenticated": ("WWW-Authenticate",),
     "idempotency_in_progress": ("Retry-After",),
@@ -182,6 +189,7 @@ VERBS = {
     "remove": "delete",
 }
 SILENT = ("v1", "in", "auth")
+SPELLED = {"u": "preferences"}  # of links in messages, which must be short
 PREFIXED = ("admin", "sandbox")  # what is below them has its namesake elsewhere
 PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
@@ -194,7 +202,7 @@ def tag_of(endpoint: Endpoint) -> str:
     if endpoint.can == PUBLIC and endpoint.method == "GET" and "/auth/" not in endpoint.path:
         return "public"
     first, second, *_ = [*endpoint.path.strip("/").split("/"), ""]
-    return (second if first == "v1" else first).replace("-", " ")
+    return SPELLED.get(first, second if first == "v1" else first).replace("-", " ")
 
 
 def words_of(endpoint: Endpoint) -> list[str]:
@@ -209,19 +217,20 @@ def words_of(endpoint: Endpoint) -> list[str]:
     return [verb or handler[0], *nouns[:-1], *(singular(noun) for noun in nouns[-1:])]
 
 
-UNCOUNTED = ("activity", "analytics", "stats")
+UNCOUNTED = ("activity", "analytics", "stats", "invariants", "preferences")
 
 
 def _nouns(path: str, verb: str) -> list[str]:
     """The folders above a resource are silent; a resource that has an id is told with its own."""
-    parts = [part for part in path.split("/") if part and part not in (verb, *SILENT)]
+    parts = [SPELLED.get(part, part) for part in path.split("/")]
+    parts = [part for part in parts if part and part not in (verb, *SILENT)]
     nouns: list[str] = []
     for place, part in enumerate(parts):
         if part.startswith("{"):
             continue
         below, last = parts[place + 1 :], not any(one[0] != "{" for one in parts[place + 1 :])
         if last:
-            nouns += part.replace(".", "-").split("-")
+            nouns += part.partition(".")[0].split("-")
         elif below[0].startswith("{") or part in PREFIXED:
             nouns.append(singular(part.replace("-", " ")))
     return [word for noun in nouns for word in noun.split(" ")]
@@ -270,7 +279,7 @@ class _Writer:
 
     def _path_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
         for match in PARAMETER.finditer(endpoint.path):
-            schema = self._id_of(endpoint.path[: match.end()]) or {"type": "string"}
+            schema = self._id_of(endpoint.path[: match.end()]) or IN_PATHS.get(match[1], TEXT)
             yield {
                 "name": match[1],
                 "in": "path",
