@@ -24,6 +24,7 @@ from app import (
     consent,
     events,
     facts,
+    heavy,
     leases,
     pacing,
     providers,
@@ -36,7 +37,7 @@ from app.errors import CommitUnknown, Unavailable
 from app.leases import Lease
 from app.machine import content as contents
 from app.machine import document
-from app.machine.program import Json
+from app.machine.program import Facts, Json
 from app.machine.reasons import SENTENCES, Reason
 from app.process import Process
 from app.queue import Pair
@@ -229,7 +230,10 @@ async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sendin
     lost: CommitUnknown | None = None
     while True:
         try:
-            return await process.batches.ask(INTENTS, process, claimed)
+            line = APART if heavy.known(claimed["workspace_id"]) else INTENTS
+            return await process.batches.ask(line, process, claimed)
+        except TooHeavy:
+            continue
         except CommitUnknown as error:
             lost = error
         except Unavailable:
@@ -240,18 +244,34 @@ async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sendin
         await asyncio.sleep(leases.ASK_AGAIN_SECONDS)
 
 
+class TooHeavy(Exception):
+    """It must be prepared apart from others; nothing was done yet."""
+
+
 async def _intend_some(
-    process: Process, claimed: Sequence[Row]
-) -> Sequence[Sending | CommitUnknown | None]:
+    process: Process, claimed: Sequence[Row], *, apart: bool = False
+) -> Sequence[Sending | TooHeavy | CommitUnknown | None]:
     return await company.in_company(
-        process.database, [partial(_intend, process, row) for row in claimed]
+        process.database, [partial(_intend_one, process, row, apart) for row in claimed]
     )
 
 
 INTENTS = Kind(_intend_some, most=32, abreast=2)
+APART = Kind(partial(_intend_some, apart=True), most=1)  # what takes long to render; see heavy.py
 
 
-async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
+async def _intend_one(
+    process: Process, claimed: Row, apart: bool, db: Handle
+) -> Sending | TooHeavy | None:
+    try:
+        return await _intend(process, claimed, db, apart=apart)
+    except TooHeavy as error:  # told to who asked; raised here, it would end the others too
+        return error
+
+
+async def _intend(
+    process: Process, claimed: Row, db: Handle, *, apart: bool = False
+) -> Sending | None:
     """Commit the intent to call the provider; None when there is nothing to call it for.
 
     An intent that was there when the message was claimed is an orphan. One that came since, under
@@ -266,14 +286,14 @@ async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
     if row is None:
         return None
     if claimed["status"] == "SENDING":
-        return await _resolve(process, db, row, claimed["claims"])
+        return await _resolve(process, db, row, claimed["claims"], apart=apart)
     if claimed["claims"] > CLAIMS:
         broke = "Preparing the message broke the worker several times."
         await _settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
         return None
     if row["sending_paused"] and await _park(db, row):
         return None
-    prepared = await _prepare(process, db, row)
+    prepared = await _prepare(process, db, row, apart=apart)
     if isinstance(prepared, Ending):
         await _settle(process, db, row, prepared)
         return None
@@ -307,15 +327,19 @@ async def _intend(process: Process, claimed: Row, db: Handle) -> Sending | None:
     return sending
 
 
-async def _resolve(process: Process, db: Handle, row: Row, claims: int) -> Sending | None:
+async def _resolve(
+    process: Process, db: Handle, row: Row, claims: int, *, apart: bool
+) -> Sending | None:
     """What a lost worker left behind is asked about, or UNKNOWN."""
-    sending = await _ask_again(process, db, row, claims)
+    sending = await _ask_again(process, db, row, claims, apart=apart)
     if sending is None:
         await _settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, LOST))
     return sending
 
 
-async def _ask_again(process: Process, db: Handle, row: Row, claims: int) -> Sending | None:
+async def _ask_again(
+    process: Process, db: Handle, row: Row, claims: int, *, apart: bool
+) -> Sending | None:
     """The call that a lost worker has made, or not: once more, where the provider takes the second
     for the first. None where nobody promises that.
 
@@ -324,7 +348,7 @@ async def _ask_again(process: Process, db: Handle, row: Row, claims: int) -> Sen
     """
     if row["account"] is None or claims > CLAIMS or row["sending_paused"]:
         return None
-    prepared = await _prepare(process, db, row, again=True)
+    prepared = await _prepare(process, db, row, apart=apart, again=True)
     if isinstance(prepared, Ending) or prepared.way.account != row["account"]:
         return None
     honoured = prepared.way.capabilities.idempotency_key_ttl_seconds or 0
@@ -485,10 +509,10 @@ class Prepared:
 
 
 async def _prepare(
-    process: Process, db: Handle, row: Row, *, again: bool = False
+    process: Process, db: Handle, row: Row, *, apart: bool, again: bool = False
 ) -> Prepared | Ending:
     """The rendered message, or the end it comes to without a call. `again`: with the words that its
-    intent recorded, whatever a template says by now."""
+    intent recorded, whatever a template says by now. Raises TooHeavy."""
     way = await _way(process, db, row)
     if way is None:
         return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
@@ -515,6 +539,7 @@ async def _prepare(
         barred = await _barred(db, row, said.category, hash, own)
         if barred is not None:
             return Ending("SUPPRESSED", barred)
+        roots = await _facts(db, row, run, contact, source["data"])
         message = Message(
             message_key=row["message_key"],
             attempt_id=row["attempt_id"],
@@ -525,10 +550,7 @@ async def _prepare(
             channel=row["channel"],
             to=subscriptions.clean(row["channel"], to, None),
             content=(await _recorded(db, row) if again else None)
-            or _sender(row)
-            | contents.render(
-                row["channel"], said.content, await _facts(db, row, run, contact, source["data"])
-            ),
+            or _sender(row) | await _rendered(row, said, roots, apart=apart),
             headers=_way_out(process, row, said, own),
         )
     except addresses.BadAddress as error:
@@ -536,6 +558,16 @@ async def _prepare(
     except contents.PartError as error:
         return Ending("FAILED", Reason.TEMPLATE_ERROR, str(error))
     return Prepared(message, way, hash, said.category, said.version)
+
+
+async def _rendered(row: Row, said: Said, roots: Facts, *, apart: bool) -> dict[str, str]:
+    """Raises PartError, TooHeavy."""
+    meter = heavy.Meter(row["workspace_id"])
+    if apart:
+        return await meter.aside(contents.render, row["channel"], said.content, roots)
+    if heavy.known(row["workspace_id"]):
+        raise TooHeavy
+    return meter.run(contents.render, row["channel"], said.content, roots)
 
 
 async def _way(process: Process, db: Handle, row: Row) -> Channel | None:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from app import arrivals, audience, calling, delivery, events, facts, programs
+from app import arrivals, audience, calling, delivery, events, facts, heavy, programs
 from app.arrivals import Arrived
 from app.audience import Workspace
 from app.batching import Kind
@@ -82,11 +82,15 @@ async def claim(
 
 async def move(process: Process, claimed: Row) -> None:
     """Walk the claimed run until it waits, ends, or turns out to be somebody else's by now."""
-    while not await process.batches.ask(MOVES, process, claimed):
-        pass
+    rests = False
+    while not rests:
+        line = APART if heavy.known(claimed["workspace_id"]) else MOVES
+        rests = await process.batches.ask(line, process, claimed)
 
 
-async def _move_some(process: Process, claimed: Sequence[Row]) -> Sequence[bool | CommitUnknown]:
+async def _move_some(
+    process: Process, claimed: Sequence[Row], *, apart: bool = False
+) -> Sequence[bool | CommitUnknown]:
     """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
     has the contact that it locked to itself."""
     pairs = [(row["workspace_id"], row["id"]) for row in claimed]
@@ -96,16 +100,17 @@ async def _move_some(process: Process, claimed: Sequence[Row]) -> Sequence[bool 
     first = {owners[row["id"]]: row for row in reversed(claimed) if row["id"] in owners}
     walked = [(id, first[id]) for id in sorted(first)]
     rest = await company.in_company(
-        process.database, [partial(_walk, process, row, id) for id, row in walked]
+        process.database, [partial(_walk, process, row, id, apart) for id, row in walked]
     )
     rests = {row["id"]: rests for (_, row), rests in zip(walked, rest, strict=True)}
     return [rests.get(row["id"], row["id"] not in owners) for row in claimed]
 
 
 MOVES = Kind(_move_some, most=32, abreast=2)
+APART = Kind(partial(_move_some, apart=True), most=1)  # whose steps take long; see heavy.py
 
 
-async def _walk(process: Process, claimed: Row, contact_id: str, db: Handle) -> bool:
+async def _walk(process: Process, claimed: Row, contact_id: str, apart: bool, db: Handle) -> bool:
     """Whether the run rests now."""
     workspace_id = claimed["workspace_id"]
     # The contact first, as everybody locks them who changes it and then wakes its runs.
@@ -115,7 +120,7 @@ async def _walk(process: Process, claimed: Row, contact_id: str, db: Handle) -> 
     )
     if row is None:
         return True
-    walk = Walk(process, db, row, contact)
+    walk = Walk(process, db, row, contact, apart=apart)
     if claimed["claims"] > CLAIMS:
         await walk.end("FAILED", Reason.POISONED)
     else:
@@ -126,13 +131,17 @@ async def _walk(process: Process, claimed: Row, contact_id: str, db: Handle) -> 
 class Walk:
     """One transaction's worth of a run: steps until it waits or ends, or enough for one commit."""
 
-    def __init__(self, process: Process, db: Handle, row: Row, contact: Row | None) -> None:
+    def __init__(
+        self, process: Process, db: Handle, row: Row, contact: Row | None, *, apart: bool
+    ) -> None:
         self.process = process
         self.db = db
         self.row = row
         self._found = contact
         self.rests = True  # nothing to do until it is due again, if ever
         self._moved = False
+        self._apart = apart
+        self._meter = heavy.Meter(row["workspace_id"])
 
     async def on(self) -> None:
         if self.row["definition_state"] == "ARCHIVED":
@@ -167,8 +176,11 @@ class Walk:
         )
         events, steps = deque(arrived.events), 0
         while events:
+            event = events.popleft()
+            if isinstance(event, Go) and not self._apart and heavy.known(self.row["workspace_id"]):
+                return await self._go_on(state)
             self.facts["steps"] = state.outputs
-            result = step.step(program, state, events.popleft(), self.facts)
+            result = await self._step(program, state, event)
             if result.record is None and not result.effects:
                 continue  # not what it waits for
             state, came = result.state, await self._carry_out(result)
@@ -182,10 +194,15 @@ class Walk:
                 return await self._save("WAITING", _text(state), came.waiting_for, came.wake_at)
             steps += 1
             # An answer is nowhere but here, so it is heard before the commit.
-            if steps >= STEPS_PER_TRANSACTION and came.answer is None:
+            if steps >= (1 if self._apart else STEPS_PER_TRANSACTION) and came.answer is None:
                 return await self._go_on(state)
             events = deque([came.answer or Go()])
         return await self._save("WAITING", raw, self.row["waiting_for"], arrived.wake_at)
+
+    async def _step(self, program: Program, state: State, event: Event) -> Step:
+        if self._apart:
+            return await self._meter.aside(step.step, program, state, event, self.facts)
+        return self._meter.run(step.step, program, state, event, self.facts)
 
     async def _go_on(self, state: State) -> None:
         """In another transaction."""
