@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from app import (
     addresses,
@@ -251,32 +251,45 @@ class TooHeavy(Exception):
 async def _intend_some(
     process: Process, claimed: Sequence[Row], *, apart: bool = False
 ) -> Sequence[Sending | TooHeavy | CommitUnknown | None]:
-    return await company.in_company(
-        process.database, [partial(_intend_one, process, row, apart) for row in claimed]
-    )
+    """None when there is nothing to call a provider for.
+
+    All are judged before the first asks whether its provider may be called: what is known of a
+    provider many want to lock, and nobody may want a contact who has it.
+    """
+    judges = [partial(_judge_one, process, row, apart) for row in claimed]
+    try:
+        async with process.database.write() as db:
+            judged = await company.together(db, judges)
+            return await company.together(db, [partial(_intend, process, one) for one in judged])
+    except CommitUnknown as error:
+        return [error for _ in claimed]
 
 
 INTENTS = Kind(_intend_some, most=32, abreast=2)
 APART = Kind(partial(_intend_some, apart=True), most=1)  # what takes long to render; see heavy.py
 
 
-async def _intend_one(
-    process: Process, claimed: Row, apart: bool, db: Handle
-) -> Sending | TooHeavy | None:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A message that may be sent, and is locked."""
+
+    row: Row
+    prepared: Prepared
+
+
+Judgement: TypeAlias = Judged | Sending | TooHeavy | None
+
+
+async def _judge_one(process: Process, claimed: Row, apart: bool, db: Handle) -> Judgement:
     try:
-        return await _intend(process, claimed, db, apart=apart)
+        return await _judge(process, claimed, db, apart=apart)
     except TooHeavy as error:  # told to who asked; raised here, it would end the others too
         return error
 
 
-async def _intend(
-    process: Process, claimed: Row, db: Handle, *, apart: bool = False
-) -> Sending | None:
-    """Commit the intent to call the provider; None when there is nothing to call it for.
-
-    An intent that was there when the message was claimed is an orphan. One that came since, under
-    our lease, is our own, and nobody has been called for it.
-    """
+async def _judge(process: Process, claimed: Row, db: Handle, *, apart: bool) -> Judgement:
+    """An intent that was there when the message was claimed is an orphan. One that came since,
+    under our lease, is our own, and nobody has been called for it."""
     row = await messages.held(
         db,
         workspace_id=claimed["workspace_id"],
@@ -297,9 +310,17 @@ async def _intend(
     if isinstance(prepared, Ending):
         await _settle(process, db, row, prepared)
         return None
-    sending = Sending(row, prepared.message, prepared.way)
     if row["status"] == "SENDING":
-        return sending
+        return Sending(row, prepared.message, prepared.way)
+    return Judged(row, prepared)
+
+
+async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | TooHeavy | None:
+    """The intent to call the provider, if that may be called and the plan has room."""
+    if not isinstance(judged, Judged):
+        return judged
+    row, prepared = judged.row, judged.prepared
+    sending = Sending(row, prepared.message, prepared.way)
     trouble = await pacing.may_call(db, row, sending.provider)
     if trouble is not None:
         await _settle(process, db, row, _held_back(trouble, row, await db.now()))
@@ -434,9 +455,23 @@ CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
 async def _record_some(
     process: Process, told: Sequence[tuple[Sending, Receipt | SendError]]
 ) -> Sequence[CommitUnknown | None]:
-    return await company.in_company(
-        process.database, [partial(_record, process, *one) for one in told]
-    )
+    """What is learned of providers comes last, and always in one order, for many learn the same."""
+    ordered = sorted(told, key=lambda one: (one[0].row["workspace_id"], one[0].row["channel"]))
+    try:
+        async with process.database.write() as db:
+            called = await company.together(
+                db, [partial(_record, process, *one) for one in ordered]
+            )
+            await company.together(
+                db,
+                [
+                    partial(_learn, process, row, sending, result)
+                    for row, (sending, result) in zip(called, ordered, strict=True)
+                ],
+            )
+    except CommitUnknown as error:
+        return [error for _ in told]
+    return [None for _ in told]
 
 
 OUTCOMES = Kind(_record_some, most=32, abreast=2)
@@ -444,7 +479,8 @@ OUTCOMES = Kind(_record_some, most=32, abreast=2)
 
 async def _record(
     process: Process, sending: Sending, result: Receipt | SendError, db: Handle
-) -> None:
+) -> Row | None:
+    """The message as it was held, when the outcome is news of its provider."""
     row = await messages.held(
         db,
         workspace_id=sending.row["workspace_id"],
@@ -454,12 +490,20 @@ async def _record(
     if row is not None and row["status"] == "SENDING":
         await _heed(process, db, sending.message, result)  # the contact before the run
         await _settle(process, db, row, _ending(result, row, await db.now()), sending.way)
-        called = pacing.Called(row, sending.provider, sending.asks)
-        await pacing.learn(process, db, called, result)
-    elif isinstance(result, Receipt):
+        return row
+    if isinstance(result, Receipt):
         await _record_late(process, db, sending, result)
     else:
         log.warning("outcome came after the lease", extra={"message_id": sending.row["id"]})
+    return None
+
+
+async def _learn(
+    process: Process, row: Row | None, sending: Sending, result: Receipt | SendError, db: Handle
+) -> None:
+    if row is not None:
+        called = pacing.Called(row, sending.provider, sending.asks)
+        await pacing.learn(process, db, called, result)
 
 
 async def _heed(

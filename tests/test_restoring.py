@@ -35,8 +35,8 @@ async def test_nothing_that_was_due_is_sent_and_everything_says_so(cast: Cast, p
     sending = await started(cast, process, TWO, ADA)
     await moved(process)
     [row] = await delivery.claim(process, [], 10)
-    async with process.database.write() as db:
-        assert await delivery._intend(process, row, db) is not None  # when the backup was taken
+    intent = await process.batches.ask(delivery.INTENTS, process, row)
+    assert intent is not None  # when the backup was taken
     queued = await started(cast, process, TWO, BOB)
     await moved(process)
     due = await started(cast, process, TWO, BOB)

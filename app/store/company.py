@@ -8,7 +8,7 @@ is committed, or nothing: what one raises ends the others too, and whoever wants
 was tries each alone (app/batching.py).
 
 What each would lock must differ, or be locked by the database: among themselves they do not wait
-for one another. Locks are taken in the order of the works, wherever they do the same.
+for one another. Locks that they ask for together are taken in the order of what they name.
 """
 
 from __future__ import annotations
@@ -186,10 +186,16 @@ _Ask: TypeAlias = Callable[[Handle, Any, Sequence[_Question]], Awaitable[None]]
 async def _fetch(db: Handle, sql: str, questions: Sequence[_Question]) -> None:
     if not writes(sql):
         return await _read(db, sql, questions)
-    found = await db.fetch_each(sql, [question.what for question in questions])
-    for question, rows in zip(questions, found, strict=True):
+    ordered = sorted(questions, key=_named)
+    found = await db.fetch_each(sql, [question.what for question in ordered])
+    for question, rows in zip(ordered, found, strict=True):
         question.answer.set_result(rows)
     return None
+
+
+def _named(question: _Question) -> list[str]:
+    """Every company locks in this order, so that no two wait for each other."""
+    return [str(value) for value in question.what.values()]
 
 
 async def _read(db: Handle, sql: str, questions: Sequence[_Question]) -> None:
