@@ -406,7 +406,7 @@ Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are
 
 async def appeared(db: Handle, workspace: Workspace, made: Tagged, *, starts: bool = True) -> None:
     """New contacts: start what starts with them."""
-    await events.tell(db, workspace.id, "contact.created", *({"contactId": id} for id in made))
+    await _tell(db, workspace, "contact.created", made)
     if not starts:
         return
     at = document.text(await db.now())
@@ -414,11 +414,17 @@ async def appeared(db: Handle, workspace: Workspace, made: Tagged, *, starts: bo
     await _start_by_tags(db, workspace, made)
 
 
+async def _tell(db: Handle, workspace: Workspace, type: events.Type, ids: Iterable[str]) -> None:
+    """What a run did says how deep in its chain: what is told may come back and start the next."""
+    chain = {"depth": workspace.depth} if workspace.depth else {}
+    await events.tell(db, workspace.id, type, *({"contactId": id, **chain} for id in ids))
+
+
 async def changed_in(
     db: Handle, workspace: Workspace, changed: Tagged, *, starts: bool = True
 ) -> None:
     """Locked contacts that were changed: tell the runs that wait for it, start what tags start."""
-    await events.tell(db, workspace.id, "contact.updated", *({"contactId": id} for id in changed))
+    await _tell(db, workspace, "contact.updated", changed)
     listening = await contact_events.listening(
         db, workspace_id=workspace.id, contact_ids=list(changed)
     )

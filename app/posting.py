@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app import leases
+from app import audience, leases
 from app.egress import Answer, Failure, Request
 from app.leases import Lease
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
 from app.queue import Pair
-from app.store import event_endpoints, events, jobs
+from app.store import event_endpoints, events, jobs, runs
 from app.store.db import Handle, Row
 from app.store.jobs import Roster
 
@@ -105,6 +105,7 @@ async def post(process: Process, claimed: Row) -> None:
     lease = Lease(process, "event_attempts", claimed)
     async with process.database.read() as db:
         row, now = await _held(db, claimed), await db.now()
+        depth = await _depth(db, row) if row is not None else 0
     if row is None or not lease.held:
         return
     if row["url"] is None or row["disabled_reason"] or row["suspended"]:
@@ -114,7 +115,7 @@ async def post(process: Process, claimed: Row) -> None:
         await _record(process, row, Ending("FAILED", "poisoned", POISONED))
         return
     begun = time.monotonic()
-    outcome = await lease.over(process.egress.call(_request(process, row, now)))
+    outcome = await lease.over(process.egress.call(_request(process, row, now, depth)))
     ms = round((time.monotonic() - begun) * 1_000)
     if outcome is None:  # cut off, with the process: the next worker makes the try again
         again = {"workspace_id": row["workspace_id"], "id": row["id"]}
@@ -140,7 +141,15 @@ async def _held(db: Handle, claimed: Row) -> Row | None:
     )
 
 
-def _request(process: Process, row: Row, now: datetime) -> Request:
+async def _depth(db: Handle, row: Row) -> int:
+    """How deep in a chain the runs are that it starts, should it come back to us."""
+    about = document.parse(row["data"].encode())
+    if about.get("runId") is None:
+        return int(about.get("depth", 0))
+    return 1 + await runs.depth(db, workspace_id=row["workspace_id"], id=about["runId"])
+
+
+def _request(process: Process, row: Row, now: datetime, depth: int) -> Request:
     body = document.dumps(
         {
             "type": row["type"],
@@ -150,6 +159,7 @@ def _request(process: Process, row: Row, now: datetime) -> Request:
     )
     headers = {
         "content-type": "application/json",
+        audience.DEPTH: str(depth),
         **signed(_secrets(process, row, now), row["event_id"], now, body),
     }
     return Request("POST", row["url"], list(headers.items()), body)

@@ -14,10 +14,12 @@ import orjson
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from app import events, posting
+from app import events, intake, posting
 from app.egress import Egress
 from app.process import Process
 from app.store.db import Row
+from tests import cast as company
+from tests.cast import hook, settle
 from tests.listener import Asked, Listener, never, says
 from tests.store.rows import set_columns
 from tests.test_egress import FORBIDDEN
@@ -360,3 +362,41 @@ async def test_no_endpoint_leads_inward(process: Process, acme: str):
     assert len(rows) == len(FORBIDDEN) + 6
     assert {row["reason_code"] for row in rows} <= {"refused_target", "connect_failed"}
     assert {row["response_excerpt"] for row in rows} == {None}
+
+
+async def test_a_chain_of_events_ends_like_any_other(open_process: Process, acme: str):
+    """A workflow that is started by what is told of its own runs: the header comes with each."""
+    async with Listener() as listener:
+        await endpoint(open_process, acme, listener.url, ["run.completed"])
+        token = await hook(open_process, acme, [{"type": "exit"}])
+        body, depths, refused = orjson.dumps({"email": "ada@example.com"}), [], False
+        async with company.client(open_process) as client:
+            told: dict[str, str] = {}
+            while not refused and len(depths) < 20:
+                answer = await client.post(
+                    f"/v1/webhooks/in/{token}",
+                    content=body,
+                    headers={"content-type": "application/json", **told},
+                )
+                refused = answer.status_code == 422
+                if not refused:
+                    await settle(open_process)
+                    depths.append(str(listener.asked[-1].header("tidings-depth")))
+                    told = {"Tidings-Depth": depths[-1]}
+    assert answer.json()["code"] == "chain_too_long"
+    assert depths == [str(number) for number in range(1, 12)]
+
+
+async def test_what_a_run_does_to_a_contact_is_told_with_its_depth(
+    open_process: Process, acme: str
+):
+    async with Listener() as listener:
+        await endpoint(open_process, acme, listener.url, ["contact.updated"])
+        steps = [{"type": "update_contact", "set": {"firstName": "Ada"}}]
+        token = await hook(open_process, acme, steps)
+        body = orjson.dumps({"email": "ada@example.com"})
+        await intake.receive(open_process, token=token, signatures=[], body=body)
+        await settle(open_process)
+    [asked] = listener.asked
+    assert asked.header("tidings-depth") == "1"
+    assert orjson.loads(asked.body)["data"]["depth"] == 1

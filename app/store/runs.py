@@ -32,6 +32,16 @@ class NewRun:
     depth: int = 0  # in a chain of runs that start one another
 
 
+async def depth(db: Handle, *, workspace_id: str, id: str) -> int:
+    """In its chain; 0 when it is gone."""
+    found: int | None = await db.fetch_value(
+        "SELECT depth FROM runs WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+    return found or 0
+
+
 async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
     """The ids of those that are there now for this: not of one whose definition is no longer
     ACTIVE or has been changed since, nor of one whose id existed."""
