@@ -44,6 +44,9 @@ again: $(STAMP) ## Run what failed again, by itself; more than three failures ar
 cover: $(STAMP) ## The same, with coverage
 	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term
 
+bench: $(STAMP) ## All benchmarks, one table and a plot of each curve (two hours; ARGS=--quick: minutes)
+	$(BIN)/python -m tests.bench $(ARGS)
+
 bench-scale: $(STAMP) ## Compare what is asked at 5,000 and 5,000,000 runs, of 1,000 and 1,000,000 contacts (half an hour)
 	$(BIN)/python -m tests.bench.scale
 

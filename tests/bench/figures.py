@@ -53,6 +53,10 @@ GOALS = {
     "S8": Goal("accepted and completed, one web and one worker", 300, "a second"),
 }
 
+# By which benchmark.
+OF = {"S1": "intake", "S2": "intake", "S3": "runs", "S4": "runs", "S8": "runs"}
+OF |= {"S5": "scale", "S6": "start", "S7": "fair"}
+
 
 def measured(name: str, value: float) -> None:
     assert name in GOALS, name
@@ -73,3 +77,21 @@ def _write(line: dict[str, Any]) -> None:
 def read(path: Path) -> Iterator[dict[str, Any]]:
     if path.exists():
         yield from map(json.loads, path.read_text().splitlines())
+
+
+def table(noted: Sequence[dict[str, object]]) -> list[str]:
+    """As Markdown, which reads well in a terminal too."""
+    values = {str(line["figure"]): line["value"] for line in noted if "figure" in line}
+    rows = [("figure", "what", "goal", "measured", "reached", "command"), ("---",) * 6]
+    for name, goal in GOALS.items():
+        value = values.get(name)
+        command = f"make bench-{OF[name[:2]]}"
+        told = ("–", "not measured")
+        if isinstance(value, int | float):
+            told = (goal.said(value), "yes" if goal.reached(value) else "**no**")
+        rows.append((name, goal.what, str(goal), *told, f"`{command}`"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in rows
+    ]

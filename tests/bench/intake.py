@@ -31,7 +31,7 @@ from starlette.routing import Route
 from app.config import Settings
 from app.web import server
 from tests import servers
-from tests.bench import load
+from tests.bench import figures, load
 from tests.conftest import SCHEMA
 from tests.deployment import ROOT, Deployment, Part, answers, made, owner_of, until
 from tests.servers import free_port
@@ -40,6 +40,7 @@ ROUNDS = 5
 SECONDS = 5.0
 WARMING_SECONDS = 1.0
 SHARE = 0.6  # of the intake's maximum, offered in the open loop
+OFFERED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of it that make a curve
 SECRET = "a secret of good length for the bench"
 TICKS = os.sysconf("SC_CLK_TCK")
 KINDS = ("bare", "unsigned", "signed", "create")
@@ -162,7 +163,8 @@ def measure(
     kinds: Sequence[str],
     urls: Mapping[str, str],
 ) -> None:
-    print(f"\n{web_processes} web process{'es' * (web_processes > 1)}, closed loop", flush=True)
+    said = {1: "one process", 2: "two processes"}[web_processes]
+    print(f"\nweb, {said}, closed loop", flush=True)
     with (
         tempfile.TemporaryDirectory() as directory,
         Deployment(
@@ -186,6 +188,8 @@ def measure(
         for kind in kinds:
             rates = ratio("a_second", measured[kind], base)
             show(kind, measured[kind], rates=rates, CPU=ratio("cpu_ms", base, measured[kind]))
+            if kind == "signed":
+                figures.measured(f"S1, {said}", median(rates))
         rate = SHARE * median(one["a_second"] for one in measured["signed"])
         print(f"open loop, {rate:,.0f} a second offered", flush=True)
         hits = [
@@ -194,7 +198,21 @@ def measure(
         ]
         bare_hits, signed_hits = [base for base, _ in hits], [one for _, one in hits]
         show("bare", bare_hits)
-        show("signed", signed_hits, p99=ratio("p99_ms", signed_hits, bare_hits))
+        tails = ratio("p99_ms", signed_hits, bare_hits)
+        show("signed", signed_hits, p99=tails)
+        figures.measured(f"S2, {said}", median(tails))
+        if web_processes == 1:
+            load_curve(found["signed"], rate / SHARE, seconds)
+
+
+def load_curve(signed: Target, most: float, seconds: float) -> None:
+    """How long an answer takes as more is offered."""
+    offered = [most * share for share in OFFERED]
+    measured = [signed.hit(seconds, rate) for rate in offered]
+    for rate, one in zip(offered, measured, strict=True):
+        show(f"{rate:,.0f} offered", [one])
+    for of in ("p50", "p99"):
+        figures.curve(of, "intake", offered, [one[f"{of}_ms"] for one in measured])
 
 
 def bare_server(deployment: Deployment, port: int) -> Part:

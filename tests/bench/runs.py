@@ -30,10 +30,10 @@ from arq.connections import RedisSettings
 from arq.worker import Worker
 
 from tests import servers
-from tests.bench import load
+from tests.bench import figures, load
 from tests.bench.intake import SECRET, cpu_seconds
 from tests.conftest import SCHEMA
-from tests.deployment import ROOT, Deployment, MailServer, made, owner_of, until
+from tests.deployment import ROOT, Deployment, MailServer, Part, made, owner_of, until
 
 ROUNDS = 5
 RUNS = 5_000  # of a round
@@ -229,30 +229,41 @@ def throughput(urls: Mapping[str, str], server_url: str, rounds: int, runs: int)
         measured, baseline = [], []
         for number in range(rounds + 1):
             arq = arq_a_second(urls["redis_url"], runs)
-            before, cpu = ledger.transactions(), cpu_seconds(worker.process.pid)
-            ledger.make_due(definition["id"], runs)
-            until(lambda: ledger.unfinished() == 0, "all have ended", worker, 600, every=0.5)
-            spent = cpu_seconds(worker.process.pid) - cpu
-            counts = (ledger.captured(), ledger.completed())
-            assert counts == (runs, runs), f"captured and completed: {counts}"
-            one = Round(
-                runs / ledger.seconds(),
-                (ledger.transactions() - before) / runs,
-                spent * 1000 / runs,
-            )
-            ledger.forget()
+            one = worked_off(ledger, worker, definition["id"], runs)
             if number:  # the first warms up
                 measured.append(one)
                 baseline.append(arq)
+        sizes = [runs // part for part in (10, 5, 2)]
+        smaller = [worked_off(ledger, worker, definition["id"], size) for size in sizes]
     ratios = [one.a_second / arq for one, arq in zip(measured, baseline, strict=True)]
+    completed = median(one.a_second for one in measured)
     print(
         f"arq {median(baseline):,.0f} jobs a second; "
-        f"runs completed {median(one.a_second for one in measured):,.0f} a second; "
+        f"runs completed {completed:,.0f} a second; "
         f"ratio {median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}); "
         f"{median(one.transactions for one in measured):.2f} transactions a run; "
         f"{median(one.cpu_ms for one in measured):.2f} CPU-ms of the worker a run",
         flush=True,
     )
+    for size, one in zip(sizes, smaller, strict=True):
+        print(f"{size:,} due runs: {one.a_second:,.0f} a second", flush=True)
+    figures.measured("S3", median(ratios))
+    rates = [*(one.a_second for one in smaller), completed]
+    figures.curve("runs completed", "backlog", [*sizes, runs], rates)
+
+
+def worked_off(ledger: Ledger, worker: Part, definition_id: str, runs: int) -> Round:
+    before, cpu = ledger.transactions(), cpu_seconds(worker.process.pid)
+    ledger.make_due(definition_id, runs)
+    until(lambda: ledger.unfinished() == 0, "all have ended", worker, 600, every=0.5)
+    spent = cpu_seconds(worker.process.pid) - cpu
+    counts = (ledger.captured(), ledger.completed())
+    assert counts == (runs, runs), f"captured and completed: {counts}"
+    one = Round(
+        runs / ledger.seconds(), (ledger.transactions() - before) / runs, spent * 1000 / runs
+    )
+    ledger.forget()
+    return one
 
 
 def sandboxed(directory: str, urls: Mapping[str, str]) -> Deployment:
@@ -287,11 +298,10 @@ def latency(urls: Mapping[str, str]) -> None:
                 seconds.append(arrivals(mail, number)[0] - accepted)
                 time.sleep(0.05)
     ordered = sorted(seconds[5:])  # the first open connections and compile
-    print(
-        f"p50 {ordered[len(ordered) // 2] * 1000:.1f} ms   "
-        f"p99 {ordered[len(ordered) * 99 // 100] * 1000:.1f} ms",
-        flush=True,
-    )
+    p50, p99 = (ordered[len(ordered) * of // 100] * 1000 for of in (50, 99))
+    print(f"p50 {p50:.1f} ms   p99 {p99:.1f} ms", flush=True)
+    figures.measured("S4, p50", p50)
+    figures.measured("S4, p99", p99)
 
 
 def arrivals(mail: MailServer, number: int) -> list[float]:
@@ -340,6 +350,7 @@ def end_to_end(urls: Mapping[str, str], server_url: str, rounds: int) -> None:
         f"({min(completed):,.0f}–{max(completed):,.0f}), the rest of the backlog included",
         flush=True,
     )
+    figures.measured("S8", median(completed))
 
 
 def main(rounds: int = ROUNDS, runs: int = RUNS) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import asyncpg
 
+from tests.bench import figures
 from tests.chaos.probes import Probed
 from tests.chaos.senders import Sent
 from tests.chaos.stage import Stage
@@ -250,6 +251,9 @@ def _time_until_work_went_on(evidence: Evidence) -> None:
                 resumed.append(row["finished_at"].timestamp() - fault.began)
     resumed.sort()
     if resumed:
+        shares = [(number + 1) * 100 / len(resumed) for number in range(len(resumed))]
+        step = max(1, len(resumed) // 100)
+        figures.curve("runs", "recovery", resumed[::step], shares[::step])
         p99 = resumed[int(len(resumed) * 0.99)]
         evidence.figures["ended after a kill"] = (
             f"{len(resumed)} runs, p50 {resumed[len(resumed) // 2]:.1f} s, p99 {p99:.1f} s,"
