@@ -19,6 +19,7 @@ from statistics import median
 import httpx2
 
 from tests.bench import figures
+from tests.bench.intake import cpu_seconds
 from tests.deployment import Part, until
 from tests.servers import free_port
 
@@ -54,8 +55,8 @@ def memory(pid: int) -> dict[str, float]:
     return {name: int(fields[name].split()[0]) * 1024 / 1e6 for name in ("Rss", "Pss", "VmHWM")}
 
 
-def started(directory: Path) -> tuple[float, dict[str, float]]:
-    """Seconds to the first 202, and memory after that."""
+def started(directory: Path) -> tuple[float, float, dict[str, float]]:
+    """Seconds to the first 202, how many of them it computed, and memory after that."""
     port = free_port()
     environ = {"PORT": str(port), "HOST": "127.0.0.1", "HOME": os.environ.get("HOME", "/")}
     began = time.perf_counter()
@@ -66,10 +67,10 @@ def started(directory: Path) -> tuple[float, dict[str, float]]:
             event = printed(part.text)
             assert event is not None
             answer = client.post(event.url, content=event.body, headers=event.headers)
-            took = time.perf_counter() - began
+            took, computed = time.perf_counter() - began, cpu_seconds(part.process.pid)
             assert answer.status_code == 202, answer.text
             time.sleep(IDLE_SECONDS)
-            return took, memory(part.process.pid)
+            return took, computed, memory(part.process.pid)
         finally:
             part.stop()
 
@@ -79,14 +80,15 @@ def main(rounds: int = ROUNDS) -> None:
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as directory:
             found.append(started(Path(directory)))
-            took, has = found[-1]
+            took, computed, has = found[-1]
             print(
-                f"first 202 after {took:.2f} s; idle {has['Rss']:.0f} MB resident"
-                f" ({has['Pss']:.0f} MB its own share), {has['VmHWM']:.0f} MB at most",
+                f"first 202 after {took:.2f} s, {computed:.2f} s of one core;"
+                f" idle {has['Rss']:.0f} MB resident ({has['Pss']:.0f} MB its own share),"
+                f" {has['VmHWM']:.0f} MB at most",
                 flush=True,
             )
-    seconds = median(took for took, _ in found)
-    resident = max(has["Rss"] for _, has in found)
+    seconds = median(took for took, _, _ in found)
+    resident = max(has["Rss"] for _, _, has in found)
     print(f"\nS6: first 202 after {seconds:.2f} s (median), {resident:.0f} MB resident (highest)")
     figures.measured("S6, start", seconds)
     figures.measured("S6, memory", resident)

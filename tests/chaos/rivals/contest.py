@@ -204,21 +204,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--events", type=int, default=600)
     parser.add_argument("--rate", type=float, default=8, help="events a second")
-    parser.add_argument("--faults", type=int, default=len(FAULTS))
+    parser.add_argument("--faults", type=int, help="how many; each kind once unless given")
     parser.add_argument("--settle", type=float, default=330, help="seconds; arq retries after 310")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one, or these")
     parser.add_argument("--only", choices=ENTRANTS)
     asked = parser.parse_args()
     logging.disable(logging.CRITICAL)  # what befalls the proxies is what they are for
     print(f"seed {asked.seed}", flush=True)
+    kinds = tuple(asked.fault or FAULTS)
     plan = Plan(
         events=asked.events,
         rate=asked.rate,
-        faults=asked.faults,
+        faults=asked.faults or len(kinds),
         lease_seconds=LEASE_SECONDS,
         seed=asked.seed,
         gap_seconds=GAP_SECONDS,
-        kinds=FAULTS,
+        kinds=kinds,
         settle_seconds=asked.settle,
     )
     tables: dict[str, Mapping[str, object]] = {}
