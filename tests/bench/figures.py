@@ -60,7 +60,7 @@ OF |= {"S5": "scale", "S6": "start", "S7": "fair"}
 
 def measured(name: str, value: float) -> None:
     assert name in GOALS, name
-    _write({"figure": name, "value": value})
+    _write({"figure": name, "value": value, "load": round(os.getloadavg()[0], 1)})
 
 
 def curve(of: str, plot: str, x: Sequence[float | str], y: Sequence[float]) -> None:
@@ -79,17 +79,17 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, path.read_text().splitlines())
 
 
-def table(noted: Sequence[dict[str, object]]) -> list[str]:
-    """As Markdown, which reads well in a terminal too."""
-    values = {str(line["figure"]): line["value"] for line in noted if "figure" in line}
-    rows = [("figure", "what", "goal", "measured", "reached", "command"), ("---",) * 6]
+def table(noted: Sequence[dict[str, Any]]) -> list[str]:
+    """As Markdown, which reads well in a terminal too; the newest of each figure counts. Load is
+    the machine's when it was measured, the benchmark's own included."""
+    newest = {line["figure"]: line for line in noted if "figure" in line}
+    rows = [("figure", "what", "goal", "measured", "reached", "load", "command"), ("---",) * 7]
     for name, goal in GOALS.items():
-        value = values.get(name)
-        command = f"make bench-{OF[name[:2]]}"
-        told = ("–", "not measured")
-        if isinstance(value, int | float):
-            told = (goal.said(value), "yes" if goal.reached(value) else "**no**")
-        rows.append((name, goal.what, str(goal), *told, f"`{command}`"))
+        told = ("–", "not measured", "–")
+        if line := newest.get(name):
+            reached = "yes" if goal.reached(line["value"]) else "**no**"
+            told = (goal.said(line["value"]), reached, f"{line['load']:.0f}")
+        rows.append((name, goal.what, str(goal), *told, f"`make bench-{OF[name[:2]]}`"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
