@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from tests import servers
-from tests.deployment import Deployment, made, owner_of
+from tests.deployment import Deployment, made, owner_of, until
 from tests.web.wire import Answer, Connection
 
 CONNECTIONS = 40
@@ -40,9 +40,9 @@ def deployment(
         smtp_url="smtp://127.0.0.1:1",
         WEB_CONCURRENCY="2",
         TRUSTED_HOPS="1",
-        LOG_LEVEL="warning",
     ) as deployment:
-        deployment.web()
+        front = deployment.web()
+        until(lambda: front.text.count("web process is ready") == 2, "both are ready", front)
         yield deployment
     asyncio.run(servers.empty(postgres_url))
 
