@@ -79,7 +79,7 @@ MUTANTS = {
         return await _resolve""",
         """    if claimed["status"] == "NEVER":
         return await _resolve""",
-        faults=("kill -9 a worker",) * 8,
+        faults=("kill -9 a worker", "PostgreSQL silent to the web") * 4,
     ),
     "m5": Mutant(
         "what may have arrived is sent again",
