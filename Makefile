@@ -80,8 +80,9 @@ chaos-rival: $(STAMP) ## Strike Tidings and a plain arq pipeline alike, and comp
 chaos-mutants: $(STAMP) ## Make fourteen mistakes in copies of the sources: the campaign must catch each
 	$(BIN)/python -m tests.chaos.mutants
 
-fuzz-intake: $(STAMP) ## Send five minutes of requests that no sender would send to a real server
-	$(BIN)/python -m tests.fuzz.intake
+FOR ?= 300
+fuzz-intake: $(STAMP) ## Send a real server what no sender would, for five minutes or FOR=seconds
+	$(BIN)/python -m tests.fuzz.intake --seconds $(FOR)
 
 chaos-optout: $(STAMP) ## Answer 1,000 opt-outs while mail is under way, and look for what comes after
 	$(BIN)/python -m tests.chaos.optout
