@@ -7,56 +7,26 @@ stops without a trace. No effect exists without its step, and no step without it
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from app import arrivals, audience, calling, delivery, events, facts, heavy, programs
+from app import arrivals, effects, events, facts, heavy, programs
 from app.arrivals import Arrived
 from app.audience import Workspace
 from app.batching import Kind
-from app.errors import CommitUnknown, Problem
+from app.effects import Standing
+from app.errors import CommitUnknown
 from app.machine import document, step
-from app.machine.program import (
-    AddTag,
-    ChangeContact,
-    Event,
-    Finish,
-    Go,
-    HttpCall,
-    Limited,
-    Program,
-    Record,
-    RemoveTag,
-    Resend,
-    Send,
-    StartRun,
-    State,
-    Step,
-    Take,
-    Taken,
-    WaitFor,
-    WaitUntil,
-)
-from app.machine.reasons import SENTENCES, Reason
+from app.machine.program import Event, Facts, Go, Program, Record, State, Step
+from app.machine.reasons import Reason
 from app.process import Process
 from app.queue import Pair
-from app.store import (
-    calls,
-    company,
-    contact_events,
-    contacts,
-    erasure,
-    jobs,
-    runs,
-    throttles,
-)
-from app.store.db import Handle, Row, new_id
+from app.store import calls, company, contact_events, contacts, erasure, jobs, runs
+from app.store.db import Handle, Row
 from app.store.jobs import Roster
 
 log = logging.getLogger(__name__)
@@ -156,20 +126,20 @@ class Walk:
             self.db.after_commit(
                 lambda: observe("tidings_acceptance_to_first_step_seconds", waited)
             )
-        self.contact = contact
-        self.facts = await facts.of_run(self.db, self.row, contact)
-        country = self.facts["workspace"]["country"]
-        self.audience = Workspace(
+        known = await facts.of_run(self.db, self.row, contact)
+        workspace = Workspace(
             self.row["workspace_id"],
-            country,
+            known["workspace"]["country"],
             self.process.vault,
             depth=self.row["depth"] + 1,
             queue=self.process.queue,
         )
+        standing = Standing(self.process, self.db, self.row, contact, known, workspace)
         arrived = await arrivals.of(self.db, self.row)
-        return await self._steps(await programs.of(self.process.vault, self.db, self.row), arrived)
+        program = await programs.of(self.process.vault, self.db, self.row)
+        return await self._steps(standing, program, arrived)
 
-    async def _steps(self, program: Program, arrived: Arrived) -> None:
+    async def _steps(self, standing: Standing, program: Program, arrived: Arrived) -> None:
         raw = self.row["state"]
         state = (
             step.start(program) if raw is None else State.from_json(document.parse(raw.encode()))
@@ -179,11 +149,11 @@ class Walk:
             event = events.popleft()
             if isinstance(event, Go) and not self._apart and heavy.known(self.row["workspace_id"]):
                 return await self._go_on(state)
-            self.facts["steps"] = state.outputs
-            result = await self._step(program, state, event)
+            standing.facts["steps"] = state.outputs
+            result = await self._step(program, state, event, standing.facts)
             if result.record is None and not result.effects:
                 continue  # not what it waits for
-            state, came = result.state, await self._carry_out(result)
+            state, came = result.state, await effects.carry_out(standing, result)
             self._moved = True
             if came.record is not None and came.answer is None:
                 await self._record(came.record, sum(state.visits.values()))
@@ -199,25 +169,16 @@ class Walk:
             events = deque([came.answer or Go()])
         return await self._save("WAITING", raw, self.row["waiting_for"], arrived.wake_at)
 
-    async def _step(self, program: Program, state: State, event: Event) -> Step:
+    async def _step(self, program: Program, state: State, event: Event, known: Facts) -> Step:
         if self._apart:
-            return await self._meter.aside(step.step, program, state, event, self.facts)
-        return self._meter.run(step.step, program, state, event, self.facts)
+            return await self._meter.aside(step.step, program, state, event, known)
+        return self._meter.run(step.step, program, state, event, known)
 
     async def _go_on(self, state: State) -> None:
         """In another transaction."""
         self.rests = False
         lease = timedelta(seconds=self.process.settings.lease_seconds)
         await self._save("RUNNING", _text(state), None, await self.db.now() + lease)
-
-    async def _carry_out(self, result: Step) -> Outcome:
-        came = Outcome(result.record)
-        for effect in result.effects:
-            await EFFECTS[type(effect)](self, effect, came)
-        if self.audience.refused:
-            came.note(Reason.CHAIN_TOO_LONG)
-            self.audience.refused.clear()
-        return came
 
     async def _record(self, record: Record, position: int) -> None:
         await runs.record(
@@ -322,170 +283,3 @@ class Walk:
 
 def _text(state: State) -> str:
     return document.dumps(state.to_json()).decode()
-
-
-# --- effects, carried out -----------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What the effects of one step came to."""
-
-    record: Record | None
-    waiting_for: Mapping[str, Any] | None = None
-    wake_at: datetime | None = None
-    answer: Event | None = None
-    finish: Finish | None = None
-
-    def note(self, code: Reason, detail: str | None = None) -> None:
-        """For whoever reads the step: why it did not do the obvious thing."""
-        if self.record is not None:
-            self.record = replace(self.record, code=code, detail=detail or SENTENCES[code])
-
-
-async def _send(walk: Walk, effect: Send, came: Outcome) -> None:
-    made = await delivery.create(
-        walk.process,
-        walk.db,
-        delivery.Order(
-            workspace_id=walk.row["workspace_id"],
-            channel=effect.channel,
-            contact_id=walk.contact["id"],
-            to=effect.to,
-            template_id=effect.template_id,
-            content=effect.content,
-            category=(effect.content or {}).get("category", "transactional"),
-            run_id=walk.row["id"],
-            node_id=effect.node_id,
-            visit=effect.visit,
-        ),
-    )
-    came.waiting_for = {"kind": "delivery", "messageId": made.message_id}
-
-
-async def _resend(walk: Walk, effect: Resend, came: Outcome) -> None:
-    await delivery.resend(walk.process, walk.db, walk.row["workspace_id"], effect.message_id)
-    came.waiting_for = {"kind": "delivery", "messageId": effect.message_id}
-
-
-async def _call(walk: Walk, effect: HttpCall, came: Outcome) -> None:
-    call_id = await calling.create(
-        walk.process,
-        walk.db,
-        walk.row["workspace_id"],
-        walk.row["id"],
-        effect,
-        depth=walk.audience.depth,
-    )
-    came.waiting_for = {"kind": "http", "callId": call_id}
-
-
-async def _change_contact(walk: Walk, effect: ChangeContact, came: Outcome) -> None:
-    changed = audience.change(walk.db, walk.audience, walk.contact, effect.changes)
-    walk.contact = await _unless_refused(changed, came) or walk.contact
-    await _see_contact(walk)
-
-
-async def _add_tag(walk: Walk, effect: AddTag, came: Outcome) -> None:
-    tagged = audience.add_tags(walk.db, walk.audience, walk.contact["id"], [effect.tag])
-    await _unless_refused(tagged, came)
-    await _see_contact(walk)
-
-
-async def _remove_tag(walk: Walk, effect: RemoveTag, _came: Outcome) -> None:
-    await audience.remove_tag(walk.db, walk.audience, walk.contact["id"], effect.tag)
-    await _see_contact(walk)
-
-
-async def _wait_until(_walk: Walk, effect: WaitUntil, came: Outcome) -> None:
-    until = document.text(effect.at)
-    came.waiting_for, came.wake_at = {"kind": "time", "until": until}, effect.at
-
-
-async def _wait_for(_walk: Walk, effect: WaitFor, came: Outcome) -> None:
-    came.waiting_for = {
-        "kind": "event",
-        "events": list(effect.events),
-        "contact": effect.contact,
-        "until": None,
-    }
-    if effect.until is not None:
-        came.wake_at = _in_full(effect.until)
-        came.waiting_for["until"] = document.text(came.wake_at)
-
-
-def _in_full(moment: datetime) -> datetime:
-    """The next full millisecond: as text it has no more, and must not be early."""
-    return moment + timedelta(microseconds=-moment.microsecond % 1_000)
-
-
-async def _take(walk: Walk, effect: Take, came: Outcome) -> None:
-    taken = await throttles.take(
-        walk.db,
-        workspace_id=walk.row["workspace_id"],
-        contact_id=walk.contact["id"],
-        definition_id=walk.row["definition_id"],
-        node_id=effect.node_id,
-        key=hashlib.sha256(effect.key.encode()).hexdigest(),
-        limit=effect.limit,
-        window=effect.window,
-    )
-    came.answer = Taken() if taken else Limited()
-
-
-async def _start_run(walk: Walk, effect: StartRun, came: Outcome) -> None:
-    if walk.audience.depth > audience.LONGEST_CHAIN:
-        return came.note(Reason.CHAIN_TOO_LONG)
-    workspace_id, id = walk.row["workspace_id"], new_id("run")
-    started = await runs.insert(
-        walk.db,
-        workspace_id=workspace_id,
-        id=id,
-        definition_id=effect.definition_id,
-        contact_id=walk.contact["id"],
-        body=document.dumps(effect.data),
-        depth=walk.audience.depth,
-    )
-    if not started:
-        return came.note(Reason.START_REFUSED)
-    walk.process.queue.advance(walk.db, workspace_id, id)
-    if came.record is not None:
-        came.record = replace(came.record, output={**(came.record.output or {}), "runId": id})
-    return None
-
-
-async def _finish(_walk: Walk, effect: Finish, came: Outcome) -> None:
-    came.finish = effect
-
-
-EFFECTS: Mapping[type, Callable[[Walk, Any, Outcome], Awaitable[None]]] = {
-    Send: _send,
-    Resend: _resend,
-    HttpCall: _call,
-    ChangeContact: _change_contact,
-    AddTag: _add_tag,
-    RemoveTag: _remove_tag,
-    WaitUntil: _wait_until,
-    WaitFor: _wait_for,
-    Take: _take,
-    StartRun: _start_run,
-    Finish: _finish,
-}
-
-
-async def _unless_refused(change: Awaitable[Any], came: Outcome) -> Any:
-    """A value that the contact may not have is told in the step; it does not stop the run."""
-    try:
-        return await change
-    except Problem as problem:
-        if problem.code not in ("invalid", "conflict") or came.record is None:
-            raise
-        told = " ".join(error.message for error in problem.errors) or problem.detail
-        came.note(Reason.CHANGE_REFUSED, told)
-        return None
-
-
-async def _see_contact(walk: Walk) -> None:
-    walk.facts["contact"] = await facts.contact_root(
-        walk.db, walk.row["workspace_id"], walk.contact
-    )

@@ -1,0 +1,225 @@
+"""What a step asks of the world, carried out in the transaction in which the run moves on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from app import audience, calling, delivery, facts
+from app.audience import Workspace
+from app.errors import Problem
+from app.machine import document
+from app.machine.program import (
+    AddTag,
+    ChangeContact,
+    Event,
+    Finish,
+    HttpCall,
+    Json,
+    Limited,
+    Record,
+    RemoveTag,
+    Resend,
+    Send,
+    StartRun,
+    Step,
+    Take,
+    Taken,
+    WaitFor,
+    WaitUntil,
+)
+from app.machine.reasons import SENTENCES, Reason
+from app.process import Process
+from app.store import runs, throttles
+from app.store.db import Handle, Row, new_id
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a run stands: its row and its contact, both locked, and what its step sees of them."""
+
+    process: Process
+    db: Handle
+    row: Row
+    contact: Row
+    facts: dict[str, Json]
+    audience: Workspace
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the effects of one step came to."""
+
+    record: Record | None
+    waiting_for: Mapping[str, Any] | None = None
+    wake_at: datetime | None = None
+    answer: Event | None = None
+    finish: Finish | None = None
+
+    def note(self, code: Reason, detail: str | None = None) -> None:
+        """For whoever reads the step: why it did not do the obvious thing."""
+        if self.record is not None:
+            self.record = replace(self.record, code=code, detail=detail or SENTENCES[code])
+
+
+async def carry_out(standing: Standing, result: Step) -> Outcome:
+    came = Outcome(result.record)
+    for effect in result.effects:
+        await EFFECTS[type(effect)](standing, effect, came)
+    if standing.audience.refused:
+        came.note(Reason.CHAIN_TOO_LONG)
+        standing.audience.refused.clear()
+    return came
+
+
+async def _send(standing: Standing, effect: Send, came: Outcome) -> None:
+    made = await delivery.create(
+        standing.process,
+        standing.db,
+        delivery.Order(
+            workspace_id=standing.row["workspace_id"],
+            channel=effect.channel,
+            contact_id=standing.contact["id"],
+            to=effect.to,
+            template_id=effect.template_id,
+            content=effect.content,
+            category=(effect.content or {}).get("category", "transactional"),
+            run_id=standing.row["id"],
+            node_id=effect.node_id,
+            visit=effect.visit,
+        ),
+    )
+    came.waiting_for = {"kind": "delivery", "messageId": made.message_id}
+
+
+async def _resend(standing: Standing, effect: Resend, came: Outcome) -> None:
+    await delivery.resend(
+        standing.process, standing.db, standing.row["workspace_id"], effect.message_id
+    )
+    came.waiting_for = {"kind": "delivery", "messageId": effect.message_id}
+
+
+async def _call(standing: Standing, effect: HttpCall, came: Outcome) -> None:
+    call_id = await calling.create(
+        standing.process,
+        standing.db,
+        standing.row["workspace_id"],
+        standing.row["id"],
+        effect,
+        depth=standing.audience.depth,
+    )
+    came.waiting_for = {"kind": "http", "callId": call_id}
+
+
+async def _change_contact(standing: Standing, effect: ChangeContact, came: Outcome) -> None:
+    changed = audience.change(standing.db, standing.audience, standing.contact, effect.changes)
+    standing.contact = await _unless_refused(changed, came) or standing.contact
+    await _see_contact(standing)
+
+
+async def _add_tag(standing: Standing, effect: AddTag, came: Outcome) -> None:
+    tagged = audience.add_tags(standing.db, standing.audience, standing.contact["id"], [effect.tag])
+    await _unless_refused(tagged, came)
+    await _see_contact(standing)
+
+
+async def _remove_tag(standing: Standing, effect: RemoveTag, _came: Outcome) -> None:
+    await audience.remove_tag(standing.db, standing.audience, standing.contact["id"], effect.tag)
+    await _see_contact(standing)
+
+
+async def _wait_until(_standing: Standing, effect: WaitUntil, came: Outcome) -> None:
+    until = document.text(effect.at)
+    came.waiting_for, came.wake_at = {"kind": "time", "until": until}, effect.at
+
+
+async def _wait_for(_standing: Standing, effect: WaitFor, came: Outcome) -> None:
+    came.waiting_for = {
+        "kind": "event",
+        "events": list(effect.events),
+        "contact": effect.contact,
+        "until": None,
+    }
+    if effect.until is not None:
+        came.wake_at = _in_full(effect.until)
+        came.waiting_for["until"] = document.text(came.wake_at)
+
+
+def _in_full(moment: datetime) -> datetime:
+    """The next full millisecond: as text it has no more, and must not be early."""
+    return moment + timedelta(microseconds=-moment.microsecond % 1_000)
+
+
+async def _take(standing: Standing, effect: Take, came: Outcome) -> None:
+    taken = await throttles.take(
+        standing.db,
+        workspace_id=standing.row["workspace_id"],
+        contact_id=standing.contact["id"],
+        definition_id=standing.row["definition_id"],
+        node_id=effect.node_id,
+        key=hashlib.sha256(effect.key.encode()).hexdigest(),
+        limit=effect.limit,
+        window=effect.window,
+    )
+    came.answer = Taken() if taken else Limited()
+
+
+async def _start_run(standing: Standing, effect: StartRun, came: Outcome) -> None:
+    if standing.audience.depth > audience.LONGEST_CHAIN:
+        return came.note(Reason.CHAIN_TOO_LONG)
+    workspace_id, id = standing.row["workspace_id"], new_id("run")
+    started = await runs.insert(
+        standing.db,
+        workspace_id=workspace_id,
+        id=id,
+        definition_id=effect.definition_id,
+        contact_id=standing.contact["id"],
+        body=document.dumps(effect.data),
+        depth=standing.audience.depth,
+    )
+    if not started:
+        return came.note(Reason.START_REFUSED)
+    standing.process.queue.advance(standing.db, workspace_id, id)
+    if came.record is not None:
+        came.record = replace(came.record, output={**(came.record.output or {}), "runId": id})
+    return None
+
+
+async def _finish(_standing: Standing, effect: Finish, came: Outcome) -> None:
+    came.finish = effect
+
+
+EFFECTS: Mapping[type, Callable[[Standing, Any, Outcome], Awaitable[None]]] = {
+    Send: _send,
+    Resend: _resend,
+    HttpCall: _call,
+    ChangeContact: _change_contact,
+    AddTag: _add_tag,
+    RemoveTag: _remove_tag,
+    WaitUntil: _wait_until,
+    WaitFor: _wait_for,
+    Take: _take,
+    StartRun: _start_run,
+    Finish: _finish,
+}
+
+
+async def _unless_refused(change: Awaitable[Any], came: Outcome) -> Any:
+    """A value that the contact may not have is told in the step; it does not stop the run."""
+    try:
+        return await change
+    except Problem as problem:
+        if problem.code not in ("invalid", "conflict") or came.record is None:
+            raise
+        told = " ".join(error.message for error in problem.errors) or problem.detail
+        came.note(Reason.CHANGE_REFUSED, told)
+        return None
+
+
+async def _see_contact(standing: Standing) -> None:
+    standing.facts["contact"] = await facts.contact_root(
+        standing.db, standing.row["workspace_id"], standing.contact
+    )
