@@ -98,7 +98,7 @@ def show_demo(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def examine(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Look at settings, database, schema, keys, clock, Redis and mail, and say what to mend."""
+    """Look at settings, public address, database, keys, clock, Redis and mail; say what to mend."""
 
     async def main() -> bool:
         sound = True

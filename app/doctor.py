@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+import httpx2
 from redis.exceptions import RedisError
 
 from app import plans, providers
@@ -27,6 +28,7 @@ from app.store import health, keys
 from app.store.db import Database, outstanding
 from app.vault import Vault, VaultError
 
+HEALTHY = '{"status":"ok"}'
 PATIENCE_SECONDS = 3.0
 LOOK_SECONDS = 15.0
 CLOCKS_APART = timedelta(seconds=2)  # a lease and a token's life are measured by both clocks
@@ -60,7 +62,7 @@ Findings: TypeAlias = AsyncGenerator[Finding, None]
 
 
 async def examine(settings: Settings) -> Findings:
-    for look in (_configuration, _database, _redis, _providers):
+    for look in (_configuration, _front_door, _database, _redis, _providers):
         async with aclosing(look(settings)) as findings:
             async for finding in findings:
                 yield finding
@@ -83,6 +85,26 @@ async def _configuration(settings: Settings) -> Findings:
         yield warn("settings", sentence)
     if settings.metrics_token is None:
         yield warn("settings", "METRICS_TOKEN is not set: anybody may read /metrics.")
+
+
+async def _front_door(settings: Settings) -> Findings:
+    """Whether the public address leads to a web process of ours, through whatever stands before."""
+    if not settings.production:
+        return
+    url = f"{settings.base_url}/healthz"
+    told = "webhooks and links out of mails begin with it. Is a web process up, and behind it?"
+    try:
+        async with api.client() as client, asyncio.timeout(PATIENCE_SECONDS):
+            answer = await client.get(url)
+    except (httpx2.HTTPError, TimeoutError) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        yield warn("front door", f"BASE_URL does not answer at {url} ({said}): {told}")
+        return
+    if answer.status_code == 200 and answer.text == HEALTHY:
+        yield fine("front door", f"{settings.base_url} leads to a web process")
+    else:
+        sentence = f"BASE_URL leads elsewhere: {url} answers {answer.status_code}; {told}"
+        yield warn("front door", sentence)
 
 
 def _payments(settings: Settings) -> Iterator[str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,6 +21,7 @@ from app.store.db import Database
 from tests import resend_server, servers, twilio_server
 from tests.conftest import SCHEMA
 from tests.deployment import ROOT
+from tests.listener import Listener, says
 from tests.receivers import Receiver
 from tests.servers import PostgresServer, free_port
 
@@ -27,7 +29,7 @@ KEY = "a secret key that only the tests have"
 OTHER = "another secret key of another installation"
 PRODUCTION = {
     "ENVIRONMENT": "production",
-    "BASE_URL": "https://tidings.example.com",
+    "BASE_URL": f"https://127.0.0.1:{free_port()}",
     "MAIL_FROM": "hello@example.com",
     "METRICS_TOKEN": "only for us",
     "REGISTRATION": "invite_only",
@@ -35,6 +37,7 @@ PRODUCTION = {
 
 
 UNSAFE = ("fsync", "synchronous_commit", "full_page_writes")  # so the tests' own server runs
+UNTENDED = ("BASE_URL does not answer", *UNSAFE)  # nobody is at the front door
 
 
 @pytest.fixture
@@ -54,7 +57,9 @@ async def sound(
 async def found(environ: Mapping[str, str]) -> list[Finding]:
     """What is not fine."""
     findings = [one async for one in doctor.examine(Settings.from_environ(environ))]
-    return [one for one in findings if one.verdict != "ok" and not one.sentence.startswith(UNSAFE)]
+    return [
+        one for one in findings if one.verdict != "ok" and not one.sentence.startswith(UNTENDED)
+    ]
 
 
 async def test_of_a_sound_installation_nothing_is_said(sound: dict[str, str]):
@@ -74,7 +79,7 @@ NOWHERE = f"127.0.0.1:{free_port()}"
 @pytest.mark.parametrize(
     ("changed", "verdict", "subject", "words"),
     [
-        ({"BASE_URL": "http://tidings.example.com"}, "warn", "settings", "BASE_URL"),
+        ({"BASE_URL": f"http://{NOWHERE}"}, "warn", "settings", "BASE_URL"),
         ({"REGISTRATION": "open"}, "warn", "settings", "REGISTRATION is open"),
         ({"METRICS_TOKEN": ""}, "warn", "settings", "METRICS_TOKEN"),
         ({**STRIPE, "STRIPE_SECRET_KEY": "sk_test_1"}, "warn", "settings", "test mode"),
@@ -194,3 +199,24 @@ def command(word: str, environ: Mapping[str, str]) -> tuple[int, str]:
 
 async def test_the_command_fails_when_something_is_broken(sound: dict[str, str]):
     assert await asyncio.to_thread(command, "doctor", sound) == (1, "")  # the server is unsafe
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict", "words"),
+    [
+        (says({"status": "ok"}), "ok", "leads to a web process"),
+        (says({"status": "ok", "by": "another"}), "warn", "leads elsewhere"),
+        (says(status="302 Found", Location="/parking"), "warn", "answers 302"),
+        (None, "warn", "does not answer"),
+    ],
+)
+async def test_a_front_door_that_leads_elsewhere_is_named(
+    sound: dict[str, str], answers: Any, verdict: str, words: str
+):
+    async with Listener(answers) as listener:
+        url = listener.url.rstrip("/") if answers else f"http://{NOWHERE}"
+        settings = Settings.from_environ({**sound, "BASE_URL": url})
+        found = [one async for one in doctor.examine(settings) if one.subject == "front door"]
+    [finding] = found
+    assert finding.verdict == verdict
+    assert words in finding.sentence
