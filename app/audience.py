@@ -1,24 +1,22 @@
-"""Every write to a contact: find or create it by an address, change it, tag it, erase it."""
+"""Every write to a contact but its end (erasing.py): find or create it, change it, tag it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from app import events, mentions, profile, subscriptions
+from app import events, profile, subscriptions
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
-from app.machine.reasons import Reason
 from app.queue import Queue
 from app.store import (
     batches,
     contact_events,
     contacts,
     definitions,
-    erasure,
     runs,
     suppressions,
 )
@@ -26,19 +24,12 @@ from app.store.db import Handle, Row, new_id
 from app.subscriptions import OptOut, Person, Status
 from app.vault import Vault
 
-# Of one transaction: a second or so of SQLite's one writer.
-FORGOTTEN_PAGES = 5
-FORGOTTEN_ROWS = 500
-CANCELLED_AT_ONCE = 1_000
-
 LONGEST_CHAIN = 10  # of runs that start one another
 DEPTH = "tidings-depth"  # the header by which a chain is known that leads through HTTP steps
 _DEPTH = re.compile("[0-9]{1,3}", re.ASCII)
 
 # What a trigger looks for, by its source.
 Source: TypeAlias = Literal["contact_created", "tag_added", "event"]
-
-Erasure: TypeAlias = Literal["done", "unknown", "more"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,70 +324,6 @@ async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
         await changed_in(db, workspace, {contact_id: ()})
     return removed
-
-
-async def erase(
-    db: Handle,
-    workspace: Workspace,
-    contact_id: str,
-    match: Callable[[int], None] | None = None,
-) -> Erasure:
-    """Its unfinished runs end before anything else is sent; what they and its messages held is
-    forgotten, and the contact is gone. When its history is long, that is "more": again, in another
-    transaction.
-
-    `match` is given its revision, and may raise: then nothing has happened.
-    """
-    # Then its runs, as a worker locks them: in the other order the two could wait for each other.
-    row = await contacts.locked(db, workspace_id=workspace.id, id=contact_id)
-    if row is None:
-        return "unknown"
-    if match is not None:
-        match(row["revision"])
-    cancelled = await runs.cancel_some(
-        db,
-        workspace_id=workspace.id,
-        contact_id=contact_id,
-        reason_code=Reason.CONTACT_ERASED,
-        limit=CANCELLED_AT_ONCE,
-    )
-    if cancelled == CANCELLED_AT_ONCE:
-        return "more"
-    for _ in range(FORGOTTEN_PAGES):
-        if not await erasure.forget_some(
-            db, workspace_id=workspace.id, contact_id=contact_id, limit=FORGOTTEN_ROWS
-        ):
-            await mentions.forget_refused(db, workspace.id, row)
-            await _suppress_erased(db, workspace, row)
-            await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
-            await events.tell(db, workspace.id, "contact.deleted", {"contactId": contact_id})
-            return "done"
-    return "more"
-
-
-async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> None:
-    """Whoever has their data erased hears no more, though nobody can read any longer who it was."""
-    known = subscriptions.hashes(workspace.vault, workspace.id, row)
-    if not known:
-        return
-    for address_hash in sorted(set(known.values())):
-        await suppressions.lock(db, address_hash=address_hash)
-    await suppressions.insert_many(
-        db,
-        workspace_id=workspace.id,
-        rows=[
-            {
-                "id": new_id("sup"),
-                "channel": channel,
-                "address_hash": address_hash,
-                "address": None,
-                "reason": "erased",
-                "source": "erasure",
-            }
-            for channel, address_hash in known.items()
-        ],
-    )
-    await suppressions.forget(db, workspace_id=workspace.id, address_hashes=list(known.values()))
 
 
 # --- what hangs on it -----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app import audience, intake
+from app import audience, erasing, intake
 from app.audience import Workspace
 from app.errors import Problem
 from app.intake import Accepted, Head, Visit
@@ -83,7 +83,7 @@ async def test_a_repeat_is_known_when_the_contact_is_gone(process: Process, acme
         ada = await audience.create(db, Workspace(acme, None, process.vault), email())
     first = await receive(process, token, email(), idempotency_key="k")
     async with process.database.write() as db:
-        assert await audience.erase(db, Workspace(acme, None, process.vault), ada["id"]) == "done"
+        assert await erasing.erase(db, Workspace(acme, None, process.vault), ada["id"]) == "done"
     again = await receive(process, token, email(), idempotency_key="k")
     assert again == Accepted(first.run_id, first.contact_id, replayed=True)
     assert await outcomes(receive(process, token, email())) == ["contact_not_found"]
@@ -369,8 +369,7 @@ async def test_an_erased_contact_s_requests_go_with_it(process: Process, acme: s
     await receive(process, token, email(), idempotency_key="k")
     async with process.database.write() as db:
         assert (
-            await audience.erase(db, Workspace(acme, None, process.vault), gone.contact_id)
-            == "done"
+            await erasing.erase(db, Workspace(acme, None, process.vault), gone.contact_id) == "done"
         )
     assert [row["run_id"] for row in await rows(process, "webhook_requests")] == [kept.run_id]
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app import audience, calling, intake, runner
+from app import calling, erasing, intake, runner
 from app.audience import Workspace
 from app.egress import Egress
 from app.machine.reasons import Reason
@@ -244,7 +244,7 @@ async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
     async def erase() -> None:
         run = await read(process, acme, run_id)
         async with process.database.write() as db:
-            await audience.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+            await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
 
     async def erase_first(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await erase()

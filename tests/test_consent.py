@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app import audience, consent, delivery, subscriptions
+from app import audience, consent, delivery, erasing, subscriptions
 from app.audience import Workspace
 from app.consent import Suppression
 from app.process import Process
@@ -151,7 +151,7 @@ async def test_an_erased_person_hears_nothing_and_is_known_by_a_hash_alone(
     id = await contact(process, acme, email=ADA, phone="+14155550100")
     await suppress(process, acme, "unsubscribed")
     async with process.database.write() as db:
-        await audience.erase(db, Workspace(acme, None, process.vault), id)
+        await erasing.erase(db, Workspace(acme, None, process.vault), id)
     await suppress(process, acme, "bounced")  # news from before
     async with process.database.read() as db:
         rows = await suppressions.page(db, workspace_id=acme, filters={}, before=None, limit=10)

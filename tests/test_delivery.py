@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from app import audience, delivery, intake, pacing, runner
+from app import delivery, erasing, intake, pacing, runner
 from app.audience import Workspace
 from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.channels.email import EmailChannel
@@ -289,7 +289,7 @@ async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
     await runner.move(process, run)
     async with process.database.write() as db:
         [contact] = await db.fetch_all("SELECT id FROM contacts")
-        await audience.erase(db, Workspace(acme, None, process.vault), contact["id"])
+        await erasing.erase(db, Workspace(acme, None, process.vault), contact["id"])
         sending = asyncio.create_task(settle(process))
         await asyncio.sleep(0.3)  # time enough to send, were it not waiting
         assert provider.given == []

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app import audience, intake, runner
+from app import audience, erasing, intake, runner
 from app.audience import Workspace
 from app.machine.reasons import Reason
 from app.process import Process
@@ -204,7 +204,7 @@ async def test_an_erased_contact_s_runs_end(process: Process, acme: str):
     await settle(process)
     run = await read(process, acme, waiting)
     async with process.database.write() as db:
-        assert await audience.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+        assert await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
     run = await read(process, acme, waiting)
     assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.CONTACT_ERASED)
 
@@ -215,7 +215,7 @@ async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme
     await runner.move(process, claimed)
     run = await read(process, acme, run_id)
     async with process.database.write() as db:
-        await audience.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+        await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
     await settle(process)
     async with process.database.read() as db:
         message = await messages.by_id(db, workspace_id=acme, id=run["waiting_for"]["messageId"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from app import arrivals, audience, runner
+from app import arrivals, audience, erasing, runner
 from app.audience import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
@@ -270,7 +270,7 @@ async def test_an_erased_contact_leaves_no_event_behind(process: Process, acme: 
     await tell(process, acme, run, total=1)
     async with process.database.write() as db:
         assert (
-            await audience.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+            await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
             == "done"
         )
         assert await db.fetch_value("SELECT count(*) FROM contact_events") == 0

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
-from app import addresses, audience, audit, consent, profile, quotas
+from app import addresses, audience, audit, consent, erasing, profile, quotas
 from app.audience import Workspace
 from app.errors import FieldError, Problem
 from app.machine.program import Json
@@ -190,12 +190,12 @@ async def remove(call: Call) -> Response:
     """Erases it: what its runs and messages held is forgotten too."""
     # In as many transactions as its history is long; the contact goes in the last.
     match: Callable[[int], None] | None = call.match
-    erased: audience.Erasure = "more"
+    erased: erasing.Erasure = "more"
     while erased == "more":
         async with call.process.database.write() as db:
             workspace = await workspace_of(call.process, db, call.member.workspace_id)
             row = await contacts.by_id(db, workspace_id=workspace.id, id=call.path("id"))
-            erased = await audience.erase(db, workspace, call.path("id"), match)
+            erased = await erasing.erase(db, workspace, call.path("id"), match)
             if erased == "done":
                 await call.note("contact.erased", call.path("id"), db=db)
                 await audit.forget(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app import audience, delivery, runner
+from app import delivery, erasing, runner
 from app.channels.base import Message, Receipt, SendError
 from app.channels.inbox import Inbox
 from app.process import Process
@@ -194,7 +194,7 @@ async def test_a_long_history_goes_in_several_transactions(
     cast: Cast, process: Process, token: str
 ):
     receipt = await posted(cast, token)
-    count = audience.FORGOTTEN_ROWS * audience.FORGOTTEN_PAGES + 1
+    count = erasing.FORGOTTEN_ROWS * erasing.FORGOTTEN_PAGES + 1
     async with process.database.write() as db:
         await db.execute(
             """
