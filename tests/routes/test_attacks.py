@@ -182,6 +182,9 @@ async def test_no_filter_no_search_and_no_export_finds_a_rival_s(
         assert contact["id"] not in rival.text, url
 
 
+AT_ONCE = 20  # all wait for one row: more, on a machine with no time for us, would wait too long
+
+
 async def test_many_changes_at_once_end_in_one_state_that_is_told_alike_everywhere(cast: Cast):
     steps = [{"id": "out", "type": "exit"}]
     workflow = await cast.ed.made("/workflows", {"name": "W", "trigger": WEBHOOK, "steps": steps})
@@ -199,7 +202,10 @@ async def test_many_changes_at_once_end_in_one_state_that_is_told_alike_everywhe
             cast.adam.patch(f"/contacts/{contact['id']}", {"firstName": f"Ada {number}"}),
         )
     ]
-    statuses = {response.status_code for response in await asyncio.gather(*calls)}
+    statuses = set()
+    for first in range(0, len(calls), AT_ONCE):
+        wave = await asyncio.gather(*calls[first : first + AT_ONCE])
+        statuses |= {response.status_code for response in wave}
     assert statuses <= {200, 204, 404, 409}, statuses
     read = await cast.vic.read(flow)
     [listed] = (await cast.vic.read("/workflows"))["data"]
