@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 
 from app import audience, leases
 from app.egress import Answer, Failure, Request
@@ -20,10 +21,8 @@ from app.machine import document
 from app.machine.program import HttpCall, Json
 from app.machine.reasons import Reason
 from app.process import Process
-from app.queue import Pair
-from app.store import calls, jobs, runs
+from app.store import calls, runs
 from app.store.db import Handle, Row, new_id
-from app.store.jobs import Roster
 
 TRIES = 3
 RETRY_SECONDS = (2, 10)
@@ -75,19 +74,7 @@ async def create(
     return id
 
 
-async def claim(
-    process: Process, hinted: Sequence[Pair], limit: int, roster: Roster | None = None
-) -> list[Row]:
-    """Take what is due, the hinted calls first; see store/jobs.py for the rows."""
-    async with process.database.write() as db:
-        return await jobs.claim(
-            db,
-            "calls",
-            hinted=hinted,
-            limit=limit,
-            lease_seconds=process.settings.lease_seconds,
-            roster=roster,
-        )
+claim = partial(leases.claim, "calls")
 
 
 async def make(process: Process, claimed: Row) -> None:

@@ -40,10 +40,8 @@ from app.machine import document
 from app.machine.program import Facts, Json
 from app.machine.reasons import SENTENCES, Reason
 from app.process import Process
-from app.queue import Pair
-from app.store import company, contacts, erasure, jobs, messages, runs, templates, workspaces
+from app.store import company, contacts, erasure, messages, runs, templates, workspaces
 from app.store.db import Handle, Row, new_id
-from app.store.jobs import Roster
 
 log = logging.getLogger(__name__)
 
@@ -181,19 +179,7 @@ def _key(origin: str, node_id: str | None, visit: int | None, channel: str, numb
 # --- claim, intent, call, outcome ---------------------------------------------------------------
 
 
-async def claim(
-    process: Process, hinted: Sequence[Pair], limit: int, roster: Roster | None = None
-) -> list[Row]:
-    """Take what is due, the hinted messages first; see store/jobs.py for the rows."""
-    async with process.database.write() as db:
-        return await jobs.claim(
-            db,
-            "messages",
-            hinted=hinted,
-            limit=limit,
-            lease_seconds=process.settings.lease_seconds,
-            roster=roster,
-        )
+claim = partial(leases.claim, "messages")
 
 
 async def deliver(process: Process, claimed: Row) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from app import tasks
 from app.errors import Unavailable
 from app.process import Process
+from app.queue import Pair
 from app.store import jobs
 from app.store.db import Row
-from app.store.jobs import Table
+from app.store.jobs import Roster, Table
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,25 @@ Result = TypeVar("Result")
 
 ASK_AGAIN_SECONDS = 0.3
 OUTCOME_TRIES = 200  # a minute at the least
+
+
+async def claim(
+    table: Table,
+    process: Process,
+    hinted: Sequence[Pair],
+    limit: int,
+    roster: Roster | None = None,
+) -> list[Row]:
+    """Take what is due, the hinted rows first; see store/jobs.py for what they have."""
+    async with process.database.write() as db:
+        return await jobs.claim(
+            db,
+            table,
+            hinted=hinted,
+            limit=limit,
+            lease_seconds=process.settings.lease_seconds,
+            roster=roster,
+        )
 
 
 class Lease:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from app import audience, leases
 from app.egress import Answer, Failure, Request
@@ -25,10 +26,8 @@ from app.leases import Lease
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
-from app.queue import Pair
-from app.store import event_endpoints, events, jobs, runs
+from app.store import event_endpoints, events, runs
 from app.store.db import Handle, Row
-from app.store.jobs import Roster
 
 log = logging.getLogger(__name__)
 
@@ -85,19 +84,7 @@ def _secrets(process: Process, row: Row, now: datetime) -> list[str]:
 # --- claim, try, outcome --------------------------------------------------------------------------
 
 
-async def claim(
-    process: Process, hinted: Sequence[Pair], limit: int, roster: Roster | None = None
-) -> list[Row]:
-    """Take what is due, the hinted attempts first; see store/jobs.py for the rows."""
-    async with process.database.write() as db:
-        return await jobs.claim(
-            db,
-            "event_attempts",
-            hinted=hinted,
-            limit=limit,
-            lease_seconds=process.settings.lease_seconds,
-            roster=roster,
-        )
+claim = partial(leases.claim, "event_attempts")
 
 
 async def post(process: Process, claimed: Row) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from app import arrivals, effects, events, facts, heavy, programs
+from app import arrivals, effects, events, facts, heavy, leases, programs
 from app.arrivals import Arrived
 from app.audience import Workspace
 from app.batching import Kind
@@ -24,10 +24,8 @@ from app.machine import document, step
 from app.machine.program import Event, Facts, Go, Program, Record, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
-from app.queue import Pair
-from app.store import calls, company, contact_events, contacts, erasure, jobs, runs
+from app.store import calls, company, contact_events, contacts, erasure, runs
 from app.store.db import Handle, Row
-from app.store.jobs import Roster
 
 log = logging.getLogger(__name__)
 
@@ -35,19 +33,7 @@ STEPS_PER_TRANSACTION = 50
 CLAIMS = 5  # without progress; a step that kills its worker every time is set aside
 
 
-async def claim(
-    process: Process, hinted: Sequence[Pair], limit: int, roster: Roster | None = None
-) -> list[Row]:
-    """Take what is due, the hinted runs first: {workspace_id, id, lease_token, claims}."""
-    async with process.database.write() as db:
-        return await jobs.claim(
-            db,
-            "runs",
-            hinted=hinted,
-            limit=limit,
-            lease_seconds=process.settings.lease_seconds,
-            roster=roster,
-        )
+claim = partial(leases.claim, "runs")
 
 
 async def move(process: Process, claimed: Row) -> None:

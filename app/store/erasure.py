@@ -6,6 +6,7 @@ Whatever table comes to hold a payload, a rendered text or an address of a conta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from app.store.db import Handle, Row
 
@@ -14,8 +15,8 @@ async def forget_some(db: Handle, *, workspace_id: str, contact_id: str, limit: 
     """Of each table so many rows of the contact. False when nothing was left to forget."""
     runs = await _remembering_runs(db, workspace_id, contact_id, limit)
     messages = await _remembering_messages(db, workspace_id, contact_id, limit)
-    captured = await _forget_captured(db, workspace_id, contact_id, limit)
-    events = await _forget_events(db, workspace_id, contact_id, limit)
+    captured = await _delete_of(db, "captured_messages", workspace_id, contact_id, limit)
+    events = await _delete_of(db, "contact_events", workspace_id, contact_id, limit)
     requests = await forget_requests(
         db, workspace_id=workspace_id, contact_id=contact_id, limit=limit
     )
@@ -72,7 +73,7 @@ async def forget_messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) 
 async def forget_message(db: Handle, *, workspace_id: str, id: str, contact_id: str) -> None:
     """Of a contact that was erased while it was under way."""
     await forget_messages(db, workspace_id=workspace_id, ids=[id])
-    await _forget_captured(db, workspace_id, contact_id, 1_000)
+    await _delete_of(db, "captured_messages", workspace_id, contact_id, 1_000)
 
 
 async def _remembering_runs(
@@ -111,29 +112,18 @@ async def _remembering_messages(
     return [row["id"] for row in rows]
 
 
-async def _forget_captured(db: Handle, workspace_id: str, contact_id: str, limit: int) -> int:
+async def _delete_of(
+    db: Handle,
+    table: Literal["captured_messages", "contact_events"],
+    workspace_id: str,
+    contact_id: str,
+    limit: int,
+) -> int:
     gone = await db.fetch_all(
-        """
-        DELETE FROM captured_messages
+        f"""
+        DELETE FROM {table}
         WHERE workspace_id = :workspace_id AND id IN (
-            SELECT id FROM captured_messages
-            WHERE workspace_id = :workspace_id AND contact_id = :contact_id
-            LIMIT :limit)
-        RETURNING id
-        """,
-        workspace_id=workspace_id,
-        contact_id=contact_id,
-        limit=limit,
-    )
-    return len(gone)
-
-
-async def _forget_events(db: Handle, workspace_id: str, contact_id: str, limit: int) -> int:
-    gone = await db.fetch_all(
-        """
-        DELETE FROM contact_events
-        WHERE workspace_id = :workspace_id AND id IN (
-            SELECT id FROM contact_events
+            SELECT id FROM {table}
             WHERE workspace_id = :workspace_id AND contact_id = :contact_id
             LIMIT :limit)
         RETURNING id
