@@ -113,7 +113,8 @@ def jump(*names: str) -> Fault:
     async def strike(stage: Stage) -> None:
         name = stage.chance.choice(names)
         stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
-        await stage.stopped(name, GONE_SECONDS + 5)
+        _, code = await stage.stopped(name, GONE_SECONDS + 5)
+        assert code is not None, f"{name} did not end after SIGTERM"
         await stage.back(name)
         clock.jump(stage.chance.choice(JUMPS))
         await asyncio.sleep(3 * SEEN_SECONDS)
