@@ -29,20 +29,19 @@ class Member:
     via: Literal["session", "key"]
     via_id: str
     super_admin: bool  # a person's property: never a key's
+    suspended: bool  # the workspace: what is the person's own is not
     name: str  # of the person, or of the key
     plan: str  # the workspace's
 
 
 async def authenticate(process: Process, bearer: str) -> Member:
-    """Raises Problem `unauthenticated`, or `workspace_suspended`."""
+    """Raises Problem `unauthenticated`."""
     by_key = bearer.startswith("td_")
     row = await (keyring.bearer if by_key else _by_token)(process, bearer)
     if row is None:
         raise unauthenticated(
             "Send `Authorization: Bearer` with an access token or an API key that is still valid."
         )
-    if row["suspended"]:
-        raise Problem("workspace_suspended", "This workspace is suspended; write to the operator.")
     return Member(
         workspace_id=row["workspace_id"],
         user_id=row["user_id"],
@@ -51,6 +50,7 @@ async def authenticate(process: Process, bearer: str) -> Member:
         via="key" if by_key else "session",
         via_id=row["via_id"],
         super_admin=row["super_admin"],
+        suspended=row["suspended"],
         name=row["name"],
         plan=plans.higher(row["plan"], process.settings.default_plan),
     )

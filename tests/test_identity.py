@@ -242,7 +242,6 @@ async def test_the_database_holds_no_token_and_no_password(process: Process):
         ("UPDATE sessions SET ended_at = :now", "unauthenticated"),
         ("UPDATE sessions SET expires_at = :now", "unauthenticated"),
         ("DELETE FROM memberships", "unauthenticated"),
-        ("UPDATE workspaces SET suspended = TRUE", "workspace_suspended"),
     ],
 )
 async def test_a_session_loses_its_force_at_once(process: Process, sql: str, code: str):
@@ -257,7 +256,6 @@ async def test_a_session_loses_its_force_at_once(process: Process, sql: str, cod
         ("UPDATE api_keys SET revoked_at = :now", "unauthenticated"),
         ("UPDATE api_keys SET expires_at = :now", "unauthenticated"),
         ("DELETE FROM memberships", "unauthenticated"),
-        ("UPDATE workspaces SET suspended = TRUE", "workspace_suspended"),
     ],
 )
 async def test_a_key_loses_its_force_at_once(process: Process, sql: str, code: str):

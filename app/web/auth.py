@@ -20,7 +20,7 @@ BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,4096}=*)", re.IGNORECASE)  # 
 
 
 async def authenticate(process: Process, headers: Headers) -> Member:
-    """Raises Problem `unauthenticated`, or `workspace_suspended`."""
+    """Raises Problem `unauthenticated`."""
     values = headers.getlist("authorization")
     match = BEARER.fullmatch(values[0]) if len(values) == 1 else None
     if match is None:
@@ -33,7 +33,14 @@ async def authenticate(process: Process, headers: Headers) -> Member:
 
 
 def permit(member: Member, can: str) -> None:
-    """Raises Problem `forbidden`."""
+    """Raises Problem `workspace_suspended` or `forbidden`.
+
+    Suspension bars what is the workspace's, and its keys from everything. A person signed in keeps
+    what is theirs, to sign out or go elsewhere, and an operator the way to lift it again.
+    """
+    theirs = member.via == "session" and can in (MEMBER, ADMIN)
+    if member.suspended and not theirs:
+        raise Problem("workspace_suspended", "This workspace is suspended; write to the operator.")
     if can == MEMBER or can in member.permissions:
         return
     if can != ADMIN:

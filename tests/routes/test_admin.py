@@ -99,6 +99,28 @@ async def test_a_suspended_workspace_takes_says_and_sends_nothing(
     assert [entry["action"] for entry in entries] == ["workspace.resumed", "workspace.suspended"]
 
 
+async def test_who_suspends_their_own_workspace_is_not_locked_out(cast: Cast, root: Person):
+    """What is the person's own and the operator's is not barred, and all else is, at once."""
+    mine = f"/admin/workspaces/{root.workspace_id}"
+    assert (await root.post(f"{mine}/suspend")).json()["suspended"]
+    for path in ("/contacts", "/settings/workspace"):
+        refused = await root.get(path)
+        assert (refused.status_code, refused.json()["code"]) == (403, "workspace_suspended"), path
+    assert (await root.read("/auth/me"))["workspace"]["id"] == root.workspace_id
+    listed = (await root.read("/workspaces"))["data"]
+    assert [one["id"] for one in listed] == [root.workspace_id]
+    by_key = await cast.mallory.get("/auth/me")  # a key is the workspace's
+    assert (by_key.status_code, by_key.json()["code"]) == (403, "workspace_suspended")
+    elsewhere = await root.made("/workspaces", {"name": "Elsewhere"})
+    switched = await root.post("/auth/switch", {"workspaceId": elsewhere["id"]})
+    assert switched.status_code == 200
+    assert (await replace(root, key=switched.json()["accessToken"]).get("/contacts")).is_success
+    assert (await root.post(f"{mine}/resume")).json()["suspended"] is False
+    assert (await root.get("/contacts")).status_code == 200
+    await root.post(f"{mine}/suspend")
+    assert (await root.post("/auth/logout")).status_code == 204
+
+
 async def test_in_health_all_invariants_are_zero(cast: Cast, root: Person, process: Process):
     await failed(cast, process)
     found = await root.read("/admin/invariants")
