@@ -185,7 +185,7 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
     row = await audit_logs.head_locked(db, workspace_id=workspace_id)
     if row is None:
         if await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=1):
-            log.error("an audit head is gone", extra={"workspace": workspace_id})
+            log.error("an audit head is gone", extra={"workspace_id": workspace_id})
             return 0
         new = Head().signed(vault, workspace_id)
         await audit_logs.insert_head(db, workspace_id=workspace_id, head=new)
@@ -193,7 +193,7 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
     head = _head(vault, workspace_id, row)
     if head is None:
         # Signed again it would look right; as it is, `verify` finds it.
-        log.error("an audit head was tampered with", extra={"workspace": workspace_id})
+        log.error("an audit head was tampered with", extra={"workspace_id": workspace_id})
         return 0
     rows = await audit_logs.unchained(db, workspace_id=workspace_id, limit=BATCH)
     links = []

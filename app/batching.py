@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
+from app import tasks
 from app.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ class _Line(Generic[Context, Question, Answer]):
         self._waiting.append((question, answer))
         self._weight += self._kind.weigh(question)
         if len(self.tasks) < self._kind.abreast:
-            task = asyncio.create_task(self._work_off())
+            task = tasks.apart(self._work_off())
             self.tasks.add(task)
 
     async def _work_off(self) -> None:

@@ -114,7 +114,10 @@ async def report(process: Process, account: Account, told: Report) -> None:
         if row is None or row["provider"] not in (None, account.provider):
             return  # pruned, or of an installation that shares the account
         if not await _once(process, db, workspace_id, account.provider, told.id):
-            log.info("callback was heard before", extra={"message_id": row["id"]})
+            log.info(
+                "callback was heard before",
+                extra={"workspace_id": workspace_id, "message_id": row["id"]},
+            )
             return
         await _remember(db, row, told)
         status, code = told.became.status, told.became.code
@@ -167,7 +170,8 @@ async def _move(process: Process, db: Handle, row: Row, report: Report, status: 
 
 def _tell_end(process: Process, row: Row, status: str) -> None:
     process.metrics.count("tidings_messages_ended", channel=row["channel"], status=status)
-    log.info("message reported", extra={"message_id": row["id"], "status": status})
+    whose = {"workspace_id": row["workspace_id"], "message_id": row["id"]}
+    log.info("message reported", extra={**whose, "status": status})
 
 
 async def _heed(process: Process, db: Handle, row: Row, report: Report) -> None:

@@ -480,7 +480,11 @@ async def _record(
     if isinstance(result, Receipt):
         await _record_late(process, db, sending, result)
     else:
-        log.warning("outcome came after the lease", extra={"message_id": sending.row["id"]})
+        whose = {
+            "workspace_id": sending.row["workspace_id"],
+            "message_id": sending.row["id"],
+        }
+        log.warning("outcome came after the lease", extra=whose)
     return None
 
 
@@ -798,7 +802,12 @@ def _tell_end(process: Process, row: Row, ending: Ending, seconds: float) -> Non
         process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
     log.info(
         "message settled",
-        extra={"message_id": row["id"], "run_id": row["run_id"], "status": status},
+        extra={
+            "workspace_id": row["workspace_id"],
+            "message_id": row["id"],
+            "run_id": row["run_id"],
+            "status": status,
+        },
     )
 
 

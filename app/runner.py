@@ -211,7 +211,8 @@ class Walk:
 
     def _tell_end(self, status: str, code: str | None) -> None:
         self.process.metrics.count("tidings_runs_ended", status=status)
-        log.info("run ended", extra={"run_id": self.row["id"], "status": status, "code": code})
+        whose = {"workspace_id": self.row["workspace_id"], "run_id": self.row["id"]}
+        log.info("run ended", extra={**whose, "status": status, "code": code})
 
     async def _tell(self, status: str, code: str | None) -> None:
         type = {"COMPLETED": "run.completed", "FAILED": "run.failed"}.get(status)

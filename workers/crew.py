@@ -15,6 +15,9 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
+import structlog
+
+from app import tasks
 from app.batching import gathered
 from app.errors import Unavailable
 from app.process import Process
@@ -98,7 +101,7 @@ class Crew:
 
     def _go(self) -> None:
         if self._wanted and self._taking is None and not self._closed:
-            self._taking = asyncio.create_task(self._take())
+            self._taking = tasks.apart(self._take())
 
     async def _take(self) -> None:
         """Looks again for whoever hinted while it looked."""
@@ -142,7 +145,7 @@ class Crew:
                 self._begin(row)
 
     def _begin(self, row: Row) -> None:
-        task = asyncio.create_task(self._work(row))
+        task = tasks.apart(self._work(row))
         self._busy.add(task)
         self._roster.busy[row["workspace_id"]] += 1
         task.add_done_callback(partial(self._freed, row["workspace_id"]))
@@ -156,6 +159,7 @@ class Crew:
     # --- one row ----------------------------------------------------------------------------------
 
     async def _work(self, row: Row) -> None:
+        structlog.contextvars.bind_contextvars(workspace_id=row["workspace_id"])
         try:
             await self._act(self._process, row)
         except Unavailable as problem:

@@ -28,7 +28,7 @@ async def authenticate(process: Process, headers: Headers) -> Member:
             "Send exactly one header `Authorization: Bearer` with an access token or an API key."
         )
     member = await identity.authenticate(process, match[1])
-    structlog.contextvars.bind_contextvars(workspace=member.workspace_id)
+    structlog.contextvars.bind_contextvars(workspace_id=member.workspace_id)
     return member
 
 

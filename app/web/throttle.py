@@ -16,6 +16,7 @@ from typing import cast
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
+from app import tasks
 from app.batching import gathered
 from app.errors import Problem
 
@@ -153,7 +154,7 @@ class _Everywhere:
             self._watch(self._waiting)
         self._waiting.append(question)
         if self._trips is None or self._trips.done():
-            self._trips = asyncio.create_task(self._travel())
+            self._trips = tasks.apart(self._travel())
         return await question.answer
 
     def _watch(
@@ -184,7 +185,7 @@ class _Everywhere:
                 await self._redis.script_load(TAKE)
         except SILENCE as error:
             self._fall_silent(error)
-            self._trips = asyncio.create_task(self._travel())
+            self._trips = tasks.apart(self._travel())
 
     async def close(self) -> None:
         if self._trips is not None:

@@ -80,8 +80,8 @@ async def test_the_workspace_is_in_the_log_and_the_key_is_not(api, cast, records
     await api.get("/who", headers={"Authorization": f"Bearer {cast.vic.key}"})
     await api.get("/who", headers={"Authorization": "Bearer nonsense"})
     known, unknown = records()
-    assert known["workspace"] == cast.vic.workspace_id
-    assert "workspace" not in unknown  # what one request bound does not outlive it
+    assert known["workspace_id"] == cast.vic.workspace_id
+    assert "workspace_id" not in unknown  # what one request bound does not outlive it
     assert cast.vic.key not in str([known, unknown])
 
 

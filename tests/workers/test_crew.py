@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
+import structlog
 
 from app import delivery, intake, runner
 from app.errors import Unavailable
@@ -15,6 +16,8 @@ from app.store import runs
 from app.store.db import Row
 from app.store.jobs import Roster
 from tests.cast import hook
+from tests.cast import workspace as founded
+from tests.conftest import Records
 from tests.store.test_jobs import due, workspace
 from tests.test_runner import later
 from workers.crew import PAUSE_SECONDS, Act, Claim, Crew
@@ -266,8 +269,14 @@ async def test_closing_twice_or_idle_is_nothing(process: Process):
 # --- real rows: what becomes of a claim that nothing came of --------------------------------------
 
 
-async def started(process: Process, acme: str) -> str:
-    token = await hook(process, acme, [{"type": "wait", "duration": "PT1H"}])
+GREETS = [{"type": "update_contact", "set": {"firstName": "Ada"}}]
+WAITS = [{"type": "wait", "duration": "PT1H"}]
+
+
+async def started(
+    process: Process, acme: str, steps: Sequence[Mapping[str, object]] = WAITS
+) -> str:
+    token = await hook(process, acme, steps)
     accepted = await intake.receive(
         process, token=token, signatures=[], body=b'{"email": "ada@example.com"}'
     )
@@ -350,3 +359,42 @@ async def test_what_is_claimed_just_when_it_closes_is_given_back(process: Proces
     assert run is not None
     assert run["status"] == "QUEUED"
     assert await claims_of(process) == [1]
+
+
+# --- what is logged -------------------------------------------------------------------------------
+
+
+async def test_what_is_logged_of_a_row_names_its_own_workspace(
+    process: Process, records: Records, acme: str
+):
+    """Whoever hinted, and whoever shares the transaction."""
+    rival = await founded(process, "Rival")
+    whose = {await started(process, id, GREETS): id for id in (acme, rival)}
+    busy = crew(process, Work(), claim=runner.claim, act=runner.move)
+    with structlog.contextvars.bound_contextvars(workspace_id="ws_x", request_id="hinting"):
+        busy.hint()
+    async with asyncio.timeout(SECONDS):
+        while len(records("app.runner")) < len(whose):
+            await asyncio.sleep(0.01)
+    await busy.close(SECONDS)
+    ended = records("app.runner")
+    assert {one["run_id"]: one["workspace_id"] for one in ended} == whose
+    assert not any("request_id" in one for one in ended)
+
+
+async def test_what_is_set_down_is_logged_with_its_workspace(process: Process, records: Records):
+    async def act(_process: Process, _claimed: Row) -> None:
+        raise Unavailable("A row is locked by somebody else.")
+
+    work = Work(2)
+    work.due[1]["workspace_id"] = "ws_2"
+    busy = crew(process, work, act=act)
+    with structlog.contextvars.bound_contextvars(workspace_id="ws_x", request_id="hinting"):
+        busy.hint()
+    async with asyncio.timeout(SECONDS):
+        while len(records("workers.crew")) < 2:
+            await asyncio.sleep(0.01)
+    await busy.close(SECONDS)
+    told = [(one["row_id"], one["workspace_id"]) for one in records("workers.crew")]
+    assert sorted(told) == [("row_0", "ws_1"), ("row_1", "ws_2")]
+    assert not any("request_id" in one for one in records("workers.crew"))
