@@ -27,7 +27,7 @@ async def show(call: Call) -> Response:
     answer = page(
         f"Plan {plan.name}",
         f"{price} a month for <b>{escape(row['name'])}</b>. This is a sandbox: no money moves.",
-        _button(token, "complete", "Pay") + _button(token, "cancel", "Cancel"),
+        below=_button(token, "complete", "Pay") + _button(token, "cancel", "Cancel"),
     )
     answer.headers["Content-Security-Policy"] = POLICY
     return answer

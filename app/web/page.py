@@ -13,11 +13,16 @@ PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
   :root {{ color-scheme: light dark }}
-  body {{ font: 1.1rem/1.6 system-ui, sans-serif; max-width: 36rem; margin: 15vh auto }}
+  body {{ font: 1.1rem/1.6 system-ui, sans-serif; max-width: 36rem; margin: 10vh auto }}
   body {{ padding: 0 1.5rem }}
   h1 {{ font-size: 2.2rem; line-height: 1.2; margin: 0 }}
-  p {{ margin: 1rem 0 }}
+  body:has(figure) {{ max-width: 58rem }}
+  p {{ margin: 1rem 0; max-width: 44rem }}
   button {{ font: inherit; padding: .5rem 1rem }}
+  form {{ display: inline-block }}
+  figure, pre {{ margin: 1.5rem 0; overflow-x: auto }}
+  figure svg {{ display: block; width: 100%; min-width: 44rem }}
+  pre {{ font-size: .9rem; padding: .8rem 1rem; border-left: 3px solid #888 }}
 </style>
 <h1>{title}</h1>
 {body}
@@ -36,10 +41,11 @@ ASKING = {
 }
 
 
-def page(title: str, *paragraphs: str, asks: bool = False) -> HTMLResponse:
-    """The title is text, the paragraphs are HTML. A page that asks posts its buttons to itself."""
+def page(title: str, *paragraphs: str, below: str = "", asks: bool = False) -> HTMLResponse:
+    """The title is text; the paragraphs, and what no paragraph may hold `below` them, are HTML.
+    A page that asks posts its buttons to itself."""
     body = "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
     if asks:
         body = f'<form method="post">\n{body}\n</form>'
-    headers = ASKING if asks else HEADERS
-    return HTMLResponse(PAGE.format(title=escape(title), body=body), headers=headers)
+    written = PAGE.format(title=escape(title), body=f"{body}\n{below}")
+    return HTMLResponse(written, headers=ASKING if asks else HEADERS)

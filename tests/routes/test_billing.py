@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -120,6 +121,7 @@ async def test_a_plan_is_paid_for_at_the_sandboxs_own_till(olivia: Person, proce
     assert "49.00 USD" in page.text
     action = till.rpartition("/")[2] + "/complete"
     assert f'<form method="post" action="{action}">' in page.text
+    assert not re.search(r"<p>(?:(?!</p>).)*<form", page.text, re.DOTALL)  # which HTML forbids
     assert (await plan_of(olivia))["plan"] == "starter"  # neither begun nor looked at is paid
     both = await asyncio.gather(*(olivia.client.post(f"{till}/complete") for _ in range(5)))
     assert {(one.status_code, one.headers["location"]) for one in both} == {(303, THANKS)}
