@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+from importlib.resources import files
 from typing import Literal
 
 from starlette.responses import Response
@@ -18,9 +20,28 @@ WHAT = (
     "Customer messaging and automation: a webhook comes in, one run starts for the right contact,"
     " and a message goes out."
 )
-SANDBOX = "This is a sandbox: every message is captured. <a href='/sandbox'>See the messages</a>."
+SANDBOX = "This is a sandbox: every message is captured. <a href='sandbox'>See the messages</a>."
 PRODUCTION = "The API answers here."
-REFERENCE = "<a href='/docs'>What it takes and answers</a>."
+REFERENCE = (
+    "<a href='docs'>What it takes and answers</a>, and the same for programs:"
+    " <a href='openapi.json'>openapi.json</a>."
+)
+PICTURE = (files("app.routes") / "path.svg").read_text("utf-8")
+BELOW = """<figure tabindex="0">{picture}</figure>
+<p>{told}</p>
+<pre tabindex="0">{curl}</pre>
+"""
+REGISTER = (
+    "The first request makes you an account with a workspace. Its answer has an"
+    " <code>accessToken</code>, by which POST <code>/settings/api-keys</code> makes a key:",
+    """curl -sS {at}/auth/register -H 'Content-Type: application/json' -d '{{
+  "email": "olivia@example.com", "password": "correct horse battery",
+  "name": "Olivia Owner", "workspaceName": "Acme"}}'""",
+)
+KEY = (
+    "An account here is by invitation. With an API key of your workspace, begin with:",
+    'curl -sS {at}/contacts -H "Authorization: Bearer $KEY"',
+)
 
 
 class Health(Shape):
@@ -28,8 +49,13 @@ class Health(Shape):
 
 
 async def home(call: Call) -> Response:
-    where = PRODUCTION if call.process.settings.production else SANDBOX
-    return page("Tidings", WHAT, where, REFERENCE)
+    settings = call.process.settings
+    where = PRODUCTION if settings.production else SANDBOX
+    told, curl = REGISTER if settings.registration == "open" else KEY
+    below = BELOW.format(
+        picture=PICTURE, told=told, curl=escape(curl.format(at=settings.base_url), quote=False)
+    )
+    return page("Tidings", WHAT, f"{where} {REFERENCE}", below=below)
 
 
 async def check_health(_call: Call) -> Response:

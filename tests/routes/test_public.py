@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
+from xml.etree import ElementTree
 
 import httpx2
 import pytest
@@ -28,17 +32,55 @@ async def with_database(process: Process, url: str) -> AsyncIterator[httpx2.Asyn
         await database.disconnect()
 
 
-async def test_the_front_door_says_what_this_is_and_where_the_messages_are(
+async def test_the_front_door_says_what_this_is_and_where_everything_else_is(
     client: httpx2.AsyncClient, process: Process
 ):
     response = await client.get("/")
     assert response.status_code == 200
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "Tidings" in response.text
-    assert "/sandbox" in response.text
+    links = re.findall(r"href='([^']*)'", response.text)
+    assert links == ["sandbox", "docs", "openapi.json"]
+    for link in links:
+        assert (await client.get(f"/{link}")).status_code == 200
     settings = replace(process.settings, environment="production")
     async with company.client(replace(process, settings=settings)) as production:
-        assert "/sandbox" not in (await production.get("/")).text
+        assert "sandbox" not in (await production.get("/")).text
+
+
+async def test_the_front_door_shows_how_an_event_becomes_a_message_and_fetches_nothing_for_it(
+    client: httpx2.AsyncClient,
+):
+    response = await client.get("/")
+    [picture] = re.findall(r"<svg .*?</svg>", response.text, re.DOTALL)
+    assert "How an event becomes a message" in picture
+    assert "prefers-color-scheme: dark" in picture
+    drawn = ElementTree.fromstring(picture)
+    elements = {element.tag.rpartition("}")[2] for element in drawn.iter()}
+    assert elements & {"script", "image", "use", "foreignObject"} == set()
+    # Its colours are written within: the only thing that the page's policy lets in.
+    assert "style-src 'unsafe-inline'" in response.headers["Content-Security-Policy"]
+    assert set(re.findall(r"url\((.*?)\)", picture)) == {"#tip", "#softtip"}
+
+
+async def test_the_first_request_of_the_front_door_works_as_pasted(
+    client: httpx2.AsyncClient, cast: Cast, process: Process
+):
+    def typed(page: str) -> list[str]:
+        [command] = re.findall(r"<pre [^>]*>(.*?)</pre>", page, re.DOTALL)
+        return shlex.split(unescape(command))
+
+    curl, _, url, _, media, _, body = typed((await client.get("/")).text)
+    assert (curl, media) == ("curl", "Content-Type: application/json")
+    made = await client.post(url, content=body, headers={"Content-Type": "application/json"})
+    assert made.status_code == 201, made.text
+    assert made.json()["accessToken"]
+    settings = replace(process.settings, registration="invite_only")
+    async with company.client(replace(process, settings=settings)) as invited:
+        _, _, url, _, header = typed((await invited.get("/")).text)
+        assert header == "Authorization: Bearer $KEY"
+        key = {"Authorization": f"Bearer {cast.olivia.key}"}
+        assert (await invited.get(url, headers=key)).status_code == 200
 
 
 async def test_a_healthy_process_is_alive_and_ready(client: httpx2.AsyncClient):
