@@ -216,8 +216,10 @@ async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sendin
     lost: CommitUnknown | None = None
     while True:
         try:
-            line = APART if heavy.known(claimed["workspace_id"]) else INTENTS
-            return await process.batches.ask(line, process, claimed)
+            if heavy.known(claimed["workspace_id"]):
+                async with lease.kept():
+                    return await process.batches.ask(APART, process, claimed)
+            return await process.batches.ask(INTENTS, process, claimed)
         except TooHeavy:
             continue
         except CommitUnknown as error:

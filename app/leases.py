@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from app import tasks
@@ -75,6 +76,21 @@ class Lease:
             log.warning("lease not renewed", extra={"row_id": self._claimed["id"]})
         else:
             self._renewed_at, self._lost = asked_at, not renewed
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Renewed for as long as the block takes, which may stand in a line. Should it be lost all
+        the same, its token says so to whatever writes."""
+        keeping = asyncio.create_task(self._keep())
+        try:
+            yield
+        finally:
+            await tasks.end(keeping)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self.seconds / 6)
+            await self.renew()
 
     async def over(self, work: Coroutine[Any, Any, Result]) -> Result | None:
         """What the work comes to, the lease kept while it takes its time; None when it was cut off,

@@ -20,6 +20,7 @@ from app.audience import Workspace
 from app.batching import Kind
 from app.effects import Standing
 from app.errors import CommitUnknown
+from app.leases import Lease
 from app.machine import document, step
 from app.machine.program import Event, Facts, Go, Program, Record, State, Step
 from app.machine.reasons import Reason
@@ -40,8 +41,11 @@ async def move(process: Process, claimed: Row) -> None:
     """Walk the claimed run until it waits, ends, or turns out to be somebody else's by now."""
     rests = False
     while not rests:
-        line = APART if heavy.known(claimed["workspace_id"]) else MOVES
-        rests = await process.batches.ask(line, process, claimed)
+        if heavy.known(claimed["workspace_id"]):
+            async with Lease(process, "runs", claimed).kept():
+                rests = await process.batches.ask(APART, process, claimed)
+        else:
+            rests = await process.batches.ask(MOVES, process, claimed)
 
 
 async def _move_some(
