@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from app.machine.content import CHANNELS
 from app.process import Process
 from tests import cast as company
 from tests.receivers import letter
@@ -198,10 +199,15 @@ async def test_a_preview_may_neither_run_scripts_nor_act_as_us(client):
 async def test_the_page_can_be_used_without_seeing_it(client):
     page = Elements((await client.get("/sandbox")).text)
     labelled = {label["for"] for label in page["label"]}
-    assert {field["id"] for field in page["input"]} == labelled
+    assert {field["id"] for field in (*page["input"], *page["select"])} == labelled
     assert [html["lang"] for html in page["html"]] == ["en"]
     assert {"alert", "status"} <= {attributes.get("role") for _, attributes in page.found}
     assert len(page["h1"]) == len(page["title"]) == len(page["main"]) == 1
+
+
+async def test_the_page_can_pick_every_channel_that_there_is(client):
+    [choices] = re.findall(r"<select.*?</select>", (await client.get("/sandbox")).text, re.DOTALL)
+    assert set(re.findall(r"<option>(\w+)</option>", choices)) == set(CHANNELS)
 
 
 # --- production -----------------------------------------------------------------------------------
