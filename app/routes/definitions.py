@@ -346,11 +346,10 @@ class Kind:
 
 
 def _secret(call: Call, trigger: WritableTrigger) -> str | None:
-    """None keeps the stored one; "" removes it, and so does a null, its own or the trigger's."""
+    """None keeps the stored one; "" removes it, and so does its own null."""
     if trigger.signing_secret is not None:
         return trigger.signing_secret
-    given = document.parse(call.body).get("trigger", {})
-    return "" if given is None or "signingSecret" in given else None
+    return "" if "signingSecret" in document.parse(call.body).get("trigger", {}) else None
 
 
 def _trigger(call: Call, row: Row) -> dict[str, Any]:

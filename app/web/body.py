@@ -143,7 +143,7 @@ def _patched(
     patched = dict(document.merge(stored, changes))
     for name, value in changes.items():
         field = fields.get(name)
-        if value is None and (field is None or isinstance(field.default, SCALAR)):
+        if value is None and (field is None or isinstance(field.default, NEVER_EMPTY)):
             patched[name] = None
         elif isinstance(value, dict) and (inner := field and _model_in(field.annotation)):
             within = stored.get(name)
@@ -151,7 +151,7 @@ def _patched(
     return patched
 
 
-SCALAR = (bool, int, float, str)
+NEVER_EMPTY = (bool, int, float, str, BaseModel)  # a field with such a default always has a value
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -451,6 +451,18 @@ async def test_the_secret_is_never_read_back_and_stays_until_it_is_replaced_or_r
         assert (await send(cast, active)).status_code == wrong
 
 
+@pytest.mark.parametrize("path", ["/workflows", "/automations"])
+async def test_a_null_for_the_trigger_takes_no_secret_away(cast: Cast, path: str):
+    signed = {"name": "Signed", "trigger": {**WEBHOOK, "signingSecret": SECRET}}
+    made = await cast.ed.made(path, signed)
+    url = f"{path}/{made['id']}"
+    assert pointers(await cast.ed.patch(url, {"trigger": None})) == ["/trigger"]
+    assert pointers(await cast.ed.patch(url, {"trigger": {"source": None}})) == ["/trigger/source"]
+    kept = await cast.ed.read(url)
+    assert kept["trigger"] == made["trigger"]
+    assert kept["trigger"]["signingSecretSet"]
+
+
 # --- lists ----------------------------------------------------------------------------------------
 
 

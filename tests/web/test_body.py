@@ -273,6 +273,7 @@ def test_an_unknown_field_is_refused_even_to_clear_it():
 @pytest.mark.parametrize(
     ("changes", "pointers"),
     [
+        ({"inner": None}, ["/inner"]),
         ({"inner": {"label": None}}, []),
         ({"inner": {"count": None}}, ["/inner/count"]),
         ({"inner": {"unknown": None}}, ["/inner/unknown"]),
