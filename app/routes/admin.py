@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from app.routes.runs import RunSummary, summary
 from app.routes.runs import Status as RunStatus
 from app.store import admin, health
 from app.store.db import Row
+from app.store.jobs import Table
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -27,6 +29,12 @@ from app.web.reply import Page
 from app.web.routing import ADMIN, Call, get, post
 
 LATE = timedelta(minutes=5)  # nobody is going to do it any more
+OVERDUE: Mapping[Table, str] = {
+    "runs": "overdueRuns",
+    "messages": "overdueMessages",
+    "calls": "overdueCalls",
+    "event_attempts": "overdueEventAttempts",
+}
 
 Search = Annotated[str, Field(min_length=1, max_length=200)]
 IN_WORKSPACE = Field(None, description="In this workspace.")
@@ -99,11 +107,15 @@ class Stats(Shape):
 
 
 class Invariants(Shape):
-    """All zero when healthy; `oldestDueSeconds` is how late the oldest due row is."""
+    """All zero when healthy; `oldestDueSeconds` is how late the oldest due row is, of any kind.
+    `orphans` are runs whose wait is over or gone and that nobody will move."""
 
     healthy: bool
+    orphans: int
     overdue_runs: int
     overdue_messages: int
+    overdue_calls: int
+    overdue_event_attempts: int
     unknown_deliveries: int
     unchained_audit_logs: int
     oldest_due_seconds: float
@@ -220,20 +232,17 @@ async def show_stats(call: Call) -> Response:
 
 async def show_invariants(call: Call) -> Response:
     now = await call.db.now()
-    found = await admin.stale(call.db, late=now - LATE)
-    unknown = await health.unknown_deliveries(call.db)
+    found = {
+        "orphans": await admin.orphans(call.db),
+        "unknownDeliveries": await health.unknown_deliveries(call.db),
+        "unchainedAuditLogs": await admin.unchained(call.db, late=now - LATE),
+    }
+    for table, name in OVERDUE.items():
+        found[name] = await admin.overdue(call.db, table, late=now - LATE)
     due = [await health.due(call.db, table) for table in health.TABLES]
     late = max((now - row["oldest_at"]).total_seconds() if row["oldest_at"] else 0 for row in due)
-    return reply.ok(
-        {
-            "healthy": not any(found.values()) and not unknown,
-            "overdueRuns": found["overdue_runs"],
-            "overdueMessages": found["overdue_messages"],
-            "unknownDeliveries": unknown,
-            "unchainedAuditLogs": found["unchained_audit_logs"],
-            "oldestDueSeconds": late,
-        }
-    )
+    healthy = not any(found.values()) and late <= LATE.total_seconds()
+    return reply.ok({"healthy": healthy, **found, "oldestDueSeconds": late})
 
 
 # --- the brake ----------------------------------------------------------------------------------

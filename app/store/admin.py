@@ -8,6 +8,7 @@ from typing import Any
 
 from app.store import audit_logs, keyset, runs
 from app.store.db import Handle, Row
+from app.store.jobs import Table
 from app.store.messages import ATTEMPT, VISIBLE
 
 ENOUGH = 10_000  # of what should be none, more are told as so many
@@ -180,24 +181,57 @@ async def counts(db: Handle) -> Row:
     return row or {}
 
 
-async def stale(db: Handle, *, late: datetime) -> Row:
-    """What should be none: what has been due since `late`, and entries that nobody chained."""
-    row = await db.fetch_one(
-        """
-        SELECT (SELECT count(*)
-                FROM (SELECT 1 AS one FROM runs
-                      WHERE wake_at IS NOT NULL AND wake_at < :late LIMIT :enough) AS late)
-                   AS overdue_runs,
-               (SELECT count(*)
-                FROM (SELECT 1 AS one FROM messages
-                      WHERE wake_at IS NOT NULL AND wake_at < :late LIMIT :enough) AS late)
-                   AS overdue_messages,
-               (SELECT count(*)
-                FROM (SELECT 1 AS one FROM audit_logs
-                      WHERE sequence IS NULL AND created_at < :late LIMIT :enough) AS late)
-                   AS unchained_audit_logs
-        """,
-        late=late,
-        enough=ENOUGH,
+async def overdue(db: Handle, table: Table, *, late: datetime) -> int:
+    """How many rows have been due since `late`, up to ENOUGH: nobody is going to do them."""
+    return int(
+        await db.fetch_value(
+            f"""
+            SELECT count(*)
+            FROM (SELECT 1 AS one FROM {table}
+                  WHERE wake_at IS NOT NULL AND wake_at < :late LIMIT :enough) AS late
+            """,
+            late=late,
+            enough=ENOUGH,
+        )
     )
-    return row or {}
+
+
+async def unchained(db: Handle, *, late: datetime) -> int:
+    """Entries of the audit trail that nobody has chained since `late`, up to ENOUGH."""
+    return int(
+        await db.fetch_value(
+            """
+            SELECT count(*)
+            FROM (SELECT 1 AS one FROM audit_logs
+                  WHERE sequence IS NULL AND created_at < :late LIMIT :enough) AS late
+            """,
+            late=late,
+            enough=ENOUGH,
+        )
+    )
+
+
+async def orphans(db: Handle) -> int:
+    """Runs that nobody will ever move: not due, and what they wait for is over or gone. Of the
+    first ENOUGH unfinished ones, for to look at them all would cost what there is of them."""
+    return int(
+        await db.fetch_value(
+            """
+            SELECT count(*)
+            FROM (SELECT workspace_id, status, wake_at, waiting_for FROM runs
+                  WHERE finished_at IS NULL
+                  ORDER BY workspace_id, definition_id, id
+                  LIMIT :enough) AS r
+            WHERE r.wake_at IS NULL AND COALESCE(r.waiting_for ->> 'kind', '') <> 'event'
+              AND NOT EXISTS (
+                  SELECT 1 FROM messages m
+                  WHERE m.workspace_id = r.workspace_id AND m.id = r.waiting_for ->> 'messageId'
+                    AND m.status IN ('QUEUED', 'SENDING'))
+              AND NOT EXISTS (
+                  SELECT 1 FROM calls c
+                  WHERE c.workspace_id = r.workspace_id AND c.id = r.waiting_for ->> 'callId'
+                    AND c.status <> 'ANSWERED')
+            """,
+            enough=ENOUGH,
+        )
+    )

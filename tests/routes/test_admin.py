@@ -8,9 +8,12 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from app import accounts
+from app import accounts, runner
 from app.process import Process
+from app.store.jobs import Table
 from tests.cast import Cast, Person, hook, settle
+from tests.store.test_jobs import INSERT
+from tests.store.test_jobs import workspace as founded
 from tests.test_policy import session
 
 
@@ -138,6 +141,39 @@ async def test_what_nobody_does_shows(cast: Cast, root: Person, process: Process
     found = await root.read("/admin/invariants")
     assert (found["healthy"], found["overdueRuns"]) == (False, 1)
     assert found["oldestDueSeconds"] > 3_000
+
+
+LATE = {"calls": "overdueCalls", "event_attempts": "overdueEventAttempts"}
+
+
+@pytest.mark.parametrize("table", LATE)
+async def test_calls_and_events_that_nobody_makes_show_too(
+    cast: Cast, root: Person, process: Process, table: Table
+):
+    id = await founded(process.database)
+    async with process.database.write() as db:
+        past = await db.now() - timedelta(hours=1)
+        row = {"workspace_id": id, "id": "row_1", "wake_at": past}
+        await db.execute(INSERT[table], **row)
+    found = await root.read("/admin/invariants")
+    late = {name for name, count in found.items() if name.startswith("overdue") and count}
+    assert (found["healthy"], late) == (False, {LATE[table]})
+    assert found["oldestDueSeconds"] > 3_000
+
+
+async def test_a_run_whose_message_has_ended_without_a_word_is_an_orphan(
+    cast: Cast, root: Person, process: Process
+):
+    token = await hook(process, cast.ed.workspace_id)
+    await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
+    [row] = await runner.claim(process, [], 10)
+    await runner.move(process, row)
+    found = await root.read("/admin/invariants")
+    assert (found["healthy"], found["orphans"]) == (True, 0)  # it waits for its message
+    async with process.database.write() as db:
+        await db.execute("UPDATE messages SET status = 'SENT', wake_at = NULL")
+    found = await root.read("/admin/invariants")
+    assert (found["healthy"], found["orphans"]) == (False, 1)
 
 
 async def an_hour_ago(process: Process):

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import pytest
 
 from app.store import (
+    admin,
     batches,
     callbacks,
     calls,
@@ -634,6 +635,12 @@ async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(
     for query in (definitions.any_ending, definitions.ending):
         [plan] = await plans_of(filled, query)
         assert re.search(r"\bdefinitions_ending\b", plan), plan
+
+
+async def test_orphans_are_looked_for_among_the_unfinished(filled: Database):
+    [plan] = await plans_of(filled, admin.orphans)
+    assert re.search(r"\bruns_unfinished\b", plan), plan
+    assert not SORTS.search(plan), plan
 
 
 REQUESTS = partial(webhook_requests.page, definition_id="wfl_10050")
