@@ -18,6 +18,7 @@ from app.channels import PROVIDERS
 from app.channels.base import Fault
 from app.channels.mime import Sender
 from app.errors import FieldError, Problem
+from app.machine import document
 from app.routes.settings import is_our_domain
 from app.store import channel_settings, workspaces
 from app.store.db import Row
@@ -121,8 +122,8 @@ FIELDS: Mapping[str, Mapping[str, tuple[bool, Check]]] = {
 
 
 def _wrong(channel: str, given: Mapping[str, str]) -> Iterator[FieldError]:
-    provider = given["provider"]
-    if provider not in PROVIDERS[channel]:
+    provider = given.get("provider")
+    if provider is None or provider not in PROVIDERS[channel]:
         known = " or ".join(PROVIDERS[channel])
         yield FieldError("/provider", f"Must be {known} for {channel}.")
         return
@@ -142,6 +143,26 @@ def _wrong(channel: str, given: Mapping[str, str]) -> Iterator[FieldError]:
         yield FieldError("/from", "Give a from or a messagingServiceSid, and not both.")
     if channel == "whatsapp" and not re.fullmatch(casts.E164, given.get("from", "+15005550006")):
         yield FieldError("/from", "Must be a number such as +15005550006 for whatsapp.")
+
+
+def _given(call: Call, channel: str) -> dict[str, Any]:
+    """Raises Problem `invalid`, with what is wrong of the shape and of its fields at once."""
+    errors: list[FieldError] = []
+    try:
+        given = call.read(NewChannel).model_dump(by_alias=True, exclude_none=True)
+    except Problem as problem:
+        body = document.parse(call.body) if problem.errors else None
+        if not isinstance(body, dict):
+            raise
+        errors += problem.errors
+        given = {name: value for name, value in body.items() if isinstance(value, str)}
+    known = {error.pointer for error in errors}
+    errors += [error for error in _wrong(channel, given) if error.pointer not in known]
+    if errors:
+        raise Problem(
+            "invalid", "The channel cannot be set up like this; see errors.", errors=errors
+        )
+    return given
 
 
 # --- handlers -------------------------------------------------------------------------------------
@@ -180,13 +201,8 @@ async def show(call: Call) -> Response:
 async def put_channel(call: Call) -> Response:
     """From the answer on, messages of the workspace go out by this provider; in the sandbox they
     are captured all the same. Secrets are given whole each time."""
-    new, channel = call.read(NewChannel), _channel(call)
-    given = new.model_dump(by_alias=True, exclude_none=True)
-    errors = list(_wrong(channel, given))
-    if errors:
-        raise Problem(
-            "invalid", "The channel cannot be set up like this; see errors.", errors=errors
-        )
+    channel = _channel(call)
+    given = _given(call, channel)
     workspace_id = call.member.workspace_id
     # The workspace first: of two that set it up at once, one waits for the other.
     await workspaces.locked(call.db, id=workspace_id)

@@ -121,6 +121,19 @@ async def test_a_provider_that_tells_has_an_address_to_tell_at_and_keeps_it(cast
         ("whatsapp", {**TWILIO, "from": "Acme"}, ["/from"]),
         ("sms", {**TWILIO, "unknown": 1}, ["/unknown"]),
         ("sms", {"provider": "pigeon"}, ["/provider"]),
+        ("sms", {}, ["/provider"]),
+        ("email", {"provider": "smtp", "url": 5, "x": "1"}, ["/from", "/url", "/x"]),
+        (
+            "email",
+            {**RESEND, "apiKey": "", "from": "nobody", "url": "x"},
+            ["/apiKey", "/from", "/url"],
+        ),
+        (
+            "sms",
+            {**TWILIO, "authToken": None, "accountSid": "x", "from": ["y"]},
+            ["/accountSid", "/authToken", "/from"],
+        ),
+        ("email", {"provider": 1, "url": "http://x"}, ["/provider"]),
     ],
 )
 async def test_what_no_provider_takes_is_refused_with_every_place(
