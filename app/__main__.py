@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -15,7 +16,7 @@ from typing import Any
 
 from app import accounts, cases, demo, doctor, logs, restoring, tasks
 from app.addresses import BadAddress
-from app.config import ConfigError, Settings
+from app.config import ConfigError, Settings, place_of_key
 from app.errors import Problem
 from app.machine import reasons
 from app.main import FOR_EVER, Front, NotReady, database_of, opened, web
@@ -240,6 +241,7 @@ class Command:
     act: Callable[[Settings, argparse.Namespace], int]
     arguments: Mapping[str, Mapping[str, Any]]  # as argparse takes them
     is_offline: bool = False  # it touches nothing, so the installation's key is not made for it
+    only_looks: bool = False  # nor by this one; its lines are a report, without others in between
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -248,7 +250,7 @@ COMMANDS: Mapping[str, Command] = {
     "worker": Command(worker, {}),
     "migrate": Command(apply_schema, {}),
     "demo": Command(show_demo, {}),
-    "doctor": Command(examine, {}),
+    "doctor": Command(examine, {}, only_looks=True),
     "rewrap-keys": Command(rewrap_keys, {}),
     "after-restore": Command(after_restore, {}),
     "reasons": Command(show_reasons, {}, is_offline=True),
@@ -270,7 +272,12 @@ def main() -> int:
     arguments = _parser().parse_args()
     command = COMMANDS[arguments.command]
     try:
-        none = {"SECRET_KEY": secrets.token_urlsafe(48)} if command.is_offline else {}
+        if command.only_looks:
+            logging.disable()
+        makes_no_key = command.is_offline or (
+            command.only_looks and not place_of_key(os.environ.get("DATABASE_URL", "")).exists()
+        )
+        none = {"SECRET_KEY": secrets.token_urlsafe(48)} if makes_no_key else {}
         settings = Settings.from_environ({**none, **os.environ})
         logs.configure(settings)
         return command.act(settings, arguments)

@@ -431,7 +431,7 @@ class Settings:
         if faults:
             raise ConfigError("\n".join(faults))
         if values["secret_keys"] is None:
-            path = secret_key_file or _secret_key_file(values["database_url"])
+            path = secret_key_file or place_of_key(values["database_url"])
             try:
                 values["secret_keys"] = (_kept_secret_key(path),)
             except OSError as error:
@@ -567,7 +567,7 @@ def _passwords(url: SplitResult) -> set[str]:
     return {form for word in spelled if word for form in (word, unquote(word))}
 
 
-def _secret_key_file(database_url: str) -> Path:
+def place_of_key(database_url: str) -> Path:
     _, is_sqlite, file = database_url.partition("sqlite:///")
     return (Path(file).parent if is_sqlite else Path("data")) / KEY_FILE
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -121,6 +122,9 @@ def _payments(settings: Settings) -> Iterator[str]:
 
 
 async def _database(settings: Settings) -> Findings:
+    if (file := _missing_file(settings)) is not None:
+        yield fail("database", f"There is no file at {file}: run python -m app migrate.")
+        return
     began = asyncio.get_running_loop().time()
     try:
         async with database_of(settings, PATIENCE_SECONDS) as database:
@@ -135,6 +139,12 @@ async def _database(settings: Settings) -> Findings:
                 yield fail("database", sentence)
     except NotReady as error:
         yield fail("database", str(error))
+
+
+def _missing_file(settings: Settings) -> Path | None:
+    """Which opening it would make."""
+    file = Path(settings.database_url.removeprefix("sqlite:///"))
+    return file if settings.sqlite and not file.exists() else None
 
 
 async def _schema(_settings: Settings, database: Database) -> Finding:

@@ -220,3 +220,35 @@ async def test_a_front_door_that_leads_elsewhere_is_named(
     [finding] = found
     assert finding.verdict == verdict
     assert words in finding.sentence
+
+
+def test_it_makes_no_database_no_key_and_no_directory(tmp_path: Path):
+    file = tmp_path / "none" / "x.db"
+    environ = {"DATABASE_URL": f"sqlite:///{file}"}
+    status, told = report(environ)
+    assert status == 1
+    assert f"There is no file at {file}: run python -m app migrate." in told
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_its_report_is_free_of_log_lines(sound: dict[str, str]):
+    away = urlsplit(sound["DATABASE_URL"])._replace(netloc=f"x:y@127.0.0.1:{free_port()}").geturl()
+    status, told = await asyncio.to_thread(report, {**sound, "DATABASE_URL": away})
+    assert status == 1
+    assert "DATABASE_URL leads to no database" in told
+    assert "{" not in told
+
+
+def report(environ: Mapping[str, str]) -> tuple[int, str]:
+    """What is printed, by either way out."""
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "doctor"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    return done.returncode, done.stdout
