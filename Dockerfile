@@ -17,6 +17,7 @@ RUN useradd --system --home-dir /srv/tidings tidings && install -d -o tidings da
 USER tidings
 VOLUME /srv/tidings/data
 EXPOSE 8000
+# For web and run; a worker serves nothing: start it with --no-healthcheck.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
     CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('PORT', '8000') + '/healthz', timeout=2)"]
 # Exec form: SIGTERM reaches the process, which finishes what is in hand within ten seconds.

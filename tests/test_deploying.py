@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ NAMES = {variable.name for variable in VARIABLES}
 REQUIRED = {variable.name for variable in VARIABLES if variable.required_in_production}
 GIVEN_BY_ADDONS = {"DATABASE_URL", "REDIS_URL"}
 HEROKU = json.loads((ROOT / "app.json").read_text())
+GONE_SECONDS = 10  # after SIGTERM, as the README promises
 GUIDE = (ROOT / "docs/deploying.md").read_text()
 
 
@@ -48,6 +50,41 @@ def test_the_formation_is_the_procfile():
     procfile = (ROOT / "Procfile").read_text()
     started = set(re.findall(r"^(\w+):", procfile, re.M)) - {"release"}
     assert set(HEROKU["formation"]) == started
+
+
+def commands() -> list[list[str]]:
+    """Every command of the guide, as a shell splits it, continued lines joined."""
+    blocks = re.findall(r"(?:^    .*\n)+", GUIDE, re.M)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.split() for line in lines if line.strip()]
+
+
+def test_every_container_outlives_a_reboot_and_has_time_to_finish():
+    started = [words for words in commands() if words[:3] == ["docker", "run", "-d"]]
+    assert {words[-1] for words in started} == {"web", "worker"}
+    names = set()
+    for words in started:
+        options = dict(pairwise(words))
+        names.add(options["--name"])
+        assert options["--restart"] == "unless-stopped"
+        assert int(options["--stop-timeout"]) > GONE_SECONDS
+        # The image asks over HTTP, which a worker does not speak.
+        assert ("--no-healthcheck" in words) == (words[-1] == "worker")
+    assert len(names) == len(started)
+
+
+def test_the_units_and_what_is_run_beside_them_have_a_user_and_its_settings():
+    unit = dict(words[0].split("=", 1) for words in commands() if re.match(r"[A-Z]\w+=", words[0]))
+    user = unit["User"]
+    assert int(unit["TimeoutStopSec"]) > GONE_SECONDS
+    [added] = [words for words in commands() if words[0] == "useradd"]
+    assert added[-1] == user
+    [beside] = [words for words in commands() if words[0] == "systemd-run"]
+    assert {f"User={user}", f"EnvironmentFile={unit['EnvironmentFile']}"} <= set(beside)
+    assert {"--pipe", "--wait"} <= set(beside)
+    # Its default place, below a file system that is read-only else.
+    assert unit["ReadWritePaths"] == f"{unit['WorkingDirectory']}/data"
+    assert f"install -d -o {user} -m 0700 {unit['ReadWritePaths']}" in GUIDE
 
 
 def test_what_the_image_holds_is_enough_to_start(tmp_path: Path):
