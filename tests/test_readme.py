@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,10 @@ import pytest
 from app.config import VARIABLES, Variable
 from app.process import Process
 from tests.cast import Cast, settle
+from tests.deployment import Part, until
+from tests.servers import free_port
 
+BASH, CURL = (shutil.which(name, path=os.defpath) for name in ("bash", "curl"))
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
@@ -29,11 +36,16 @@ def test_the_settings_table_is_what_config_reads():
     assert "\n".join(table) in README, "paste this:\n" + "\n".join(table)
 
 
+def blocks() -> list[str]:
+    """What the tour gives to paste, in order."""
+    tour = README.split("## A tour")[1].split("\n## ")[0].split("### ")[0]
+    found = re.findall(r"(?:^    .*\n)+", tour, re.MULTILINE)
+    return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in found]
+
+
 def curls() -> list[list[str]]:
     """The words of every curl in the tour, in order."""
-    tour = README.split("## A tour")[1].split("\n## ")[0].split("### ")[0]
-    blocks = re.findall(r"(?:^    .*\n)+", tour, re.MULTILINE)
-    lines = [line[4:] for block in blocks for line in block.splitlines()]
+    lines = "".join(blocks()).splitlines()
     code = "\n".join(line for line in lines if not re.match(r"[A-Z]+=", line))
     found = re.split(r"^(?=curl )", code, flags=re.MULTILINE)[1:]
     return [shlex.split(command, comments=True) for command in found]
@@ -79,3 +91,51 @@ async def test_the_tour_works_as_typed(process: Process, client: httpx2.AsyncCli
     [attempt] = (await run(attempts))["data"]
     assert attempt["status"] == "SENT"
     assert (await run(automation))["state"] == "ACTIVE"
+
+
+@pytest.mark.skipif(not (BASH and CURL), reason="bash or curl is not installed")
+def test_the_tour_can_be_pasted_into_a_shell_beside_make_run(tmp_path: Path):
+    """As a reader does: the service as a process, its blocks in one shell, its answers by eye."""
+    at = f"http://127.0.0.1:{(port := free_port())}"
+    environ = {"PORT": str(port), "DATABASE_URL": f"sqlite:///{tmp_path}/tidings.db"}
+    part = Part("run", environ, tmp_path, forked=True)
+    try:
+        until(lambda: "Stop with Ctrl-C" in part.text, "it says how to try it", part)
+        [key, *_] = re.findall(r"td_test_\w+", part.text)
+        seen = {"http://127.0.0.1:8000": at, "td_test_…": key}
+        session: list[str] = []
+
+        def paste(block: str) -> list[Any]:
+            """Into the shell as it was left: what its requests answered."""
+            for placeholder, value in seen.items():
+                block = block.replace(placeholder, value)
+            typed = "\n".join([*session, block])
+            session.extend(re.findall(r"^[A-Z]+=.*$", block, re.MULTILINE))
+            ended = subprocess.run(
+                [str(BASH), "-euc", typed],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                env={"PATH": os.defpath},
+                check=False,
+            )
+            assert (ended.returncode, ended.stderr) == (0, ""), f"{typed}\n{ended.stdout}"
+            return [
+                json.loads(answer) for answer in re.split(r"(?<=})(?={)", ended.stdout) if answer
+            ]
+
+        variables, template, workflow, event, happened, automation = blocks()
+        assert paste(variables) == []
+        seen["tpl_…"] = paste(template)[0]["id"]
+        url = paste(workflow)[0]["trigger"]["webhookUrl"]
+        assert url.startswith(f"{at}/v1/webhooks/in/")
+        seen[f"{at}/v1/webhooks/in/…"] = url
+        seen["run_…"] = paste(event)[0]["runId"]
+        until(lambda: paste(happened)[0]["status"] == "COMPLETED", "the run is over", part)
+        _, messages, attempts = paste(happened)
+        assert [one["subject"] for one in messages["data"]] == ["Welcome, Ada"]
+        assert [one["status"] for one in attempts["data"]] == ["SENT"]
+        assert paste(automation)[0]["state"] == "ACTIVE"
+        assert part.stop() == 0
+    finally:
+        part.kill()
