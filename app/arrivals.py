@@ -75,6 +75,7 @@ async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivere
         number=outcome["number"],
         code=outcome["reason_code"],
         detail=outcome["reason_detail"],
+        missing=delivery.missing(outcome["events"]),
     )
 
 

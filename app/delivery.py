@@ -36,7 +36,7 @@ from app.channels.base import Channel, Message, Receipt, SendError
 from app.errors import CommitUnknown, Unavailable
 from app.leases import Lease
 from app.machine import content as contents
-from app.machine import document
+from app.machine import document, kind
 from app.machine.program import Facts, Json
 from app.machine.reasons import SENTENCES, Reason
 from app.process import Process
@@ -331,7 +331,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     )
     if providers.is_shared(process, sending.way):
         await providers.wrote(process, db, row["workspace_id"], row["channel"], sending.message.to)
-    trying = Ending("SENDING", trouble=pacing.trouble_of(row))
+    trying = Ending("SENDING", trouble=pacing.trouble_of(row), missing=prepared.missing)
     await _note(db, row, trying, way=sending.way, tries=row["tries"] + 1)
     return sending
 
@@ -364,7 +364,8 @@ async def _ask_again(
     asked_at = await _asked_at(db, row)
     if await db.now() - asked_at > timedelta(seconds=honoured) - MARGIN:
         return None
-    asking = Ending("SENDING", Reason.WORKER_LOST, f"{LOST} Asked again, under the same key.")
+    detail = f"{LOST} Asked again, under the same key."
+    asking = Ending("SENDING", Reason.WORKER_LOST, detail, missing=prepared.missing)
     await _note(db, row, asking, way=prepared.way, tries=row["tries"] + 1)
     return Sending(row, prepared.message, prepared.way, is_second=True)
 
@@ -377,6 +378,12 @@ async def _asked_at(db: Handle, row: Row) -> datetime:
             break
         asked = datetime.fromisoformat(event["at"])
     return asked
+
+
+def missing(events: Sequence[Mapping[str, Json]]) -> tuple[str, ...]:
+    """The paths that led nowhere when the content was rendered for the newest call."""
+    calls = (event for event in reversed(events) if event["status"] == "SENDING")
+    return tuple(next(calls, {}).get("missing", ()))
 
 
 async def _park(db: Handle, row: Row) -> bool:
@@ -542,6 +549,15 @@ class Prepared:
     address_hash: str
     category: str
     template_version: int | None
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a message says, and the paths that led nowhere when that was rendered."""
+
+    parts: Mapping[str, str | None]
+    missing: tuple[str, ...]
 
 
 async def _prepare(
@@ -576,6 +592,8 @@ async def _prepare(
         if barred is not None:
             return Ending("SUPPRESSED", barred)
         roots = await _facts(db, row, run, contact, source["data"])
+        recorded = await _recorded(db, row) if again else None
+        words = recorded or await _rendered(row, said, roots, apart=apart)
         message = Message(
             message_key=row["message_key"],
             attempt_id=row["attempt_id"],
@@ -585,25 +603,26 @@ async def _prepare(
             contact_id=row["contact_id"],
             channel=row["channel"],
             to=subscriptions.clean(row["channel"], to, None),
-            content=(await _recorded(db, row) if again else None)
-            or _sender(row) | await _rendered(row, said, roots, apart=apart),
+            content=words.parts,
             headers=_way_out(process, row, said, own),
         )
     except addresses.BadAddress as error:
         return Ending("FAILED", Reason.INVALID_ADDRESS, str(error))
     except contents.PartError as error:
         return Ending("FAILED", Reason.TEMPLATE_ERROR, str(error))
-    return Prepared(message, way, hash, said.category, said.version)
+    return Prepared(message, way, hash, said.category, said.version, words.missing)
 
 
-async def _rendered(row: Row, said: Said, roots: Facts, *, apart: bool) -> dict[str, str]:
+async def _rendered(row: Row, said: Said, roots: Facts, *, apart: bool) -> Words:
     """Raises PartError, TooHeavy."""
     meter = heavy.Meter(row["workspace_id"])
     if apart:
-        return await meter.aside(contents.render, row["channel"], said.content, roots)
-    if heavy.known(row["workspace_id"]):
+        made = await meter.aside(contents.render, row["channel"], said.content, roots)
+    elif heavy.known(row["workspace_id"]):
         raise TooHeavy
-    return meter.run(contents.render, row["channel"], said.content, roots)
+    else:
+        made = meter.run(contents.render, row["channel"], said.content, roots)
+    return Words(_sender(row) | made.parts, made.missing)
 
 
 async def _way(process: Process, db: Handle, row: Row) -> Channel | None:
@@ -659,13 +678,13 @@ def _source(process: Process, row: Row) -> Json:
     )
 
 
-async def _recorded(db: Handle, row: Row) -> Mapping[str, str | None] | None:
+async def _recorded(db: Handle, row: Row) -> Words | None:
     """None for mail about accounts, of which no more than a part is recorded: it is rendered from
     nothing that changes."""
     if row["account_mail"] is not None:
         return None
     content = await messages.intended(db, workspace_id=row["workspace_id"], id=row["id"])
-    return document.parse(content.encode()) if content is not None else None
+    return Words(document.parse(content.encode()), missing(row["events"])) if content else None
 
 
 def _kept(row: Row, content: Mapping[str, str | None]) -> Mapping[str, str | None]:
@@ -728,6 +747,7 @@ class Ending:
     provider_message_id: str | None = None
     trouble: tuple[str, datetime] | None = None  # whose end it waits for, and since when
     held_back: bool = False
+    missing: tuple[str, ...] = ()  # what the content of a call printed that led nowhere
 
 
 def _ending(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
@@ -838,6 +858,7 @@ async def _note(db: Handle, row: Row, ending: Ending, *, way: Channel | None, tr
         "status": ending.status,
         "code": ending.code,
         "detail": ending.detail,
+        **kind.missing(ending.missing),
     }
     await messages.update_attempt(
         db,

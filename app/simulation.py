@@ -304,6 +304,7 @@ class _Message:
     send: Send
     said: Said
     number: int = 0
+    missing: tuple[str, ...] = ()  # of its content
 
 
 def _send(paper: Paper, effect: Send, came: Came) -> None:
@@ -323,7 +324,9 @@ def _attempt(paper: Paper, message: _Message) -> Delivered:
     message.number += 1
     ending = _ended(paper, message)
     message.said = replace(message.said, status=ending.status)
-    return Delivered(ending.status, message.id, message.number, ending.code, ending.detail)
+    called = ending.status != "SUPPRESSED"  # what is suppressed is not rendered
+    missing = message.missing if called else ()
+    return Delivered(ending.status, message.id, message.number, ending.code, ending.detail, missing)
 
 
 def _ended(paper: Paper, message: _Message) -> Ending:
@@ -348,7 +351,8 @@ def _ended(paper: Paper, message: _Message) -> Ending:
     except content.PartError as error:
         return Ending("FAILED", Reason.TEMPLATE_ERROR, str(error))
     sender = scenario.sender if send.channel == "email" else {}
-    message.said = replace(message.said, to=to, content={**sender, **rendered})
+    message.said = replace(message.said, to=to, content={**sender, **rendered.parts})
+    message.missing = rendered.missing
     return _nth(foreseen or [Ending()], message.number + _earlier(paper, send))
 
 

@@ -15,6 +15,7 @@ from app import delivery, erasing, intake, pacing, runner
 from app.audience import Workspace
 from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.channels.email import EmailChannel
+from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import messages, runs
@@ -90,6 +91,11 @@ async def run_status(process: Process, acme: str, run_id: str) -> str:
     return str(row["status"])
 
 
+async def steps_of(process: Process, acme: str, run_id: str) -> list[Row]:
+    async with process.database.read() as db:
+        return await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+
+
 async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: str):
     process, provider = with_provider(process, accepts)
     run_id = await start(process, acme)
@@ -102,6 +108,31 @@ async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: s
     assert attempt["provider_message_id"] == f"<{message.message_key}@provider>"
     assert [event["status"] for event in attempt["events"]] == ["SENDING", "SENT"]
     assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_what_the_content_printed_in_vain_is_noted_in_the_step_and_the_attempt(
+    process: Process, acme: str
+):
+    doubts = [SendError("unknown", Reason.OUTCOME_UNKNOWN, "No answer.")]
+
+    async def recover(message: Message) -> Receipt:
+        if doubts:
+            raise doubts.pop()
+        return await accepts(message)
+
+    process, _ = with_provider(process, recover)
+    said = {"subject": "Hi {{contact.nick}}", "html": "<p>{{trigger.no}}</p>"}
+    step = {"type": "send_message", "channel": "email", "content": said, "onUnknown": "resend"}
+    run_id = await start(process, acme, step)
+    await settle(process)
+    [passed] = await steps_of(process, acme, run_id)
+    output = document.parse(passed["output"].encode())
+    assert (output["status"], output["number"]) == ("SENT", 2)
+    assert output["missing"] == ["contact.nick", "trigger.no"]
+    for attempt in await attempts(process, acme):
+        intent, ended = attempt["events"]
+        assert intent["missing"] == ["contact.nick", "trigger.no"]
+        assert "missing" not in ended
 
 
 async def test_the_intent_is_committed_before_the_provider_is_called(process: Process, acme: str):

@@ -18,7 +18,10 @@ from tests.driving import drive, opened_on
 from tests.listener import Listener, says
 
 PROGRAMS = sorted((Path(__file__).parent / "machine" / "programs").glob("*.steps.json"))
-TEMPLATE = {"subject": "Hi {{contact.firstName}}", "html": "<p>{{trigger.plan}} {{steps}}</p>"}
+TEMPLATE = {
+    "subject": "Hi {{contact.firstName}}",
+    "html": "<p>{{trigger.plan}} {{trigger.nobody}}</p>",
+}
 INPUT = {
     "startAt": "2026-03-02T10:00:00Z",
     "contact": {
@@ -102,6 +105,16 @@ async def test_a_simulated_run_does_what_a_real_one_does(real: Process, path: Pa
     came = cases.play(again)
     came.pop("findings")
     assert_same(traces.normal(driven.trace), came)
+
+
+async def test_what_a_message_printed_in_vain_is_noted_in_a_simulated_run_as_in_a_real_one(
+    real: Process,
+):
+    case = case_of([{"type": "send_message", "channel": "email", "templateId": "tpl_" + "0" * 26}])
+    driven = await drive(real, case)
+    simulated = cases.play(case)
+    for trace in (traces.normal(driven.trace), simulated):
+        assert trace["steps"][0]["output"]["missing"] == ["trigger.nobody"], trace
 
 
 def assert_same(expected: Any, came: Any) -> None:

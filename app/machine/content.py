@@ -4,16 +4,18 @@ one renderer for preview, test email and send."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.headerregistry import Address
 from functools import partial
+from itertools import islice
 
 from app.machine import document, template
 from app.machine.fields import Field, Place, Reader, choice, liquid, quote, read_object
 from app.machine.path import Path
 from app.machine.program import Facts, Json
+from app.machine.template import NOTED, Rendered
 
 
 class PartError(Exception):
@@ -128,27 +130,43 @@ def _either(raw: Mapping[str, Json], place: Place) -> None:
 # --- rendering ----------------------------------------------------------------------------------
 
 
-def render(channel: str, content: Mapping[str, Json], facts: Facts) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Its parts, and the paths that were printed but lead nowhere."""
+
+    parts: dict[str, str]
+    missing: tuple[str, ...]
+
+
+def render(channel: str, content: Mapping[str, Json], facts: Facts) -> Message:
     """Every part that is there, rendered, variables as JSON. Raises PartError."""
-    return {
+    parts = {
         name: render_part(channel, name, content[name], facts) for name in given(channel, content)
     }
+    return Message({name: part.text for name, part in parts.items()}, _missing(parts.values()))
 
 
-def render_part(channel: str, name: str, source: Json, facts: Facts) -> str:
+def render_part(channel: str, name: str, source: Json, facts: Facts) -> Rendered:
     """Raises PartError."""
     html = PARTS[channel][name].html
     try:
         if isinstance(source, dict):
-            rendered = {key: _rendered(value, html, facts) for key, value in sorted(source.items())}
-            return document.dumps(rendered).decode()
+            values = {key: _rendered(value, html, facts) for key, value in sorted(source.items())}
+            text = document.dumps({key: value.text for key, value in values.items()}).decode()
+            return Rendered(text, _missing(values.values()))
         return _rendered(source, html, facts)
     except (template.TemplateError, template.RenderError) as error:
         raise PartError(name, str(error)) from None
 
 
-def _rendered(source: str, html: bool, facts: Facts) -> str:
-    return template.parse(source, html=html).render(facts).text
+def _rendered(source: str, html: bool, facts: Facts) -> Rendered:
+    return template.parse(source, html=html).render(facts)
+
+
+def _missing(pieces: Iterable[Rendered]) -> tuple[str, ...]:
+    """Each path once, as many as a single piece may note."""
+    paths = dict.fromkeys(path for piece in pieces for path in piece.missing)
+    return tuple(islice(paths, NOTED))
 
 
 def given(channel: str, content: Mapping[str, Json]) -> Iterator[str]:

@@ -91,6 +91,7 @@ class Delivered:
     number: int = 1  # of the attempt; a resend raises it
     code: str | None = None
     detail: str | None = None
+    missing: tuple[str, ...] = ()  # paths that its content printed and that lead nowhere
 
 
 @dataclass(frozen=True, slots=True)

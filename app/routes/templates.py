@@ -13,6 +13,7 @@ from app import facts, heavy
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine.fields import Place
+from app.machine.kind import missing
 from app.machine.program import Finding, Json
 from app.routes.ids import TemplateId
 from app.store import contacts, definitions, templates
@@ -58,9 +59,10 @@ class Template(TemplateSummary, Revised):
 
 
 class RenderedPart(Shape):
-    """What would be sent, or why it cannot be."""
+    """What would be sent, with the paths that printed nothing, or why it cannot be."""
 
     rendered: str | None = None
+    missing: list[str] | None = None
     error: str | None = None
 
 
@@ -153,16 +155,17 @@ async def preview(call: Call) -> Response:
     return reply.ok(await heavy.Meter(workspace_id).aside(_parts, row, roots))
 
 
-def _parts(row: Row, roots: Mapping[str, Json]) -> dict[str, dict[str, str]]:
+def _parts(row: Row, roots: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
     return {
         name: _part(row["channel"], name, row["content"][name], roots)
         for name in contents.given(row["channel"], row["content"])
     }
 
 
-def _part(channel: str, name: str, source: Json, roots: Mapping[str, Json]) -> dict[str, str]:
+def _part(channel: str, name: str, source: Json, roots: Mapping[str, Json]) -> dict[str, Json]:
     try:
-        return {"rendered": contents.render_part(channel, name, source, roots)}
+        rendered = contents.render_part(channel, name, source, roots)
+        return {"rendered": rendered.text, **missing(rendered.missing)}
     except contents.PartError as error:
         return {"error": error.message}
 

@@ -417,14 +417,15 @@ async def in_flight(db: Handle, *, workspace_id: str, address_hash: str) -> list
 
 
 async def outcome(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """What a waiting run asks: how the message ended, under which number."""
+    """What a waiting run asks: how the message ended, under which number, and its history."""
     return await db.fetch_one(
         """
-        SELECT m.status, m.reason_code, m.reason_detail,
-               (SELECT max(a.number) FROM delivery_attempts a
-                WHERE a.workspace_id = m.workspace_id AND a.message_id = m.id) AS number
+        SELECT m.status, m.reason_code, m.reason_detail, a.number, a.events
         FROM messages m
+        JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         WHERE m.workspace_id = :workspace_id AND m.id = :id
+        ORDER BY a.number DESC
+        LIMIT 1
         """,
         workspace_id=workspace_id,
         id=id,

@@ -105,20 +105,32 @@ def test_without_a_channel_whatever_some_channel_can_say_may_be_written():
 
 def test_only_html_is_escaped():
     email = content.render("email", {"html": NAME, "subject": NAME, "text": NAME}, FACTS)
-    assert email == {
+    assert email.parts == {
         "subject": "Ada & <Bob>",
         "html": "Ada &amp; &lt;Bob&gt;",
         "text": "Ada & <Bob>",
     }
-    assert content.render("sms", {"text": NAME}, FACTS) == {"text": "Ada & <Bob>"}
+    assert content.render("sms", {"text": NAME}, FACTS).parts == {"text": "Ada & <Bob>"}
 
 
 def test_variables_are_rendered_one_by_one_into_json():
     said = {"contentSid": SID, "variables": {"2": '"{{trigger.name}}"', "1": "{{trigger.no}}"}}
-    assert content.render("whatsapp", said, FACTS) == {
+    message = content.render("whatsapp", said, FACTS)
+    assert message.parts == {
         "contentSid": SID,
         "variables": '{"1":"","2":"\\"Ada & <Bob>\\""}',
     }
+    assert message.missing == ("trigger.no",)
+
+
+def test_what_the_parts_printed_in_vain_is_named_once_and_no_more_than_a_person_reads():
+    said = {"subject": "{{trigger.a}}{{trigger.name}}", "html": "{{trigger.b}}{{trigger.a}}"}
+    assert content.render("email", said, FACTS).missing == ("trigger.a", "trigger.b")
+    many = {
+        name: "".join(f"{{{{trigger.{name}{number}}}}}" for number in range(80))
+        for name in ("subject", "html")
+    }
+    assert len(content.render("email", many, FACTS).missing) == 100
 
 
 def test_what_cannot_be_rendered_names_its_part():

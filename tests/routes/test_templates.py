@@ -168,11 +168,24 @@ async def test_a_preview_shows_each_part_rendered_or_its_error(cast: Cast):
     assert "line 1" in shown["text"]["error"]
 
 
+async def test_a_preview_names_what_printed_nothing(cast: Cast):
+    made = await cast.ed.made(TEMPLATES, with_content(subject="Hi {{contact.nick}}{{trigger.no}}"))
+    response = await cast.vic.post(f"{TEMPLATES}/{made['id']}/preview", {})
+    assert response.json()["subject"] == {
+        "rendered": "Hi ",
+        "missing": ["contact.nick", "trigger.no"],
+    }
+
+
 async def test_a_preview_needs_nobody_and_nothing(cast: Cast):
     made = await cast.ed.made(TEMPLATES, HELLO)
     url = f"{TEMPLATES}/{made['id']}/preview"
     shown = (await cast.vic.post(url, {})).json()
-    assert shown == {"subject": {"rendered": "Hello there"}, "html": {"rendered": "<p> at </p>"}}
+    absent = ["trigger.items[0].name", "trigger.price"]
+    assert shown == {
+        "subject": {"rendered": "Hello there"},
+        "html": {"rendered": "<p> at </p>", "missing": absent},
+    }
     theirs = await cast.mallory.made("/contacts", {"email": "ada@example.com"})
     unknown = errors(await cast.vic.post(url, {"contactId": "con_" + "0" * 26}))
     assert unknown.keys() == {"/contactId"}

@@ -181,6 +181,7 @@ async def test_a_run_hears_how_its_message_ended_and_under_which_number(database
         "reason_code": "no_address",
         "reason_detail": None,
         "number": 2,
+        "events": [],
     }
 
 

@@ -42,7 +42,7 @@ def delivered(visit: Visit, event: Event) -> Outcome | None:
     if not isinstance(event, Delivered):
         return None
     noted = {
-        **missing(visit.noted.get("missing", ())),
+        **missing(list(dict.fromkeys([*visit.noted.get("missing", ()), *event.missing]))),
         "messageId": event.message_id,
         "status": event.status,
         "number": event.number,

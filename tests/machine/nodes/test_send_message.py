@@ -31,7 +31,8 @@ def enter(**data):
 
 
 def resume(status, **data):
-    event = Delivered(status, "msg_1", data.pop("number", 1), data.pop("code", None), "told")
+    number, code, missing = data.pop("number", 1), data.pop("code", None), data.pop("missing", ())
+    event = Delivered(status, "msg_1", number, code, "told", missing)
     return SEND_MESSAGE.resume(visit(**data), event)
 
 
@@ -132,6 +133,15 @@ def test_missing_paths_of_the_address_are_noted():
     outcome = enter(to="{{trigger.nick}}{{trigger.email}}")
     assert outcome.output == {"missing": ["trigger.nick"]}
     assert outcome.noted == outcome.output
+
+
+def test_missing_paths_of_the_content_are_noted_beside_those_of_the_address():
+    outcome = resume(
+        "SENT",
+        noted={"missing": ["trigger.nick"]},
+        missing=("trigger.nick", "trigger.name"),
+    )
+    assert outcome.output["missing"] == ["trigger.nick", "trigger.name"]
 
 
 def test_no_other_event_moves_it():
