@@ -55,6 +55,10 @@ class Writable(Shape):
     """What of a resource can be written: POST takes all of it, PATCH what changes of it."""
 
 
+class Nothing(Shape):
+    """What a route takes that takes no body: an empty object, where a client has to send one."""
+
+
 class Query(BaseModel):
     """Query parameters: camelCase names, values read from text, no unknown names."""
 
@@ -126,6 +130,12 @@ DIGITS = BeforeValidator(_count)  # behind what bounds it: a schema tells no mor
 
 def read(model: type[Model], headers: Headers, body: bytes) -> Model:
     return _checked(model, _object(headers, body, JSON), "body", _pointer)
+
+
+def nothing(headers: Headers, body: bytes) -> None:
+    """Raises Problem for a body that says something: it must not be ignored."""
+    if body and body != b"{}":  # whatever media type a client gives to so little
+        read(Nothing, headers, body)
 
 
 def patch(model: type[Model], stored: Mapping[str, Json], headers: Headers, body: bytes) -> Model:

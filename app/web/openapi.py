@@ -404,6 +404,8 @@ class _Writer:
         member, model = endpoint.can != PUBLIC, isinstance(endpoint.takes, type)
         changes, reads_body = endpoint.method != "GET", endpoint.takes is not None
         reads_body |= changes and endpoint.tx is not None
+        reads_body |= endpoint.refuses_body
+        judges_body = endpoint.takes is not None or endpoint.refuses_body
         by_wrapper = member and endpoint.tx is not None
         rules: Sequence[tuple[bool, Sequence[str]]] = (
             (True, ("malformed_request", "unavailable")),
@@ -412,8 +414,8 @@ class _Writer:
             (endpoint.plan is not None, ("plan_required",)),
             ("{" in endpoint.path, ("not_found",)),
             (reads_body, ("body_too_large", "request_timeout")),
-            (endpoint.takes is not None, ("unsupported_media_type", "invalid")),
-            (model, ("malformed_json",)),
+            (judges_body, ("unsupported_media_type", "invalid")),
+            (model or endpoint.refuses_body, ("malformed_json",)),
             (endpoint.takes_key, ("idempotency_in_progress", "idempotency_mismatch")),
             (self.judges_tag(endpoint) or (changes and by_wrapper), ("stale",)),
             (by_wrapper, ("not_acceptable",)),

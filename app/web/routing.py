@@ -251,6 +251,12 @@ class Endpoint:
         return self.query or (None if self.can == PUBLIC else body.Query)
 
     @property
+    def refuses_body(self) -> bool:
+        """Whether a body, of which it takes none, is looked at. A GET's has no meaning at all
+        (RFC 9110 §9.3.1), and strangers send what they like."""
+        return self.takes is None and self.method != "GET" and self.can != PUBLIC
+
+    @property
     def is_tagged(self) -> bool:
         """Whether what it answers has an entity tag, even without a revision to make it of."""
         content = self.gives.get(200)
@@ -374,8 +380,10 @@ class _Path:
         if endpoint.parameters is not None:
             call._query = body.query(endpoint.parameters, call.request.scope["query_string"])
         key = idempotency.key_of(call.request.headers) if endpoint.takes_key else None
-        if endpoint.tx is not None:
+        if endpoint.tx is not None or endpoint.refuses_body:
             call._body = b"" if endpoint.method == "GET" else await call.request.body()
+        if endpoint.refuses_body:
+            body.nothing(call.request.headers, call.body)
         try:
             async with self._connection(endpoint.tx) as call._db:
                 response = await self._answered(endpoint, call, key)

@@ -196,7 +196,8 @@ async def test_when_nobody_knows_whether_it_was_committed_a_repeat_is_safe(
 
 @asynccontextmanager
 async def application(process: Process, handler: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    routes = mount([post("/things", handler, can=MEMBER, query=Pages)], process, Throttle(None))
+    things = post("/things", handler, can=MEMBER, query=Pages, takes=("application/json",))
+    routes = mount([things], process, Throttle(None))
     transport = httpx2.ASGITransport(app=Edge(router(routes), process.settings))
     async with httpx2.AsyncClient(transport=transport, base_url="http://tidings.test") as client:
         yield client
@@ -236,7 +237,6 @@ async def test_what_only_reads_is_answered_afresh(cast: Cast):
         response = await asked(cast.ed, json={"trigger": {"word": "hi"}}, url=url)
         assert response.status_code == 200
         assert REPLAYED not in response.headers
-    refused(await asked(cast.ed, b"\xff", {}, url), 400, "malformed_request")
 
 
 @pytest.mark.parametrize(
@@ -257,6 +257,7 @@ def test_a_key_counts_where_its_answer_can_be_kept(endpoint: Any, takes: bool):
 # POSTs by a member, outside of /auth/, that take no key, each with its reason.
 WITHOUT_KEY = {
     "/contacts/import": "a stream; to send the file again is safe",
+    "/templates/{id}/preview": "it changes nothing",
     "/automations/{id}/simulate": "it changes nothing",
     "/workflows/{id}/simulate": "it changes nothing",
     "/webhook-requests/{id}/retry": "who asks again gets the same run",

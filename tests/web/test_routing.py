@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 
 import httpx2
@@ -33,6 +34,7 @@ from app.web.routing import (
 )
 from app.web.throttle import API, Throttle
 from tests.cast import PASSWORD, Cast, Person
+from tests.conformance import EVERY
 
 
 class Naming(Writable):
@@ -243,6 +245,47 @@ async def test_a_body_that_is_not_wanted_is_not_judged(api, process):
     refused = await api.post("/late", content=too_large, headers={"X-Refuse": "yes"})
     assert refused.status_code == 404
     assert (await api.post("/late", content=too_large)).status_code == 413
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+@pytest.mark.parametrize(
+    ("sent", "media_type", "code", "pointer"),
+    [
+        (b'{"x":1}', "application/json", "invalid", "/x"),
+        (b"[]", "application/json", "invalid", ""),
+        (b'{"x":', "application/json", "malformed_json", None),
+        (b"x=1", "application/x-www-form-urlencoded", "unsupported_media_type", None),
+    ],
+)
+async def test_a_body_that_no_handler_reads_is_refused(
+    method, sent, media_type, code, pointer, api, cast
+):
+    headers = {**bearer(cast.vic), "Content-Type": media_type}
+    path = "/match" if method == "DELETE" else "/tagged"
+    response = await api.request(method, path, headers=headers, content=sent)
+    problem = response.json()
+    assert problem["code"] == code
+    assert pointer is None or problem["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize("sent", [b"", b"{}"])
+async def test_nothing_can_be_sent_as_an_empty_object(sent, api, cast):
+    assert (await api.post("/tagged", headers=bearer(cast.vic), content=sent)).status_code == 200
+
+
+async def test_whatever_takes_no_body_says_so(cast: Cast):
+    """Of the real ones."""
+    silent = [one for one in EVERY if one.refuses_body and one.can != ADMIN]
+    assert len(silent) > 20
+    for endpoint in silent:
+        path = re.sub(r"\{channel\}", "email", endpoint.path)
+        path = re.sub(r"\{[^}]*\}", "none", path)
+        response = await cast.client.request(
+            endpoint.method, path, headers=bearer(cast.olivia), json={"zzz": 1}
+        )
+        assert response.status_code == 422, str(endpoint)
+        [error] = response.json()["errors"]
+        assert error == {"pointer": "/zzz", "message": "This field is unknown or read-only."}
 
 
 # --- transactions ---------------------------------------------------------------------------------
@@ -472,7 +515,7 @@ async def test_a_handler_gets_what_its_route_says_that_it_takes(process, cast):
 
     endpoints = [post("/things", undeclared, can=MEMBER)]
     async with application(process, endpoints) as api:
-        told = (await api.post("/things", headers=bearer(cast.vic), json={"name": "A"})).json()
+        told = (await api.post("/things", headers=bearer(cast.vic))).json()
     assert told == [
         "POST /things has to say takes=Naming",
         "POST /things has to say query=Naming",
