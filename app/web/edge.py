@@ -100,12 +100,14 @@ class _Exchange:
             scope.get("client"), self._headers[b"x-forwarded-for"], edge.trusted_hops
         )
         self._allowed = Allowance(edge.max_body_bytes, edge.body_seconds)
+        self._limits: dict[str, str] = {}  # of a bearer: told with whatever is answered
         self._scope = scope  # which the server made for this request
         scope["client"] = (self._client, 0)
         scope["state"] = {
             **scope.get("state", {}),
             "request_id": self._request_id,
             "allowance": self._allowed,
+            "limits": self._limits,
         }
         self._declared = int((self._headers[b"content-length"] or (b"0",))[0])  # checked by h11
         self._received = 0
@@ -200,6 +202,9 @@ class _Exchange:
         complete = [*headers, (b"x-request-id", self._request_id.encode()), *edge.always]
         if b"cache-control" not in dict(headers):
             complete.append((b"cache-control", b"no-store"))
+        if b"ratelimit" not in dict(headers):  # a refusal by another limit tells of that one
+            told = self._limits.items()
+            complete += [(name.lower().encode(), value.encode()) for name, value in told]
         method, origin = self._scope["method"], self._headers[b"origin"]
         complete += cors.headers(edge.cors_origins, method, origin, headers)
         return complete

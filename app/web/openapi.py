@@ -42,8 +42,8 @@ answer, with `Idempotency-Replayed: true`.
 to do, and in `errors` every fault with a JSON Pointer to its place. Unknown fields and parameters
 are refused, not ignored. A fault of ours is answered 500 `internal`, whatever was called.
 
-**Limits.** 600 requests a minute for each key or session. A refusal says in `Retry-After` when to
-come back.
+**Limits.** 600 requests a minute for each key or session. Every answer to one says in
+`RateLimit` how many are left, and a refusal says in `Retry-After` when to come back.
 """
 
 PROBLEM: Schema = {
@@ -121,10 +121,11 @@ IN_PATHS: Mapping[str, Schema] = {
     "channel": {"type": "string", "enum": ["email", "sms", "whatsapp"]},
     "version": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
 }
+LIMITS = ("RateLimit", "RateLimit-Policy")
 CODE_HEADERS: Mapping[str, Sequence[str]] = {
     "unauthenticated": ("WWW-Authenticate",),
     "idempotency_in_progress": ("Retry-After",),
-    "rate_limited": ("Retry-After", "RateLimit", "RateLimit-Policy"),
+    "rate_limited": ("Retry-After", *LIMITS),
     "unavailable": ("Retry-After",),
 }
 
@@ -350,7 +351,7 @@ class _Writer:
         if endpoint.method == "GET" and _has_tag(endpoint, 200):
             answers["304"] = {
                 "description": "It is still what If-None-Match names.",
-                "headers": _headers(["ETag"]),
+                "headers": _headers(["ETag", *_limits(endpoint)]),
             }
         return answers
 
@@ -360,6 +361,7 @@ class _Writer:
             *(["Location"] if status in (201, 302, 303) else ()),
             *(["ETag"] if _has_tag(endpoint, status) else ()),
             *(["Idempotency-Replayed"] if endpoint.takes_key else ()),
+            *_limits(endpoint),
         ]
         answer: Schema = {"description": HTTPStatus(status).phrase, "headers": _headers(names)}
         if content is not None:
@@ -391,12 +393,15 @@ class _Writer:
         by_status: defaultdict[int, list[str]] = defaultdict(list)
         for code in self.codes(endpoint):
             by_status[CODES[code][0]].append(code)
-        return {str(status): self._refusal(by_status[status]) for status in sorted(by_status)}
+        limits = _limits(endpoint)
+        return {
+            str(status): self._refusal(by_status[status], limits) for status in sorted(by_status)
+        }
 
-    def _refusal(self, codes: Sequence[str]) -> Schema:
-        """Much the same everywhere: written once for each set of codes."""
-        name = ".".join(codes)
-        self.refusals.setdefault(name, _refusal(codes))
+    def _refusal(self, codes: Sequence[str], limits: Sequence[str]) -> Schema:
+        """Much the same everywhere: written once for each set of codes, for bearers and others."""
+        name = ".".join(codes if limits else [*codes, "public"])
+        self.refusals.setdefault(name, _refusal(codes, limits))
         return {"$ref": f"#/components/responses/{name}"}
 
     def codes(self, endpoint: Endpoint) -> list[str]:
@@ -432,15 +437,21 @@ def _has_tag(endpoint: Endpoint, status: int) -> bool:
     return content is not None and (endpoint.is_tagged or issubclass(content, Revised))
 
 
+def _limits(endpoint: Endpoint) -> Sequence[str]:
+    """A bearer's requests are counted, and every answer says how many are left."""
+    return () if endpoint.can == PUBLIC else LIMITS
+
+
 def _headers(names: Sequence[str]) -> Schema:
     """That of every answer, and these."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in ["X-Request-Id", *names]}
 
 
-def _refusal(codes: Sequence[str]) -> Schema:
+def _refusal(codes: Sequence[str], limits: Sequence[str]) -> Schema:
+    told = [name for code in codes for name in CODE_HEADERS.get(code, ())]
     return {
         "description": "; ".join(f"`{code}`: {CODES[code][1].lower()}" for code in codes),
-        "headers": _headers([name for code in codes for name in CODE_HEADERS.get(code, ())]),
+        "headers": _headers([*told, *limits]),
         "content": {
             "application/problem+json": {
                 "schema": {"$ref": f"{PLACE}Problem"},

@@ -374,7 +374,8 @@ class _Path:
     async def _run(self, endpoint: Endpoint, call: Call) -> Response:
         if endpoint.can != PUBLIC:
             call._member = await auth.authenticate(call.process, call.request.headers)
-            await call.throttle.check(API, call.member.via_id)
+            verdict = await call.throttle.check(API, call.member.via_id)
+            call.request.state.limits.update(verdict.limits)
             auth.permit(call.member, endpoint.can)
             auth.afford(call.member, endpoint.plan)
         if endpoint.parameters is not None:

@@ -9,9 +9,9 @@ import math
 import time
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha1
-from typing import cast
+from typing import TypeAlias, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
@@ -26,6 +26,7 @@ TRIP_SECONDS = 0.05  # nothing in a request's path waits for Redis longer
 PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
 CONNECT_SECONDS = 2.0
 LOOKS = 5  # during a trip, whether its answer has come
+Found: TypeAlias = tuple[bytes, int, bytes]  # a tally, as the script tells it
 SILENCE = (RedisError, OSError, TimeoutError)
 
 
@@ -43,38 +44,67 @@ AUTH = Rule("auth", 10, 60)
 API = Rule("api", 600, 60)  # of one API key or session
 
 
-# For each key, how long it has to wait; 0 when its hit was counted. A key's list holds the times of
-# its newest hits, as many as are allowed, by the one clock that all processes have in common.
+# For each key: how long it has to wait, 0 when its hit was counted; how many are left; when there
+# will be more. A key's list holds the times of its hits within the window, the newest first, by the
+# one clock that all processes have in common.
 TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
-local waits = {}
+local tallies = {}
 for i, key in ipairs(KEYS) do
     local amount, seconds = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
-    local oldest = tonumber(redis.call('LINDEX', key, amount - 1) or 0)
-    if oldest + seconds > now then
-        waits[i] = tostring(oldest + seconds - now)
-    else
-        redis.call('LPUSH', key, string.format('%.6f', now))
-        redis.call('LTRIM', key, 0, amount - 1)
-        redis.call('EXPIRE', key, seconds)
-        waits[i] = '0'
+    local oldest = tonumber(redis.call('LINDEX', key, -1) or now)
+    while oldest + seconds <= now do
+        redis.call('RPOP', key)
+        oldest = tonumber(redis.call('LINDEX', key, -1) or now)
     end
+    local left = amount - redis.call('LLEN', key)
+    local wait = 0
+    if left > 0 then
+        redis.call('LPUSH', key, string.format('%.6f', now))
+        redis.call('EXPIRE', key, seconds)
+        left = left - 1
+    else
+        wait = oldest + seconds - now
+    end
+    tallies[i] = {tostring(wait), left, tostring(oldest + seconds - now)}
 end
-return waits
+return tallies
 """
 TAKE_SHA = sha1(TAKE.encode(), usedforsecurity=False).hexdigest()  # how Redis names it
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """Where a key stands after a hit."""
+
+    wait: float  # seconds until it may hit again; 0 when this one was counted
+    left: int
+    renews: float  # seconds until there are more
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """`headers` say when to come back (draft-ietf-httpapi-ratelimit-headers); none when allowed."""
+    rule: Rule
+    tally: Tally
 
-    allowed: bool
-    headers: Mapping[str, str] = field(default_factory=dict)
+    @property
+    def allowed(self) -> bool:
+        return not self.tally.wait
 
+    @property
+    def limits(self) -> Mapping[str, str]:
+        """What is left, and when there is more (draft-ietf-httpapi-ratelimit-headers)."""
+        name, renews = self.rule.name, math.ceil(self.tally.renews)
+        return {
+            "RateLimit-Policy": f'"{name}";q={self.rule.amount};w={self.rule.seconds}',
+            "RateLimit": f'"{name}";r={self.tally.left};t={renews}',
+        }
 
-ALLOWED = Verdict(allowed=True)
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Of a refusal, which says when to come back as well."""
+        return {"Retry-After": str(math.ceil(self.tally.wait)), **self.limits}
 
 
 class Throttle:
@@ -96,7 +126,7 @@ class Throttle:
         if self._everywhere is not None:
             await self._everywhere.close()
 
-    async def check(self, rule: Rule, key: str) -> None:
+    async def check(self, rule: Rule, key: str) -> Verdict:
         """Count one hit; raises Problem `rate_limited` when it is one too many."""
         verdict = await self.hit(rule, key)
         if not verdict.allowed:
@@ -106,23 +136,26 @@ class Throttle:
                 f" try again in {verdict.headers['Retry-After']} s.",
                 headers=verdict.headers,
             )
+        return verdict
 
     async def hit(self, rule: Rule, key: str) -> Verdict:
         """Count one hit of `key`; an address counts like any text, an IPv6 one by its /64."""
         key = _bucket(key)
-        wait = self._here.wait(rule, key)
-        if not wait and self._everywhere is not None:
-            wait = await self._everywhere.take(rule, key)
-        # Asked again, for while Redis answered others may have taken what was left.
-        wait = wait or self._here.take(rule, key)
-        return _refused(rule, wait) if wait else ALLOWED
+        tally = self._here.refusal(rule, key)
+        if tally is None and self._everywhere is not None:
+            tally = await self._everywhere.take(rule, key)
+        if tally is None or not tally.wait:
+            # Asked again, for while Redis answered others may have taken what was left.
+            here = self._here.take(rule, key)
+            tally = here if tally is None else min(here, tally, key=lambda one: one.left)
+        return Verdict(rule, tally)
 
 
 @dataclass(slots=True)
 class _Question:
     rule: Rule
     key: str
-    answer: asyncio.Future[float]  # the seconds to wait; 0 when the hit was counted
+    answer: asyncio.Future[Tally | None]  # None: Redis said nothing
 
     @property
     def name(self) -> str:
@@ -144,10 +177,10 @@ class _Everywhere:
         self._trips: asyncio.Task[None] | None = None
         self._silent = False
 
-    async def take(self, rule: Rule, key: str) -> float:
-        """Count a hit unless it has to wait, so many seconds. A silent Redis holds nobody up."""
+    async def take(self, rule: Rule, key: str) -> Tally | None:
+        """Count a hit unless it has to wait. A silent Redis, None, holds nobody up."""
         if self._silent:
-            return 0
+            return None
         loop = asyncio.get_running_loop()
         question = _Question(rule, key, loop.create_future())
         if not self._waiting:
@@ -215,10 +248,11 @@ class _Everywhere:
             self._silent = False
             log.info("redis answers again")
             return
-        for one, wait in zip(batch, await self._take(batch), strict=True):
-            _tell(one, float(wait))
+        for one, found in zip(batch, await self._take(batch), strict=True):
+            wait, left, renews = found
+            _tell(one, Tally(float(wait), int(left), float(renews)))
 
-    async def _take(self, batch: Sequence[_Question]) -> list[bytes]:
+    async def _take(self, batch: Sequence[_Question]) -> list[Found]:
         """One trip for all of them; a second one when Redis does not know the script."""
         given = [one.name for one in batch]
         for one in batch:
@@ -228,9 +262,9 @@ class _Everywhere:
         except NoScriptError:
             return await self._answered(self._redis.eval(TAKE, len(batch), *given))
 
-    async def _answered(self, asked: Awaitable[str] | str) -> list[bytes]:
+    async def _answered(self, asked: Awaitable[str] | str) -> list[Found]:
         """What redis-py says it returns is true of other scripts."""
-        return cast("list[bytes]", await cast("Awaitable[str]", asked))
+        return cast("list[Found]", await cast("Awaitable[str]", asked))
 
     def _fall_silent(self, error: BaseException) -> None:
         if not self._silent:
@@ -243,12 +277,12 @@ class _Everywhere:
 def _release(questions: Iterable[_Question]) -> None:
     """As far as Redis is concerned, they may."""
     for question in questions:
-        _tell(question, 0)
+        _tell(question, None)
 
 
-def _tell(question: _Question, wait: float) -> None:
+def _tell(question: _Question, tally: Tally | None) -> None:
     if not question.answer.done():  # done: nobody waits any more
-        question.answer.set_result(wait)
+        question.answer.set_result(tally)
 
 
 class _Here:
@@ -257,22 +291,27 @@ class _Here:
     def __init__(self) -> None:
         self._hits: defaultdict[Rule, OrderedDict[str, deque[float]]] = defaultdict(OrderedDict)
 
-    def wait(self, rule: Rule, key: str) -> float:
-        """Seconds until `key` may hit again; 0 when it may now."""
+    def refusal(self, rule: Rule, key: str) -> Tally | None:
+        """None when `key` may hit now."""
         hits = self._hits[rule].get(key)
         if hits is None or len(hits) < rule.amount:
-            return 0
-        return max(hits[0] + rule.seconds - time.monotonic(), 0)
+            return None
+        wait = hits[0] + rule.seconds - time.monotonic()
+        return Tally(wait, 0, wait) if wait > 0 else None
 
-    def take(self, rule: Rule, key: str) -> float:
+    def take(self, rule: Rule, key: str) -> Tally:
         """Count a hit unless it has to wait."""
-        wait = self.wait(rule, key)
-        if not wait:
-            windows = self._hits[rule]
-            windows.setdefault(key, deque(maxlen=rule.amount)).append(time.monotonic())
-            windows.move_to_end(key)
-            _forget(windows, time.monotonic() - rule.seconds)
-        return wait
+        refusal = self.refusal(rule, key)
+        if refusal is not None:
+            return refusal
+        windows, now = self._hits[rule], time.monotonic()
+        hits = windows.setdefault(key, deque(maxlen=rule.amount))
+        while hits and hits[0] + rule.seconds <= now:
+            hits.popleft()
+        hits.append(now)
+        windows.move_to_end(key)
+        _forget(windows, now - rule.seconds)
+        return Tally(0, rule.amount - len(hits), hits[0] + rule.seconds - now)
 
 
 def _forget(windows: OrderedDict[str, deque[float]], before: float) -> None:
@@ -292,15 +331,3 @@ def _bucket(key: str) -> str:
         return str(ipaddress.IPv6Network((key, 64), strict=False))
     except ValueError:
         return key  # not an address
-
-
-def _refused(rule: Rule, wait: float) -> Verdict:
-    seconds = math.ceil(wait)
-    return Verdict(
-        allowed=False,
-        headers={
-            "Retry-After": str(seconds),
-            "RateLimit-Policy": f'"{rule.name}";q={rule.amount};w={rule.seconds}',
-            "RateLimit": f'"{rule.name}";r=0;t={seconds}',
-        },
-    )

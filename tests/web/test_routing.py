@@ -437,6 +437,32 @@ async def test_a_key_and_a_session_have_600_requests_a_minute_each(process, cast
             assert (await api.get("/anybody/1", headers=other)).status_code == 200
 
 
+async def test_every_answer_to_a_bearer_says_what_is_left(process, cast):
+    async def stumble(_call: Call) -> Response:
+        raise RuntimeError("on purpose")
+
+    endpoints = [*ENDPOINTS, get("/stumble", stumble, can=MEMBER)]
+    headers = {**bearer(cast.vic), "If-None-Match": '"7"'}
+    async with application(process, endpoints) as api:
+        for left, (method, path, status) in enumerate(
+            (
+                ("GET", "/anybody/1", 200),
+                ("GET", "/tagged", 304),
+                ("HEAD", "/tagged", 304),
+                ("PATCH", "/contacts/1", 403),
+                ("GET", "/paint?size=1", 422),
+                ("GET", "/stumble", 500),
+            ),
+            start=1,
+        ):
+            response = await api.request(method, path, headers=headers)
+            assert response.status_code == status
+            assert response.headers["ratelimit"] == f'"api";r={API.amount - left};t=60'
+            assert response.headers["ratelimit-policy"] == '"api";q=600;w=60'
+        for stranger in (await api.post("/nobody"), await api.get("/tagged")):
+            assert "ratelimit" not in stranger.headers
+
+
 async def test_what_a_role_may_not_counts_and_what_nobody_sent_does_not(process, cast):
     throttle = Throttle(None)
     key_id = await via_id(process, bearer(cast.vic))

@@ -114,6 +114,28 @@ async def test_a_refusal_says_when_to_come_back(limiting):
     }
 
 
+async def test_whoever_may_is_told_what_is_left(limiting):
+    told = [(await limiting.check(QUICK, "1.2.3.4")).limits for _ in range(QUICK.amount)]
+    assert told == [
+        {"RateLimit-Policy": '"quick";q=3;w=1', "RateLimit": f'"quick";r={left};t=1'}
+        for left in (2, 1, 0)
+    ]
+    assert (await limiting.hit(QUICK, "1.2.3.4")).limits["RateLimit"].startswith('"quick";r=0;')
+    await asyncio.sleep(1.05)
+    assert (await limiting.check(QUICK, "1.2.3.4")).limits["RateLimit"] == '"quick";r=2;t=1'
+
+
+async def test_what_is_left_is_of_all_processes_and_of_this_one_while_redis_is_silent(
+    on_redis, proxy
+):
+    other = await on_redis()
+    async with limited(proxy) as one:
+        await allowed(other, 5, rule=AUTH)
+        assert (await one.check(AUTH, "1.2.3.4")).tally.left == AUTH.amount - 6
+        proxy.swallow()
+        assert (await one.check(AUTH, "1.2.3.4")).tally.left == AUTH.amount - 2
+
+
 async def test_check_raises_what_hit_refuses(limiting):
     for _ in range(AUTH.amount):
         await limiting.check(AUTH, "1.2.3.4")
