@@ -22,11 +22,11 @@ from app.routes.sessions import (
 )
 from app.store import api_keys, invitations, memberships, sessions, users
 from app.store.db import Row
-from app.web import paging, reply
+from app.web import auth, paging, reply
 from app.web.body import Name, Shape, Writable
 from app.web.paging import Paging
 from app.web.reply import Page, Revised
-from app.web.routing import PUBLIC, Call, delete, get, patch, post
+from app.web.routing import MEMBER, PUBLIC, Call, delete, get, patch, post
 from app.web.throttle import AUTH, Rule
 
 INVITATIONS = Rule("invitations", 50, 86_400)  # of one workspace
@@ -172,8 +172,12 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """With everything that let them in, so that a return brings back nothing of it."""
+    """With everything that let them in, so that a return brings back nothing of it. Whoever is
+    signed in may leave; to remove another needs `memberships:write`."""
     owners, row = await _locked(call)
+    leaves = call.member.via == "session" and row["user_id"] == call.member.user_id
+    if not leaves:  # a key is not its maker: it may be held by anybody, and have a lower role
+        auth.permit(call.member, "memberships:write")
     _require_another(owners, row)
     workspace_id, user_id = call.member.workspace_id, row["user_id"]
     await memberships.delete(call.db, workspace_id=workspace_id, id=row["id"])
@@ -343,8 +347,8 @@ routes = [
     delete(
         "/memberships/{id}",
         remove,
-        can="memberships:write",
+        can=MEMBER,
         gives={204: None},
-        raises=("last_owner",),
+        raises=("forbidden", "last_owner"),
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -236,6 +237,36 @@ async def test_whoever_is_removed_is_out_at_once_and_for_good(cast: Cast, sign_i
     assert (await cast.ed.get("/contacts")).status_code == 401
     assert (await cast.client.get("/auth/me", headers=bearer)).status_code == 401
     await sign_in(cast.ed)
+
+
+@pytest.mark.parametrize("name", ["vic", "ed"])
+async def test_whoever_is_signed_in_may_leave(cast: Cast, sign_in: SignIn, name: str):
+    person = cast.people[name]
+    path = f"/memberships/{await mine(person)}"
+    signed_in = await sign_in(person)
+    bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
+    assert (await cast.client.delete(path, headers=bearer)).status_code == 204
+    assert (await cast.client.get("/auth/me", headers=bearer)).status_code == 401
+    assert refused(await person.get("/contacts")) == (401, "unauthenticated")  # their key
+    assert name not in await members(cast.olivia)
+    [entry] = (await cast.olivia.read("/audit-logs?action=membership.deleted"))["data"]
+    assert (entry["actor"]["id"], entry["resource"]["id"]) == (person.user_id, path[13:])
+
+
+async def test_whoever_may_leave_removes_nobody_else(cast: Cast, sign_in: SignIn):
+    signed_in = await sign_in(cast.vic)
+    bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
+    for other in (cast.ed, cast.olivia):
+        path = f"/memberships/{await mine(other)}"
+        response = await cast.client.delete(path, headers=bearer)
+        assert refused(response) == (403, "forbidden")
+
+
+async def test_a_key_of_a_lower_role_does_not_remove_its_maker(cast: Cast):
+    """Whoever holds it is not the member."""
+    key = (await cast.adam.made("/settings/api-keys", {"name": "K", "role": "viewer"}))["key"]
+    response = await replace(cast.adam, key=key).delete(f"/memberships/{await mine(cast.adam)}")
+    assert refused(response) == (403, "forbidden")
 
 
 async def test_the_last_owner_stays(cast: Cast):
