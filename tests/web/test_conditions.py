@@ -11,6 +11,8 @@ from starlette.responses import Response
 
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.web import conditions, reply
+from app.web.reply import Revised
+from app.web.routing import PUBLIC
 from tests.cast import HELLO, Cast
 
 
@@ -121,6 +123,21 @@ def methods_by_path() -> dict[str, set[str]]:
         for path, found in methods.items()
         if "GET" in found and found & changing and path not in UNREVISED
     }
+
+
+def test_what_can_be_written_again_and_nothing_else_has_a_revision():
+    """Decision 0126; a version has that of what it is a version of."""
+    revised: set[str] = set()
+    written: set[str] = set()
+    for endpoint in [*ROUTES, *SANDBOX_ROUTES]:
+        gives = endpoint.gives.get(200)
+        shows_one = endpoint.method == "GET" and endpoint.can != PUBLIC and isinstance(gives, type)
+        if shows_one and issubclass(gives, Revised) and "{version}" not in endpoint.path:
+            revised.add(endpoint.path)
+        if endpoint.method in ("PATCH", "PUT") and gives:
+            written.add(endpoint.path)
+    assert written - revised == written & UNREVISED.keys()
+    assert revised <= written
 
 
 @pytest.mark.parametrize("path", methods_by_path())
