@@ -145,6 +145,7 @@ async def create(call: Call) -> Response:
     new = call.read(NewMessage)
     to = await _check_new(call, new)
     content = new.content or {}
+    category = content.get("category", "transactional")
     made = await delivery.create(
         call.process,
         call.db,
@@ -155,11 +156,12 @@ async def create(call: Call) -> Response:
             to=to,
             template_id=new.template_id,
             content=None if new.template_id else content,
-            category=content.get("category", "transactional"),
+            category=category,
             data=new.data,
         ),
     )
-    await call.note("message.created", made.message_id)
+    noted = _noted(new.channel, new.template_id, category)
+    await call.note("message.created", made.message_id, after=noted)
     return _queued(made.message_id, made.attempt_id)
 
 
@@ -167,13 +169,20 @@ async def resend(call: Call) -> Response:
     """A new attempt of what surely failed, or of what nobody knows the outcome of."""
     workspace_id, id = call.member.workspace_id, call.path("id")
     sight = letters.sight(call.member)
-    if await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight) is None:
+    row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
+    if row is None:
         raise Problem("not_found", "There is no such message.")
     attempt_id = await delivery.resend(call.process, call.db, workspace_id, id, RESENDABLE)
     if attempt_id is None:
         raise Problem("conflict", "Only a message that is FAILED or UNKNOWN can be sent again.")
-    await call.note("message.resent", id, {}, {"attempt": attempt_id})
+    noted = {"channel": row["channel"], "templateId": row["template_id"], "attempt": attempt_id}
+    await call.note("message.resent", id, after=noted)
     return _queued(id, attempt_id)
+
+
+def _noted(channel: str, template_id: str | None, category: str) -> dict[str, str | None]:
+    """What the audit trail keeps of a message. Not to whom: an entry outlives the contact."""
+    return {"channel": channel, "templateId": template_id, "category": category}
 
 
 def _queued(message_id: str, attempt_id: str) -> Response:
@@ -201,8 +210,8 @@ async def test_email(call: Call) -> Response:
             data=wanted.data,
         ),
     )
-    # Not to whom: an entry outlives the contact.
-    await call.note("message.tested", made.message_id)
+    noted = _noted("email", wanted.template_id, delivery.TEST)
+    await call.note("message.tested", made.message_id, after=noted)
     return _queued(made.message_id, made.attempt_id)
 
 

@@ -320,6 +320,28 @@ async def test_what_failed_is_sent_again_by_hand_under_a_new_number(cast: Cast, 
     assert (await cast.mallory.post(f"{MESSAGES}/{failed}/resend")).status_code == 404
 
 
+async def test_the_trail_says_what_was_sent_and_not_to_whom(cast: Cast, process: Process):
+    content = {**HELLO, "category": "marketing"}
+    to = {"channel": "email", "to": "ada@acme.test"}
+    made = (await cast.ed.made(MESSAGES, {**to, "content": content}))["messageId"]
+    tested = {"to": "ada@acme.test", "subject": "S", "html": "H"}
+    await cast.ed.made(f"{MESSAGES}/test-email", tested)
+    async with process.database.write() as db:
+        await db.execute("UPDATE messages SET status = 'FAILED' WHERE id = :id", id=made)
+    again = await cast.ed.made(f"{MESSAGES}/{made}/resend", None)
+    noted = {
+        one["action"]: {name: after for name, (_, after) in one["changes"].items()}
+        for one in (await cast.olivia.read("/audit-logs?resourceType=message"))["data"]
+    }
+    kind = {"channel": "email", "category": "marketing"}
+    assert noted == {
+        "message.created": kind,
+        "message.tested": {"channel": "email", "category": "test"},
+        "message.resent": {"channel": "email", "attempt": again["deliveryAttemptId"]},
+    }
+    assert "ada@" not in str(noted)
+
+
 async def audited(process: Process, action: str) -> list[str]:
     """Whose entries there are."""
     async with process.database.read() as db:
