@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import httpx2
+
+from app import accounts
 from app.__main__ import COMMANDS
 from app.metrics import FAMILIES
+from app.process import Process
 from app.routes import ROUTES
+from tests.cast import Cast
+from tests.test_policy import session
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs/operating.md").read_text()
 
 
-def test_every_figure_has_a_line_that_says_what_to_do():
-    assert set(re.findall(r"^\| `(tidings_\w+)` \|", GUIDE, re.MULTILINE)) == set(FAMILIES)
+async def test_every_figure_has_a_line_that_says_what_to_do(client: httpx2.AsyncClient):
+    """By the name under which a scrape has it."""
+    scraped = (await client.get("/metrics")).text
+    kinds = re.findall(r"^# TYPE (\w+) (\w+)$", scraped, re.MULTILINE)
+    told = re.findall(r"^\| `(tidings_\w+)` \|", GUIDE, re.MULTILINE)
+    assert set(told) == {name for name, _ in kinds}
+    assert len(told) == len(FAMILIES)
+    mentioned = set(re.findall(r"`(tidings_\w+)`", GUIDE))
+    assert mentioned == set(told)
+
+
+async def test_what_it_says_to_ask_is_answered(cast: Cast, process: Process):
+    """Every GET with its query, as it stands there, by a super-admin's session."""
+    assert await accounts.grant_super_admin(process, cast.olivia.email)
+    root = replace(cast.olivia, key=await session(process, cast.olivia))
+    asked = [path for path in re.findall(r"GET `(/[^`]+)`", GUIDE) if ":" not in path]
+    assert {"/admin/runs?status=FAILED", "/messages?status=UNKNOWN"} <= set(asked)
+    for path in asked:
+        assert (await root.get(path)).status_code == 200, path
 
 
 def test_what_it_says_to_do_can_be_done():
