@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import inspect
 import logging
 import os
 import secrets
@@ -30,7 +31,12 @@ from workers.main import work
 
 
 def run(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Everything in one process: migrate, web and worker; in the sandbox also the demo."""
+    """Everything in one process: migrate, web and worker; in the sandbox also the demo.
+
+    Reads environment variables and nothing else; HOST, PORT, DATABASE_URL and ENVIRONMENT are the
+    first to know. Without DATABASE_URL everything is kept in data/tidings.db, below the directory
+    where it is started, and the secret key beside it.
+    """
     asyncio.run(_migrate(settings))
 
     async def main(stop: asyncio.Event) -> None:
@@ -99,7 +105,10 @@ def show_demo(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def examine(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Look at settings, public address, database, keys, clock, Redis and mail; say what to mend."""
+    """Look at settings, public address, database, keys, clock, Redis and mail; say what to mend.
+
+    Exits with 0 when nothing fails, warnings or not, and with 1 when something does.
+    """
 
     async def main() -> bool:
         sound = True
@@ -127,7 +136,11 @@ def rewrap_keys(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def after_restore(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Park what a restored backup says is due, for it may have been done; before workers start."""
+    """Park what a restored backup says is due, for it may have been done; before workers start.
+
+    Stop every process first, web too: what they take in or send meanwhile would be parked with the
+    rest. docs/operating.md has the whole of a restore.
+    """
 
     async def main() -> restoring.Parked:
         async with opened(settings) as process:
@@ -155,7 +168,10 @@ def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
 
 
 def simulate(_settings: Settings, arguments: argparse.Namespace) -> int:
-    """Play cases from files, without a database, and say what comes out otherwise than expected."""
+    """Play cases from files, without a database, and say what comes out otherwise than expected.
+
+    Exits with 0 when all came as expected, and with 1 when a case came otherwise or cannot be read.
+    """
     same = True
     for file in map(Path, arguments.files):
         try:
@@ -240,27 +256,35 @@ Stop with Ctrl-C.{kept}
 class Command:
     act: Callable[[Settings, argparse.Namespace], int]
     arguments: Mapping[str, Mapping[str, Any]]  # as argparse takes them
+    example: str = ""  # how it is typed, where its name alone does not say it
     is_offline: bool = False  # it touches nothing, so the installation's key is not made for it
     only_looks: bool = False  # nor by this one; its lines are a report, without others in between
 
 
 COMMANDS: Mapping[str, Command] = {
-    "run": Command(run, {}),
+    "run": Command(run, {}, "PORT=8080 python -m app run"),
     "web": Command(serve, {}),
     "worker": Command(worker, {}),
     "migrate": Command(apply_schema, {}),
     "demo": Command(show_demo, {}),
-    "doctor": Command(examine, {}, only_looks=True),
-    "rewrap-keys": Command(rewrap_keys, {}),
-    "after-restore": Command(after_restore, {}),
+    "doctor": Command(examine, {}, "python -m app doctor || exit 1", only_looks=True),
+    "rewrap-keys": Command(rewrap_keys, {}, "SECRET_KEY=new,old python -m app rewrap-keys"),
+    "after-restore": Command(
+        after_restore, {}, "python -m app after-restore && echo start the workers"
+    ),
     "reasons": Command(show_reasons, {}, is_offline=True),
-    "grant-super-admin": Command(grant_super_admin, {"email": {"help": "the user's address"}}),
+    "grant-super-admin": Command(
+        grant_super_admin,
+        {"email": {"help": "the user's address"}},
+        "python -m app grant-super-admin olivia@example.com",
+    ),
     "simulate": Command(
         simulate,
         {
             "files": {"nargs": "+", "metavar": "FILE", "help": "cases, as docs/examples has them"},
             "--write": {"action": "store_true", "help": "record what comes out as expected"},
         },
+        "python -m app simulate docs/examples/*.json",
         is_offline=True,
     ),
 }
@@ -295,8 +319,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, command in COMMANDS.items():
-        told = (command.act.__doc__ or "").strip()
-        sub = commands.add_parser(name, help=told, description=told)
+        told = inspect.getdoc(command.act) or ""
+        sub = commands.add_parser(
+            name,
+            help=told.partition("\n\n")[0],
+            description=told,
+            epilog=command.example and f"example:\n  {command.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         for argument, options in command.arguments.items():
             sub.add_argument(argument, **options)
     return parser

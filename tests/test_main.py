@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.__main__ import COMMANDS, main
+from app.__main__ import COMMANDS, _parser, main
 from app.config import Settings
 from app.main import opened
 from app.process import SCHEMA
@@ -73,8 +74,37 @@ def test_help_names_every_command_and_what_it_is_for(
     output = capsys.readouterr().out
     words = " ".join(output.split())
     for name, known in COMMANDS.items():
-        assert f"{name} {known.act.__doc__}" in words
+        [first, *_] = (inspect.getdoc(known.act) or "").split("\n\n")
+        assert f"{name} {first}" in words
     assert max(map(len, output.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_tells_all_and_its_example_can_be_typed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+):
+    monkeypatch.setattr(sys, "argv", ["app", name, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    output = capsys.readouterr().out
+    assert inspect.getdoc(COMMANDS[name].act) in output
+    for example in re.findall(r"^  .*python -m app (.*)$", output, re.MULTILINE):
+        assert _parser().parse_args(re.split(r" [|&]+ ", example)[0].split()).command == name
+        assert COMMANDS[name].example.endswith(example)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("run", "data/tidings.db"),
+        ("doctor", "Exits with 0"),
+        ("simulate", "Exits with 0"),
+        ("after-restore", "Stop every process first"),
+    ],
+)
+def test_the_help_says_what_one_must_know_before_one_types_it(name: str, told: str):
+    assert told in (COMMANDS[name].act.__doc__ or "")
+    assert name in COMMANDS[name].example
 
 
 @pytest.mark.parametrize(
