@@ -109,6 +109,17 @@ async def change(
     return changed, warnings
 
 
+async def look_at(process: Process, db: Handle, workspace_id: str, row: Row) -> list[Finding]:
+    """What its check finds today, of one that was activated and is not archived."""
+    if row["state"] not in LIVE:
+        return []
+    body = document.parse(row["body"].encode())
+    opened = credentials.opened(process.vault, workspace_id, row["id"], body)
+    compiled = check.compile(row["shape"], opened)
+    looked_at = Subject(workspace_id, row, row["trigger_config"], None, compiled)
+    return [*compiled.findings, *await findings.find(process, db, looked_at)]
+
+
 async def rotate(db: Handle, workspace_id: str, row: Row) -> Row:
     """The locked definition `row` gets another webhook URL, or its first; from the commit on the
     old one is known to nobody. Raises Problem `conflict` when it takes no webhooks."""

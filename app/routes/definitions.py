@@ -15,7 +15,7 @@ from app.activation import Draft
 from app.errors import FieldError, Problem
 from app.machine import document, path, program, template
 from app.routes.ids import AutomationId, WorkflowId
-from app.store import definitions
+from app.store import definitions, runs
 from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Name, Shape, Writable
@@ -25,6 +25,7 @@ from app.web.routing import Call, Endpoint, get, patch, post
 
 States = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
 LONGEST_SECRET = 1_024
+MOST_RUNS = 1_000  # that stats count: the newest say what goes on now
 
 
 # --- shapes -------------------------------------------------------------------------------------
@@ -153,12 +154,28 @@ class WorkflowSummary(_Summary):
     id: WorkflowId
 
 
+class NodeStats(Shape):
+    """Runs that stand at a node or step now, and visits that have passed it."""
+
+    here: int
+    passed: int
+
+
+class Stats(Shape):
+    """Over the newest runs, at most a thousand: how many have which status, and what each node or
+    step has seen of them, by its id. They change without the revision, which the ETag names."""
+
+    runs: dict[str, int]
+    nodes: dict[str, NodeStats]
+
+
 class _Definition(Revised):
     name: str
     state: States
     trigger: Trigger
     version: int
     findings: list[Finding]
+    stats: Stats
     created_at: datetime
     updated_at: datetime
 
@@ -213,7 +230,9 @@ class Kind:
         )
         if row is None:
             raise self.unknown()
-        return reply.ok(self.resource(call, row), revision=row["revision"])
+        found = await activation.look_at(call.process, call.db, call.member.workspace_id, row)
+        shown = await self.with_stats(call, self.resource(call, row, found))
+        return reply.ok(shown, revision=row["revision"])
 
     async def create(self, call: Call) -> Response:
         new = call.read(self.model)
@@ -222,6 +241,7 @@ class Kind:
         )
         shown = self.resource(call, row, warnings)
         await call.note(f"{self.noun}.created", row["id"], after=shown)
+        shown = await self.with_stats(call, shown)
         return reply.created(f"{self.path}/{row['id']}", shown, revision=row["revision"])
 
     async def update(self, call: Call) -> Response:
@@ -232,6 +252,7 @@ class Kind:
         )
         shown = self.resource(call, changed, warnings)
         await call.note(f"{self.noun}.updated", row["id"], self.resource(call, row), shown)
+        shown = await self.with_stats(call, shown)
         return reply.ok(shown, revision=changed["revision"])
 
     async def remove(self, call: Call) -> Response:
@@ -314,6 +335,23 @@ class Kind:
             "updatedAt": row["updated_at"],
         }
 
+    async def with_stats(self, call: Call, resource: dict[str, Any]) -> dict[str, Any]:
+        """Not part of what is audited."""
+        of = {
+            "workspace_id": call.member.workspace_id,
+            "definition_id": resource["id"],
+            "most": MOST_RUNS,
+        }
+        nodes = await runs.counts(call.db, **of)
+        stats = {
+            "runs": await runs.statuses(call.db, **of),
+            "nodes": {
+                node["node_id"]: {"here": int(node["here"]), "passed": int(node["passed"])}
+                for node in nodes
+            },
+        }
+        return {**resource, "stats": stats}
+
     def routes(self) -> list[Endpoint]:
         read, write = f"{self.noun}s:read", f"{self.noun}s:write"
         return [
@@ -354,11 +392,14 @@ def _secret(call: Call, trigger: WritableTrigger) -> str | None:
 
 def _trigger(call: Call, row: Row) -> dict[str, Any]:
     """The trigger as it is read: whether there is a secret, never which."""
-    token = row["token"]
+    config, token = row["trigger_config"], row["token"]
+    serves = config["source"] == "inbound_webhook" and row["state"] != "ARCHIVED"
     return {
-        **row["trigger_config"],
-        "contactPath": lookup.contact_path(row["trigger_config"]),
+        **config,
+        "contactPath": lookup.contact_path(config),
         "signingSecretSet": row["secret_set"],
         "signingSecretLast4": row["secret_last4"],
-        "webhookUrl": token and f"{call.process.settings.base_url}/v1/webhooks/in/{token}",
+        "webhookUrl": f"{call.process.settings.base_url}/v1/webhooks/in/{token}"
+        if token and serves
+        else None,
     }

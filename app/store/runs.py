@@ -414,6 +414,27 @@ async def counts(db: Handle, *, workspace_id: str, definition_id: str, most: int
     )
 
 
+async def statuses(
+    db: Handle, *, workspace_id: str, definition_id: str, most: int
+) -> dict[str, int]:
+    """How many of the newest `most` runs have which status."""
+    rows = await db.fetch_all(
+        """
+        SELECT status, COUNT(*) AS count
+        FROM (SELECT status FROM runs
+              WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+              ORDER BY id DESC
+              LIMIT :most) newest
+        GROUP BY status
+        ORDER BY status
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        most=most,
+    )
+    return {row["status"]: int(row["count"]) for row in rows}
+
+
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:

@@ -69,6 +69,7 @@ async def test_a_new_workflow_is_a_draft_answered_whole_with_where_it_is(cast: C
         "steps": [SEND_HELLO],
         "version": 0,
         "findings": [],
+        "stats": {"runs": {}, "nodes": {}},
         "createdAt": made["createdAt"],
         "updatedAt": made["createdAt"],
     }
@@ -216,7 +217,8 @@ async def test_the_url_stays_the_same_through_a_pause_that_closes_it(cast: Cast)
     for state, status in (("PAUSED", 404), ("ACTIVE", 202), ("PAUSED", 404), ("ARCHIVED", 404)):
         changed = (await cast.ed.patch(url, {"state": state})).json()
         assert changed["state"] == state
-        assert changed["trigger"]["webhookUrl"] == active["trigger"]["webhookUrl"]
+        url_shown = None if state == "ARCHIVED" else active["trigger"]["webhookUrl"]
+        assert changed["trigger"]["webhookUrl"] == url_shown
         assert changed["version"] == 1
         assert (await send(cast, active)).status_code == status
 
@@ -461,6 +463,45 @@ async def test_a_null_for_the_trigger_takes_no_secret_away(cast: Cast, path: str
     kept = await cast.ed.read(url)
     assert kept["trigger"] == made["trigger"]
     assert kept["trigger"]["signingSecretSet"]
+
+
+# --- what goes on ---------------------------------------------------------------------------------
+
+
+async def test_a_read_says_how_many_runs_stand_where(cast: Cast, process: Process):
+    hold = {"id": "hold", **WAIT}
+    tag = {"id": "tag", "type": "add_tag", "tag": "seen"}
+    active = await activated(cast, steps=[tag, hold])
+    assert active["stats"] == {"runs": {}, "nodes": {}}
+    for _ in range(2):
+        await send(cast, active)
+    await settle(process)
+    url = f"{WORKFLOWS}/{active['id']}"
+    stats = (await cast.vic.read(url))["stats"]
+    assert stats == {
+        "runs": {"WAITING": 2},
+        "nodes": {"tag": {"here": 0, "passed": 2}, "hold": {"here": 2, "passed": 0}},
+    }
+    assert (await cast.ed.patch(url, {"name": "Renamed"})).json()["stats"] == stats
+    ended = (await cast.ed.patch(url, {"state": "ARCHIVED"})).json()["stats"]
+    assert ended["runs"] == {"CANCELLED": 2}
+
+
+@pytest.mark.parametrize("path", [WORKFLOWS, "/automations"])
+async def test_a_read_tells_the_warnings_that_the_activation_told(cast: Cast, path: str):
+    made = await cast.ed.made(path, {"name": "N", "trigger": WEBHOOK, "state": "ACTIVE"})
+    assert [one["code"] for one in made["findings"]] == ["does_nothing"]
+    assert (await cast.vic.read(f"{path}/{made['id']}"))["findings"] == made["findings"]
+
+
+@pytest.mark.parametrize("change", [{"state": "ARCHIVED"}, {"trigger": {"source": "manual"}}])
+async def test_a_url_that_answers_404_for_good_is_not_shown(cast: Cast, change: dict[str, Any]):
+    active = await activated(cast)
+    url = f"{WORKFLOWS}/{active['id']}"
+    changed = (await cast.ed.patch(url, change)).json()
+    assert (await send(cast, active)).status_code == 404
+    assert changed["trigger"]["webhookUrl"] is None
+    assert (await cast.vic.read(url))["trigger"]["webhookUrl"] is None
 
 
 # --- lists ----------------------------------------------------------------------------------------

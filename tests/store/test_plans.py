@@ -501,6 +501,10 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: runs.counts(db, **ACME, definition_id="wfl_10001", most=1_000),
         ["workspace_id definition_id run_id"],
     ),
+    "how many runs have which status": (
+        lambda db: runs.statuses(db, **ACME, definition_id="wfl_10001", most=1_000),
+        ["workspace_id definition_id"],
+    ),
     "the newest bodies": (
         lambda db: runs.bodies(db, **ACME, definition_id="wfl_10001", most=50, most_bytes=65_536),
         ["workspace_id definition_id"],
