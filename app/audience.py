@@ -245,6 +245,12 @@ async def replace(
     return changed
 
 
+def _not_theirs(was: Status, wanted: Status) -> str:
+    if was in HEARD:
+        return f"It is {was}, as its provider said; an admin can delete the suppression."
+    return f"Write subscribed or unsubscribed: {wanted} is heard of providers."
+
+
 async def _resubscribe(
     db: Handle, workspace: Workspace, new: Person, before: Mapping[str, Status]
 ) -> None:
@@ -256,9 +262,7 @@ async def _resubscribe(
         if wanted is None:
             errors.append(FieldError(pointer, "Must be subscribed or unsubscribed."))
         elif wanted != was and {wanted, was} & HEARD:
-            errors.append(
-                FieldError(pointer, f"It is {was}, which nobody writes: see suppressions.")
-            )
+            errors.append(FieldError(pointer, _not_theirs(was, wanted)))
         elif wanted != was == subscriptions.UNSUBSCRIBED and channel in known:
             hash = known[channel]
             await suppressions.lock(db, address_hash=hash)

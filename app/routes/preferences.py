@@ -28,6 +28,8 @@ BUTTONS = {
     "subscribed": '<button name="unsubscribe" value="{0}">Unsubscribe from {1}</button>',
     "unsubscribed": '<button name="subscribe" value="{0}">Subscribe to {1} again</button>',
 }
+SUBSCRIBED = "Done: what you chose counts from now on."
+UNSUBSCRIBED = "Done: you are unsubscribed, and nothing more is on its way."
 NOBODY = "We have nothing any more to write to you by, so you get no messages."
 
 
@@ -40,14 +42,17 @@ async def choose(call: Call) -> Response:
     its way."""
     link, said = _link(call), _said(await call.receive_body())
     channel = said.get("unsubscribe", link.channel)
+    if channel not in CHANNELS:  # whatever it says, it is no less a wish to hear no more
+        channel = link.channel
     async with call.process.database.write() as db:
         if "subscribe" in said:
             await consent.opt_in(call.process, db, link, said["subscribe"])
-            out = []
+            out, chosen = [], SUBSCRIBED
         else:
+            chosen = UNSUBSCRIBED
             out = await consent.opt_out(call.process, db, link, channel)
     await consent.all_quiet(call.process, out)
-    return await _page(call, link)
+    return await _page(call, link, chosen)
 
 
 def _link(call: Call) -> Link:
@@ -63,14 +68,16 @@ def _said(body: bytes) -> dict[str, str]:
     return {name: values[-1] for name, values in given.items()}
 
 
-async def _page(call: Call, link: Link) -> Response:
+async def _page(call: Call, link: Link, *first: str) -> Response:
     async with call.process.database.read() as db:
         workspace = await workspaces.by_id(db, id=link.workspace_id)
         choices = await consent.choices(call.process, db, link)
     if workspace is None:
         raise _unknown()
     title = f"Messages from {workspace['name']}"
-    return page(title, *map(_choice, choices), asks=True) if choices else page(title, NOBODY)
+    return (
+        page(title, *first, *map(_choice, choices), asks=True) if choices else page(title, NOBODY)
+    )
 
 
 def _choice(choice: Choice) -> str:

@@ -9,7 +9,7 @@ from base64 import b64encode
 from datetime import datetime
 from hashlib import sha256
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
@@ -24,6 +24,8 @@ from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import PUBLIC, Call, get
 
+Sent: TypeAlias = Literal["email", "sms", "whatsapp"]
+
 LONGEST_WAIT_SECONDS = 30
 LOOK_AGAIN_SECONDS = 0.05
 
@@ -32,7 +34,7 @@ PAGE = (files("app.routes") / "sandbox.html").read_text("utf-8")
 
 class Filters(Paging):
     to: str | None = Field(None, description="The address that it went to, in any case.")
-    channel: str | None = Field(None, description="The channel that it went by.")
+    channel: Sent | None = Field(None, description="The channel that it went by.")
     contact_id: str | None = Field(None, description="The contact that it went to.")
     run_id: str | None = Field(None, description="The run that sent it.")
     wait: Annotated[int, Field(ge=0, le=LONGEST_WAIT_SECONDS), DIGITS] = Field(

@@ -148,3 +148,21 @@ async def test_a_link_that_was_tampered_with_is_nobody_s(
 def test_an_address_is_shown_to_whoever_knows_it():
     assert masked("ada@example.com") == "a•••@example.com"
     assert masked("+14155550132") == "•••0132"
+
+
+async def test_whatever_is_unsubscribed_from_the_link_s_channel_is_and_the_page_says_so(
+    cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient
+):
+    contact = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    wanted = {"contactId": contact["id"], "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", wanted)
+    url = token_in(mail)
+    assert "Done" not in (await client.get(url)).text
+    left = await client.post(url, data={"unsubscribe": "bogus"})
+    assert left.status_code == 200
+    assert "Done: you are unsubscribed" in left.text
+    assert (await cast.vic.read(f"/contacts/{contact['id']}"))["subscriptions"]["email"] == (
+        "unsubscribed"
+    )
+    back = await client.post(url, data={"subscribe": "email"})
+    assert "Done: what you chose" in back.text

@@ -221,3 +221,10 @@ async def test_production_has_no_inbox(process, acme, path):
         response = await olivia.get(path)
     assert response.status_code == 404
     assert response.json()["code"] == "not_found"
+
+
+async def test_a_channel_that_is_none_is_refused_as_elsewhere(cast: company.Cast):
+    for path in ("/sandbox/messages", "/suppressions"):
+        refused = await cast.vic.get(f"{path}?channel=fax")
+        assert refused.status_code == 422, path
+        assert refused.json()["errors"][0]["pointer"] == "?channel"

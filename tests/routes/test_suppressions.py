@@ -152,3 +152,12 @@ async def test_a_file_takes_consent_away_and_never_gives_it(cast: Cast):
     wrong = b"email,subscriptions.fax\n"
     response = await cast.ed.call("POST", "/contacts/import", content=wrong, headers=headers)
     assert list(errors(response)) == ["/subscriptions.fax"]
+
+
+async def test_what_only_providers_say_is_refused_with_what_may_be_written(cast: Cast):
+    contact = await cast.ed.made("/contacts", {"email": "ada@x.test"})
+    url = f"/contacts/{contact['id']}"
+    refused = await cast.ed.patch(url, {"subscriptions": {"sms": "bounced"}})
+    [error] = refused.json()["errors"]
+    assert error["pointer"] == "/subscriptions/sms"
+    assert error["message"] == "Write subscribed or unsubscribed: bounced is heard of providers."
