@@ -131,7 +131,7 @@ class EmailChannel:
             await client.mail(str(self._sender.address), encoding=encoding)
             is_open = client.get_transport_info("sslcontext") is None
         except FAILURES as error:
-            return [Fault("error", "sender", _told(error, handed_over=False))]
+            return [Fault("error", "sender", _said(error))]
         finally:
             _take_leave(client)
         if is_open and self._server.tls == "auto":
@@ -332,7 +332,7 @@ def _verdict(error: BaseException, handed_over: bool) -> SendError:
 
 def _fault(error: Exception) -> Fault:
     """Why there is no session. TLS shows in what an error was made from."""
-    detail = _told(error, handed_over=False)
+    detail = _said(error)
     if isinstance(error, Refused):
         return Fault("error", "refused_target", str(error))
     if isinstance(error, SMTPResponseException) and error.code in _LOGIN:
@@ -349,10 +349,18 @@ _SILENT = {asyncio.CancelledError: "The send was interrupted", TimeoutError: "Ti
 
 
 def _told(error: BaseException, handed_over: bool) -> str:
+    said = _said(error)
+    if isinstance(error, SMTPResponseException):
+        return said
+    return f"{said[:-1]}, {'after' if handed_over else 'before'} the end of the message was sent."
+
+
+def _said(error: BaseException) -> str:
+    """A sentence, of a connection as of a message."""
     if isinstance(error, SMTPResponseException):
         return f"The mail server answered {error.code} {_words(error.message)}"
     what = _words(str(error)).rstrip(".") or _SILENT.get(type(error)) or type(error).__name__
-    return f"{what}, {'after' if handed_over else 'before'} the end of the message was sent."
+    return f"{what}."
 
 
 def _words(text: str) -> str:

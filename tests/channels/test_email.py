@@ -24,6 +24,7 @@ from app.channels.email import EmailChannel, Server
 from app.machine.reasons import Reason
 from tests import receivers
 from tests.receivers import Receiver, letter
+from tests.servers import free_port
 
 LARGE = f"<p>{'x' * 8_000_000}</p>"  # more than the kernel's buffers hold
 
@@ -464,3 +465,11 @@ async def test_a_wrong_password_waits_for_the_operator_and_is_not_told(ledger):
 def test_a_url_names_the_server(url, host, port, tls):
     server = Server.parse(url)
     assert (server.host, server.port, server.tls) == (host, port, tls)
+
+
+async def test_of_a_connection_alone_nothing_is_said_about_a_message():
+    channel = EmailChannel(f"smtp://127.0.0.1:{free_port()}?starttls=off", "hello@acme.test")
+    [fault] = await channel.verify()
+    await channel.close()
+    assert fault.code == "unreachable"
+    assert "message" not in fault.message
