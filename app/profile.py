@@ -30,6 +30,9 @@ METADATA_FIELDS = 50
 METADATA_NAME_LENGTH = 40
 METADATA_VALUE_LENGTH = 500
 TAG_LENGTH = 100
+LOCALE_LENGTH = 100
+# Subtags as BCP 47 writes them; many systems put an underscore between them, as POSIX does.
+LOCALE = re.compile("^([A-Za-z]{2,8}|[xiXI])([-_][A-Za-z0-9]{1,8})*$")
 TAGS = 200
 
 # The last two are heard of the address; nobody writes them.
@@ -82,7 +85,7 @@ def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked
         "first_name": _line(values.get("firstName"), "/firstName", errors),
         "last_name": _line(values.get("lastName"), "/lastName", errors),
         "timezone": _timezone(values.get("timezone"), errors),
-        "locale": _line(values.get("locale"), "/locale", errors),
+        "locale": _locale(values.get("locale"), errors),
         "metadata": _metadata(values.get("metadata"), errors),
         "subscriptions": _subscriptions(values.get("subscriptions"), errors),
     }
@@ -143,6 +146,15 @@ def _timezone(value: Json, errors: list[FieldError]) -> str | None:
     return value
 
 
+def _locale(value: Json, errors: list[FieldError]) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > LOCALE_LENGTH or not LOCALE.fullmatch(value):
+        errors.append(FieldError("/locale", "Must be a language tag, such as en-GB (BCP 47)."))
+        return None
+    return value.replace("_", "-")
+
+
 def _subscriptions(value: Json, errors: list[FieldError]) -> dict[str, str]:
     """What is said of channels; of the others nothing."""
     if value is None:
@@ -187,7 +199,7 @@ def _metadata_error(name: str, field: Json) -> str | None:
     if not _scalar(field):
         return (
             f"Must be a string of at most {METADATA_VALUE_LENGTH} characters, a number that fits"
-            " a double, true, false or null."
+            " a double (a whole one: up to 2^53), true, false or null."
         )
     return None
 
@@ -234,9 +246,11 @@ def check_tags(tags: Json, errors: list[FieldError]) -> list[str]:
         errors.append(FieldError("/tags", f"At most {TAGS} tags."))
         return []
     kept = []
-    for index, tag in enumerate(tags):
+    for index, given in enumerate(tags):
+        tag = given.strip() if isinstance(given, str) else given
         if isinstance(tag, str) and 1 <= len(tag) <= TAG_LENGTH and _printable(tag):
-            kept.append(tag)
+            if tag not in kept:
+                kept.append(tag)
         else:
             message = f"A tag is 1 to {TAG_LENGTH} printable characters."
             errors.append(FieldError(f"/tags/{index}", message))

@@ -41,7 +41,7 @@ async def with_password(
         await require_unchanged(db, user)
         workspace = await memberships.workspace(db, user_id=user["id"], workspace_id=workspace_id)
         if workspace is None:
-            raise _no_such_workspace()
+            raise _no_such_workspace(named=workspace_id is not None)
         signed = await start(process, db, user["id"], workspace)
         await note(process, db, where.user(user), signed)
         return signed
@@ -83,14 +83,16 @@ async def switch(process: Process, origin: Origin, member: Member, workspace_id:
             raise identity.unauthenticated("This session has just ended; sign in again.")
         workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
         if workspace is None:
-            raise _no_such_workspace()
+            raise _no_such_workspace(named=True)
         signed = await start(process, db, user_id, workspace, expires_at=expires_at)
         await note(process, db, origin, signed)
         return signed
 
 
-def _no_such_workspace() -> Problem:
-    return Problem("not_found", "You are not a member of such a workspace.")
+def _no_such_workspace(*, named: bool) -> Problem:
+    if named:
+        return Problem("not_found", "You are not a member of such a workspace.")
+    return Problem("not_found", "You are in no workspace; ask somebody to invite you.")
 
 
 async def refresh(process: Process, refresh_token: str) -> SignIn:

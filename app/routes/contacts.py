@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from app import addresses, audience, audit, consent, erasing, profile, quotas
@@ -37,6 +37,7 @@ PHONE = {
     "description": "In any spelling, and kept as +… (E.164); one without its country code is read"
     " as one of the workspace's country.",
 }
+LOCALE = {"type": "string", "maxLength": profile.LOCALE_LENGTH, "pattern": profile.LOCALE.pattern}
 TIMEZONE = {
     "type": "string",
     "maxLength": profile.NAME_LENGTH,
@@ -95,7 +96,7 @@ class WritableContact(Writable, extra="allow", json_schema_extra={"additionalPro
     first_name: Annotated[Json, told(LINE)] = None
     last_name: Annotated[Json, told(LINE)] = None
     timezone: Annotated[Json, told(TIMEZONE)] = None
-    locale: Annotated[Json, told(LINE)] = None
+    locale: Annotated[Json, told(LOCALE)] = None
     metadata: Annotated[Json, told(METADATA)] = Field(default_factory=dict)
     subscriptions: Annotated[Json, told(SUBSCRIPTIONS)] = Field(default_factory=dict)
     tags: Annotated[Json, told(TAGS)] = Field(default_factory=list)
@@ -122,6 +123,9 @@ class Tags(Shape):
     tags: Annotated[list[str], WithJsonSchema(TAGS)]
 
 
+Search = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=200)]
+
+
 class Narrowing(Query):
     """Which contacts: all that is said must hold."""
 
@@ -131,12 +135,10 @@ class Narrowing(Query):
     metadata: Annotated[dict[str, str], Field(max_length=contacts.FIELDS)] | None = Field(
         None, description="Fields of theirs, compared as text: `metadata[plan]=pro`."
     )
-    q: Annotated[str, AfterValidator(str.strip), Field(min_length=2, max_length=200)] | None = (
-        Field(
-            None,
-            description="How the email, the phone number, the full name or the last name begins,"
-            " in any case.",
-        )
+    q: Search | None = Field(
+        None,
+        description="How the email, the phone number, the full name or the last name begins,"
+        " in any case.",
     )
     updated_after: After | None = UPDATED_AFTER
 

@@ -93,6 +93,10 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"timezone": "Mars/Olympus"}, ["/timezone"]),
     ({"timezone": "../../etc/passwd"}, ["/timezone"]),
     ({"locale": {"language": "en"}}, ["/locale"]),
+    ({"locale": "zz-!!"}, ["/locale"]),
+    ({"locale": "en\n"}, ["/locale"]),
+    ({"locale": "englishlanguage"}, ["/locale"]),
+    ({"tags": [" "]}, ["/tags/0"]),
     ({"metadata": []}, ["/metadata"]),
     ({"metadata": "plan=pro"}, ["/metadata"]),
     ({"metadata": {"list": [1]}}, ["/metadata/list"]),
@@ -362,3 +366,27 @@ async def test_a_cursor_opens_its_own_list_only(cast: Cast):
         (cast.mallory, f"{CONTACTS}?tag=t&cursor={cursor}"),
     ):
         assert "?cursor" in pointers(await person.get(url)), url
+
+
+async def test_a_locale_is_kept_as_bcp_47_writes_it(cast: Cast):
+    for given, kept in (("de_DE", "de-DE"), ("zh-Hant-TW", "zh-Hant-TW"), ("x-none", "x-none")):
+        made = await cast.ed.made(CONTACTS, {"email": f"{kept}@x.test", "locale": given})
+        assert made["locale"] == kept
+
+
+async def test_a_tag_has_no_space_around_it(cast: Cast):
+    ada = await cast.ed.made(CONTACTS, {"email": "ada@x.test", "tags": [" b ", "b", "c"]})
+    assert ada["tags"] == ["b", "c"]
+    changed = await cast.ed.post(f"{CONTACTS}/{ada['id']}/tags", {"tags": ["\u3000b", " d"]})
+    assert changed.json()["tags"] == ["b", "c", "d"]
+
+
+async def test_a_number_too_long_for_a_double_is_told_how_long_it_may_be(cast: Cast):
+    body = {"email": "ada@x.test", "metadata": {"card": 123456789012345678901}}
+    [error] = (await cast.ed.post(CONTACTS, body)).json()["errors"]
+    assert "a double (a whole one: up to 2^53)" in error["message"]
+
+
+async def test_a_question_too_short_is_told_so_in_characters(cast: Cast):
+    [error] = (await cast.vic.get(f"{CONTACTS}?q=%20a%20")).json()["errors"]
+    assert error == {"pointer": "?q", "message": "Must have at least 2 characters."}

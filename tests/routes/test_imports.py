@@ -173,7 +173,7 @@ async def test_an_export_is_a_sheet_without_formulas_that_may_come_back(cast: Ca
         "firstName": '=HYPERLINK("http://evil")',
         "lastName": "'=x",
         "timezone": "Europe/London",
-        "locale": "-en",
+        "locale": "en",
         "metadata": {"plan": "@SUM(1)", "n": -1.5, "yes": True},
         "tags": ["lead", "vip"],
     }
@@ -190,7 +190,7 @@ async def test_an_export_is_a_sheet_without_formulas_that_may_come_back(cast: Ca
     )
     assert rows[-2] == (
         f'{made["id"]},ada@x.test,\'+14155550100,"\'=HYPERLINK(""http://evil"")",\'\'=x,'
-        f"Europe/London,'-en,lead;vip,{'subscribed,' * 3}'-1.5,,'@SUM(1),true,"
+        f"Europe/London,en,lead;vip,{'subscribed,' * 3}'-1.5,,'@SUM(1),true,"
         f"{made['createdAt']},{made['updatedAt']}"
     )
     assert await imported(cast.ed, response.content) == [totals(unchanged=2)]

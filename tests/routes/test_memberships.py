@@ -253,6 +253,17 @@ async def test_whoever_is_signed_in_may_leave(cast: Cast, sign_in: SignIn, name:
     assert (entry["actor"]["id"], entry["resource"]["id"]) == (person.user_id, path[13:])
 
 
+async def test_whoever_is_in_no_workspace_is_told_that(cast: Cast, visitor: httpx2.AsyncClient):
+    assert (await cast.adam.delete(f"/memberships/{await mine(cast.vic)}")).status_code == 204
+    account = {"email": cast.vic.email, "password": PASSWORD}
+    response = await visitor.post("/auth/token", json=account)
+    assert response.status_code == 404
+    assert response.json()["detail"].startswith("You are in no workspace")
+    named = {**account, "workspaceId": cast.vic.workspace_id}
+    response = await visitor.post("/auth/token", json=named)
+    assert response.json()["detail"] == "You are not a member of such a workspace."
+
+
 async def test_whoever_may_leave_removes_nobody_else(cast: Cast, sign_in: SignIn):
     signed_in = await sign_in(cast.vic)
     bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
