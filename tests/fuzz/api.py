@@ -80,6 +80,7 @@ def fuzz(
                 *("--checks", "all", "--continue-on-failure", "--no-color", "--seed", str(seed)),
                 # What a run before has found is found again by its seed, and not by chance.
                 "--max-response-time=15",  # /sandbox/messages waits for ten seconds when asked to
+                "--request-timeout=30",
                 *("--generation-database", "none", "-n", str(examples)),
                 *("--report", "ndjson", "--report-ndjson-path", str(events), *more),
             ],
