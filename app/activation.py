@@ -32,6 +32,7 @@ MAX_BYTES = 256 * 1024
 TOKEN_LENGTH = 30
 EMPTY: Mapping[Shape, str] = {"graph": '{"nodes":[],"edges":[]}', "steps": "[]"}
 CANCELLED_AT_ONCE = 200
+UNSAVED = "The definition cannot be saved like this; see errors."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,15 @@ async def change(
     opened = credentials.opened(
         process.vault, workspace_id, row["id"], document.parse(body.encode())
     )
-    compiled = _check_draft(row["shape"], opened)
+    compiled = _compiled(row["shape"], opened)
+    found = list(compiled.findings)
+    if draft.state in LIVE:
+        looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
+        found += await findings.find(process, db, looked_at)
+    _refuse_draft(found, draft.state)
     warnings = []
     version = row["version"]
     if draft.state in LIVE:
-        looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
-        found = [*compiled.findings, *await findings.find(process, db, looked_at)]
         _refuse(found)
         warnings = [finding for finding in found if finding.severity == "warning"]
         if version == 0 or (body, draft.trigger) != (row["body"], row["trigger_config"]):
@@ -161,15 +165,24 @@ def _sealed(process: Process, workspace_id: str, row: Row, draft: Draft) -> Json
     return body
 
 
-def _check_draft(shape: Shape, body: Json) -> check.Compiled:
-    """Raises Problem `invalid` for what not even a draft may hold."""
+def _compiled(shape: Shape, body: Json) -> check.Compiled:
+    """Raises Problem `invalid` for more than anybody reads."""
     if len(_written(body).encode()) > MAX_BYTES:
         raise _invalid([FieldError(f"/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")])
-    compiled = check.compile(shape, body)
-    refused = [finding for finding in compiled.findings if finding.draft]
-    if refused:
-        raise _invalid([FieldError(finding.pointer, finding.message) for finding in refused])
-    return compiled
+    return check.compile(shape, body)
+
+
+def _refuse_draft(found: Sequence[Finding], state: State) -> None:
+    """Raises Problem `invalid` for what not even a draft may hold. Who would have it run is told
+    all that stands in the way of that too."""
+    if not any(finding.draft for finding in found):
+        return
+    live = state in LIVE
+    refused = [one for one in found if one.draft or (live and one.severity == "error")]
+    errors = [FieldError(finding.pointer, finding.message) for finding in refused]
+    if not live:
+        raise _invalid(errors)
+    raise Problem("invalid", UNSAVED, errors=errors, findings=told(found))
 
 
 def _refuse(found: Sequence[Finding]) -> None:
@@ -197,9 +210,7 @@ def told(found: Sequence[Finding]) -> list[dict[str, str]]:
 
 
 def _invalid(errors: Sequence[FieldError]) -> Problem:
-    return Problem(
-        "invalid", "The definition cannot be saved like this; see errors.", errors=errors
-    )
+    return Problem("invalid", UNSAVED, errors=errors)
 
 
 def _no_way(now: str, wanted: str) -> Problem:

@@ -11,7 +11,7 @@ from app.machine import check, content, sample, template
 from app.machine.doubts import Read, doubts, unseen
 from app.machine.fields import Place
 from app.machine.path import Path
-from app.machine.program import Finding, Json
+from app.machine.program import Finding, Json, Part
 from app.process import Process
 from app.store import runs, templates, webhook_requests
 from app.store.db import Handle, Row
@@ -61,15 +61,23 @@ def on_paper(
 ) -> list[Finding]:
     """What needs no more than the templates and some bodies that came in."""
     found = [*_of_templates(compiled.templates, known), *unseen(_defaults(trigger), bodies)]
-    if compiled.program is not None:
-        found += doubts(
-            compiled.program,
-            compiled.parts,
-            addresses=_sure_of(trigger),
-            templates={id: _read_by(template) for id, template in known.items()},
-            bodies=bodies,
-        )
+    found += doubts(
+        compiled.program,
+        _sound(compiled),
+        addresses=_sure_of(trigger),
+        templates={id: _read_by(template) for id, template in known.items()},
+        bodies=bodies,
+    )
     return found
+
+
+def _sound(compiled: check.Compiled) -> Sequence[Part]:
+    """Those that can be read; none where so much is wrong that not all of it was kept."""
+    if len(compiled.findings) >= check.MOST_FINDINGS:
+        return compiled.parts if compiled.program is not None else ()
+    tokens = [finding.pointer.split("/") for finding in compiled.findings if finding.draft]
+    broken = {"/".join(path[:end]) for path in tokens for end in range(1, len(path) + 1)}
+    return [part for part in compiled.parts if part.config_pointer not in broken]
 
 
 # --- the trigger --------------------------------------------------------------------------------

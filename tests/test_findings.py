@@ -214,6 +214,35 @@ async def test_all_is_answered_at_once_the_warnings_beside_the_errors(cast: Cast
     }
 
 
+@pytest.mark.usefixtures("mail_alone")
+async def test_what_cannot_be_saved_hides_nothing_of_what_cannot_run(cast: Cast):
+    """And neither hides a warning that needs no way through the steps."""
+    trigger = {**BY_ID, "createContact": True}
+    steps = [
+        {"type": "add_tag", "tag": "{{ nobody.x }}"},
+        send("whatsapp", content={"contentSid": "x", "variables": {"a": "{{ nobody.x }}"}}),
+        send(templateId="x"),
+        {"type": "wait"},
+        {"type": "wait_for", "conditions": [{"event": "paid", "steps": []}]},
+    ]
+    response = await cast.ed.post(
+        "/workflows", {"name": "N", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    )
+    assert (response.status_code, response.json()["code"]) == (422, "invalid"), response.text
+    assert {error["pointer"] for error in response.json()["errors"]} == {
+        "/steps/0/tag",
+        "/steps/1/content/contentSid",
+        "/steps/1/content/variables/a",
+        "/steps/2/templateId",
+        "/steps/3/duration",
+    }
+    warned = {one["code"] for one in response.json()["findings"] if one["severity"] == "warning"}
+    assert warned == {"create_without_address", "channel_not_configured", "no_timeout"}
+    drafted = await cast.ed.post("/workflows", {"name": "N", "trigger": trigger, "steps": steps})
+    assert len(drafted.json()["errors"]) == 3
+    assert "findings" not in drafted.json()
+
+
 async def test_whoever_is_found_by_an_address_has_it(cast: Cast):
     mail = send(content={"subject": "s", "html": "h"})
     by_phone = {**WEBHOOK, "contactLookup": "phone"}

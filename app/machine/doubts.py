@@ -34,7 +34,7 @@ class Read:
 
 
 def doubts(
-    program: Program,
+    program: Program | None,
     parts: Sequence[Part],
     *,
     addresses: Collection[str] = (),
@@ -42,15 +42,19 @@ def doubts(
     bodies: Sequence[Json] = (),
 ) -> list[Finding]:
     """`addresses` are what the trigger is sure that a contact has, `templates` what those that are
-    named read, `bodies` what has come in lately."""
-    sure = _sure(program, frozenset(("address", name) for name in addresses))
+    named read, `bodies` what has come in lately. Without a program nobody knows how a run comes to
+    a part: what rests on that is not told."""
+    sure = None
+    if program is not None:
+        sure = _sure(program, frozenset(("address", name) for name in addresses))
     findings: list[Finding] = []
     for part in parts:
-        known = sure.get(part.node.id, frozenset())
+        known = sure.get(part.node.id, frozenset()) if sure is not None else None
         reads = list(dict.fromkeys([*_reads(part), *_by_template(part, templates or {})]))
-        findings += _outputs_missing(reads, known)
+        if known is not None:
+            findings += _outputs_missing(reads, known)
+            findings += _address_uncertain(part, known)
         findings += unseen(reads, bodies)
-        findings += _address_uncertain(part, known)
         findings += _without_timeout(part)
         findings += _credential_exposed(part)
     return findings

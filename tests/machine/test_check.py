@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app import findings
 from app.machine import check, document
-from app.machine.doubts import doubts
 from app.machine.nodes import NODES
 
 
@@ -244,9 +244,8 @@ def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body):
         assert not (finding.draft and finding.severity == "warning")
         assert (finding.pointer + finding.message).encode()
     assert check.compile(shape, body).findings == compiled.findings
-    if compiled.program is not None:
-        for doubt in doubts(compiled.program, compiled.parts, bodies=[body]):
-            assert (doubt.pointer + doubt.message).encode()
+    for doubt in findings.on_paper({"source": "manual"}, compiled, {}, [body]):
+        assert (doubt.pointer + doubt.message).encode()
 
 
 @given(st.binary(max_size=200))
