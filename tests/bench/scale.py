@@ -16,11 +16,26 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 import asyncpg
 
-from app.store import activity, contacts, jobs, messages, runs, sandbox, templates
+from app.store import (
+    activity,
+    audit_logs,
+    contacts,
+    definitions,
+    invitations,
+    jobs,
+    memberships,
+    messages,
+    runs,
+    sandbox,
+    suppressions,
+    templates,
+    webhook_requests,
+)
 from app.store.db import Database, Handle, Row
 from app.store.runs import NewRun
 from tests import servers
@@ -36,8 +51,9 @@ PIECE = 10_000  # contacts of one INSERT
 ACME = "ws_acme"
 
 # One workspace among others. Each contact has two tags, two fields, five runs, an event, a consent,
-# a message that was captured, and lends its number to a template. Of every fifth contact, one run
-# is due: more, even among a thousand, than a claim looks at. Ids are in the order of making, as
+# a message that was captured, a request, an entry in the audit trail, and lends its number to a
+# template, a suppression, a member, an invitation and two definitions. Of every fifth contact, one
+# run is due: more, even among a thousand, than a claim looks at. Ids are in the order of making, as
 # real ones are.
 ONCE = """
     INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
@@ -125,6 +141,55 @@ FILL = (
     SELECT 'ws_acme', made('tpl', i), 'T', 'email', 'transactional', '{}', 1, 1, at(i, $3), now()
     FROM generate_series($1::bigint, $2::bigint) AS n (i)
     """,
+    """
+    INSERT INTO webhook_requests (workspace_id, id, definition_id, outcome, status, headers, ip,
+                                  duration_ms, run_id, contact_id, created_at)
+    SELECT 'ws_acme', made('req', i),
+           CASE WHEN i < 1000 THEN 'wfl_1' ELSE 'wfl_' || 2 + i % 999 END,
+           'ACCEPTED', 202, '{}', '192.0.2.1', 1, made('run', i * 5), made('con', i), at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO suppressions (workspace_id, id, channel, address_hash, address, reason, source,
+                              in_flight, created_at)
+    SELECT 'ws_acme', made('sup', i), 'email', 'hash' || i, 'no' || i || '@acme.test', 'manual',
+           'member', '[]', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO audit_logs (workspace_id, id, action, actor_type, actor_id, actor_name,
+                            resource_type, resource_id, changes, changes_hash, request_id,
+                            created_at, mac, sequence, hash)
+    SELECT 'ws_acme', made('aud', i), 'contact.created', 'user', made('usr', 0), 'U', 'contact',
+           made('con', i), '{}', '', 'r', at(i, $3), '', i, ''
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO users (id, email, email_key, name, password_hash, super_admin, created_at)
+    SELECT made('usr', i), 'u' || i || '@acme.test', 'u' || i || '@acme.test', 'U', '', FALSE,
+           at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO memberships (workspace_id, id, user_id, role, created_at)
+    SELECT 'ws_acme', made('mem', i), made('usr', i), 'viewer', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO invitations (workspace_id, id, email, email_key, role, hash, invited_by, created_at,
+                             expires_at)
+    SELECT 'ws_acme', made('inv', i), 'i' || i || '@acme.test', 'i' || i || '@acme.test', 'viewer',
+           int8send(i), made('usr', 0), at(i, $3), now()
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    # Beside those that run, which stand before them.
+    """
+    INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, body, version,
+                             hidden, revision, created_at, updated_at)
+    SELECT 'ws_acme', made(kind, i), shape, 'D', 'DRAFT', '{}', '[]', 0, FALSE, 1, at(i, $3), now()
+    FROM generate_series($1::bigint, $2::bigint) AS n (i),
+         (VALUES ('aut', 'graph'), ('wfl', 'steps')) AS kinds (kind, shape)
+    """,
 )
 
 
@@ -181,13 +246,16 @@ def lookup(query: Callable[[Handle, int], Awaitable[Any]]) -> Ask:
     return ask
 
 
-def page(of: Callable[..., Awaitable[list[Row]]], limit: int = 51, **filters: Any) -> Ask:
+Paged: TypeAlias = Callable[..., Awaitable[list[Row]]]
+
+
+def page(of: Paged, limit: int = 51, **filters: Any) -> Ask:
     """The first; as many rows as a thousand contacts have too."""
     rest = {"workspace_id": ACME, "filters": filters, "before": None, "limit": limit}
     return lambda _count: lambda db: of(db, **rest)
 
 
-def thousandth(of: Callable[..., Awaitable[list[Row]]], kind: str, each: int = 1) -> Ask:
+def thousandth(of: Paged, kind: str, each: int = 1) -> Ask:
     """Of pages of one row: so many a thousand contacts have too."""
 
     def ask(count: int) -> Query:
@@ -195,6 +263,16 @@ def thousandth(of: Callable[..., Awaitable[list[Row]]], kind: str, each: int = 1
         return lambda db: of(db, workspace_id=ACME, filters={}, before=before, limit=1)
 
     return ask
+
+
+def first_and_thousandth(what: str, of: Paged, kind: str) -> Mapping[str, Ask]:
+    return {f"{what}, first page": page(of), f"{what}, thousandth": thousandth(of, kind)}
+
+
+def requests(before: str | None, limit: int) -> Ask:
+    """Of a webhook: a thousand are kept, whatever came to the others."""
+    rest = {"workspace_id": ACME, "definition_id": "wfl_1", "filters": {}}
+    return lambda _count: lambda db: webhook_requests.page(db, **rest, before=before, limit=limit)
 
 
 LATELY = datetime(2026, 6, 1, 12, tzinfo=UTC) - timedelta(seconds=30)  # 30 of every count
@@ -249,6 +327,15 @@ ASKED: Mapping[str, Ask] = {
     "captured, thousandth": thousandth(sandbox.page, "cap"),
     "templates, first page": page(templates.page),
     "templates, thousandth": thousandth(templates.page, "tpl"),
+    **first_and_thousandth("messages", messages.page, "msg"),
+    "requests, first page": requests(None, 51),
+    "requests, thousandth": requests(made("req", 1), 1),
+    **first_and_thousandth("suppressions", suppressions.page, "sup"),
+    **first_and_thousandth("audit logs", audit_logs.page, "aud"),
+    **first_and_thousandth("memberships", memberships.page, "mem"),
+    **first_and_thousandth("invitations", invitations.page, "inv"),
+    **first_and_thousandth("automations", partial(definitions.page, shape="graph"), "aut"),
+    **first_and_thousandth("workflows", partial(definitions.page, shape="steps"), "wfl"),
 }
 
 # What writes, each in a transaction that is taken back, so that the next round finds the same.
