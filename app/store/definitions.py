@@ -240,6 +240,10 @@ async def bodies(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[R
     )
 
 
+# Between which ids each shape's are: a page of one does not read past all of the other.
+IDS = {"graph": ("aut", "auu"), "steps": ("wfl", "wfm")}
+
+
 async def page(
     db: Handle,
     *,
@@ -251,15 +255,19 @@ async def page(
 ) -> list[Row]:
     """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    first, beyond = IDS[shape]
     return await db.fetch_all(
         f"""
         SELECT {COLUMNS} FROM definitions
-        WHERE workspace_id = :workspace_id AND shape = :shape AND NOT hidden {narrowed}
+        WHERE workspace_id = :workspace_id AND shape = :shape AND NOT hidden
+              AND id > :first AND id < :beyond {narrowed}
         ORDER BY id DESC
         LIMIT :limit
         """,
         workspace_id=workspace_id,
         shape=shape,
+        first=first,
+        beyond=beyond,
         limit=limit,
         **values,
     )

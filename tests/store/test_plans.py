@@ -679,6 +679,7 @@ PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
     (templates.page, "", None, ""),
     (templates.page, "updated_after", PAST + timedelta(days=1), "updated_at"),
     (partial(definitions.page, shape="steps"), "", None, ""),
+    (partial(definitions.page, shape="graph"), "", None, ""),
     (partial(definitions.versions_page, definition_id="wfl_10003"), "", None, "definition_id"),
     (
         partial(definitions.page, shape="steps"),
