@@ -371,6 +371,48 @@ async def test_an_id_in_a_body_is_nobody_s_to_a_stranger(
             assert accepted.status_code // 100 == 2, (name(endpoint), field, accepted.text)
 
 
+NAMED_IN_STEPS = {  # field → a step that names such an id
+    "templateId": {"type": "send_message", "channel": "email"},
+    "workflowId": {"type": "start_workflow"},
+}
+
+
+@pytest.mark.parametrize("state", ["DRAFT", "ACTIVE"])
+@pytest.mark.parametrize("field", NAMED_IN_STEPS)
+async def test_an_id_in_a_definition_is_nobody_s_to_a_stranger(
+    world: World, field: str, state: str
+):
+    id = world.id(NAMES[field])
+    step = NAMED_IN_STEPS[field]
+    kind = step["type"]
+    data = {key: value for key, value in step.items() if key != "type"}
+    for path, body_of in (
+        ("/workflows", lambda i: {"steps": [{**step, field: i}]}),
+        (
+            "/automations",
+            lambda i: {"graph": {"nodes": [
+                {"id": "t", "type": "trigger", "data": {}},
+                {"id": "n", "type": kind, "data": {**data, field: i}},
+            ], "edges": [{"id": "e", "source": "t", "target": "n"}]}},
+        ),
+    ):  # fmt: skip
+        told = []
+        for one in (id, random_like(id)):
+            response = await world.cast.mallory.post(
+                path, {"name": "Theirs", "state": state, **body_of(one)}
+            )
+            assert response.status_code == (422 if state == "ACTIVE" else 201), response.text
+            if state == "ACTIVE":
+                assert field in str(response.json()["errors"])
+                told.append(indistinct(response))
+                assert one not in str(told[-1])
+            else:  # what is told of it: nothing but what was sent
+                told.append(sorted(response.json()))
+                for secret in (HELLO["subject"], world.cast.adam.workspace_id):
+                    assert secret not in response.text
+        assert told[0] == told[1], (path, field)
+
+
 # --- what is nobody's to set ----------------------------------------------------------------------
 
 OURS_TO_SET = (
