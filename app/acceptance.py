@@ -312,11 +312,13 @@ _NOBODY = Found("")
 
 
 def _unknown_contact(event: Event, lookup: Lookup) -> Problem:
-    return Problem(
-        "contact_not_found",
-        f"No contact matches the {lookup.kind.replace('_', ' ')} at {contact_path(event.trigger)};"
-        " create it first, or switch on createContact for an email or phone lookup.",
-    )
+    what, advice = f"the {lookup.kind.replace('_', ' ')}", "create it first"
+    if lookup.kind == "metadata":
+        what = f"the metadata field {lookup.field}"
+    elif lookup.kind != "contact_id":  # which alone makes nobody
+        advice = "create it first, or switch on createContact"
+    detail = f"No contact matches {what} at {contact_path(event.trigger)}; {advice}."
+    return Problem("contact_not_found", detail)
 
 
 # --- what a new contact starts with ---------------------------------------------------------------

@@ -273,6 +273,28 @@ async def test_a_metadata_field_matches_as_text(
     assert accepted.contact_id == first["id"]  # the oldest of several wins
 
 
+@pytest.mark.parametrize(
+    ("trigger", "told"),
+    [
+        (
+            {"contactLookup": "email", "createContact": False},
+            "the email at email; create it first, or switch on createContact.",
+        ),
+        ({"contactLookup": "contact_id"}, "the contact id at contact_id; create it first."),
+        (
+            {"contactLookup": "contact_id", "metadataField": "crmId", "contactPath": "email"},
+            "the metadata field crmId at email; create it first.",
+        ),
+    ],
+)
+async def test_what_finds_nobody_is_told_with_what_would_help(
+    process: Process, acme: str, trigger: Any, told: str
+):
+    token = await hook(process, acme, trigger={**WEBHOOK, **trigger})
+    body = {"email": "ada@example.com", "contact_id": "con_x"}
+    assert (await refusal(process, token, body)).detail == f"No contact matches {told}"
+
+
 @pytest.mark.parametrize("value", [True, 1.5, [], {}, "a\u0000b"])
 async def test_what_cannot_be_an_id_is_unresolved(process: Process, acme: str, value: Any):
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})

@@ -175,7 +175,11 @@ async def _contact(db: Handle, workspace_id: str, wanted: Preview) -> Row | None
         return None
     row = await contacts.by_id(db, workspace_id=workspace_id, id=wanted.contact_id)
     if row is None:
-        raise _invalid([("/contactId", "There is no such contact.")])
+        raise Problem(
+            "invalid",
+            "The template cannot be shown for this contact; see errors.",
+            errors=[FieldError("/contactId", "There is no such contact.")],
+        )
     return row
 
 

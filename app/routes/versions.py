@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from app import credentials
+from app.errors import Problem
 from app.machine import document
 from app.routes import automations, workflows
 from app.routes.definitions import Kind
@@ -69,7 +70,7 @@ class Versions:
             version=_number(call.path("version")),
         )
         if row is None:
-            raise self.kind.unknown()
+            raise Problem("not_found", f"This {self.kind.noun} has no such version.")
         return reply.ok(self._resource(row), revision=row["version"])
 
     async def _definition(self, call: Call) -> str:

@@ -189,6 +189,8 @@ async def test_a_preview_needs_nobody_and_nothing(cast: Cast):
     theirs = await cast.mallory.made("/contacts", {"email": "ada@example.com"})
     unknown = errors(await cast.vic.post(url, {"contactId": "con_" + "0" * 26}))
     assert unknown.keys() == {"/contactId"}
+    refusal = await cast.vic.post(url, {"contactId": theirs["id"]})
+    assert "saved" not in refusal.json()["detail"]
     assert errors(await cast.vic.post(url, {"contactId": theirs["id"]})) == unknown
     assert list(errors(await cast.vic.post(url, {"trigger": [], "x": 1}))) == ["/trigger", "/x"]
 

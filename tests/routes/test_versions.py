@@ -54,6 +54,8 @@ async def test_a_long_history_comes_in_pages(cast: Cast):
 async def test_what_is_no_version_is_not_found(cast: Cast):
     url = f"/workflows/{(await cast.ed.made('/workflows', {'name': 'W', 'state': 'ACTIVE'}))['id']}"
     for version in ("0", "2", "01", "-1", "x", "99999999999", "1.0", "١"):
-        assert (await cast.vic.get(f"{url}/versions/{version}")).status_code == 404, version
+        response = await cast.vic.get(f"{url}/versions/{version}")
+        assert response.status_code == 404, version
+        assert response.json()["detail"] == "This workflow has no such version."
     as_automation = url.replace("workflows", "automations")
     assert (await cast.vic.get(f"{as_automation}/versions/1")).status_code == 404
