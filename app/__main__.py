@@ -309,6 +309,8 @@ def main() -> int:
         # What a person can mend is told in a sentence, not in a traceback.
         print(f"tidings: {error}", file=sys.stderr)
         return 1
+    finally:
+        logging.disable(logging.NOTSET)  # whoever called us in a process of their own logs on
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -60,9 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """One process more than there are cores: a third of the time, tests wait for others."""
+    """Two processes more than there are cores: a third of the time, tests wait for others."""
     cores = yield
-    return cores + 1
+    return cores + 2
 
 
 @pytest.hookimpl(wrapper=True)

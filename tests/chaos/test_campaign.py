@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.campaign import Plan, campaign
-from tests.clocks import LIBRARY
 
 QUICK = (
     "kill -9 a web process",
@@ -18,7 +17,6 @@ QUICK = (
     "a worker's COMMIT cut after",
     "the final dot cut before",
     "the final dot cut after",
-    *(["a worker's clock jumps"] if LIBRARY is not None else []),
 )
 
 

@@ -16,7 +16,7 @@ def test_no_request_is_answered_otherwise_than_the_document_says(
 ):
     with api.deployed(postgres_server.url, redis_url, tmp_path) as deployment:
         web = deployment.web()
-        verdict = api.fuzz(deployment, 1, 10, "--phases", "fuzzing,stateful", "--no-shrink")
+        verdict = api.fuzz(deployment, 1, 5, "--phases", "fuzzing,stateful", "--no-shrink")
     print(verdict)
     assert verdict.exit_code == 0, verdict.told
     for statuses in verdict.statuses.values():
