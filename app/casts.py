@@ -75,23 +75,24 @@ def redis_url(text: str) -> str:
     raise ValueError(sentence)
 
 
-def base_url(text: str) -> str:
-    sentence = "the public address, such as https://tidings.example.com, without query or fragment"
-    parts = _split(text, sentence)
-    extras = (parts.username, parts.password, parts.query, parts.fragment)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or any(extras):
-        raise ValueError(sentence)
-    return text.rstrip("/")
-
-
-def issuer(text: str) -> str:
-    """Kept to the letter: the provider's tokens name themselves after it (OpenID Connect §2)."""
-    sentence = "an issuer's URL, such as https://accounts.example.com, without query or fragment"
+def _plain_url(text: str, sentence: str) -> str:
+    """Without credentials, query or fragment."""
     parts = _split(text, sentence)
     extras = (parts.username, parts.password, parts.query, parts.fragment)
     if parts.scheme not in {"http", "https"} or not parts.hostname or any(extras):
         raise ValueError(sentence)
     return text
+
+
+def base_url(text: str) -> str:
+    sentence = "the public address, such as https://tidings.example.com, without query or fragment"
+    return _plain_url(text, sentence).rstrip("/")
+
+
+def issuer(text: str) -> str:
+    """Kept to the letter: the provider's tokens name themselves after it (OpenID Connect §2)."""
+    sentence = "an issuer's URL, such as https://accounts.example.com, without query or fragment"
+    return _plain_url(text, sentence)
 
 
 def word(text: str) -> str:
