@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app import delivery
+from app import composing, delivery
 from app.machine import document
 from app.machine.program import Answered, Changed, Delivered, Event, Go, Happened, Woken
 from app.store import calls, contact_events, messages
@@ -75,7 +75,7 @@ async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivere
         number=outcome["number"],
         code=outcome["reason_code"],
         detail=outcome["reason_detail"],
-        missing=delivery.missing(outcome["events"]),
+        missing=composing.missing(outcome["events"]),
     )
 
 

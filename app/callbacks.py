@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from app import addresses, consent, delivery, providers
+from app import addresses, composing, consent, delivery, providers
 from app.channels import resend_events, twilio_callbacks
 from app.channels.inbox import Captured, Inbox
 from app.channels.telling import DELIVERED, Inbound, Report, Told, Unsigned
@@ -157,7 +157,7 @@ async def _move(process: Process, db: Handle, row: Row, report: Report, status: 
         "reason_detail": _detail(row, report) if report.became.code is not None else None,
     }
     await delivery_reports.move_attempt(db, attempt_id=row["attempt_id"], **ending)
-    await delivery.tell(db, row, delivery.Ending(status, report.became.code))
+    await delivery.tell(db, row, composing.Ending(status, report.became.code))
     db.after_commit(partial(_tell_end, process, row, status))
     if not row["is_newest"]:
         return

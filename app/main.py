@@ -15,7 +15,7 @@ from dataclasses import replace
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from app import callbacks, delivery, metrics, providers, tasks
+from app import callbacks, composing, metrics, providers, tasks
 from app.batching import Kind
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
@@ -235,7 +235,7 @@ def _sandbox(process: Process) -> Mapping[str, Channel]:
 
     return {
         name: Inbox(capture, process.settings.mail_from, name, report=report)
-        for name in delivery.ADDRESS
+        for name in composing.ADDRESS
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app import delivery, intake, providers
+from app import composing, intake, providers
 from app.channels import api, operators
 from app.channels.own import Own
 from app.egress import Egress
@@ -197,4 +197,4 @@ async def test_a_channel_that_nobody_set_up_fails_with_its_reason(process: Proce
 
 
 def test_every_channel_has_an_address_to_send_to():
-    assert set(delivery.ADDRESS) == {"email", "sms", "whatsapp"}
+    assert set(composing.ADDRESS) == {"email", "sms", "whatsapp"}

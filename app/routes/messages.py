@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app import addresses, delivery, letters, subscriptions
+from app import addresses, composing, delivery, letters, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine import document
@@ -206,11 +206,11 @@ async def test_email(call: Call) -> Response:
             to=addresses.email(wanted.to).address,
             template_id=wanted.template_id,
             content=None if wanted.template_id else _content(wanted),
-            category=delivery.TEST,
+            category=composing.TEST,
             data=wanted.data,
         ),
     )
-    noted = _noted("email", wanted.template_id, delivery.TEST)
+    noted = _noted("email", wanted.template_id, composing.TEST)
     await call.note("message.tested", made.message_id, after=noted)
     return _queued(made.message_id, made.attempt_id)
 

@@ -159,7 +159,7 @@ async def locked""",
     ),
     "m11": Mutant(
         "opt-outs are not asked for when the message goes",
-        "app/delivery.py",
+        "app/composing.py",
         "        if barred is not None:\n",
         "        if barred is not None and row['run_id'] is None:\n",
     ),
