@@ -204,7 +204,7 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
         await audit_logs.chain(db, workspace_id=workspace_id, links=links)
         signed = head.signed(vault, workspace_id)
         await audit_logs.move_head(db, workspace_id=workspace_id, head=signed)
-        said = {"workspace": workspace_id, "sequence": head.sequence, "hash": head.hash.hex()}
+        said = {"workspace_id": workspace_id, "sequence": head.sequence, "hash": head.hash.hex()}
         db.after_commit(lambda: log.info("audit head", extra=said))
     return len(links)
 
