@@ -53,28 +53,25 @@ async def _move_some(
 ) -> Sequence[bool | CommitUnknown]:
     """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
     has the contact that it locked to itself."""
-    pairs = [(row["workspace_id"], row["id"]) for row in claimed]
-    async with process.database.read() as db:
-        owners = await runs.contacts_of(db, pairs)
     # By contact, so that no two transactions wait for each other.
-    first = {owners[row["id"]]: row for row in reversed(claimed) if row["id"] in owners}
-    walked = [(id, first[id]) for id in sorted(first)]
+    first = {(row["workspace_id"], row["contact_id"]): row for row in reversed(claimed)}
+    walked = [first[whose] for whose in sorted(first)]
     rest = await company.in_company(
-        process.database, [partial(_walk, process, row, id, apart) for id, row in walked]
+        process.database, [partial(_walk, process, row, apart) for row in walked]
     )
-    rests = {row["id"]: rests for (_, row), rests in zip(walked, rest, strict=True)}
-    return [rests.get(row["id"], row["id"] not in owners) for row in claimed]
+    rests = {row["id"]: rests for row, rests in zip(walked, rest, strict=True)}
+    return [rests.get(row["id"], False) for row in claimed]
 
 
 MOVES = Kind(_move_some, most=32, abreast=2)
 APART = Kind(partial(_move_some, apart=True), most=1)  # whose steps take long; see heavy.py
 
 
-async def _walk(process: Process, claimed: Row, contact_id: str, apart: bool, db: Handle) -> bool:
+async def _walk(process: Process, claimed: Row, apart: bool, db: Handle) -> bool:
     """Whether the run rests now."""
     workspace_id = claimed["workspace_id"]
     # The contact first, as everybody locks them who changes it and then wakes its runs.
-    contact = await contacts.locked(db, workspace_id=workspace_id, id=contact_id)
+    contact = await contacts.locked(db, workspace_id=workspace_id, id=claimed["contact_id"])
     row = await runs.held(
         db, workspace_id=workspace_id, id=claimed["id"], lease_token=claimed["lease_token"]
     )

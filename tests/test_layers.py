@@ -155,7 +155,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 
 
 # What an f-string of SQL may hold: constants of its module, and names that fixed clauses go by.
-FIXED = re.compile(r"[A-Z_]+|narrowed|table|whose|FOUND\[kind\]")
+FIXED = re.compile(r"[A-Z_]+|narrowed|table|whose|(?:FOUND|CARRIED)\[\w+\]")
 DIALECT = ROOT / "app/store/sqlite.py"  # rewrites statements, names of values included
 
 

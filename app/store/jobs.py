@@ -19,6 +19,9 @@ from app.store.db import Handle, Row
 
 Table = Literal["runs", "messages", "calls", "event_attempts"]
 
+# What a claim carries beside: by their contacts, which never change, runs are put in order.
+CARRIED = {"runs": ", runs.contact_id", "messages": "", "calls": "", "event_attempts": ""}
+
 
 HEAD = 64  # of all that is due, the oldest rows; nearly always that is all of it
 ASKED = 256  # workspaces asked in turn, when there is more due than that
@@ -50,7 +53,8 @@ async def claim(
     lease_seconds: float,
     roster: Roster | None = None,
 ) -> list[Row]:
-    """Up to `limit` due rows as {workspace_id, id, status, lease_token, claims}.
+    """Up to `limit` due rows as {workspace_id, id, status, lease_token, claims}, of a run also
+    {contact_id}.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
@@ -134,7 +138,7 @@ async def _claim_hinted(
         FROM due
         WHERE {table}.workspace_id = due.workspace_id AND {table}.id = due.id
         RETURNING {table}.workspace_id, {table}.id, {table}.status, {table}.lease_token,
-                  {table}.claims
+                  {table}.claims {CARRIED[table]}
         """,
         workspace_ids=sorted({workspace_id for workspace_id, _ in hinted}),
         ids=[id for _, id in hinted],
@@ -213,7 +217,7 @@ async def _claim_oldest(
         FROM due
         WHERE {table}.workspace_id = :workspace_id AND {table}.id = due.id
         RETURNING {table}.workspace_id, {table}.id, {table}.status, {table}.lease_token,
-                  {table}.claims
+                  {table}.claims {CARRIED[table]}
         """,
         workspace_id=workspace_id,
         limit=limit,

@@ -114,11 +114,6 @@ async def insert_many(
     )
 
 
-async def contact_of(db: Handle, *, workspace_id: str, id: str) -> str | None:
-    """Whether the run exists, and for whom."""
-    return (await contacts_of(db, [(workspace_id, id)])).get(id)
-
-
 async def contacts_of(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Which of these runs exist, by workspace and id, and for whom."""
     rows = await db.fetch_all(
