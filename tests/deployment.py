@@ -169,6 +169,18 @@ class Deployment:
                 part.kill()
 
 
+class Started(Deployment):
+    """Each process as a platform starts it, Python and all imports included."""
+
+    module = "app"
+
+    def start(self, command: str, **more: str) -> Part:
+        environ = {**self.environ, **more}
+        part = Part(command, environ, self.directory, module=self.module)
+        self.parts.append(part)
+        return part
+
+
 def answers(url: str) -> bool:
     try:
         return httpx2.get(url, timeout=1, verify=system_trust()).status_code == 200

@@ -29,7 +29,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "sends": ("tests.bench.sends 1500", "tests.bench.sends 150"),
     "imports": ("tests.bench.imports 1000000", "tests.bench.imports 5000"),
     "kills": (
-        "tests.chaos.campaign --events 2400 --rate 20 --faults 40 --gap 2 --seed 1",
+        "tests.chaos.campaign --events 3900 --rate 15 --faults 10 --gap 24 --seed 1",
         "tests.chaos.campaign --events 300 --rate 15 --faults 6 --gap 2 --lease 5 --seed 1",
     ),
     "scale": ("tests.bench.scale", "tests.bench.scale 1000 4000 40"),

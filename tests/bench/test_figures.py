@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.bench import figures
-from tests.bench.figures import GOALS, OF, table
+from tests.bench.figures import BY, GOALS, table
 from tests.deployment import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -40,7 +40,7 @@ def test_the_table_says_of_every_goal_whether_it_was_reached(ledger: Path):
     assert cells["S3"][3:6] == ["≥ 0.40", "0.41", "yes"]
     assert cells["S5"][3:6] == ["≤ 1.30", "1.31", "**no**"]
     assert cells["S8"][4:6] == ["–", "not measured"]
-    assert {name[:2] for name in GOALS} == set(OF)
+    assert {name[:2] for name in GOALS} == set(BY)
 
 
 def test_no_figure_is_noted_that_has_no_goal(ledger: Path):

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import oracle, probes
-from tests.chaos.faults import FAULTS
+from tests.chaos.faults import FAULTS, ROUND
 from tests.chaos.oracle import Struck
 from tests.chaos.probes import Probed
 from tests.chaos.senders import Senders
 from tests.chaos.stage import Stage, owned, set_up
+from tests.deployment import Deployment, Started
 
 MOST_WAITING = 400  # senders at once
 
@@ -55,14 +56,18 @@ class Plan:
     lease_seconds: int
     seed: int
     gap_seconds: float = 1.0  # between faults
-    kinds: tuple[str, ...] = tuple(FAULTS)
+    kinds: tuple[str, ...] = ROUND
     settle_seconds: float = 180.0
     after_seconds: float = 0.0  # that faults may go on once all events are sent
+    deployed: type[Deployment] = Deployment
 
 
 async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, object]]:
     """What should not be, and figures."""
-    async with set_up(directory, plan.seed, plan.lease_seconds) as stage, owned(stage):
+    async with (
+        set_up(directory, plan.seed, plan.lease_seconds, plan.deployed) as stage,
+        owned(stage),
+    ):
         flows = {}
         for name, steps in STEPS.items():
             whole = [
@@ -104,7 +109,8 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         found = oracle.findings(evidence)
         figures = {
             **evidence.figures,
-            "faults": dict(Counter(fault.name for fault in struck)),
+            "faults": f"{len(struck)} of {plan.faults}",
+            "of each": dict(Counter(fault.name for fault in struck)),
             "deaths": len(stage.deaths),
             "probes": probed.asked,
             "settled after": f"{settled:.1f} s",
@@ -129,7 +135,7 @@ async def load(senders: Senders, plan: Plan) -> None:
 
 
 async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
-    """Each kind of fault once, in an order that the seed decides, then all again."""
+    """A round of faults in an order that the seed decides, then all again."""
     names: list[str] = []
     order = random.Random(plan.seed)  # of its own: the stage's chance is asked by others too
     for number in range(plan.faults):
@@ -172,11 +178,11 @@ async def settle(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--events", type=int, default=60_000)
+    parser.add_argument("--events", type=int, default=66_000)
     parser.add_argument("--rate", type=float, default=40, help="events a second")
-    parser.add_argument("--faults", type=int, default=400)
+    parser.add_argument("--faults", type=int, default=10 * len(ROUND))
     parser.add_argument("--lease", type=int, default=15, help="seconds")
-    parser.add_argument("--gap", type=float, default=1.0, help="seconds between faults")
+    parser.add_argument("--gap", type=float, default=0.5, help="seconds between faults")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--settle", type=float, default=180, help="seconds until all must be over")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one, or these")
@@ -189,8 +195,9 @@ def main() -> int:
         lease_seconds=asked.lease,
         seed=asked.seed,
         gap_seconds=asked.gap,
-        kinds=tuple(asked.fault or FAULTS),
+        kinds=tuple(asked.fault or ROUND),
         settle_seconds=asked.settle,
+        deployed=Started,
     )
     print(f"seed {plan.seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))

@@ -35,4 +35,4 @@ async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path):
     found, figures = await campaign(plan, tmp_path)
     assert found == []
     assert figures["accepted"] > 100, figures
-    assert len(figures["faults"]) == len(QUICK), figures
+    assert len(figures["of each"]) == len(QUICK), figures

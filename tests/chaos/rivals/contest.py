@@ -30,7 +30,7 @@ from tests.chaos.oracle import Struck
 from tests.chaos.rivals import pipeline
 from tests.chaos.senders import Senders, Sent
 from tests.chaos.stage import Stage, owned, set_up
-from tests.deployment import Deployment, Part
+from tests.deployment import Deployment, Started
 from tests.receivers import Received
 
 # None that has no meaning for one of the two, and each once.
@@ -51,18 +51,6 @@ FAULTS = (
 LEASE_SECONDS = 15  # what Tidings is shipped with
 GAP_SECONDS = 4.0  # between faults: each must find a pipeline that works
 FLOW = "orders"
-
-
-class Started(Deployment):
-    """Each process as a platform starts it, Python and all imports included, for both alike."""
-
-    module = "app"
-
-    def start(self, command: str, **more: str) -> Part:
-        environ = {**self.environ, **more}
-        part = Part(command, environ, self.directory, module=self.module)
-        self.parts.append(part)
-        return part
 
 
 class Pipeline(Started):
