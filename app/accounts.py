@@ -95,15 +95,7 @@ async def new_workspace(process: Process, db: Handle, owner: Origin, name: str) 
     await memberships.insert(
         db, workspace_id=workspace["id"], id=new_id("mem"), user_id=str(owner.id), role="owner"
     )
-    await audit.note(
-        db,
-        process.vault,
-        owner,
-        workspace_id=workspace["id"],
-        action=audit.FIRST,
-        resource_id=workspace["id"],
-        after={"name": name},
-    )
+    await audit.begin(db, process.vault, owner, workspace_id=workspace["id"], after={"name": name})
     return workspace
 
 

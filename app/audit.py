@@ -6,7 +6,8 @@ the chain ends, is signed too. What an entry tells of the change enters only as 
 that it can be forgotten with an erased contact and the chain still holds.
 
 Whoever can write to the database and has kept an old head can put back the day it was from; only
-what was written elsewhere tells. So every head is logged, and `verify` answers it.
+what was written elsewhere tells. So every head is logged, and `verify` answers it. A head that is
+missing is tampering: it is made with the workspace.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -35,6 +36,8 @@ NOTHING = bytes(32)  # what stands before the first link
 BATCH = 500
 WORKSPACES = 100  # of one round
 LOOKS = 3  # at a chain that changes while it is looked at
+# Code of the release before makes no head with a workspace: for so long one is made up for.
+HEADLESS = timedelta(days=1)
 SALT_BYTES = 16
 LONGEST_VALUE = 8_192  # bytes of JSON; of a longer one only its hash is kept
 
@@ -71,6 +74,23 @@ class Where:
 
     def user(self, row: Row) -> Origin:
         return Origin("user", row["id"], row["name"], self.ip, self.request_id)
+
+
+async def begin(
+    db: Handle, vault: Vault, origin: Origin, *, workspace_id: str, after: Mapping[str, Json]
+) -> None:
+    """The first entry of a new workspace, and the head, which is never made again."""
+    head = Head().signed(vault, workspace_id)
+    await audit_logs.insert_head(db, workspace_id=workspace_id, head=head)
+    await note(
+        db,
+        vault,
+        origin,
+        workspace_id=workspace_id,
+        action=FIRST,
+        resource_id=workspace_id,
+        after=after,
+    )
 
 
 async def note(
@@ -183,8 +203,9 @@ async def seal(process: Process) -> bool:
 
 async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
     row = await audit_logs.head_locked(db, workspace_id=workspace_id)
+    rows = await audit_logs.unchained(db, workspace_id=workspace_id, limit=BATCH)
     if row is None:
-        if await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=1):
+        if await _beheaded(db, vault, workspace_id):
             log.error("an audit head is gone", extra={"workspace_id": workspace_id})
             return 0
         new = Head().signed(vault, workspace_id)
@@ -195,7 +216,6 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
         # Signed again it would look right; as it is, `verify` finds it.
         log.error("an audit head was tampered with", extra={"workspace_id": workspace_id})
         return 0
-    rows = await audit_logs.unchained(db, workspace_id=workspace_id, limit=BATCH)
     links = []
     for entry in rows:
         head = head.then(entry["mac"])
@@ -209,22 +229,44 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
     return len(links)
 
 
+async def _beheaded(db: Handle, vault: Vault, workspace_id: str) -> bool:
+    """Whether there must have been a head: something is chained, or is too old not to be. What an
+    entry says of its age is worth as much as its MAC."""
+    if await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=1):
+        return True
+    since = await db.now() - HEADLESS
+    oldest = await audit_logs.unchained(db, workspace_id=workspace_id, limit=1)
+    return any(one["created_at"] < since or _own_fault(vault, one) is not None for one in oldest)
+
+
 async def prune(process: Process, workspace_id: str, moment: datetime) -> bool:
     """Remove links older than `moment` from the chain's beginning, and sign where it now begins.
-    True when there may be more."""
+    True when there may be more. What was tampered with stays, and all that follows it: pruned, it
+    would have never been."""
     async with process.database.write() as db:
         row = await audit_logs.head_locked(db, workspace_id=workspace_id)
-        head = row and _head(process.vault, workspace_id, row)
-        last = head and await audit_logs.last_before(
-            db, workspace_id=workspace_id, moment=moment, limit=BATCH
-        )
-        if not head or not last:
+        head = _head(process.vault, workspace_id, row)
+        if head is None:
             return False
-        begins = replace(head, first_sequence=last["sequence"] + 1, first_hash=last["hash"])
+        before = at = Head(sequence=head.first_sequence - 1, hash=head.first_hash)
+        oldest = await audit_logs.oldest_links(
+            db, workspace_id=workspace_id, after=at.sequence, moment=moment, limit=BATCH
+        )
+        for entry in oldest:
+            if entry["sequence"] != at.sequence + 1:
+                break  # a younger one stands between them, or `verify` finds that it is gone
+            if _fault(process.vault, entry, at) is not None:
+                told = {"workspace_id": workspace_id, "sequence": entry["sequence"]}
+                log.error("an audit entry was tampered with, and is not removed", extra=told)
+                break
+            at = at.then(entry["mac"])
+        if at == before:
+            return False
+        begins = replace(head, first_sequence=at.sequence + 1, first_hash=at.hash)
         signed = begins.signed(process.vault, workspace_id)
         await audit_logs.move_head(db, workspace_id=workspace_id, head=signed)
-        await audit_logs.prune(db, workspace_id=workspace_id, through=last["sequence"])
-        return bool(last["sequence"] - head.first_sequence + 1 == BATCH)
+        await audit_logs.prune(db, workspace_id=workspace_id, through=at.sequence)
+        return at.sequence - before.sequence == BATCH
 
 
 # --- is it whole? -------------------------------------------------------------------------------
@@ -263,8 +305,12 @@ async def _verdict(process: Process, workspace_id: str, row: Row | None) -> Verd
     head = Head() if row is None else _head(process.vault, workspace_id, row)
     if head is None:
         return Verdict(Fault(None, None, "The signed head of the chain was changed."), 0, 0, Head())
-    if row is None and [link async for link in _links(process, workspace_id, 0, 1)]:
-        return Verdict(Fault(None, None, "The signed head of the chain is gone."), 0, 0, head)
+    if row is None:
+        async with process.database.read() as db:
+            beheaded = await _beheaded(db, process.vault, workspace_id)
+        if beheaded:
+            gone = Fault(None, None, "The signed head of the chain is gone.")
+            return Verdict(gone, 0, 0, head)
     at = Head(sequence=head.first_sequence - 1, hash=head.first_hash)
     async for entry in _links(process, workspace_id, at.sequence, head.sequence):
         fault = _fault(process.vault, entry, at)
@@ -285,12 +331,20 @@ async def _head_row(process: Process, workspace_id: str) -> Row | None:
 async def _verify_unchained(
     process: Process, workspace_id: str, head: Head, chained: int
 ) -> Verdict:
-    async with process.database.read() as db:
-        younger = await audit_logs.unchained(db, workspace_id=workspace_id, limit=BATCH)
-    fault = next(filter(None, (_own_fault(process.vault, entry) for entry in younger)), None)
-    if fault is None and not head.sequence and not any(one["action"] == FIRST for one in younger):
+    fault, begun, seen, after, more = None, head.sequence > 0, 0, "", True
+    while more and fault is None:
+        async with process.database.read() as db:
+            younger = await audit_logs.unchained(
+                db, workspace_id=workspace_id, after=after, limit=BATCH
+            )
+        fault = next(filter(None, (_own_fault(process.vault, entry) for entry in younger)), None)
+        begun = begun or any(entry["action"] == FIRST for entry in younger)
+        seen += len(younger)
+        more = len(younger) == BATCH
+        after = younger[-1]["id"] if younger else after
+    if fault is None and not begun:
         fault = Fault(1, None, f"The trail does not begin with {FIRST}.")
-    return Verdict(fault, chained + len(younger), len(younger), head)
+    return Verdict(fault, chained + seen, seen, head)
 
 
 async def _links(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from app.audit import Origin, Verdict
 from app.process import Process
 from app.store import audit_logs
 from app.store.db import Handle, Row, new_id
+from tests.test_retention import clock_set
 
 OLIVIA = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
 
@@ -34,11 +35,17 @@ async def noted(
     )
 
 
+async def begun(process: Process, db: Handle, workspace_id: str) -> None:
+    await audit.begin(
+        db, process.vault, OLIVIA, workspace_id=workspace_id, after={"email": "new@x.test"}
+    )
+
+
 async def written(process: Process, workspace_id: str, acts: int) -> list[str]:
     """A trail of `acts` entries, chained; the contacts' ids."""
     ids = [new_id("con") for _ in range(acts - 1)]
     async with process.database.write() as db:
-        await noted(process, db, workspace_id, "workspace.created")
+        await begun(process, db, workspace_id)
         for id in ids:
             await noted(process, db, workspace_id, "contact.updated", id)
     while await audit.seal(process):
@@ -118,7 +125,7 @@ def test_of_a_long_value_only_its_size_and_hash_are_told():
 
 async def test_a_trail_is_whole_before_and_after_it_is_chained(process: Process, acme: str):
     async with process.database.write() as db:
-        await noted(process, db, acme, "workspace.created")
+        await begun(process, db, acme)
     fresh = await verdict(process, acme)
     assert (fresh.fault, fresh.entries, fresh.unchained) == (None, 1, 1)
     await audit.seal(process)
@@ -221,6 +228,7 @@ TAMPERS: Mapping[str, Tamper] = {
     "the address": changing("ip", "198.51.100.7"),
     "no address": changing("ip", None),
     "the request": changing("request_id", "another"),
+    "the time": changing("created_at", datetime(2020, 1, 31, tzinfo=UTC)),
     "the changes": changing("changes", '{"email":["old@x.test","mallory@x.test"]}'),
     "no changes": changing("changes", None),
     "the salt": changing("salt", bytes(16)),
@@ -273,6 +281,108 @@ async def test_a_trail_that_was_removed_whole_is_missed(process: Process, acme: 
         await noted(process, db, acme, "contact.created")
     await audit.seal(process)
     assert (await verdict(process, acme)).fault is not None
+
+
+# Whoever can write to the database can take the chain apart, so that it seems to have never been.
+UNCHAIN = (
+    "DELETE FROM audit_heads",
+    "UPDATE audit_logs SET sequence = NULL, hash = NULL",
+)
+
+
+async def test_a_chain_cannot_be_begun_anew_without_an_entry(process: Process, acme: str):
+    await written(process, acme, 6)
+    victim = (await entries(process, acme))[3]
+    with clock_set(process, timedelta(days=2)):
+        async with process.database.write() as db:
+            for sql in UNCHAIN:
+                await db.execute(sql)
+            await delete(db, acme, victim)
+        assert (await verdict(process, acme)).fault is not None
+        await audit.seal(process)
+        assert (await verdict(process, acme)).fault is not None
+
+
+async def test_nor_by_entries_that_seem_to_be_young(process: Process, acme: str):
+    """They lie about their age until a new head is signed, and no longer."""
+    await written(process, acme, 3)
+    with clock_set(process, timedelta(days=2)):
+        async with process.database.write() as db:
+            for sql in UNCHAIN:
+                await db.execute(sql)
+            before = await db.fetch_all("SELECT id, created_at FROM audit_logs")
+            await db.execute("UPDATE audit_logs SET created_at = :now")
+        await audit.seal(process)
+        async with process.database.write() as db:
+            for row in before:
+                await changing("created_at", row["created_at"])(db, acme, row)
+        assert (await verdict(process, acme)).fault is not None
+
+
+async def test_a_chain_of_the_release_before_gets_its_head(process: Process, acme: str):
+    """That made none with the workspace, and runs beside this one for a while."""
+    async with process.database.write() as db:
+        await noted(process, db, acme, audit.FIRST)
+    assert (await verdict(process, acme)).fault is None
+    await audit.seal(process)
+    assert ((await verdict(process, acme)).fault, len(await entries(process, acme))) == (None, 1)
+
+
+async def test_an_entry_that_lies_about_its_age_is_not_pruned(process: Process, acme: str):
+    """Else the worker itself would sign that the trail begins behind it."""
+    await written(process, acme, 6)
+    victim = (await entries(process, acme))[2]
+    long_ago = victim["created_at"] - timedelta(days=1_000)
+    async with process.database.write() as db:
+        await db.execute("UPDATE audit_logs SET created_at = :long_ago", long_ago=long_ago)
+    assert not await audit.prune(process, acme, long_ago + timedelta(days=1))
+    assert len(await entries(process, acme)) == 6
+    found = (await verdict(process, acme)).fault
+    assert found is not None
+    assert found.sequence == 1
+
+
+async def test_what_stands_before_a_tampered_entry_is_pruned_and_no_more(
+    process: Process, acme: str
+):
+    await written(process, acme, 6)
+    victim = (await entries(process, acme))[2]
+    async with process.database.write() as db:
+        await changing("actor_id", "usr_mallory")(db, acme, victim)
+        later = await db.now() + timedelta(days=1)
+    assert not await audit.prune(process, acme, later)
+    assert [entry["sequence"] for entry in await entries(process, acme)] == [3, 4, 5, 6]
+    found = (await verdict(process, acme)).fault
+    assert found is not None
+    assert (found.sequence, found.id) == (3, victim["id"])
+
+
+async def test_what_waits_to_be_chained_is_looked_at_to_its_end(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(audit, "BATCH", 2)
+    async with process.database.write() as db:
+        await begun(process, db, acme)
+        for _ in range(4):
+            await noted(process, db, acme, "contact.created")
+        waiting = await audit_logs.unchained(db, workspace_id=acme, limit=10)
+    whole = await verdict(process, acme)
+    assert (whole.fault, whole.entries, whole.unchained) == (None, 5, 5)
+    async with process.database.write() as db:
+        await changing("actor_id", "usr_mallory")(db, acme, waiting[-1])
+    fault = (await verdict(process, acme)).fault
+    assert fault is not None
+    assert fault.id == waiting[-1]["id"]
+
+
+async def test_an_entry_that_nobody_wrote_is_named(process: Process, acme: str):
+    await written(process, acme, 3)
+    copy = {**(await entries(process, acme))[1], "id": new_id("aud"), "sequence": None}
+    async with process.database.write() as db:
+        await db.execute(RESTORE, **copy)
+    fault = (await verdict(process, acme)).fault
+    assert fault is not None
+    assert fault.id == copy["id"]
 
 
 async def test_random_tamperings_are_all_found(process: Process, acme: str):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app import audit, retention
+from app.audit import Where
 from app.process import Process
 from app.store import ids, postgres, sessions
 from app.store import retention as store
@@ -131,6 +132,11 @@ async def test_what_is_not_finished_stays_however_old_it_is(cast: Cast, process:
 
 async def test_the_audit_trail_is_pruned_and_stays_valid(cast: Cast, process: Process):
     with long_ago(process):
+        async with process.database.write() as db:
+            founder = Where(None, "founding").user({"id": cast.olivia.user_id, "name": "Olivia"})
+            await audit.begin(
+                db, process.vault, founder, workspace_id=cast.olivia.workspace_id, after={}
+            )
         for name in "abc":
             await cast.olivia.made("/contacts", {"email": f"{name}@x.test"})
         while await audit.seal(process):

@@ -113,16 +113,17 @@ async def unchained_workspaces(db: Handle, *, limit: int) -> list[str]:
     return [row["workspace_id"] for row in rows]
 
 
-async def unchained(db: Handle, *, workspace_id: str, limit: int) -> list[Row]:
-    """In the order in which they will stand."""
+async def unchained(db: Handle, *, workspace_id: str, after: str = "", limit: int) -> list[Row]:
+    """In the order in which they will stand, those whose ids are behind `after`."""
     return await db.fetch_all(
         f"""
         SELECT {COLUMNS} FROM audit_logs
-        WHERE workspace_id = :workspace_id AND sequence IS NULL
+        WHERE workspace_id = :workspace_id AND sequence IS NULL AND id > :after
         ORDER BY id
         LIMIT :limit
         """,
         workspace_id=workspace_id,
+        after=after,
         limit=limit,
     )
 
@@ -203,22 +204,21 @@ async def move_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any]) -
     )
 
 
-async def last_before(db: Handle, *, workspace_id: str, moment: datetime, limit: int) -> Row | None:
-    """The end of the oldest `limit` links that are all older than `moment`."""
-    return await db.fetch_one(
-        """
-        SELECT sequence, hash
-        FROM (SELECT sequence, hash, created_at FROM audit_logs
-              WHERE workspace_id = :workspace_id AND sequence IS NOT NULL
-              ORDER BY sequence
-              LIMIT :limit) AS oldest
-        WHERE created_at < :moment
-        ORDER BY sequence DESC
-        LIMIT 1
+async def oldest_links(
+    db: Handle, *, workspace_id: str, after: int, moment: datetime, limit: int
+) -> list[Row]:
+    """Of the `limit` links behind `after` those that say to be older than `moment`."""
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM audit_logs
+        WHERE workspace_id = :workspace_id AND sequence > :after AND sequence <= :through
+          AND created_at < :moment
+        ORDER BY sequence
         """,
         workspace_id=workspace_id,
+        after=after,
+        through=after + limit,
         moment=moment,
-        limit=limit,
     )
 
 

@@ -93,8 +93,8 @@ TABLES: Mapping[str, str] = {
     "usage_totals": "meter",
     "checkouts": "id",
     "paid_plans": "workspace_id",
-    "audit_heads": "workspace_id",
     "audit_logs": "id",
+    "audit_heads": "workspace_id",  # last, for entries without a head look tampered with
     "idempotency_keys": "id",
     "receipts": "id",
     "webhook_requests": "id",
