@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
@@ -14,10 +16,14 @@ import pytest
 from app import audit, retention
 from app.audit import Where
 from app.process import Process
-from app.store import ids, postgres, sessions
+from app.store import callbacks, ids, postgres, sessions
 from app.store import retention as store
 from tests.cast import Cast, Person, hook, settle
+from tests.conftest import SCHEMA
 from tests.test_events import listening
+from tests.test_operating import GUIDE
+from tests.test_policy import session
+from workers import chores
 
 WAITS = {"type": "wait", "duration": "P366D"}
 GROWING = ("runs", "run_steps", "delivery_attempts", *store.KINDS)
@@ -56,13 +62,19 @@ async def went_round(process: Process) -> int:
     return steps
 
 
-async def counts(process: Process, workspace_id: str) -> dict[str, int]:
+ENDED = {"api_keys": "AND revoked_at IS NOT NULL"}  # of these only they grow without end
+
+
+async def counts(
+    process: Process, workspace_id: str, tables: Collection[str] = GROWING
+) -> dict[str, int]:
     async with process.database.read() as db:
         return {
             table: await db.fetch_value(
-                f"SELECT count(*) FROM {table} WHERE workspace_id = :id", id=workspace_id
+                f"SELECT count(*) FROM {table} WHERE workspace_id = :id {ENDED.get(table, '')}",
+                id=workspace_id,
             )
-            for table in GROWING
+            for table in tables
         }
 
 
@@ -73,6 +85,8 @@ async def one_of_each(who: Person, process: Process) -> None:
     [contact] = (await who.read("/contacts"))["data"]
     await who.made(f"/contacts/{contact['id']}/events", {"name": "seen"})
     await who.made("/memberships/invitations", {"email": "eve@x.test", "role": "viewer"})
+    key = await who.made("/settings/api-keys", {"name": "K", "role": "viewer"})
+    assert (await who.delete(f"/settings/api-keys/{key['id']}")).status_code == 204
     await who.patch("/event-endpoints/" + await _endpoint(who), {"enabled": False})
     await settle(process)
 
@@ -95,6 +109,82 @@ async def test_what_is_old_goes_from_every_table_that_grows(cast: Cast, process:
     assert await counts(process, cast.olivia.workspace_id) == dict.fromkeys(GROWING, 0)
     assert await counts(process, cast.mallory.workspace_id) == before
     assert len((await cast.olivia.read("/contacts"))["data"]) == 1  # who was there, is
+
+
+# --- every table ----------------------------------------------------------------------------------
+
+TABLES = re.findall(r"^CREATE TABLE (\w+) \((.*?)^\);", SCHEMA.read_text(), re.M | re.S)
+GONE_WITH = {  # table → that with whose rows its own go
+    table: re.findall(r"REFERENCES (\w+) \([\w, ]+\) ON DELETE CASCADE", columns)
+    for table, columns in TABLES
+}
+
+
+def told() -> dict[str, set[str]]:
+    """By what each table's rows go, as the guide has it."""
+    section = GUIDE.split("## What is kept, and for how long")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.+`) \| (\w+) \| .+ \|$", section, re.M)
+    found: dict[str, set[str]] = {}
+    for tables, cause in rows:
+        named = re.findall(r"`(\w+)`", tables)
+        assert not {*named} & {one for before in found.values() for one in before}, named
+        found.setdefault(cause, set()).update(named)
+    return found
+
+
+def expiring() -> set[str]:
+    """The tables that the sweep of every minute deletes from."""
+    sources = map(inspect.getsource, chores.EXPIRING)
+    return {table for source in sources for table in re.findall(r"DELETE FROM (\w+)", source)}
+
+
+def test_every_table_is_swept_or_the_guide_says_why_it_stays():
+    by_age = {"runs", "audit_logs", *store.KINDS}
+    by_age |= {table for table, others in GONE_WITH.items() if by_age & {*others}}
+    by_expiry = expiring()
+    assert len(by_expiry) == len(chores.EXPIRING)
+    by_expiry |= {"usage_changes"}  # quotas.fold_some
+    every = {table for table, _ in TABLES}
+    assert told() == {
+        "age": by_age,
+        "expiry": by_expiry,
+        "nothing": every - by_age - by_expiry,
+    }
+
+
+async def one_of_each_that_expires(who: Person, process: Process) -> None:
+    headers = {"Idempotency-Key": "once"}
+    throttle = {"id": "t", "type": "throttle", "limit": 9, "window": "PT1H"}
+    token = await hook(process, who.workspace_id, [throttle])
+    url = f"/v1/webhooks/in/{token}"
+    event = {"email": "ada@x.test"}
+    assert (await who.client.post(url, json=event, headers=headers)).status_code == 202
+    await settle(process)
+    template = {"name": "T", "channel": "sms", "content": {"text": "T"}}
+    assert (await who.post("/templates", template, headers=headers)).status_code == 201
+    till = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://b.example"}
+    await who.made("/billing/checkout", till)
+    await session(process, who)
+    async with process.database.write() as db:
+        until = await db.now() + timedelta(days=1)
+        assert await callbacks.heard(db, workspace_id=who.workspace_id, id="1", expires_at=until)
+
+
+async def test_what_expires_goes_and_nothing_else(cast: Cast, process: Process):
+    with clock_set(process, -YEAR_AND_MORE):
+        await one_of_each_that_expires(cast.olivia, process)
+    await one_of_each_that_expires(cast.mallory, process)
+    tables = sorted(expiring())
+    fresh = await counts(process, cast.mallory.workspace_id, tables)
+    assert min(fresh.values()) > 0, fresh
+    old = await counts(process, cast.olivia.workspace_id, tables)
+    assert min(old.values()) > 0, old
+    await chores.sweep(process)
+    assert await counts(process, cast.mallory.workspace_id, tables) == fresh
+    assert await counts(process, cast.olivia.workspace_id, tables) == dict.fromkeys(tables, 0)
+
+
+# --- what stays -----------------------------------------------------------------------------------
 
 
 async def test_what_is_younger_stays(cast: Cast, process: Process):

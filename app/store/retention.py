@@ -1,7 +1,7 @@
 """What is too old to be kept, oldest first, a batch at a time. What is not finished stays.
 
 Ids tell their age, so that a primary key finds what is old; of a run, which may wait for months,
-the end counts. Contacts, their consent and suppressions have no age: they go when somebody says so.
+the end counts. What is in no table of these stays, and docs/operating.md says why.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ KINDS: Mapping[str, Kind] = {
                            WHERE a.workspace_id = t.workspace_id AND a.event_id = t.id)""",
     ),
     "invitations": Kind("inv", "AND t.expires_at < :moment"),
+    "api_keys": Kind("key", "AND t.revoked_at < :moment"),
 }
 
 
