@@ -22,7 +22,9 @@ from app import plans, providers
 from app.channels import api, operators
 from app.channels.base import Provider
 from app.config import Settings
-from app.main import NotReady, database_of
+from app.errors import Silent
+from app.main import NotReady, database_of, sign_on_of, stripe_of
+from app.oidc import Attempt
 from app.process import SCHEMA
 from app.queue import connector
 from app.store import health, keys
@@ -63,7 +65,16 @@ Findings: TypeAlias = AsyncGenerator[Finding, None]
 
 
 async def examine(settings: Settings) -> Findings:
-    for look in (_configuration, _front_door, _database, _redis, _providers):
+    looks = (
+        _configuration,
+        _front_door,
+        _database,
+        _redis,
+        _providers,
+        _payment_provider,
+        _single_sign_on,
+    )
+    for look in looks:
         async with aclosing(look(settings)) as findings:
             async for finding in findings:
                 yield finding
@@ -78,6 +89,12 @@ async def _configuration(settings: Settings) -> Findings:
         return
     if urlsplit(settings.base_url).scheme != "https":
         sentence = "BASE_URL begins with http: webhook URLs and tokens travel in the clear."
+        yield warn("settings", sentence)
+    elif not settings.trusted_hops:
+        sentence = (
+            "TRUSTED_HOPS is 0, and something in front of us speaks https: all senders share its"
+            " address, and its limit. Set how many proxies append to X-Forwarded-For."
+        )
         yield warn("settings", sentence)
     if settings.registration == "open":
         sentence = "REGISTRATION is open: anybody may make an account and a workspace here."
@@ -276,3 +293,37 @@ async def _provider(channel: Provider) -> Finding:
     told = " ".join(fault.message for fault in faults)
     verdict = fail if any(fault.severity == "error" for fault in faults) else warn
     return verdict(subject, f"{setting}: {told}")
+
+
+async def _payment_provider(settings: Settings) -> Findings:
+    """Whether Stripe takes our key, and sells what we say at the price that we say."""
+    stripe = stripe_of(settings)
+    if stripe is None:
+        return
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            doubts = await stripe.doubts()
+    except TimeoutError:
+        sentence = f"Stripe was silent for {LOOK_SECONDS:.0f} seconds."
+        yield fail("payments", f"STRIPE_SECRET_KEY: {sentence}")
+    except Silent as error:
+        yield fail("payments", f"STRIPE_SECRET_KEY: {error.cause}")
+    else:
+        for sentence in doubts:
+            yield fail("payments", sentence)
+        if not doubts:
+            yield fine("payments", "Stripe takes our key and has the prices that people are told")
+    finally:
+        await stripe.close()
+
+
+async def _single_sign_on(settings: Settings) -> Findings:
+    """Whether somebody could be sent to the provider."""
+    provider = sign_on_of(settings)
+    if provider is None:
+        return
+    try:
+        await provider.authorization_url(Attempt.new())
+        yield fine("sign-on", f"{settings.oidc_issuer} says where people sign in")
+    except Silent as error:
+        yield fail("sign-on", f"OIDC_ISSUER: {error.cause}")

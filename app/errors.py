@@ -2,6 +2,7 @@
 
 Problem                 an answer in the shape of RFC 9457; raised anywhere below the edge
 ├── Unavailable         a dependency cannot be reached; nothing was changed, try again
+│   ├── Silent          it is a server of the operator's choice; the cause is for the operator
 │   └── CommitUnknown   COMMIT was sent and its answer lost: the caller re-reads before it answers
 Duplicate               a unique constraint spoke; who knows the resource makes it a conflict
 """
@@ -79,6 +80,15 @@ class Unavailable(Problem):
 
     def __init__(self, detail: str, *, retry_after_seconds: int = 2) -> None:
         super().__init__("unavailable", detail, headers={"Retry-After": str(retry_after_seconds)})
+
+
+class Silent(Unavailable):
+    """Another server, which the operator has chosen, did not answer with sense; why is for the
+    operator to know."""
+
+    def __init__(self, detail: str, cause: str) -> None:
+        super().__init__(detail)
+        self.cause = cause
 
 
 class CommitUnknown(Unavailable):

@@ -130,7 +130,7 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
     told_at = providers.operators_url(settings.base_url, vault, "twilio")
     channels = _operators(settings, client, told_at) if settings.production else {}
     own = Own(settings, client, egress)
-    stripe = _stripe(settings)
+    stripe = stripe_of(settings)
     process = Process(
         settings,
         database,
@@ -139,7 +139,7 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
         channels,
         own,
         egress,
-        provider=_provider(settings),
+        provider=sign_on_of(settings),
         billing=stripe if settings.production else Sandbox(settings.base_url),
         stripe=stripe,
     )
@@ -239,7 +239,8 @@ def _sandbox(process: Process) -> Mapping[str, Channel]:
     }
 
 
-def _provider(settings: Settings) -> Provider | None:
+def sign_on_of(settings: Settings) -> Provider | None:
+    """Where people sign in by OIDC_…, if they do."""
     if settings.oidc_issuer is None or settings.oidc_client_id is None:
         return None
     return Provider(
@@ -250,7 +251,8 @@ def _provider(settings: Settings) -> Provider | None:
     )
 
 
-def _stripe(settings: Settings) -> Stripe | None:
+def stripe_of(settings: Settings) -> Stripe | None:
+    """Where plans are paid for by STRIPE_…, if they are."""
     if settings.stripe_secret_key is None or settings.stripe_webhook_secret is None:
         return None
     prices = {

@@ -26,7 +26,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet, import_key
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from app.errors import Unavailable
+from app.errors import Silent
 from app.tls import system_trust
 
 log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class Provider:
                 response = await client.get(url, headers=headers)
                 return response.raise_for_status().json()
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TimeoutError) as error:
-            raise _silent(f"{url}: {error!r}") from error
+            raise _silent(f"{url}: {str(error) or type(error).__name__}") from error
 
     # --- whom its tokens speak of -----------------------------------------------------------------
 
@@ -292,6 +292,7 @@ def _checked(model: type[Model], claims: Any) -> Model:
         raise Refused("The provider's claims are not what OpenID Connect says.") from None
 
 
-def _silent(cause: str) -> Unavailable:
+def _silent(cause: str) -> Silent:
     log.warning("the provider of single sign-on does not answer", extra={"error": cause})
-    return Unavailable("The provider of single sign-on does not answer with sense; try again.")
+    told = "The provider of single sign-on does not answer with sense; try again."
+    return Silent(told, cause)

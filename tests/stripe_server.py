@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from app.config import Settings
+from app.plans import PLANS
 from app.web import server
 
 SECRET_KEY, WEBHOOK_SECRET = "sk_test_of_this_server", "whsec_of_this_endpoint"
@@ -49,12 +50,27 @@ def event(kind: str, about: Mapping[str, Any], **more: Any) -> bytes:
     return json.dumps(told, indent=2).encode()
 
 
+def priced(plan: str) -> dict[str, Any]:
+    """As Stripe tells of a price."""
+    return {
+        "id": PRICES[plan],
+        "object": "price",
+        "active": True,
+        "currency": "usd",
+        "unit_amount": PLANS[plan].price,
+        "recurring": {"interval": "month", "interval_count": 1},
+    }
+
+
 @dataclass
 class StripeServer:
     """`gates` hold back the answer to the next listings of subscriptions, one each, which say what
     was so when they were asked; `down` answers nothing but 500."""
 
     port: int
+    prices: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {PRICES[plan]: priced(plan) for plan in PRICES}
+    )
     customers: dict[str, dict[str, Any]] = field(default_factory=dict)
     sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
     subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -121,6 +137,7 @@ class StripeServer:
     def _app(self) -> Starlette:
         return Starlette(
             routes=[
+                Route("/v1/prices/{id}", self._answer),
                 Route("/v1/customers", self._answer, methods=["POST"]),
                 Route("/v1/checkout/sessions", self._answer, methods=["POST"]),
                 Route("/v1/subscriptions", self._answer),
@@ -157,6 +174,10 @@ class StripeServer:
 
     async def _done(self, request: Request, form: dict[str, str]) -> Response:
         match request.method, request.url.path.split("/")[2:]:
+            case "GET", ["prices", id] if id in self.prices:
+                return JSONResponse(self.prices[id])
+            case "GET", ["prices", id]:
+                return _refused(404, f"No such price: '{id}'")
             case "POST", ["customers"]:
                 return JSONResponse(self._customer(form))
             case "POST", ["checkout", "sessions"]:

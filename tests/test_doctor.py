@@ -18,7 +18,7 @@ from app.config import Settings
 from app.doctor import Finding
 from app.main import opened
 from app.store.db import Database
-from tests import resend_server, servers, twilio_server
+from tests import provider, resend_server, servers, stripe_server, twilio_server
 from tests.conftest import SCHEMA
 from tests.deployment import ROOT
 from tests.listener import Listener, says
@@ -33,6 +33,7 @@ PRODUCTION = {
     "MAIL_FROM": "hello@example.com",
     "METRICS_TOKEN": "only for us",
     "REGISTRATION": "invite_only",
+    "TRUSTED_HOPS": "1",
 }
 
 
@@ -66,13 +67,6 @@ async def test_of_a_sound_installation_nothing_is_said(sound: dict[str, str]):
     assert await found(sound) == []
 
 
-STRIPE = {
-    "STRIPE_SECRET_KEY": "sk_live_1",
-    "STRIPE_WEBHOOK_SECRET": "whsec_1",
-    "STRIPE_PRICE_GROWTH": "price_1",
-    "STRIPE_PRICE_SCALE": "price_2",
-    "STRIPE_PRICE_ENTERPRISE": "price_3",
-}
 NOWHERE = f"127.0.0.1:{free_port()}"
 
 
@@ -82,8 +76,7 @@ NOWHERE = f"127.0.0.1:{free_port()}"
         ({"BASE_URL": f"http://{NOWHERE}"}, "warn", "settings", "BASE_URL"),
         ({"REGISTRATION": "open"}, "warn", "settings", "REGISTRATION is open"),
         ({"METRICS_TOKEN": ""}, "warn", "settings", "METRICS_TOKEN"),
-        ({**STRIPE, "STRIPE_SECRET_KEY": "sk_test_1"}, "warn", "settings", "test mode"),
-        ({**STRIPE, "STRIPE_PRICE_SCALE": ""}, "warn", "settings", "buy the plan scale"),
+        ({"TRUSTED_HOPS": "0"}, "warn", "settings", "all senders share"),
         ({"DATABASE_URL": f"postgresql://{NOWHERE}/x"}, "FAIL", "database", "DATABASE_URL"),
         ({"DATABASE_URL": "postgresql://a.invalid/x"}, "FAIL", "database", "DATABASE_URL"),
         ({"SECRET_KEY": OTHER}, "FAIL", "secret key", "No entry of SECRET_KEY"),
@@ -91,6 +84,12 @@ NOWHERE = f"127.0.0.1:{free_port()}"
         ({"DATABASE_POOL_SIZE": "400"}, "warn", "connections", "DATABASE_POOL_SIZE"),
         ({"REDIS_URL": f"redis://{NOWHERE}"}, "FAIL", "redis", "REDIS_URL"),
         ({"SMTP_URL": f"smtp://{NOWHERE}"}, "FAIL", "mail", "SMTP_URL"),
+        (
+            {"OIDC_ISSUER": f"https://{NOWHERE}", "OIDC_CLIENT_ID": "x"},
+            "FAIL",
+            "sign-on",
+            "OIDC_ISSUER",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
@@ -161,6 +160,56 @@ async def test_mail_whose_bounces_nobody_hears_of_is_warned_of(sound: dict[str, 
         assert "/v1/callbacks/resend/" in finding.sentence
         environ["RESEND_WEBHOOK_SECRET"] = resend_server.WEBHOOK_SECRET
         assert await found(environ) == []
+
+
+async def test_single_sign_on_is_tried(sound: dict[str, str]):
+    async with provider.serving() as idp:
+        environ = {**sound, "OIDC_CLIENT_ID": "tidings"}
+        # Production takes https alone, which the provider of the tests does not speak.
+        sandbox = {**environ, "ENVIRONMENT": "sandbox", "OIDC_ISSUER": idp.issuer}
+        assert await found(sandbox) == []
+        [finding] = await found({**sandbox, "OIDC_ISSUER": f"{idp.issuer}/elsewhere"})
+    assert (finding.verdict, finding.subject) == ("FAIL", "sign-on")
+    assert "404" in finding.sentence
+
+
+async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]):
+    async with stripe_server.serving() as stripe:
+        environ = {
+            **sound,
+            "STRIPE_SECRET_KEY": stripe_server.SECRET_KEY,
+            "STRIPE_WEBHOOK_SECRET": stripe_server.WEBHOOK_SECRET,
+            "STRIPE_PRICE_GROWTH": "price_growth",
+            "STRIPE_PRICE_SCALE": "price_scale",
+            "STRIPE_BASE_URL": stripe.url,
+        }
+
+        async def said(**changed: str) -> list[str]:
+            """Without what is of this test alone: a key of test mode, two plans of three."""
+            findings = [str(one) for one in await found({**environ, **changed})]
+            assert "STRIPE_SECRET_KEY is one of Stripe's test mode" in findings.pop(0)
+            assert "STRIPE_PRICE_ENTERPRISE is not set: nobody can buy" in findings.pop(0)
+            return findings
+
+        assert await said() == []
+        stripe.prices["price_growth"]["unit_amount"] = 5_900
+        [finding] = await said()
+        assert "STRIPE_PRICE_GROWTH: price_growth is 59.00 USD a month" in finding
+        assert "people are told 49.00 USD a month" in finding
+        stripe.prices["price_growth"]["recurring"] = {"interval": "year", "interval_count": 2}
+        [finding] = await said()
+        assert "59.00 USD every 2 years" in finding
+        stripe.prices["price_growth"]["active"] = False
+        del stripe.prices["price_scale"]
+        archived, unknown = await said()
+        assert "FAIL  payments      STRIPE_PRICE_GROWTH: price_growth is archived" in archived
+        assert "STRIPE_PRICE_SCALE: Stripe knows no price price_scale" in unknown
+        [finding] = await said(STRIPE_SECRET_KEY="sk_test_of_another_shop")
+        assert "FAIL  payments      STRIPE_SECRET_KEY: " in finding
+        assert "401: Invalid API Key provided" in finding
+        stripe.down = True
+        [finding] = await said()
+        assert "answers 500" in finding
 
 
 @pytest.mark.parametrize(("minutes", "which"), [(1, "behind"), (-1, "ahead of")])

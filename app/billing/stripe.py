@@ -15,12 +15,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 
 from app import plans
 from app.billing.base import NOTHING, Order, Standing, Till
-from app.errors import Problem, Unavailable
+from app.errors import Problem, Silent
 from app.machine import document
 from app.machine.program import Json
 from app.tls import system_trust
@@ -40,7 +41,7 @@ TELLING = ("checkout.session.", "customer.subscription.", "invoice.")
 HELD_PLAN, HELD_UNTIL = "held_plan", "held_until"
 
 
-class Missing(Unavailable):
+class Missing(Silent):
     """Stripe knows nothing by this id (any more)."""
 
 
@@ -142,6 +143,25 @@ class Stripe:
                 "DELETE", f"/v1/subscriptions/{id}", {"prorate": told, "invoice_now": told}
             )
 
+    async def doubts(self) -> list[str]:
+        """What keeps people from buying, or lets them pay another price than they are told. Raises
+        errors.Silent when Stripe does not take our key."""
+        found = []
+        for plan, price in self._prices.items():
+            setting = f"STRIPE_PRICE_{plan.upper()}"
+            try:
+                known = await self._call("GET", f"/v1/prices/{quote(price, safe='')}")
+            except Missing:
+                found.append(f"{setting}: Stripe knows no price {price}.")
+                continue
+            told = f"{plans.PLANS[plan].price / 100:.2f} {plans.CURRENCY} a month"
+            if not known.get("active"):
+                found.append(f"{setting}: {price} is archived at Stripe: nobody can buy {plan}.")
+            elif _cost(known) != told:
+                sentence = f"{price} is {_cost(known)} at Stripe, and people are told {told}."
+                found.append(f"{setting}: {sentence}")
+        return found
+
     def _price(self, plan: str) -> str:
         if plan not in self._prices:
             raise Problem(
@@ -186,7 +206,7 @@ class Stripe:
         *,
         key: str | None = None,
     ) -> dict[str, Any]:
-        """Raises errors.Unavailable. A refusal is our mistake or the operator's, and is logged."""
+        """Raises errors.Silent. A refusal is our mistake or the operator's, and is logged."""
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)} if method == "POST" else {}
         sent = {"params": form} if method in ("GET", "DELETE") else {"data": form}
         response = await self._answer(method, path, headers=headers, **sent)
@@ -197,11 +217,11 @@ class Stripe:
         if response.is_success and isinstance(answer, dict):
             return answer
         told = answer.get("error", {}) if isinstance(answer, dict) else {}
-        words = {name: told.get(name) for name in ("type", "code", "message")}
-        cause = f"{path}: {response.status_code} {words}"
-        if response.status_code == 404:
-            raise Missing(cause)
-        raise _silent(cause)
+        words = told.get("message") or told.get("code") or told.get("type")
+        raise _silent(
+            f"{path} answers {response.status_code}: {words}",
+            Missing if response.status_code == 404 else Silent,
+        )
 
     async def _answer(self, method: str, path: str, **sent: Any) -> httpx2.Response:
         for left in reversed(range(TRIES)):
@@ -210,7 +230,8 @@ class Stripe:
                     return await self._client.request(method, path, **sent)
             except (httpx2.HTTPError, TimeoutError) as error:
                 if not left:
-                    raise _silent(f"{path}: {error!r}") from error
+                    said = str(error) or type(error).__name__
+                    raise _silent(f"{path} has no answer: {said}") from error
         raise AssertionError("the last try raises")
 
     # --- what it tells us -------------------------------------------------------------------------
@@ -271,6 +292,14 @@ def _unsigned() -> Problem:
     )
 
 
-def _silent(cause: str) -> Unavailable:
+def _cost(price: Mapping[str, Any]) -> str:
+    amount, every = price.get("unit_amount"), price.get("recurring") or {}
+    cost = f"{amount / 100:.2f}" if isinstance(amount, int) else "no fixed amount of"
+    count, interval = every.get("interval_count"), every.get("interval")
+    period = f"a {interval}" if count == 1 else f"every {count} {interval}s" if every else "once"
+    return f"{cost} {str(price.get('currency')).upper()} {period}"
+
+
+def _silent(cause: str, kind: type[Silent] = Silent) -> Silent:
     log.error("Stripe does not do what it is asked", extra={"error": cause})
-    return Unavailable("The payment provider does not answer with sense; try again.")
+    return kind("The payment provider does not answer with sense; try again.", cause)
