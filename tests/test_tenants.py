@@ -35,6 +35,7 @@ NAMES: Mapping[str, str | None] = {
     "resourceId": "con",
     "runId": "run",
     "templateId": "tpl",
+    "userId": "usr",
     "workflowId": "wfl",
     "workspaceId": "ws",
 }
@@ -206,6 +207,7 @@ async def world(cast: Cast, process: Process) -> World:
         {
             **made,
             "ws": acme_id,
+            "usr": cast.ed.user_id,
             "mem": una["id"],
             "wfl": workflow["id"],
             "con": receipt["contactId"],

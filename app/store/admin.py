@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from app.store import audit_logs, keyset, runs
 from app.store.db import Handle, Row
@@ -12,6 +12,7 @@ from app.store.jobs import Table
 from app.store.messages import ATTEMPT, VISIBLE
 
 ENOUGH = 10_000  # of what should be none, more are told as so many
+RUNS_AT_ONCE = 10_000  # looked at by one statement
 RUN = runs.COLUMNS
 ENTRY = audit_logs.COLUMNS
 
@@ -20,11 +21,14 @@ WORKSPACE = """w.id, w.name, w.suspended, w.deleted_at, w.created_at,
 WORKSPACES: Mapping[str, str] = {
     "q": "lower(w.name) LIKE :q ESCAPE '!'",
     "suspended": "w.suspended = :suspended",
+    "user_id": "w.id IN (SELECT m.workspace_id FROM memberships m WHERE m.user_id = :user_id)",
     "created_after": "w.created_at > :created_after",
     "created_before": "w.created_at < :created_before",
 }
 USERS: Mapping[str, str] = {
     "q": "u.email_key LIKE :q ESCAPE '!'",
+    "workspace_id": """u.id IN (SELECT m.user_id FROM memberships m
+                   WHERE m.workspace_id = :workspace_id)""",
     "created_after": "u.created_at > :created_after",
     "created_before": "u.created_at < :created_before",
 }
@@ -211,17 +215,38 @@ async def unchained(db: Handle, *, late: datetime) -> int:
     )
 
 
-async def orphans(db: Handle) -> int:
-    """Runs that nobody will ever move: not due, and what they wait for is over or gone. Of the
-    first ENOUGH unfinished ones, for to look at them all would cost what there is of them."""
+Key: TypeAlias = tuple[str, str, str]  # of an unfinished run, in the order of their index
+BEGINNING: Key = ("", "", "")
+
+
+async def unfinished_after(db: Handle, after: Key) -> Key | None:
+    """The last one of the next RUNS_AT_ONCE; None when there are fewer."""
+    row = await db.fetch_one(
+        """
+        SELECT workspace_id, definition_id, id FROM runs
+        WHERE finished_at IS NULL
+          AND (workspace_id, definition_id, id) > (:workspace_id, :definition_id, :id)
+        ORDER BY workspace_id, definition_id, id
+        LIMIT 1 OFFSET :others
+        """,
+        **dict(zip(("workspace_id", "definition_id", "id"), after, strict=True)),
+        others=RUNS_AT_ONCE - 1,
+    )
+    return None if row is None else (row["workspace_id"], row["definition_id"], row["id"])
+
+
+async def orphans(db: Handle, *, after: Key) -> int:
+    """Of the next RUNS_AT_ONCE unfinished runs those that nobody will ever move: not due, and what
+    they wait for is over or gone."""
     return int(
         await db.fetch_value(
             """
             SELECT count(*)
-            FROM (SELECT workspace_id, status, wake_at, waiting_for FROM runs
+            FROM (SELECT workspace_id, wake_at, waiting_for FROM runs
                   WHERE finished_at IS NULL
+                    AND (workspace_id, definition_id, id) > (:workspace_id, :definition_id, :id)
                   ORDER BY workspace_id, definition_id, id
-                  LIMIT :enough) AS r
+                  LIMIT :at_once) AS r
             WHERE r.wake_at IS NULL AND COALESCE(r.waiting_for ->> 'kind', '') <> 'event'
               AND NOT EXISTS (
                   SELECT 1 FROM messages m
@@ -232,6 +257,7 @@ async def orphans(db: Handle) -> int:
                   WHERE c.workspace_id = r.workspace_id AND c.id = r.waiting_for ->> 'callId'
                     AND c.status <> 'ANSWERED')
             """,
-            enough=ENOUGH,
+            **dict(zip(("workspace_id", "definition_id", "id"), after, strict=True)),
+            at_once=RUNS_AT_ONCE,
         )
     )

@@ -10,6 +10,8 @@ import pytest
 
 from app import accounts, runner
 from app.process import Process
+from app.routes import admin
+from app.store import admin as store
 from app.store.jobs import Table
 from tests.cast import Cast, Person, hook, settle
 from tests.store.test_jobs import INSERT
@@ -18,10 +20,10 @@ from tests.test_policy import session
 
 
 @pytest.fixture
-async def root(cast: Cast, process: Process) -> Person:
+async def root(cast: Cast, process: Process, visitor: httpx2.AsyncClient) -> Person:
     """A super-admin, signed in; of the rival's workspace, which gives no right to Acme's."""
     assert await accounts.grant_super_admin(process, cast.mallory.email)
-    return replace(cast.mallory, key=await session(process, cast.mallory))
+    return replace(cast.mallory, client=visitor, key=await session(process, cast.mallory))
 
 
 async def failed(cast: Cast, process: Process) -> None:
@@ -48,6 +50,18 @@ async def test_workspaces_and_users_are_found_by_how_they_begin(cast: Cast, root
     assert (await root.read("/admin/workspaces?q=%25"))["data"] == []
     [vic] = (await root.read(f"/admin/users?q={cast.vic.email[:5]}"))["data"]
     assert (vic["id"], vic["workspaces"]) == (cast.vic.user_id, 1)
+
+
+async def test_who_belongs_where_is_found_from_both_sides(cast: Cast, root: Person):
+    mine = f"/admin/users?workspaceId={cast.olivia.workspace_id}"
+    acme = {cast.olivia.email, cast.adam.email, cast.ed.email, cast.vic.email}
+    assert {one["email"] for one in (await root.read(mine))["data"]} == acme
+    [vic] = (await root.read(f"{mine}&q=vic"))["data"]
+    assert vic["id"] == cast.vic.user_id
+    [workspace] = (await root.read(f"/admin/workspaces?userId={cast.vic.user_id}"))["data"]
+    assert workspace["id"] == cast.vic.workspace_id
+    nobody = "usr_" + "0" * 26
+    assert (await root.read(f"/admin/workspaces?userId={nobody}"))["data"] == []
 
 
 async def test_what_failed_is_seen_over_all_and_the_rest_by_workspace(
@@ -127,7 +141,7 @@ async def test_who_suspends_their_own_workspace_is_not_locked_out(cast: Cast, ro
 async def test_in_health_all_invariants_are_zero(cast: Cast, root: Person, process: Process):
     await failed(cast, process)
     found = await root.read("/admin/invariants")
-    assert found.pop("healthy") is True
+    assert (found.pop("healthy"), found.pop("orphansLeft")) == (True, False)
     assert set(found.values()) == {0}
     stats = await root.read("/admin/stats")
     assert (stats["workspaces"], stats["activeDefinitions"], stats["dueRuns"]) == (2, 1, 0)
@@ -174,6 +188,28 @@ async def test_a_run_whose_message_has_ended_without_a_word_is_an_orphan(
         await db.execute("UPDATE messages SET status = 'SENT', wake_at = NULL")
     found = await root.read("/admin/invariants")
     assert (found["healthy"], found["orphans"]) == (False, 1)
+
+
+async def test_an_orphan_is_found_behind_any_number_of_others_or_said_to_be_left(
+    cast: Cast, root: Person, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(store, "RUNS_AT_ONCE", 2)
+    for person in (cast.ed, cast.mallory):
+        token = await hook(process, person.workspace_id)
+        for name in "abc":
+            await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": f"{name}@x.test"})
+    async with process.database.write() as db:
+        await db.execute(
+            """
+            UPDATE runs SET wake_at = NULL
+            WHERE id = (SELECT id FROM runs ORDER BY workspace_id DESC, id DESC LIMIT 1)
+            """
+        )
+    found = await root.read("/admin/invariants")
+    assert (found["orphans"], found["orphansLeft"]) == (1, False)
+    monkeypatch.setattr(admin, "LOOK_SECONDS", -1)
+    found = await root.read("/admin/invariants")
+    assert (found["orphans"], found["orphansLeft"]) == (0, True)
 
 
 async def an_hour_ago(process: Process):
