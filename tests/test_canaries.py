@@ -31,6 +31,7 @@ from tests.receivers import Receiver, read_ledger
 from tests.test_tenants import prefix_in_path
 
 ENOUGH = 40
+PEOPLE = ("olivia@acme.test", "ed@acme.test", "ada@x.test", "+4915112345678")
 JSON = "application/json"
 
 
@@ -43,6 +44,7 @@ class Nest:
     shown: dict[str, set[str]] = field(default_factory=dict)  # secret → the requests that show it
     # What a member writes into a step is read where the step is: see the last assertions.
     in_a_definition: str = field(default_factory=lambda: f"canary{secrets.token_hex(16)}")
+    in_a_url: str = field(default_factory=lambda: f"canary{secrets.token_hex(16)}")  # an endpoint's
 
     def plant(self, name: str, prefix: str = "") -> str:
         """One of our own making."""
@@ -214,7 +216,8 @@ async def plant_definitions(
     nest: Nest, process: Process, visitor: Visitor, listener: Listener
 ) -> None:
     path = "/event-endpoints"
-    endpoint = await visitor.post(path, {"url": f"{listener.url}/events"}, Idempotency_Key="e")
+    told_at = {"url": f"{listener.url}/events?token={nest.in_a_url}"}
+    endpoint = await visitor.post(path, told_at, Idempotency_Key="e")
     nest.keep("endpoint secret", endpoint["secret"], f"POST {path}")
     rotate = f"{path}/{endpoint['id']}/rotate"
     rotated = await visitor.post(rotate)
@@ -267,6 +270,7 @@ async def plant_definitions(
     await visitor.post(live, {"email": "ada@x.test", "bearer": "b", "apiKey": "k"}, **sender)
     await visitor.post(url, {"email": "ada@x.test"}, **sender)
     await visitor.post(live, {"email": 1}, **sender)
+    await visitor.post("/contacts", {"phone": PEOPLE[-1]})
     await settle(process)
 
 
@@ -357,6 +361,8 @@ async def test_no_planted_secret_is_found_anywhere(
         await plant_mistakes(nest, visitor)
         hints = await redis_text(process)
         assert await read_everything(visitor) > 50
+        figures = {"Authorization": f"Bearer {nest.planted['METRICS_TOKEN']}"}
+        await visitor.call("GET", "/metrics", **figures)
     assert len(nest.planted) >= ENOUGH
     assert len(listener.asked) >= 2  # the step's call, and events
     for asked, text in nest.answers:
@@ -370,6 +376,13 @@ async def test_no_planted_secret_is_found_anywhere(
     elsewhere = await database_text(process, without=definitions)
     assert nest.in_a_definition not in written.getvalue() + hints + elsewhere
     assert any(asked.header("x-api-key") == nest.in_a_definition for asked in listener.asked)
+    for asked, text in nest.answers:
+        assert nest.in_a_url not in text or "/event-endpoints" in asked, asked
+    elsewhere = await database_text(process, without=["event_endpoints"])
+    assert nest.in_a_url not in written.getvalue() + hints + elsewhere
+    assert any(nest.in_a_url in asked.target for asked in listener.asked)
+    for person in PEOPLE:
+        assert person not in written.getvalue() + hints, person
 
 
 def test_a_canary_that_is_there_is_found(nest: Nest):

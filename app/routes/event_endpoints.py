@@ -44,7 +44,8 @@ class WritableEndpoint(Writable):
 
 
 class EndpointFields(Shape):
-    """`disabledReason` is `gone` when it answered 410, `failing` after five days without a 2xx."""
+    """`url` is no secret among members: all who read endpoints read it whole, its query too.
+    `disabledReason` is `gone` when it answered 410, `failing` after five days without a 2xx."""
 
     id: EndpointId
     url: str
