@@ -124,8 +124,8 @@ class Api:
                 return await self._exchange(method, path, progress, sent)
         except (httpx2.HTTPError, TimeoutError, asyncio.CancelledError) as error:
             verdict = UNKNOWN if progress.sent else UNREACHABLE
-            side = "after" if progress.sent else "before"
-            detail = f"{self.name}: {_told(error)}, {side} the request was sent."
+            said = "got a request and did not answer it" if progress.sent else "cannot be reached"
+            detail = f"{self.name} {said}: {_told(error)}."
             raise SendError(verdict.outcome, verdict.code, detail) from error
 
     async def _exchange(

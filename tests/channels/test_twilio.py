@@ -156,7 +156,7 @@ async def test_a_send_that_is_cut_off_says_on_which_side_it_was(server: TwilioSe
         error = await sending
     assert (error.outcome, error.detail) == (
         "unknown",
-        "Twilio: the call was interrupted, after the request was sent.",
+        "Twilio got a request and did not answer it: the call was interrupted.",
     )
 
 
