@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app import composing, delivery
+from app import composing, settling
 from app.machine import document
 from app.machine.program import Answered, Changed, Delivered, Event, Go, Happened, Woken
 from app.store import calls, contact_events, messages
@@ -67,10 +67,10 @@ def _signalled(signal: Row) -> Event:
 
 async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivered | None:
     outcome = await messages.outcome(db, workspace_id=workspace_id, id=message_id)
-    if outcome is None or outcome["status"] not in delivery.ENDED:
+    if outcome is None or outcome["status"] not in settling.ENDED:
         return None
     return Delivered(
-        status=delivery.ENDED[outcome["status"]],
+        status=settling.ENDED[outcome["status"]],
         message_id=message_id,
         number=outcome["number"],
         code=outcome["reason_code"],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from app import addresses, composing, consent, delivery, providers
+from app import addresses, consent, keywords, providers, settling
 from app.channels import resend_events, twilio_callbacks
 from app.channels.inbox import Captured, Inbox
 from app.channels.telling import DELIVERED, Inbound, Report, Told, Unsigned
@@ -140,7 +140,7 @@ async def _remember(db: Handle, row: Row, report: Report) -> None:
         workspace_id=row["workspace_id"],
         attempt_id=row["attempt_id"],
         provider_message_id=report.provider_message_id,
-        events=[*row["events"], event][-delivery.KEPT_EVENTS :],
+        events=[*row["events"], event][-settling.KEPT_EVENTS :],
     )
 
 
@@ -157,12 +157,12 @@ async def _move(process: Process, db: Handle, row: Row, report: Report, status: 
         "reason_detail": _detail(row, report) if report.became.code is not None else None,
     }
     await delivery_reports.move_attempt(db, attempt_id=row["attempt_id"], **ending)
-    await delivery.tell(db, row, composing.Ending(status, report.became.code))
+    await settling.tell(db, row, settling.Ending(status, report.became.code))
     db.after_commit(partial(_tell_end, process, row, status))
     if not row["is_newest"]:
         return
     await delivery_reports.move_message(db, id=row["id"], **ending)
-    if row["run_id"] is not None and row["status"] not in delivery.ENDED:
+    if row["run_id"] is not None and row["status"] not in settling.ENDED:
         where = {"workspace_id": row["workspace_id"], "id": row["run_id"]}
         await runs.wake(db, **where, awaited_id=row["id"])
         process.queue.advance(db, row["workspace_id"], row["run_id"])
@@ -228,7 +228,7 @@ async def _writers(process: Process, channel: str, sender: str) -> list[str]:
 
 async def _said_to(
     process: Process, account: Account, workspace_id: str, sender: str, said: Inbound
-) -> consent.Inbound | None:
+) -> keywords.Inbound | None:
     """None when it was said before, or nobody is there to hear it."""
     async with process.database.write() as db:
         workspace = await workspaces.by_id(db, id=workspace_id)
@@ -236,7 +236,7 @@ async def _said_to(
             return None
         if not await _once(process, db, workspace_id, account.provider, said.id):
             return None
-        return await consent.inbound_sms(
+        return await keywords.obey(
             process,
             db,
             workspace_id=workspace_id,

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from app import addresses, consent, facts, heavy, providers, subscriptions
+from app import addresses, consent, facts, heavy, preferences, providers, subscriptions
 from app.channels.base import Channel, Message
 from app.machine import content as contents
 from app.machine import document
 from app.machine.program import Facts, Json
 from app.machine.reasons import Reason
 from app.process import Process
+from app.settling import Ending
 from app.store import contacts, messages, runs, templates
 from app.store.db import Handle, Row
 
 ADDRESS = {"email": "email", "sms": "phone", "whatsapp": "phone"}  # channel → the contact's field
 TEST = "test"  # the category of a test email
 SEALED = "account mail"  # the purpose that the vault encrypts for
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """What a try came to: one of ENDED, or QUEUED again until `wake_at`."""
-
-    status: str
-    code: str | None = None
-    detail: str | None = None
-    wake_at: datetime | None = None
-    provider_message_id: str | None = None
-    trouble: tuple[str, datetime] | None = None  # whose end it waits for, and since when
-    held_back: bool = False
-    missing: tuple[str, ...] = ()  # what the content of a call printed that led nowhere
 
 
 class TooHeavy(Exception):
@@ -152,8 +138,10 @@ def _way_out(process: Process, row: Row, said: Said, own: Row | None) -> dict[st
     """The headers of mail that nobody has to put up with."""
     if row["channel"] != "email" or said.category != "marketing":
         return {}
-    link = consent.Link(row["workspace_id"], row["id"], own["id"] if own else None, row["channel"])
-    return consent.headers(process, link)
+    link = preferences.Link(
+        row["workspace_id"], row["id"], own["id"] if own else None, row["channel"]
+    )
+    return preferences.headers(process, link)
 
 
 SENDER = {"fromName": "from_name", "fromEmail": "from_email", "replyTo": "reply_to"}

@@ -8,12 +8,9 @@ opt-out first waits for it (`quiet`), and what is not home by then the opt-out's
 from __future__ import annotations
 
 import asyncio
-import logging
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from app import audience, subscriptions
 from app.audience import Workspace
@@ -22,8 +19,6 @@ from app.process import Process
 from app.store import contacts, messages, suppressions
 from app.store.db import Handle, Row, new_id
 from app.subscriptions import OptOut
-
-log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 0.1
@@ -63,9 +58,9 @@ async def suppress(
     """
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
-    contact = await _owner(db, workspace_id, channel, key)  # before the address, as an intent locks
+    contact = await owner(db, workspace_id, channel, key)  # before the address, as an intent locks
     await suppressions.lock(db, address_hash=hash)
-    held = await _reasons(db, workspace_id, hash)
+    held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=hash)
     row = await suppressions.insert(
         db,
         workspace_id=workspace_id,
@@ -98,13 +93,13 @@ async def lift(
     """For these reasons the address may be written to again. False when none of them held."""
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
-    contact = await _owner(db, workspace_id, channel, key)
+    contact = await owner(db, workspace_id, channel, key)
     await suppressions.lock(db, address_hash=hash)
     lifted = await suppressions.lift(
         db, workspace_id=workspace_id, address_hash=hash, reasons=reasons
     )
     if lifted and contact is not None:
-        left = await _reasons(db, workspace_id, hash)
+        left = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=hash)
         await _stand(process, db, workspace_id, contact, channel=channel, held=left)
         out = OptOut(contact["id"], channel, None, None)
         await subscriptions.tell(
@@ -113,7 +108,7 @@ async def lift(
     return bool(lifted)
 
 
-async def _owner(db: Handle, workspace_id: str, channel: str, key: str) -> Row | None:
+async def owner(db: Handle, workspace_id: str, channel: str, key: str) -> Row | None:
     """The contact whose address it is, locked."""
     if subscriptions.COLUMN[channel] == "phone":
         found = await contacts.by_phone(db, workspace_id=workspace_id, phone=key)
@@ -121,11 +116,6 @@ async def _owner(db: Handle, workspace_id: str, channel: str, key: str) -> Row |
         found = await contacts.by_email(db, workspace_id=workspace_id, email_key=key)
     row = found and await contacts.locked(db, workspace_id=workspace_id, id=found["id"])
     return row if row and row[subscriptions.COLUMN[channel]] == key else None
-
-
-async def _reasons(db: Handle, workspace_id: str, address_hash: str) -> list[str]:
-    found = await suppressions.reasons(db, workspace_id=workspace_id, address_hashes=[address_hash])
-    return found[address_hash]
 
 
 async def _stand(
@@ -231,125 +221,13 @@ async def judge(
     alone.
     """
     await suppressions.lock(db, address_hash=address_hash)
-    held: list[str] = await _reasons(db, workspace_id, address_hash)
+    held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=address_hash)
     if contact is not None and contact["subscriptions"].get(channel, "subscribed") != "subscribed":
         held.append("unsubscribed")
     for reason, (forbidden, code) in FORBIDS.items():
         if reason in held and category in forbidden:
             return code
     return None
-
-
-# --- the link out -------------------------------------------------------------------------------
-
-LINK = "unsubscribe"  # the purpose that the vault signs for
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """What the link in a mail knows: ids, and no address. `contact_id` is there when the mail went
-    to the contact's own address: who reads mail elsewhere has no say about the contact."""
-
-    workspace_id: str
-    message_id: str
-    contact_id: str | None
-    channel: str
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A channel on which the person at the other end of a link can be written to."""
-
-    channel: str
-    address: str
-    status: subscriptions.Status
-
-
-def headers(process: Process, link: Link) -> dict[str, str]:
-    """RFC 8058: one click in the mail program, and no more of this. The same for every try."""
-    named = (link.workspace_id, link.message_id, link.contact_id or "", link.channel)
-    token = process.vault.sign(LINK, "|".join(named).encode())
-    return {
-        "List-Unsubscribe": f"<{process.settings.base_url}/u/{token}>",
-        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
-    }
-
-
-def read_link(process: Process, token: str) -> Link | None:
-    """None for a token that we have not made."""
-    payload = process.vault.unsign(LINK, token)
-    if payload is None:
-        return None
-    workspace_id, message_id, contact_id, channel = payload.decode().split("|")
-    return Link(workspace_id, message_id, contact_id or None, channel)
-
-
-async def choices(process: Process, db: Handle, link: Link) -> list[Choice]:
-    """The contact's channels, or the one address that the mail went to; nothing once all that is
-    erased."""
-    contact = await _contact_of(db, link)
-    if contact is not None:
-        status = subscriptions.shown(contact)
-        return [
-            Choice(channel, contact[column.removesuffix("_key")], status[channel])
-            for channel, column in subscriptions.COLUMN.items()
-            if contact[column]
-        ]
-    address = await _address_of(db, link)
-    if address is None:
-        return []
-    held = await _reasons(db, link.workspace_id, _hash_of(process, link, address))
-    return [Choice(link.channel, address, subscriptions.status(held))]
-
-
-async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> list[Suppression]:
-    """On the channel, wherever it leads to the person now and, by the mail, led before."""
-    known = [one.address for one in await choices(process, db, link) if one.channel == channel]
-    mailed = await _address_of(db, link) if channel == link.channel else None
-    found = {subscriptions.key(channel, one): one for one in (mailed, *known) if one}
-    return [
-        await suppress(
-            process,
-            db,
-            workspace_id=link.workspace_id,
-            channel=channel,
-            address=found[key],
-            reason="unsubscribed",
-            source="link",
-        )
-        for key in sorted(found)
-    ]
-
-
-async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> None:
-    """Takes back what was chosen, and nothing else that holds."""
-    for one in await choices(process, db, link):
-        if one.channel == channel:
-            await lift(
-                process,
-                db,
-                workspace_id=link.workspace_id,
-                channel=channel,
-                address=one.address,
-                reasons=["unsubscribed"],
-                source="link",
-            )
-
-
-async def _contact_of(db: Handle, link: Link) -> Row | None:
-    if link.contact_id is None:
-        return None
-    return await contacts.by_id(db, workspace_id=link.workspace_id, id=link.contact_id)
-
-
-async def _address_of(db: Handle, link: Link) -> str | None:
-    row = await messages.by_id(db, workspace_id=link.workspace_id, id=link.message_id)
-    return row["to_address"] if row else None
-
-
-def _hash_of(process: Process, link: Link, address: str) -> str:
-    key = subscriptions.key(link.channel, address)
-    return subscriptions.hashed(process.vault, link.workspace_id, link.channel, key)
 
 
 # --- bounces that may pass ------------------------------------------------------------------------
@@ -363,7 +241,7 @@ async def soft_bounced(
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
     where = {"workspace_id": workspace_id, "address_hash": hash}
     # The contact first, as everywhere: the count is a lock too.
-    await _owner(db, workspace_id, channel, key)
+    await owner(db, workspace_id, channel, key)
     if await suppressions.count_soft_bounce(db, **where) < SOFT_BOUNCES:
         return None
     await suppressions.forget_soft_bounces(db, **where)
@@ -385,99 +263,3 @@ async def delivered(
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
     await suppressions.forget_soft_bounces(db, workspace_id=workspace_id, address_hash=hash)
-
-
-# --- words of people ------------------------------------------------------------------------------
-
-Meaning: TypeAlias = Literal["stop", "start", "help", "flagged", "other"]
-
-KEYWORDS: Mapping[str, Meaning] = {
-    **dict.fromkeys(
-        ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"), "stop"
-    ),
-    **dict.fromkeys(("START", "UNSTOP", "YES"), "start"),
-    **dict.fromkeys(("HELP", "INFO"), "help"),
-}
-# No keyword, and yet somebody should read it.
-WORRYING = re.compile(
-    r"\b(stop|unsubscribe|opt(ing)?[ -]?out|remove me|leave me alone|cancel|quit|spam)\b",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Inbound:
-    """What a person's message meant. `reply` is to be sent back, once, in the provider's answer;
-    a `suppression` is to be waited for (`quiet`) before that."""
-
-    meaning: Meaning
-    reply: str | None = None
-    suppression: Suppression | None = None
-
-
-def meaning(text: str) -> Meaning:
-    """A keyword stands alone, in any case, with a full stop perhaps."""
-    word = text.strip().strip(".!\"'").upper()
-    if word in KEYWORDS:
-        return KEYWORDS[word]
-    return "flagged" if WORRYING.search(text) else "other"
-
-
-async def inbound_sms(
-    process: Process,
-    db: Handle,
-    *,
-    workspace_id: str,
-    sender: str,
-    text: str,
-    workspace_name: str,
-    channel: str = "sms",
-) -> Inbound:
-    """A person, known by their number in E.164, has written to the workspace: STOP and its like opt
-    out of the channel, START and its like opt in again, HELP is answered. Each is confirmed when it
-    changes something, so that two machines never talk to each other for ever.
-
-    Raises addresses.BadAddress for a `sender` that is no number, such as a short code.
-    """
-    said = meaning(text)
-    match said:
-        case "stop":
-            out = await suppress(
-                process,
-                db,
-                workspace_id=workspace_id,
-                channel=channel,
-                address=sender,
-                reason="stopped",
-                source="inbound",
-            )
-            reply = f"{workspace_name}: you will get no more messages. Reply START to get them."
-            return Inbound(said, reply if out.is_new else None, out)
-        case "start":
-            again = await lift(
-                process,
-                db,
-                workspace_id=workspace_id,
-                channel=channel,
-                address=sender,
-                # What people say; not what providers, members and erasures do.
-                reasons=["stopped", "unsubscribed"],
-                source="inbound",
-            )
-            reply = f"{workspace_name}: you will get messages again. Reply STOP to end them."
-            return Inbound(said, reply if again else None)
-        case "help":
-            return Inbound(said, f"{workspace_name}: reply STOP to get no more messages.")
-        case "flagged":
-            await _flag(db, workspace_id, channel, sender)
-            process.metrics.count("tidings_inbound_flagged", channel=channel)
-    return Inbound(said)
-
-
-async def _flag(db: Handle, workspace_id: str, channel: str, sender: str) -> None:
-    contact = await _owner(db, workspace_id, channel, subscriptions.key(channel, sender))
-    if contact is None:
-        log.warning("a stranger may want to opt out", extra={"workspace_id": workspace_id})
-        return
-    who = OptOut(contact["id"], channel, None, None)
-    await subscriptions.tell(db, workspace_id, [who], kind="flagged", reason=None, source="inbound")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from app import audience, calling, delivery, facts
+from app import audience, calling, facts, ordering
 from app.audience import Workspace
 from app.errors import Problem
 from app.machine import document
@@ -76,10 +76,10 @@ async def carry_out(standing: Standing, result: Step) -> Outcome:
 
 
 async def _send(standing: Standing, effect: Send, came: Outcome) -> None:
-    made = await delivery.create(
+    made = await ordering.create(
         standing.process,
         standing.db,
-        delivery.Order(
+        ordering.Order(
             workspace_id=standing.row["workspace_id"],
             channel=effect.channel,
             contact_id=standing.contact["id"],
@@ -96,7 +96,7 @@ async def _send(standing: Standing, effect: Send, came: Outcome) -> None:
 
 
 async def _resend(standing: Standing, effect: Resend, came: Outcome) -> None:
-    await delivery.resend(
+    await ordering.resend(
         standing.process, standing.db, standing.row["workspace_id"], effect.message_id
     )
     came.waiting_for = {"kind": "delivery", "messageId": effect.message_id}

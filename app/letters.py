@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app import delivery
+from app import ordering
 from app.identity import Member
 from app.process import Process
 from app.store.db import Handle
@@ -62,10 +62,10 @@ async def send(
 ) -> None:
     """Filed in a workspace, written to one address. An invitation has no addressee: those who
     manage the members may read it."""
-    await delivery.create(
+    await ordering.create(
         process,
         db,
-        delivery.Order(
+        ordering.Order(
             workspace_id=workspace_id,
             channel="email",
             contact_id=None,

@@ -18,7 +18,7 @@ from app.channels.base import Channel, Provider
 from app.channels.own import Name
 from app.machine import document
 from app.process import Process
-from app.store import callbacks, channel_settings, messages, troubles
+from app.store import callbacks, channel_settings, troubles
 from app.store.db import Handle, Row
 from app.vault import Vault
 
@@ -72,7 +72,7 @@ async def keep(
 async def ask_anew(db: Handle, workspace_id: str, channel: str) -> None:
     """Whatever is known of the provider was so before. Each of these that is taken wakes two of the
     rest."""
-    await messages.wake_mended(db, workspace_id=workspace_id, channel=channel, limit=TRIED_AT_ONCE)
+    await troubles.wake_mended(db, workspace_id=workspace_id, channel=channel, limit=TRIED_AT_ONCE)
     await troubles.calm(db, workspace_id=workspace_id, channel=channel)
 
 

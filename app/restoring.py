@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app import delivery
+from app import settling
 from app.machine.reasons import SENTENCES, Reason
 from app.process import Process
 from app.store import restored
@@ -41,7 +41,7 @@ async def park(process: Process) -> Parked:
         async with process.database.write() as db:
             rows = await restored.messages_due(db, limit=BATCH)
             for row in rows:
-                await delivery.give_up(process, db, row, Reason.RESTORED)
+                await settling.give_up(process, db, row, Reason.RESTORED)
         parked = len(rows)
         messages += parked
     return Parked(runs, messages)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from app import audience, delivery
+from app import audience, settling
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json, State
@@ -61,7 +61,7 @@ async def cancel(process: Process, db: Handle, workspace_id: str, row: Row) -> N
     Messages, run, calls: the order in which everybody locks them.
     """
     if row["finished_at"] is None:
-        await delivery.suppress(process, db, workspace_id, row["id"], Reason.CANCELLED)
+        await settling.suppress(process, db, workspace_id, row["id"], Reason.CANCELLED)
         await runs.locked(db, workspace_id=workspace_id, id=row["id"])  # once no worker moves it
         await runs.cancel_some(
             db, workspace_id=workspace_id, reason_code=Reason.CANCELLED, limit=1, run_id=row["id"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app import audience, consent, delivery, erasing, subscriptions
+from app import audience, consent, delivery, erasing, ordering, subscriptions
 from app.audience import Workspace
 from app.consent import Suppression
 from app.process import Process
@@ -51,9 +51,9 @@ async def order(
     contact_id: str | None = None,
 ) -> str:
     """The id of a message that is due."""
-    wanted = delivery.Order(acme, "email", contact_id, to, None, HELLO, category)
+    wanted = ordering.Order(acme, "email", contact_id, to, None, HELLO, category)
     async with process.database.write() as db:
-        made = await delivery.create(process, db, wanted)
+        made = await ordering.create(process, db, wanted)
     return made.message_id
 
 
@@ -191,9 +191,9 @@ async def test_a_bounce_belongs_to_the_address_alone(process: Process, acme: str
 async def test_an_invitation_is_not_stopped_by_a_suppression(process: Process, acme: str):
     process, provider = with_provider(process, accepts)
     await suppress(process, acme, "manual")
-    wanted = delivery.Order(acme, "email", None, ADA, None, HELLO, account_mail="invitation")
+    wanted = ordering.Order(acme, "email", None, ADA, None, HELLO, account_mail="invitation")
     async with process.database.write() as db:
-        await delivery.create(process, db, wanted)
+        await ordering.create(process, db, wanted)
     await settle(process)
     assert len(provider.given) == 1
 
@@ -216,67 +216,6 @@ async def test_five_soft_bounces_in_a_row_are_one_for_good(process: Process, acm
     barred = await order(process, acme)
     await settle(process)
     assert await status_of(process, acme, barred) == ("SUPPRESSED", "suppressed_bounced")
-
-
-# --- words of people ------------------------------------------------------------------------------
-
-WORDS: list[tuple[str, consent.Meaning]] = [
-    *((word, "stop") for word in ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT")),
-    ("revoke", "stop"),
-    ("OptOut", "stop"),
-    (" stop ", "stop"),
-    ("Stop.", "stop"),
-    ("sToP\n", "stop"),
-    ("START", "start"),
-    ("unstop", "start"),
-    ("Yes", "start"),
-    ("HELP", "help"),
-    ("info", "help"),
-    ("Stop texting me", "flagged"),
-    ("please unsubscribe me", "flagged"),
-    ("I want to opt-out", "flagged"),
-    ("The bus stopped here", "other"),
-    ("Yes please", "other"),
-    ("", "other"),
-]
-
-
-@pytest.mark.parametrize(("text", "meant"), WORDS)
-def test_what_people_mean(text: str, meant: str):
-    assert consent.meaning(text) == meant
-
-
-async def test_stop_start_and_help_by_sms(process: Process, acme: str):
-    id = await contact(process, acme, phone="+14155550100")
-
-    async def say(text: str) -> tuple[str | None, str]:
-        async with process.database.write() as db:
-            heard = await consent.inbound_sms(
-                process,
-                db,
-                workspace_id=acme,
-                sender="+14155550100",
-                text=text,
-                workspace_name="Acme",
-            )
-        return heard.reply, subscriptions.shown(await read(process, acme, id))["sms"]
-
-    stopped, status = await say("Stop")
-    assert stopped is not None
-    assert stopped.startswith("Acme: ")
-    assert status == "unsubscribed"
-    assert await say("STOP") == (None, "unsubscribed")  # confirmed once
-    assert (await say("help"))[0] is not None
-    assert await say("Stop texting me!!") == (None, "unsubscribed")
-    again, status = await say("start")
-    assert again is not None
-    assert status == "subscribed"
-    assert await say("yes") == (None, "subscribed")
-    async with process.database.read() as db:
-        rows = await db.fetch_all("SELECT kind, reason FROM consent_events ORDER BY id")
-    assert [row["kind"] for row in rows] == ["opted_out", "flagged", "opted_in"]
-    await suppress(process, acme, "manual", "+14155550100", channel="sms")
-    assert await say("START") == (None, "unsubscribed")  # a member's word is not theirs to lift
 
 
 # --- the race -------------------------------------------------------------------------------------

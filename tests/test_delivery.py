@@ -18,7 +18,7 @@ from app.channels.email import EmailChannel
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
-from app.store import messages, runs
+from app.store import delivery_attempts, messages, runs
 from app.store.db import Database, Row
 from tests import servers
 from tests.cast import HELLO, SEND_HELLO, hook, settle
@@ -78,7 +78,7 @@ async def start(process: Process, acme: str, step: object = SEND_HELLO) -> str:
 async def attempts(process: Process, acme: str) -> list[Row]:
     """Oldest first."""
     async with process.database.read() as db:
-        rows = await messages.attempts_page(
+        rows = await delivery_attempts.page(
             db, workspace_id=acme, filters={}, before=None, limit=50
         )
     return rows[::-1]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from app import audience, consent, delivery, pacing
+from app import audience, consent, delivery, ordering, pacing, settling
 from app.audience import Workspace
 from app.channels.base import Message, Receipt, SendError
 from app.machine.reasons import Reason
@@ -27,7 +27,7 @@ async def test_nobody_waits_in_a_circle(
 ):
     if process.database.engine == "sqlite":
         pytest.skip("SQLite has one writer")
-    monkeypatch.setattr(delivery, "RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr(settling, "RETRY_SECONDS", (0.01,))
     monkeypatch.setattr(pacing, "PAUSES", dict.fromkeys(pacing.PAUSES, (0.01, 0.01)))
     caplog.set_level("INFO", "app.batching")
     luck = random.Random(6)
@@ -71,8 +71,8 @@ async def people(process: Process, acme: str) -> list[str]:
             ids.append(found["id"])
         for _ in range(EACH):
             for id in ids:
-                wanted = delivery.Order(acme, "email", id, None, None, HELLO)
-                await delivery.create(process, db, wanted)
+                wanted = ordering.Order(acme, "email", id, None, None, HELLO)
+                await ordering.create(process, db, wanted)
     return ids
 
 

@@ -16,7 +16,7 @@ from app.channels import api, operators
 from app.channels.own import Own
 from app.egress import Egress
 from app.process import Process
-from app.store import messages
+from app.store import delivery_attempts
 from app.store.db import Row
 from tests import resend_server, twilio_server
 from tests.cast import WEBHOOK, hook, settle
@@ -80,7 +80,7 @@ async def start(process: Process, acme: str, *steps: Mapping[str, Any]) -> None:
 
 async def attempts(process: Process, acme: str) -> list[Row]:
     async with process.database.read() as db:
-        found = await messages.attempts_page(
+        found = await delivery_attempts.page(
             db, workspace_id=acme, filters={}, before=None, limit=50
         )
     return found[::-1]

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from app import delivery, pacing
+from app import delivery, ordering, pacing, settling
 from app.channels.base import Message, Receipt, SendError
 from app.machine.reasons import Reason
 from app.process import Process
@@ -28,7 +28,7 @@ SILENT = SendError("unknown", Reason.OUTCOME_UNKNOWN, "Connection lost after the
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause is over because a test takes its time."""
     monkeypatch.setattr(pacing, "PAUSES", dict.fromkeys(pacing.PAUSES, (120.0, 600.0)))
-    monkeypatch.setattr(delivery, "RETRY_SECONDS", (120,))
+    monkeypatch.setattr(settling, "RETRY_SECONDS", (120,))
 
 
 class Mood:
@@ -53,8 +53,8 @@ async def order(process: Process, workspace_id: str, count: int = 1) -> None:
     async with process.database.write() as db:
         for number in range(count):
             to = f"p{number}@example.com"
-            wanted = delivery.Order(workspace_id, "email", None, to, None, HELLO)
-            await delivery.create(process, db, wanted)
+            wanted = ordering.Order(workspace_id, "email", None, to, None, HELLO)
+            await ordering.create(process, db, wanted)
 
 
 async def statuses(process: Process) -> dict[str, int]:

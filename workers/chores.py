@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 
-from app import audit, closure, delivery, pacing, paying, quotas
+from app import audit, closure, pacing, parking, paying, quotas
 from app.errors import Unavailable
 from app.process import Process
 from app.retention import Rounds
@@ -77,7 +77,7 @@ async def refresh_for_ever(process: Process) -> None:
 
 async def sweep(process: Process) -> None:
     """Delete what has expired, and wake what was left waiting."""
-    while await delivery.resume_some(process):  # noqa: ASYNC110 - work, not waiting
+    while await parking.resume_some(process):  # noqa: ASYNC110 - work, not waiting
         await asyncio.sleep(BREATH_SECONDS)
     for delete_expired in EXPIRING:
         deleted = SWEPT_AT_ONCE

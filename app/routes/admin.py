@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import audit, delivery
+from app import audit, parking
 from app.errors import FieldError, Problem
 from app.routes.audit_logs import AuditLog
 from app.routes.audit_logs import Filters as AuditFilters
@@ -276,7 +276,7 @@ async def suspend(call: Call) -> Response:
 async def resume(call: Call) -> Response:
     """It goes on where it was; what waited is sent."""
     response = await _set(call, "resumed", suspended=False)
-    await delivery.resume(call.db, call.path("id"))
+    await parking.resume(call.db, call.path("id"))
     return response
 
 

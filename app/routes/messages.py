@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app import addresses, composing, delivery, letters, subscriptions
+from app import addresses, composing, letters, ordering, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine import document
@@ -18,7 +18,7 @@ from app.machine.program import Finding
 from app.routes.contacts import country_of
 from app.routes.ids import AttemptId, ContactId, MessageId, RunId, TemplateId
 from app.routes.runs import Reason, reason
-from app.store import contacts, memberships, messages, templates
+from app.store import contacts, delivery_attempts, memberships, messages, templates
 from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Shape
@@ -146,10 +146,10 @@ async def create(call: Call) -> Response:
     to = await _check_new(call, new)
     content = new.content or {}
     category = content.get("category", "transactional")
-    made = await delivery.create(
+    made = await ordering.create(
         call.process,
         call.db,
-        delivery.Order(
+        ordering.Order(
             workspace_id=call.member.workspace_id,
             channel=new.channel,
             contact_id=new.contact_id,
@@ -172,7 +172,7 @@ async def resend(call: Call) -> Response:
     row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
     if row is None:
         raise Problem("not_found", "There is no such message.")
-    attempt_id = await delivery.resend(call.process, call.db, workspace_id, id, RESENDABLE)
+    attempt_id = await ordering.resend(call.process, call.db, workspace_id, id, RESENDABLE)
     if attempt_id is None:
         raise Problem("conflict", "Only a message that is FAILED or UNKNOWN can be sent again.")
     noted = {"channel": row["channel"], "templateId": row["template_id"], "attempt": attempt_id}
@@ -196,10 +196,10 @@ async def test_email(call: Call) -> Response:
     wanted = call.read(TestEmail)
     await _check(call, wanted)
     await call.throttle.check(TEST_EMAIL, call.member.workspace_id)
-    made = await delivery.create(
+    made = await ordering.create(
         call.process,
         call.db,
-        delivery.Order(
+        ordering.Order(
             workspace_id=call.member.workspace_id,
             channel="email",
             contact_id=wanted.contact_id,
@@ -221,13 +221,13 @@ async def show(call: Call) -> Response:
     row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
     if row is None:
         raise Problem("not_found", "There is no such message.")
-    attempts = await messages.attempts_of(call.db, workspace_id=workspace_id, message_id=id)
+    attempts = await delivery_attempts.of_message(call.db, workspace_id=workspace_id, message_id=id)
     return reply.ok(message(row, attempts))
 
 
 async def index_attempts(call: Call) -> Response:
     query = call.query(Filters)
-    rows = await messages.attempts_page(
+    rows = await delivery_attempts.page(
         call.db,
         workspace_id=call.member.workspace_id,
         filters=query.filters(),
@@ -239,7 +239,7 @@ async def index_attempts(call: Call) -> Response:
 
 
 async def show_attempt(call: Call) -> Response:
-    row = await messages.attempt_by_id(
+    row = await delivery_attempts.by_id(
         call.db,
         workspace_id=call.member.workspace_id,
         id=call.path("id"),

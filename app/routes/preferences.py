@@ -10,9 +10,9 @@ from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
-from app import consent
-from app.consent import Choice, Link
+from app import consent, preferences
 from app.errors import Problem
+from app.preferences import Choice, Link
 from app.store import workspaces
 from app.web.page import page
 from app.web.routing import PUBLIC, Call, get, post
@@ -46,17 +46,17 @@ async def choose(call: Call) -> Response:
         channel = link.channel
     async with call.process.database.write() as db:
         if "subscribe" in said:
-            await consent.opt_in(call.process, db, link, said["subscribe"])
+            await preferences.opt_in(call.process, db, link, said["subscribe"])
             out, chosen = [], SUBSCRIBED
         else:
             chosen = UNSUBSCRIBED
-            out = await consent.opt_out(call.process, db, link, channel)
+            out = await preferences.opt_out(call.process, db, link, channel)
     await consent.all_quiet(call.process, out)
     return await _page(call, link, chosen)
 
 
 def _link(call: Call) -> Link:
-    link = consent.read_link(call.process, call.path("token"))
+    link = preferences.read_link(call.process, call.path("token"))
     if link is None:
         raise _unknown()
     return link
@@ -71,7 +71,7 @@ def _said(body: bytes) -> dict[str, str]:
 async def _page(call: Call, link: Link, *first: str) -> Response:
     async with call.process.database.read() as db:
         workspace = await workspaces.by_id(db, id=link.workspace_id)
-        choices = await consent.choices(call.process, db, link)
+        choices = await preferences.choices(call.process, db, link)
     if workspace is None:
         raise _unknown()
     title = f"Messages from {workspace['name']}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import addresses, closure, delivery, keyring, paying, places, roles
+from app import addresses, closure, keyring, parking, paying, places, roles
 from app.errors import FieldError, Problem
 from app.routes.ids import KeyId, WorkspaceId
 from app.store import api_keys, channel_settings, workspaces
@@ -172,7 +172,7 @@ async def update_workspace(call: Call) -> Response:
         **sender.model_dump(),
     )
     if row["sending_paused"] and not new.sending_paused:
-        await delivery.resume(call.db, row["id"])
+        await parking.resume(call.db, row["id"])
     after = workspace_resource(changed)
     await call.note("workspace.updated", row["id"], workspace_resource(row), after)
     return reply.ok(after, revision=changed["revision"])

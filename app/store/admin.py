@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from app.store import audit_logs, keyset, runs
+from app.store import audit_logs, delivery_attempts, keyset, runs
 from app.store.db import Handle, Row
 from app.store.jobs import Table
-from app.store.messages import ATTEMPT, VISIBLE
+from app.store.messages import VISIBLE
 
 ENOUGH = 10_000  # of what should be none, more are told as so many
 RUNS_AT_ONCE = 10_000  # looked at by one statement
 RUN = runs.COLUMNS
 ENTRY = audit_logs.COLUMNS
+ATTEMPT = delivery_attempts.COLUMNS
 
 WORKSPACE = """w.id, w.name, w.suspended, w.deleted_at, w.created_at,
              (SELECT count(*) FROM memberships m WHERE m.workspace_id = w.id) AS members"""

@@ -1,4 +1,4 @@
-"""Messages and the attempts to deliver them. A message's row is its own job (store/jobs.py)."""
+"""Messages, and what became of each. A message's row is its own job (store/jobs.py)."""
 
 from __future__ import annotations
 
@@ -54,24 +54,6 @@ async def insert(
         account_mail=account_mail,
         addressee_id=addressee_id,
         sealed=sealed,
-    )
-
-
-async def insert_attempt(
-    db: Handle, *, workspace_id: str, id: str, message_id: str, number: int, message_key: str
-) -> None:
-    await db.execute(
-        """
-        INSERT INTO delivery_attempts (workspace_id, id, message_id, number, message_key, status,
-                                       tries, events, created_at)
-        VALUES (:workspace_id, :id, :message_id, :number, :message_key, 'QUEUED', 0, :events, :now)
-        """,
-        workspace_id=workspace_id,
-        id=id,
-        message_id=message_id,
-        number=number,
-        message_key=message_key,
-        events=[],
     )
 
 
@@ -265,137 +247,6 @@ async def requeue(
     )
 
 
-async def park(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> None:
-    """It waits until the workspace sends again; as if it had not been claimed. That is no trouble,
-    and uses up nobody's patience."""
-    await db.execute(
-        """
-        UPDATE messages SET wake_at = NULL, claims = 0, held_back = FALSE
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
-          AND status = 'QUEUED'
-        """,
-        workspace_id=workspace_id,
-        id=id,
-        lease_token=lease_token,
-    )
-    await db.execute(
-        """
-        UPDATE delivery_attempts SET trouble_since = NULL
-        WHERE workspace_id = :workspace_id AND message_id = :id AND trouble_since IS NOT NULL
-        """,
-        workspace_id=workspace_id,
-        id=id,
-    )
-
-
-async def wake_parked(db: Handle, *, workspace_id: str, limit: int) -> int:
-    """Up to `limit` that waited are due; how many. The oldest first."""
-    woken = await db.fetch_all(
-        """
-        WITH parked AS MATERIALIZED (
-            SELECT id FROM messages
-            WHERE workspace_id = :workspace_id AND status = 'QUEUED' AND wake_at IS NULL
-            ORDER BY id
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        UPDATE messages SET wake_at = :now
-        FROM parked
-        WHERE messages.workspace_id = :workspace_id AND messages.id = parked.id
-        RETURNING messages.id
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-    )
-    return len(woken)
-
-
-async def wake_mended(db: Handle, *, workspace_id: str, channel: str, limit: int) -> int:
-    """Up to `limit` that waited because their provider did not take the channel's credentials or
-    sender are due; how many."""
-    woken = await db.fetch_all(
-        """
-        WITH due AS MATERIALIZED (
-            SELECT id FROM messages
-            WHERE workspace_id = :workspace_id AND wake_at > :now AND status = 'QUEUED'
-              AND channel = :channel AND reason_code = 'provider_misconfigured'
-            ORDER BY wake_at, id
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        UPDATE messages SET wake_at = :now, held_back = FALSE
-        FROM due
-        WHERE messages.workspace_id = :workspace_id AND messages.id = due.id
-        RETURNING messages.id
-        """,
-        workspace_id=workspace_id,
-        channel=channel,
-        limit=limit,
-    )
-    return len(woken)
-
-
-async def parked_in_vain(db: Handle) -> str | None:
-    """A workspace that sends again, and whose messages still wait."""
-    workspace_id: str | None = await db.fetch_value(
-        """
-        SELECT w.id FROM workspaces w
-        WHERE NOT w.sending_paused AND NOT w.suspended AND w.deleted_at IS NULL
-          AND EXISTS (SELECT 1 FROM messages m
-                      WHERE m.workspace_id = w.id AND m.status = 'QUEUED' AND m.wake_at IS NULL)
-        ORDER BY w.id
-        LIMIT 1
-        """
-    )
-    return workspace_id
-
-
-async def update_attempt(
-    db: Handle,
-    *,
-    workspace_id: str,
-    id: str,
-    status: str,
-    provider: str | None,
-    account: str | None,
-    reason_code: str | None,
-    reason_detail: str | None,
-    provider_message_id: str | None,
-    tries: int,
-    events: list[Mapping[str, Any]],
-    trouble_code: str | None,
-    trouble_since: datetime | None,
-    sent_at: datetime | None,
-    finished_at: datetime | None,
-) -> None:
-    """Fenced by the message's own update in the same transaction."""
-    await db.execute(
-        """
-        UPDATE delivery_attempts
-        SET status = :status, provider = :provider, account = :account,
-            reason_code = :reason_code, reason_detail = :reason_detail,
-            provider_message_id = :provider_message_id,
-            tries = :tries, events = :events, trouble_code = :trouble_code,
-            trouble_since = :trouble_since, sent_at = :sent_at, finished_at = :finished_at
-        WHERE workspace_id = :workspace_id AND id = :id
-        """,
-        workspace_id=workspace_id,
-        id=id,
-        status=status,
-        provider=provider,
-        account=account,
-        reason_code=reason_code,
-        reason_detail=reason_detail,
-        provider_message_id=provider_message_id,
-        tries=tries,
-        events=events,
-        trouble_code=trouble_code,
-        trouble_since=trouble_since,
-        sent_at=sent_at,
-        finished_at=finished_at,
-    )
-
-
 async def in_flight(db: Handle, *, workspace_id: str, address_hash: str) -> list[Row]:
     """Messages that may reach the address although nobody sends to it any more: those that are
     being sent, and those whose outcome became UNKNOWN no longer ago than a provider takes to accept
@@ -436,81 +287,6 @@ async def outcome(db: Handle, *, workspace_id: str, id: str) -> Row | None:
 # `reader` is the user whose own are shown whatever their kind.
 VISIBLE = """(m.account_mail IS NULL OR m.account_mail = ANY(:mails)
               OR m.addressee_id = :reader)"""
-ATTEMPT = """a.id, a.message_id, m.run_id, m.node_id, m.contact_id, m.channel, m.to_address,
-             a.provider, a.number, a.status, a.reason_code, a.reason_detail,
-             a.provider_message_id, a.tries, a.events, a.created_at, a.sent_at, a.finished_at"""
-
-
-async def attempt_by_id(
-    db: Handle, *, workspace_id: str, id: str, mails: Sequence[str] = (), reader: str | None = None
-) -> Row | None:
-    return await db.fetch_one(
-        f"""
-        SELECT {ATTEMPT}
-        FROM delivery_attempts a
-        JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id
-        WHERE a.workspace_id = :workspace_id AND a.id = :id AND {VISIBLE}
-        """,
-        workspace_id=workspace_id,
-        id=id,
-        mails=mails,
-        reader=reader,
-    )
-
-
-async def attempts_page(
-    db: Handle,
-    *,
-    workspace_id: str,
-    filters: Mapping[str, Any],
-    before: str | None,
-    limit: int,
-    mails: Sequence[str] = (),
-    reader: str | None = None,
-) -> list[Row]:
-    """Filters: see CLAUSES."""
-    filters = await keyset.by_time(db, "att", filters)
-    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "a.id")
-    return await db.fetch_all(
-        f"""
-        SELECT {ATTEMPT}
-        FROM delivery_attempts a
-        JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id
-        WHERE a.workspace_id = :workspace_id AND {VISIBLE} {narrowed}
-        ORDER BY a.id DESC
-        LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        limit=limit,
-        mails=mails,
-        reader=reader,
-        **values,
-    )
-
-
-CLAUSES = {
-    # Asked for equality, SQLite walks all attempts in order rather than sort a message's few.
-    "message_id": """a.id IN (SELECT own.id FROM delivery_attempts own
-                              WHERE own.workspace_id = :workspace_id
-                                AND own.message_id = :message_id)""",
-    "status": "a.status = :status",
-    "created_after": "a.created_at > :created_after",
-    "created_before": "a.created_at < :created_before",
-}
-
-
-async def attempts_of(db: Handle, *, workspace_id: str, message_id: str) -> list[str]:
-    """Ids, the oldest first."""
-    rows = await db.fetch_all(
-        """
-        SELECT id FROM delivery_attempts
-        WHERE workspace_id = :workspace_id AND message_id = :message_id
-        ORDER BY number
-        """,
-        workspace_id=workspace_id,
-        message_id=message_id,
-    )
-    return [row["id"] for row in rows]
 
 
 async def by_id(
@@ -540,9 +316,9 @@ async def page(
     mails: Sequence[str] = (),
     reader: str | None = None,
 ) -> list[Row]:
-    """Newest first, without what was said. Filters: see MESSAGE_CLAUSES."""
+    """Newest first, without what was said. Filters: see CLAUSES."""
     filters = await keyset.by_time(db, "msg", filters)
-    narrowed, values = keyset.narrowed(MESSAGE_CLAUSES, filters, before, "m.id")
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
     return await db.fetch_all(
         f"""
         SELECT m.id, m.channel, m.contact_id, m.run_id, m.node_id, m.template_id, m.to_address,
@@ -560,7 +336,7 @@ async def page(
     )
 
 
-MESSAGE_CLAUSES = {
+CLAUSES = {
     "contact_id": "m.contact_id = :contact_id",
     "run_id": "m.run_id = :run_id",
     "status": "m.status = :status",

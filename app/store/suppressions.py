@@ -86,6 +86,12 @@ async def by_reason(db: Handle, *, workspace_id: str, address_hash: str, reason:
     )
 
 
+async def of_address(db: Handle, *, workspace_id: str, address_hash: str) -> list[str]:
+    """The reasons that hold."""
+    found = await reasons(db, workspace_id=workspace_id, address_hashes=[address_hash])
+    return found[address_hash]
+
+
 async def reasons(
     db: Handle, *, workspace_id: str, address_hashes: Sequence[str]
 ) -> dict[str, list[str]]:

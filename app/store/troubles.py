@@ -197,3 +197,28 @@ async def wake(db: Handle, *, workspace_id: str, channel: str, limit: int) -> li
         limit=limit,
     )
     return [row["id"] for row in woken]
+
+
+async def wake_mended(db: Handle, *, workspace_id: str, channel: str, limit: int) -> int:
+    """Up to `limit` that waited because their provider did not take the channel's credentials or
+    sender are due; how many."""
+    woken = await db.fetch_all(
+        """
+        WITH due AS MATERIALIZED (
+            SELECT id FROM messages
+            WHERE workspace_id = :workspace_id AND wake_at > :now AND status = 'QUEUED'
+              AND channel = :channel AND reason_code = 'provider_misconfigured'
+            ORDER BY wake_at, id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        UPDATE messages SET wake_at = :now, held_back = FALSE
+        FROM due
+        WHERE messages.workspace_id = :workspace_id AND messages.id = due.id
+        RETURNING messages.id
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+        limit=limit,
+    )
+    return len(woken)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from app.process import Process
-from tests import test_consent
+from tests import test_consent, test_keywords
 from tests.cast import Cast, settle
 from tests.channels.test_mime import ALWAYS, TRICKS
 from tests.chaos.optout import sending
@@ -168,7 +168,7 @@ ELSEWHERE = {
         test_preferences.test_one_click_ends_it_before_the_answer_and_opening_the_link_does_nothing,
     ),
     "J7": test_preferences.test_a_link_that_was_tampered_with_is_nobody_s,
-    "J8": test_consent.test_stop_start_and_help_by_sms,
+    "J8": test_keywords.test_stop_start_and_help_by_sms,
     "J10": test_consent.test_an_erased_person_hears_nothing_and_is_known_by_a_hash_alone,
     "J11": test_messages.test_in_production_a_test_email_goes_to_members_only,
     "J12": test_settings.test_a_wrong_change_is_named_and_nothing_of_it_applied,

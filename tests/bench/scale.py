@@ -26,6 +26,7 @@ from app.store import (
     audit_logs,
     contacts,
     definitions,
+    delivery_attempts,
     invitations,
     jobs,
     memberships,
@@ -315,11 +316,11 @@ ASKED: Mapping[str, Ask] = {
         )
     ),
     "runs by status": page(runs.page, 11, status="FAILED"),
-    "attempts, first page": page(messages.attempts_page),
-    "attempts, thousandth": thousandth(messages.attempts_page, "att"),
-    "attempts by status": page(messages.attempts_page, 11, status="FAILED"),
+    "attempts, first page": page(delivery_attempts.page),
+    "attempts, thousandth": thousandth(delivery_attempts.page, "att"),
+    "attempts by status": page(delivery_attempts.page, 11, status="FAILED"),
     "attempts of a message": lookup(
-        lambda db, i: messages.attempts_page(
+        lambda db, i: delivery_attempts.page(
             db, **W, filters={"message_id": made("msg", i)}, before=None, limit=51
         )
     ),

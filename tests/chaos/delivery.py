@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from app import delivery
+from app import ordering
 from app.channels.base import Channel
 from app.channels.email import EmailChannel
 from app.config import Settings
@@ -220,8 +220,8 @@ async def _order(process: Process, workspace_id: str, count: int) -> None:
         async with process.database.write() as db:
             for number in range(first, min(first + ORDERED_AT_ONCE, count)):
                 to = f"p{number}@example.com"
-                order = delivery.Order(workspace_id, "email", None, to, None, HELLO)
-                await delivery.create(process, db, order)
+                order = ordering.Order(workspace_id, "email", None, to, None, HELLO)
+                await ordering.create(process, db, order)
 
 
 async def _send_all(process: Process, count: int, progress: Callable[[str], None]) -> None:

@@ -93,7 +93,7 @@ MUTANTS = {
     ),
     "m6": Mutant(
         "the run is woken after the commit, not in it",
-        "app/delivery.py",
+        "app/settling.py",
         """        await runs.wake(
             db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"]
         )
@@ -104,7 +104,7 @@ MUTANTS = {
                     later, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"]
                 )
 
-        db.after_commit(lambda: asyncio.ensure_future(wake()))
+        db.after_commit(lambda: __import__('asyncio').ensure_future(wake()))
 """,
         faults=("a worker's COMMIT cut after",) * 8,
     ),

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app import consent, delivery
+from app import consent, delivery, ordering
 from app.channels.email import EmailChannel
 from app.config import Settings
 from app.main import opened
@@ -98,10 +98,10 @@ async def _ordered(process: Process, workspace_id: str, people: int) -> dict[str
     ordered = {}
     for number in range(people):
         address = f"p{number}@example.com"
-        wanted = delivery.Order(workspace_id, "email", None, address, None, HELLO, "marketing")
+        wanted = ordering.Order(workspace_id, "email", None, address, None, HELLO, "marketing")
         async with process.database.write() as db:
             for _ in range(MESSAGES):
-                made = await delivery.create(process, db, wanted)
+                made = await ordering.create(process, db, wanted)
                 ordered[made.message_id] = address
     return ordered
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app import delivery
+from app import settling
 from app.process import Process
 from tests.chaos import throttling
 
@@ -16,7 +16,7 @@ from tests.chaos import throttling
 async def test_no_message_pays_for_a_server_that_wants_less(
     process: Process, acme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(delivery, "RETRY_SECONDS", (0.5, 1.0))  # of those who came before it shut
+    monkeypatch.setattr(settling, "RETRY_SECONDS", (0.5, 1.0))  # of those who came before it shut
     found = await throttling.drain(process, acme, tmp_path / "ledger", 40, 1.0)
     print(f"\n{found}")
     assert found.ended == Counter(SENT=40)

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app import delivery
+from app import ordering
 from app.channels.email import EmailChannel
 from app.config import Settings
 from app.main import opened
@@ -95,8 +95,8 @@ async def order(process: Process, workspace_id: str, count: int) -> None:
         async with process.database.write() as db:
             for number in range(first, min(first + ORDERED_AT_ONCE, count)):
                 to = f"p{number}@example.com"
-                wanted = delivery.Order(workspace_id, "email", None, to, None, HELLO)
-                await delivery.create(process, db, wanted)
+                wanted = ordering.Order(workspace_id, "email", None, to, None, HELLO)
+                await ordering.create(process, db, wanted)
 
 
 async def until(there: Callable[[], bool]) -> None:

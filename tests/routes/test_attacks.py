@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pytest
 from joserfc.jwk import OctKey
 
-from app import consent
+from app import preferences
 from app.process import Process
 from app.web import paging
 from tests.cast import HELLO, PASSWORD, WEBHOOK, Cast, hook, settle
@@ -43,7 +43,7 @@ async def test_no_other_secret_of_ours_is_a_bearer(
         "a key without its prefix": cast.vic.key.removeprefix("td_test_"),
         "a session's id": "ses_" + "0" * 26,
         "a token to go on with": signed_in.json()["refreshToken"],
-        "a link to opt out by": sign(consent.LINK, f"{cast.vic.workspace_id}|x".encode()),
+        "a link to opt out by": sign(preferences.LINK, f"{cast.vic.workspace_id}|x".encode()),
         "a cursor": sign(paging.CURSOR, b"con_1"),
     }
     answers = {}

@@ -12,7 +12,7 @@ import httpx2
 import orjson
 import pytest
 
-from app import delivery, intake, providers
+from app import intake, ordering, providers
 from app.process import Process
 from app.store import event_endpoints
 from app.store.db import Row
@@ -272,7 +272,7 @@ async def test_an_older_attempt_says_nothing_about_the_message(town: Town):
     sid, form = await town.texted()
     first = await town.attempt()
     async with town.process.database.write() as db:
-        assert await delivery.resend(town.process, db, town.acme, first["message_id"])
+        assert await ordering.resend(town.process, db, town.acme, first["message_id"])
     await settle(town.process)
     await town.status(sid, form, "undelivered", ErrorCode="30003")
     one, two = await attempts(town.process, town.acme)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import profile
-from app.store import contacts, definitions, messages, runs, workspaces
+from app.store import contacts, definitions, delivery_attempts, messages, runs, workspaces
 from app.store.db import Database, Row, new_id
 
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
@@ -99,13 +99,20 @@ async def message(database: Database, workspace_id: str, **given: Any) -> str:
     }
     async with database.write() as db:
         await messages.insert(db, workspace_id=workspace_id, id=id, **{**empty, **given})
-        await messages.insert_attempt(
+    await attempt(database, workspace_id, id, 1)
+    return id
+
+
+async def attempt(database: Database, workspace_id: str, message_id: str, number: int) -> str:
+    id = new_id("att")
+    async with database.write() as db:
+        await delivery_attempts.insert(
             db,
             workspace_id=workspace_id,
-            id=new_id("att"),
-            message_id=id,
-            number=1,
-            message_key=f"{id}-1",
+            id=id,
+            message_id=message_id,
+            number=number,
+            message_key=f"{message_id}-{number}",
         )
     return id
 

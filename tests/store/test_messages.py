@@ -1,4 +1,4 @@
-"""Messages and their attempts: the intent and the outcome fenced by the claim."""
+"""Messages: the intent and the outcome fenced by the claim."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from app.errors import Duplicate
 from app.store import jobs, messages
-from app.store.db import Database, Row, new_id
-from tests.store.rows import message, set_columns, workspace
+from app.store.db import Database, Row
+from tests.store.rows import attempt, message, set_columns, workspace
 
 
 async def claimed(database: Database) -> Row:
@@ -53,27 +53,6 @@ async def status_of(database: Database, id: str) -> str:
         return str(await db.fetch_value("SELECT status FROM messages WHERE id = :id", id=id))
 
 
-async def attempts(database: Database, acme: str, **filters: Any) -> list[Row]:
-    async with database.read() as db:
-        return await messages.attempts_page(
-            db, workspace_id=acme, filters=filters, before=None, limit=50
-        )
-
-
-async def another_attempt(database: Database, acme: str, id: str, number: int) -> str:
-    attempt_id = new_id("att")
-    async with database.write() as db:
-        await messages.insert_attempt(
-            db,
-            workspace_id=acme,
-            id=attempt_id,
-            message_id=id,
-            number=number,
-            message_key=f"{id}-{number}",
-        )
-    return attempt_id
-
-
 async def test_a_visit_of_a_node_has_one_message(database: Database):
     acme, rival = await workspace(database), await workspace(database)
     step = {"run_id": "run_1", "node_id": "hello", "visit": 1}
@@ -84,22 +63,6 @@ async def test_a_visit_of_a_node_has_one_message(database: Database):
     await message(database, rival, **step)
     for _ in range(2):  # what no run sends is no step's
         await message(database, acme)
-
-
-async def test_an_attempt_s_key_and_number_are_there_once(database: Database):
-    acme = await workspace(database)
-    id, other = await message(database, acme), await message(database, acme)
-    for message_id, number, key in ((id, 1, "new"), (other, 2, f"{id}-1")):
-        with pytest.raises(Duplicate):
-            async with database.write() as db:
-                await messages.insert_attempt(
-                    db,
-                    workspace_id=acme,
-                    id=new_id("att"),
-                    message_id=message_id,
-                    number=number,
-                    message_key=key,
-                )
 
 
 async def test_only_the_newest_claim_intends_and_settles(database: Database):
@@ -124,7 +87,7 @@ async def test_only_the_newest_claim_intends_and_settles(database: Database):
 async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Database):
     acme = await workspace(database)
     id = await message(database, acme)
-    second = await another_attempt(database, acme, id, 2)
+    second = await attempt(database, acme, id, 2)
     row = await claimed(database)
     async with database.write() as db:
         held = await messages.held(db, **claim_of(row))
@@ -171,7 +134,7 @@ async def test_only_what_is_unknown_is_sent_again(database: Database, status: st
 async def test_a_run_hears_how_its_message_ended_and_under_which_number(database: Database):
     acme = await workspace(database)
     id = await message(database, acme)
-    await another_attempt(database, acme, id, 2)
+    await attempt(database, acme, id, 2)
     await set_columns(database, "messages", id, status="FAILED", reason_code="no_address")
     async with database.read() as db:
         outcome = await messages.outcome(db, workspace_id=acme, id=id)
@@ -183,69 +146,3 @@ async def test_a_run_hears_how_its_message_ended_and_under_which_number(database
         "number": 2,
         "events": [],
     }
-
-
-async def test_an_attempt_is_read_back_as_it_was_recorded(database: Database):
-    acme, rival = await workspace(database), await workspace(database)
-    id = await message(database, acme, to_address="ada@example.com")
-    [attempt] = await attempts(database, acme)
-    async with database.write() as db:
-        now = await db.now()
-        recorded = {
-            "status": "SENT",
-            "provider": "smtp",
-            "account": "a hash",
-            "reason_code": None,
-            "reason_detail": None,
-            "provider_message_id": "<1@provider>",
-            "tries": 2,
-            "events": [{"at": "2026-01-01T00:00:00.000Z", "status": "SENT"}],
-            "sent_at": now,
-            "finished_at": now,
-            "trouble_code": "provider_throttled",
-            "trouble_since": now,
-        }
-        await messages.update_attempt(db, workspace_id=acme, id=attempt["id"], **recorded)
-        await messages.update_attempt(
-            db, workspace_id=rival, id=attempt["id"], **{**recorded, "status": "FAILED"}
-        )
-    async with database.read() as db:
-        row = await messages.attempt_by_id(db, workspace_id=acme, id=attempt["id"])
-        assert await messages.attempt_by_id(db, workspace_id=rival, id=attempt["id"]) is None
-    assert row is not None
-    hidden = {"account", "trouble_code", "trouble_since"}
-    shown = {name: value for name, value in recorded.items() if name not in hidden}
-    assert {name: row[name] for name in shown} == shown
-    assert (row["message_id"], row["number"], row["to_address"]) == (id, 1, "ada@example.com")
-
-
-async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database):
-    acme, rival = await workspace(database), await workspace(database)
-    old, new = await message(database, acme), await message(database, acme)
-    await message(database, rival)
-    resent = await another_attempt(database, acme, old, 2)
-    rows = await attempts(database, acme)
-    assert [row["message_id"] for row in rows] == [old, new, old]
-    ids = [row["id"] for row in rows]
-    assert ids[0] == resent
-    await set_columns(database, "delivery_attempts", ids[1], status="SENT")
-    born = rows[1]["created_at"]
-    expected = [
-        ({"message_id": old}, [ids[0], ids[2]]),
-        ({"message_id": old, "status": "SENT"}, []),
-        ({"status": "SENT"}, [ids[1]]),
-        ({"created_after": born}, [ids[0]]),
-        ({"created_before": born}, [ids[2]]),
-        ({"created_before": born + timedelta(days=9)}, ids),
-    ]
-    for filters, wanted in expected:
-        found = await attempts(database, acme, **filters)
-        assert [row["id"] for row in found] == wanted, filters
-    async with database.read() as db:
-        assert await messages.attempts_of(db, workspace_id=acme, message_id=old) == [
-            ids[2],
-            ids[0],
-        ]
-        page = {"workspace_id": acme, "filters": {}, "limit": 1}
-        [second] = await messages.attempts_page(db, **page, before=ids[0])
-    assert second["id"] == ids[1]

@@ -22,6 +22,7 @@ from app.store import (
     contact_events,
     contacts,
     definitions,
+    delivery_attempts,
     delivery_reports,
     event_endpoints,
     events,
@@ -336,7 +337,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id channel"],
     ),
     "what waits for a channel to be mended": (
-        lambda db: messages.wake_mended(db, **ACME, channel="email", limit=10),
+        lambda db: troubles.wake_mended(db, **ACME, channel="email", limit=10),
         ["workspace_id wake_at id"],
     ),
     "whose callbacks a token is for": (
@@ -665,11 +666,11 @@ PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
     (runs.page, "status", "QUEUED", "status"),
     (runs.page, "created_after", PAST - timedelta(days=1), "id"),
     (runs.page, "created_before", PAST + timedelta(days=1), "id"),
-    (messages.attempts_page, "", None, ""),
-    (messages.attempts_page, "message_id", "msg_10500", "message_id"),
-    (messages.attempts_page, "status", "QUEUED", "status"),
-    (messages.attempts_page, "created_after", PAST - timedelta(days=1), "id"),
-    (messages.attempts_page, "created_before", PAST + timedelta(days=1), "id"),
+    (delivery_attempts.page, "", None, ""),
+    (delivery_attempts.page, "message_id", "msg_10500", "message_id"),
+    (delivery_attempts.page, "status", "QUEUED", "status"),
+    (delivery_attempts.page, "created_after", PAST - timedelta(days=1), "id"),
+    (delivery_attempts.page, "created_before", PAST + timedelta(days=1), "id"),
     (messages.page, "", None, ""),
     (messages.page, "contact_id", "con_10003", "contact_id"),
     (messages.page, "run_id", "run_10500", "run_id"),
@@ -735,11 +736,11 @@ async def test_a_page_is_read_in_the_order_of_an_index(
     assert re.search(rf"\b{column}\b", narrowed_by(plan)), plan
 
 
-@pytest.mark.parametrize("page", [runs.page, messages.attempts_page, contacts.page, sandbox.page])
+@pytest.mark.parametrize("page", [runs.page, delivery_attempts.page, contacts.page, sandbox.page])
 async def test_a_later_page_begins_where_the_one_before_ended(
     filled: Database, page: Callable[..., Awaitable[list[Row]]]
 ):
-    kind = {runs.page: "run", messages.attempts_page: "att", contacts.page: "con"}.get(page, "cap")
+    kind = {runs.page: "run", delivery_attempts.page: "att", contacts.page: "con"}.get(page, "cap")
     [plan] = await plans_of(
         filled, lambda db: page(db, **ACME, filters={}, before=f"{kind}_10500", limit=50)
     )

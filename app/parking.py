@@ -1,0 +1,40 @@
+"""What a workspace does not send for now waits, and is due once it sends again."""
+
+from __future__ import annotations
+
+from app.process import Process
+from app.store import parked, workspaces
+from app.store.db import Handle, Row
+
+WOKEN_AT_ONCE = 5_000  # rows of one transaction
+
+
+async def park(db: Handle, row: Row) -> bool:
+    """Have the message wait while its workspace sends nothing; mail about accounts is not its own.
+
+    Asked again under a lock: parked after the workspace had sent again, it would wait for ever.
+    """
+    workspace_id = row["workspace_id"]
+    if row["account_mail"] is not None or not await workspaces.sending_paused(db, id=workspace_id):
+        return False
+    await parked.park(db, workspace_id=workspace_id, id=row["id"], lease_token=row["lease_token"])
+    return True
+
+
+async def resume(db: Handle, workspace_id: str) -> bool:
+    """What waited while the workspace sent nothing is due, much of it at once; whether there is
+    more. The workers' heartbeat finds it."""
+    woken = await parked.wake(db, workspace_id=workspace_id, limit=WOKEN_AT_ONCE)
+    return woken == WOKEN_AT_ONCE
+
+
+async def resume_some(process: Process) -> bool:
+    """Of a workspace that sends again and had too much waiting; False when there is none."""
+    async with process.database.read() as db:
+        workspace_id = await parked.in_vain(db)
+    if workspace_id is None:
+        return False
+    async with process.database.write() as db:
+        if not await workspaces.sending_paused(db, id=workspace_id):
+            await resume(db, workspace_id)
+    return True

@@ -1,0 +1,102 @@
+"""Attempts: what is recorded of each, and how they are found."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.errors import Duplicate
+from app.store import delivery_attempts
+from app.store.db import Database, Row, new_id
+from tests.store.rows import attempt, message, set_columns, workspace
+
+
+async def attempts(database: Database, acme: str, **filters: Any) -> list[Row]:
+    async with database.read() as db:
+        return await delivery_attempts.page(
+            db, workspace_id=acme, filters=filters, before=None, limit=50
+        )
+
+
+async def test_an_attempt_s_key_and_number_are_there_once(database: Database):
+    acme = await workspace(database)
+    id, other = await message(database, acme), await message(database, acme)
+    for message_id, number, key in ((id, 1, "new"), (other, 2, f"{id}-1")):
+        with pytest.raises(Duplicate):
+            async with database.write() as db:
+                await delivery_attempts.insert(
+                    db,
+                    workspace_id=acme,
+                    id=new_id("att"),
+                    message_id=message_id,
+                    number=number,
+                    message_key=key,
+                )
+
+
+async def test_an_attempt_is_read_back_as_it_was_recorded(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    id = await message(database, acme, to_address="ada@example.com")
+    [made] = await attempts(database, acme)
+    async with database.write() as db:
+        now = await db.now()
+        recorded = {
+            "status": "SENT",
+            "provider": "smtp",
+            "account": "a hash",
+            "reason_code": None,
+            "reason_detail": None,
+            "provider_message_id": "<1@provider>",
+            "tries": 2,
+            "events": [{"at": "2026-01-01T00:00:00.000Z", "status": "SENT"}],
+            "sent_at": now,
+            "finished_at": now,
+            "trouble_code": "provider_throttled",
+            "trouble_since": now,
+        }
+        await delivery_attempts.update(db, workspace_id=acme, id=made["id"], **recorded)
+        await delivery_attempts.update(
+            db, workspace_id=rival, id=made["id"], **{**recorded, "status": "FAILED"}
+        )
+    async with database.read() as db:
+        row = await delivery_attempts.by_id(db, workspace_id=acme, id=made["id"])
+        assert await delivery_attempts.by_id(db, workspace_id=rival, id=made["id"]) is None
+    assert row is not None
+    hidden = {"account", "trouble_code", "trouble_since"}
+    shown = {name: value for name, value in recorded.items() if name not in hidden}
+    assert {name: row[name] for name in shown} == shown
+    assert (row["message_id"], row["number"], row["to_address"]) == (id, 1, "ada@example.com")
+
+
+async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    old, new = await message(database, acme), await message(database, acme)
+    await message(database, rival)
+    resent = await attempt(database, acme, old, 2)
+    rows = await attempts(database, acme)
+    assert [row["message_id"] for row in rows] == [old, new, old]
+    ids = [row["id"] for row in rows]
+    assert ids[0] == resent
+    await set_columns(database, "delivery_attempts", ids[1], status="SENT")
+    born = rows[1]["created_at"]
+    expected = [
+        ({"message_id": old}, [ids[0], ids[2]]),
+        ({"message_id": old, "status": "SENT"}, []),
+        ({"status": "SENT"}, [ids[1]]),
+        ({"created_after": born}, [ids[0]]),
+        ({"created_before": born}, [ids[2]]),
+        ({"created_before": born + timedelta(days=9)}, ids),
+    ]
+    for filters, wanted in expected:
+        found = await attempts(database, acme, **filters)
+        assert [row["id"] for row in found] == wanted, filters
+    async with database.read() as db:
+        assert await delivery_attempts.of_message(db, workspace_id=acme, message_id=old) == [
+            ids[2],
+            ids[0],
+        ]
+        page = {"workspace_id": acme, "filters": {}, "limit": 1}
+        [second] = await delivery_attempts.page(db, **page, before=ids[0])
+    assert second["id"] == ids[1]
