@@ -23,18 +23,25 @@ SHARED_SHARE = 0.2
 RETRIES = 3
 KEYED_RETRIES = 12
 
+# Why there was no answer, as far as a sender knows.
+AWAY = "nobody took the connection"
+CUT = "cut off"
+LATE = "nothing came in time"
+LEFT = "the sender left"
+
 # How often each kind comes, of 100.
 KINDS = {"once": 30, "again": 25, "keyed": 25, "forged": 10, "malformed": 5, "hasty": 5}
 
 
 @dataclass(slots=True)
 class Try:
-    """`status` is None when no answer came."""
+    """`status` is None when no answer came, and `silence` says why."""
 
     began: float
     ended: float
     status: int | None
     answer: dict[str, Any]
+    silence: str | None = None
 
 
 @dataclass(slots=True)
@@ -108,11 +115,17 @@ class Senders:
 
     async def _try(self, sent: Sent, *headers: str, secret: str = SECRET, leaves: int = 0) -> None:
         began = time.time()
-        answered = await exchange(
-            self.ports, self.paths[sent.flow], sent.body, *headers, secret=secret, leaves=leaves
-        )
-        status, answer = answered or (None, {})
-        sent.tries.append(Try(began, time.time(), status, answer))
+        try:
+            status, answer = await exchange(
+                self.ports, self.paths[sent.flow], sent.body, *headers, secret=secret, leaves=leaves
+            )
+            sent.tries.append(Try(began, time.time(), status, answer))
+        except Silence as silence:
+            sent.tries.append(Try(began, time.time(), None, {}, str(silence)))
+
+
+class Silence(Exception):
+    """Nobody answered; the sentence says why."""
 
 
 async def exchange(
@@ -123,8 +136,8 @@ async def exchange(
     secret: str = SECRET,
     leaves: int = 0,
     address: str | None = None,
-) -> tuple[int, dict[str, Any]] | None:
-    """The status and what was said; None when nobody answered. `leaves`: after so many octets."""
+) -> tuple[int, dict[str, Any]]:
+    """The status and what was said. `leaves`: after so many octets. Raises Silence."""
     digest = hmac.digest(secret.encode(), body, "sha256").hex()
     head = (
         f"POST {path} HTTP/1.1",
@@ -136,26 +149,25 @@ async def exchange(
         f"X-Forwarded-For: {address or _anybody()}",
         *headers,
     )
-    found = await _connection(ports)
-    if found is None:
-        return None
-    reader, writer = found
+    reader, writer = await _connection(ports)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             text = "\r\n".join(head).encode() + b"\r\n\r\n"
             writer.write(text + (body[:leaves] if leaves else body))
             await writer.drain()
             if leaves:
-                return None
+                raise Silence(LEFT)
             answer = await reader.read()
-    except (OSError, TimeoutError):
-        return None  # which is what the sender knows of it
+    except TimeoutError:  # an OSError too
+        raise Silence(LATE) from None
+    except OSError:
+        raise Silence(CUT) from None
     finally:
         writer.transport.abort()
     return _read(answer)
 
 
-async def _connection(ports: Ports) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+async def _connection(ports: Ports) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     until = time.monotonic() + CONNECT_SECONDS
     while time.monotonic() < until:
         for port in random.sample(ports(), len(ports())):
@@ -164,15 +176,15 @@ async def _connection(ports: Ports) -> tuple[asyncio.StreamReader, asyncio.Strea
             except OSError:
                 continue  # that process is away: the next
         await asyncio.sleep(0.05)
-    return None
+    raise Silence(AWAY)
 
 
-def _read(answer: bytes) -> tuple[int, dict[str, Any]] | None:
+def _read(answer: bytes) -> tuple[int, dict[str, Any]]:
     head, _, body = answer.partition(b"\r\n\r\n")
     try:
         told = json.loads(body)
-    except ValueError:
-        return None  # cut off in the middle
+    except ValueError:  # in the middle
+        raise Silence(CUT) from None
     return int(head.split()[1]), told
 
 

@@ -28,7 +28,7 @@ from tests.chaos import probes
 from tests.chaos.campaign import SAY, Plan, load, settle, strike, unfinished
 from tests.chaos.oracle import Struck
 from tests.chaos.rivals import pipeline
-from tests.chaos.senders import Senders, Sent
+from tests.chaos.senders import AWAY, CUT, LATE, Senders, Sent
 from tests.chaos.stage import Stage, owned, set_up
 from tests.deployment import Deployment, Started
 from tests.receivers import Received
@@ -150,7 +150,9 @@ def judge(
     for sent in ledger:
         most = 1 if sent.kind == "keyed" else len(sent.tries)  # a try without an answer may count
         doubled += max(0, len(arrived.get(sent.name, ())) - most)
-    answers = Counter(one.status for sent in ledger for one in sent.tries if sent.kind != "hasty")
+    tries = [one for sent in ledger for one in sent.tries if sent.kind != "hasty"]
+    answers = Counter(one.status for one in tries)
+    silences = Counter(one.silence for one in tries if one.status is None)
     return {
         "faults": len(struck),
         "events accepted": len(accepted),
@@ -159,7 +161,7 @@ def judge(
         "doubled": doubled,
         "answers 500": answers[500],
         "answers 503": answers[503],
-        "no answer": answers[None],
+        **{f"no answer: {why}": silences[why] for why in (AWAY, CUT, LATE)},
         "after a kill": _recovery(accepted, arrived, struck),
     }
 
@@ -183,9 +185,9 @@ def _recovery(
 
 
 def show(tables: Mapping[str, Mapping[str, object]]) -> None:
-    print("\n" + " " * 24 + "".join(f"{name:<40}" for name in tables))
+    print("\n" + " " * 40 + "".join(f"{name:<40}" for name in tables))
     for row in next(iter(tables.values())):
-        print(f"{row:<24}" + "".join(f"{table[row]!s:<40}" for table in tables.values()))
+        print(f"{row:<40}" + "".join(f"{table[row]!s:<40}" for table in tables.values()))
 
 
 def main() -> int:
