@@ -356,7 +356,10 @@ async def _wrong_address(call: Call, to: str) -> str | None:
     if call.process.settings.production and not await memberships.has_email(
         call.db, workspace_id=workspace_id, email_key=key
     ):
-        return "In production a test email goes to members of the workspace only."
+        return (
+            "In production a test email goes to members of the workspace only, at addresses that"
+            " they have verified: POST /auth/email/verification sends another letter for that."
+        )
     return None
 
 

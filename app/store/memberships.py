@@ -47,13 +47,14 @@ async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Ro
 
 
 async def has_email(db: Handle, *, workspace_id: str, email_key: str) -> bool:
-    """Whether a member has this address."""
+    """Whether it is a member's address, and was shown to be."""
     found = await db.fetch_value(
         """
         SELECT m.id
         FROM memberships m
         JOIN users u ON u.id = m.user_id
         WHERE m.workspace_id = :workspace_id AND u.email_key = :email_key
+          AND u.email_verified_at IS NOT NULL
         """,
         workspace_id=workspace_id,
         email_key=email_key,
