@@ -106,6 +106,16 @@ class Message(MessageSummary):
     attempts: list[AttemptId]
 
 
+class AttemptEvent(Shape):
+    """What became of an attempt at one time. `missing`: what its content printed in vain."""
+
+    at: datetime
+    status: Status
+    code: str | None
+    detail: str | None
+    missing: list[str] = Field(default_factory=list)
+
+
 class DeliveryAttempt(Shape):
     """One try of a message at a provider, and all that was heard of it."""
 
@@ -124,7 +134,7 @@ class DeliveryAttempt(Shape):
     created_at: datetime
     sent_at: datetime | None
     finished_at: datetime | None
-    events: list[dict[str, Any]]
+    events: list[AttemptEvent]
 
 
 async def index(call: Call) -> Response:

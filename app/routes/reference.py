@@ -170,7 +170,9 @@ EXAMPLES: Mapping[str, Any] = {
     "waitingFor": None,
     "provider": "smtp",
     "providerMessageId": "<01kk8f3m@tidings.example>",
-    "DeliveryAttempt.events": [{"at": "2026-03-14T09:26:53.589Z", "status": "SENT"}],
+    "DeliveryAttempt.events": [
+        {"at": "2026-03-14T09:26:53.589Z", "status": "SENT", "code": None, "detail": None}
+    ],
     "headers": {"Subject": "Welcome, Ada"},
     "action": "contact.created",
     "AuditLog.actor": {
