@@ -819,3 +819,7 @@ CREATE TABLE sandbox_faults (
 -- A hash of the credentials that the newest call was made with, where its provider honours the
 -- message's key: a call whose worker was lost is made again with these, and with no others.
 ALTER TABLE delivery_attempts ADD COLUMN account TEXT;
+
+-- section 0035: one captured message
+
+CREATE INDEX captured_messages_by_message ON captured_messages (workspace_id, message_id, id);

@@ -17,7 +17,7 @@ from functools import partial
 from app import addresses, consent, keywords, providers, settling
 from app.channels import resend_events, twilio_callbacks
 from app.channels.inbox import Captured, Inbox
-from app.channels.telling import DELIVERED, Inbound, Report, Told, Unsigned
+from app.channels.telling import Became, Inbound, Report, Told, Unsigned
 from app.consent import Suppression
 from app.errors import Problem
 from app.machine import document
@@ -62,12 +62,12 @@ async def hear(process: Process, heard: Heard) -> str | None:
     return None
 
 
-async def captured(process: Process, one: Captured) -> None:
-    """The sandbox's own provider tells that it has delivered what it captured. Nobody signs that:
-    it comes from within."""
+async def captured(process: Process, one: Captured, became: Became) -> None:
+    """The sandbox's own provider tells what became of what it captured. Nobody signs that: it comes
+    from within."""
     account = Account(Inbox.provider, one.workspace_id, "")
-    id = f"delivered|{one.message_key}"
-    told = Report(id, one.workspace_id, one.attempt_id, None, DELIVERED, "The sandbox has it.")
+    id, words = f"{became.status}|{one.message_key}", "The sandbox was told to report this."
+    told = Report(id, one.workspace_id, one.attempt_id, None, became, words)
     await report(process, account, told)
 
 

@@ -23,6 +23,7 @@ from app.channels import api, operators
 from app.channels.base import Channel
 from app.channels.inbox import LOSING, Captured, Inbox
 from app.channels.own import Own
+from app.channels.telling import Became
 from app.config import Settings
 from app.egress import Egress
 from app.errors import Unavailable
@@ -227,9 +228,9 @@ def _sandbox(process: Process) -> Mapping[str, Channel]:
     async def capture(captured: Captured) -> str | None:
         return await process.batches.ask(CAPTURES, process.database, captured)
 
-    async def report(captured: Captured) -> None:
+    async def report(captured: Captured, became: Became) -> None:
         try:
-            await callbacks.captured(process, captured)
+            await callbacks.captured(process, captured, became)
         except Unavailable:
             log.warning("callback was lost", extra={"message_id": captured.message_id})
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from app.channels.base import Capabilities, Message, Outcome, Receipt, SendError
 from app.channels.mime import Sender, compose
+from app.channels.telling import COMPLAINED, DELIVERED, HARD, Became
 from app.errors import CommitUnknown, Unavailable
 
 A_CENTURY_SECONDS = 100 * 366 * 86_400
@@ -39,16 +40,23 @@ STALLS_SECONDS = 10.0
 THROTTLES_SECONDS = 5
 CALLS_BACK_SECONDS = 1.0  # so that the record has it as sent first
 
+# The message is taken; a moment later its provider tells what became of it, so many times.
+REPORTED: Mapping[str, tuple[Became, int]] = {
+    "duplicate_callback": (DELIVERED, 2),
+    "bounce": (HARD, 1),
+    "complain": (COMPLAINED, 1),
+}
+
 # Keeps the message, unless the next fault is a losing one; the fault.
 Capture: TypeAlias = Callable[[Captured], Awaitable[str | None]]
-# Has it told that the message was delivered, as a provider's callback would. Raises nothing.
-Report: TypeAlias = Callable[[Captured], Awaitable[None]]
+# Has it told what became of the message, as a provider's callback would. Raises nothing.
+Report: TypeAlias = Callable[[Captured, Became], Awaitable[None]]
 
 
 class Inbox:
     """Stands in for a channel. `capture` must keep the first of two with one key.
 
-    It calls back only when it is told to do so twice: a moment later, both at once.
+    It calls back only when it is told to: a moment later, and when twice, both at once.
     """
 
     provider = "sandbox"
@@ -85,10 +93,10 @@ class Inbox:
             ) from error
         except Unavailable as error:
             raise SendError("not_accepted", "provider_unreachable", error.detail) from error
-        if fault == "duplicate_callback":
-            self._call_back_twice(captured)
-        elif fault is not None:
+        if fault is not None and fault not in REPORTED:
             raise _befalls(fault)
+        if fault is not None:
+            self._report_later(captured, *REPORTED[fault])
         return Receipt(captured.headers.get("Message-ID", message.message_key))
 
     async def close(self) -> None:
@@ -96,17 +104,17 @@ class Inbox:
         self._closing.set()
         await asyncio.gather(*self._calling)
 
-    def _call_back_twice(self, captured: Captured) -> None:
-        calling = asyncio.create_task(self._call_back(captured))
+    def _report_later(self, captured: Captured, became: Became, times: int) -> None:
+        calling = asyncio.create_task(self._call_back(captured, became, times))
         self._calling.add(calling)
         calling.add_done_callback(self._calling.discard)
 
-    async def _call_back(self, captured: Captured) -> None:
+    async def _call_back(self, captured: Captured, became: Became, times: int) -> None:
         if self._report is None:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), CALLS_BACK_SECONDS)
-        await asyncio.gather(self._report(captured), self._report(captured))
+        await asyncio.gather(*(self._report(captured, became) for _ in range(times)))
 
     def _captured(self, message: Message) -> Captured:
         mail = compose(message, self._sender) if self.name == "email" else None

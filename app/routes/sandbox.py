@@ -37,6 +37,7 @@ class Filters(Paging):
     channel: Sent | None = Field(None, description="The channel that it went by.")
     contact_id: str | None = Field(None, description="The contact that it went to.")
     run_id: str | None = Field(None, description="The run that sent it.")
+    message_id: str | None = Field(None, description="The message that it was.")
     wait: Annotated[int, Field(ge=0, le=LONGEST_WAIT_SECONDS), DIGITS] = Field(
         0, description="Seconds to wait for one when there is none yet."
     )

@@ -19,7 +19,9 @@ from app.web.routing import Call, delete, get, post
 
 MOST = 50  # that wait
 
-Kind = Literal["fail", "throttle", "stall", "accept_then_drop", "duplicate_callback"]
+Kind = Literal[
+    "fail", "throttle", "stall", "accept_then_drop", "duplicate_callback", "bounce", "complain"
+]
 Channel = Literal["email", "sms", "whatsapp"]
 
 
@@ -27,7 +29,8 @@ class NewProviderFault(Shape):
     """`fail`: refused for good. `throttle`: not now, again in five seconds. `stall`: no answer for
     ten seconds, and the message is lost. `accept_then_drop`: the message is taken, and the answer
     is lost. `duplicate_callback`: the message is taken, and a second later its delivery is reported
-    twice; whatever comes of that comes of it once."""
+    twice; whatever comes of that comes of it once. `bounce`, `complain`: the message is taken, and
+    a second later reported as bounced for good, or as unwanted: its address is suppressed."""
 
     kind: Kind
     count: Annotated[int, Field(ge=1, le=1_000)] = 1

@@ -69,6 +69,7 @@ CLAUSES = {
     "channel": "channel = :channel",
     "contact_id": "contact_id = :contact_id",
     "run_id": "run_id = :run_id",
+    "message_id": "message_id = :message_id",
     "created_after": "captured_at > :created_after",
     "created_before": "captured_at < :created_before",
 }

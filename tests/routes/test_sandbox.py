@@ -9,11 +9,13 @@ from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
+from typing import get_args
 
 import pytest
 
 from app.machine.content import CHANNELS
 from app.process import Process
+from app.routes.sandbox_faults import Kind
 from tests import cast as company
 from tests.receivers import letter
 
@@ -89,6 +91,8 @@ async def test_pages_follow_each_other_by_their_cursor(process, cast):
         ("channel=sms", 0),
         (f"runId={IDS['run_id']}", 1),
         ("runId=run_2", 0),
+        (f"messageId={IDS['message_id']}", 1),
+        ("messageId=msg_2", 0),
         (f"contactId={IDS['contact_id']}", 1),
         ("contactId=con_2", 0),
         (f"to=ada@acme.test&runId={IDS['run_id']}&contactId={IDS['contact_id']}&channel=email", 1),
@@ -206,8 +210,13 @@ async def test_the_page_can_be_used_without_seeing_it(client):
 
 
 async def test_the_page_can_pick_every_channel_that_there_is(client):
-    [choices] = re.findall(r"<select.*?</select>", (await client.get("/sandbox")).text, re.DOTALL)
-    assert set(re.findall(r"<option>(\w+)</option>", choices)) == set(CHANNELS)
+    page = (await client.get("/sandbox")).text
+    assert set(re.findall(r"<option>(\w+)</option>", page)) == set(CHANNELS)
+
+
+async def test_the_page_can_ask_for_every_fault_that_there_is(client):
+    page = (await client.get("/sandbox")).text
+    assert re.findall(r'<option value="(\w+)">', page) == list(get_args(Kind))
 
 
 # --- production -----------------------------------------------------------------------------------

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from app.channels import inbox
 from app.process import Process
+from app.routes.sandbox_faults import Kind
 from tests import cast as company
 from tests.cast import HELLO, Cast, settle
 from tests.test_runner import later
 
 FAULTS = "/sandbox/faults"
+GUIDE = (Path(__file__).parents[2] / "docs/sandbox.md").read_text()
 MESSAGE = {"channel": "email", "to": "ada@example.com", "content": HELLO}
 
 
@@ -83,6 +87,42 @@ async def test_a_callback_that_comes_twice_counts_once(
     assert len(caplog.records) == 2  # the next is not called back for
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "code", "standing"),
+    [
+        ("bounce", "BOUNCED", "bounced_hard", "bounced"),
+        ("complain", "COMPLAINED", "complained", "complained"),
+    ],
+)
+async def test_what_a_provider_tells_later_can_be_tried_with_all_that_comes_of_it(
+    cast: Cast, process: Process, kind: str, status: str, code: str, standing: str
+):
+    await cast.olivia.made("/event-endpoints", {"url": "http://localhost/hook"})
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    await cast.ed.made(FAULTS, {"kind": kind})
+    message = await sent(cast, process)
+    await process.channels["email"].close()  # it calls back now at the latest
+    assert await inbox_of(cast) == 1
+    message = await cast.vic.read(f"/messages/{message['id']}")
+    assert (message["status"], message["reason"]["code"]) == (status, code)
+    contact = await cast.vic.read(f"/contacts/{ada['id']}")
+    assert contact["subscriptions"]["email"] == standing
+    [held] = (await cast.vic.read("/suppressions"))["data"]
+    assert (held["address"], held["reason"], held["source"]) == (
+        "ada@example.com",
+        standing,
+        "provider",
+    )
+    async with process.database.read() as db:
+        events = await db.fetch_all("SELECT type FROM events ORDER BY id")
+    assert {one["type"] for one in events} >= {"message.sent", f"message.{standing}"}
+    later_on = await sent(cast, process)
+    assert (later_on["status"], later_on["reason"]["code"]) == (
+        "SUPPRESSED",
+        f"suppressed_{standing}",
+    )
+
+
 async def test_faults_befall_so_many_messages_in_the_order_of_asking(cast: Cast, process: Process):
     await cast.ed.made(FAULTS, {"kind": "fail", "count": 2, "channel": "email"})
     await cast.ed.made(FAULTS, {"kind": "fail", "count": 9, "channel": "sms"})
@@ -126,6 +166,10 @@ async def test_so_many_may_wait_and_who_asks_is_written_down(cast: Cast):
     cleared, made, *_ = (await cast.olivia.read("/audit-logs"))["data"]
     assert cleared["action"] == "sandbox_faults.cleared"
     assert made["action"] == "sandbox_fault.created"
+
+
+def test_the_guide_tells_of_every_kind():
+    assert re.findall(r"(?m)^\| `(\w+)` \|", GUIDE) == list(get_args(Kind))
 
 
 async def test_production_has_none(process: Process, acme: str):

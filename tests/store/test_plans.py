@@ -709,6 +709,7 @@ PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
     (sandbox.page, "", None, ""),
     (sandbox.page, "to", "5@acme.test", "to_address|expr"),
     (sandbox.page, "run_id", "run_10500", "run_id"),
+    (sandbox.page, "message_id", "msg_10500", "message_id"),
     (sandbox.page, "contact_id", "con_10003", "contact_id"),
     (REQUESTS, "", None, "definition_id"),
     (REQUESTS, "outcome", "REFUSED", "definition_id"),
