@@ -21,7 +21,7 @@ from tests.cast import Cast, settle
 from tests.channels.test_mime import ALWAYS, TRICKS
 from tests.chaos.optout import sending
 from tests.receivers import Received, Receiver
-from tests.routes import test_callbacks, test_messages, test_settings, test_suppressions
+from tests.routes import test_callbacks, test_new_messages, test_settings, test_suppressions
 from tests.routes import test_channels as channels
 from tests.routes import test_preferences as links
 
@@ -176,8 +176,8 @@ ELSEWHERE = {
     "J8 every word": test_keywords.test_what_people_mean,
     "J9": test_delivery_providers.test_who_opted_out_at_twilio_has_opted_out_here,
     "J10": test_suppressions.test_a_contact_made_again_after_its_erasure_gets_nothing,
-    "J11": test_messages.test_in_production_a_test_email_goes_to_members_only,
-    "J11 its limit": test_messages.test_a_workspace_has_thirty_test_emails_an_hour,
+    "J11": test_new_messages.test_in_production_a_test_email_goes_to_members_only,
+    "J11 its limit": test_new_messages.test_a_workspace_has_thirty_test_emails_an_hour,
     "J12": test_settings.test_a_wrong_change_is_named_and_nothing_of_it_applied,
     "J12 its own": channels.test_a_sender_of_another_domain_needs_its_own_provider_and_keeps_it,
 }
