@@ -33,7 +33,8 @@ class NewSuppression(Shape):
 
 class Suppression(Shape):
     """`address` is null once erased: it still holds. `inFlight` are messages that were being sent
-    when it was made, and were not seen to end within ten seconds."""
+    when it was made, and were not seen to end within ten seconds, after which it was answered: they
+    stand in what is read from then on."""
 
     id: SuppressionId
     channel: Channel

@@ -122,7 +122,8 @@ async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> None
     answer = await insist(stage, "POST", "/suppressions", {"channel": "email", "address": address})
     assert answer.status_code in {201, 409}, answer.text
     probed.silent_from[address] = time.time()
-    probed.in_flight.update(answer.json().get("inFlight", ()))
+    held = await insist(stage, "GET", f"/suppressions?address={address}")
+    probed.in_flight.update(id for one in held.json()["data"] for id in one["inFlight"])
     await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": "PAUSED"})
 
 
