@@ -183,9 +183,10 @@ def erased(process: Process, workspace_id: str, row: Row) -> list[Suppression]:
     return [Suppression(workspace_id, hash, "erased") for hash in known.values()]
 
 
-async def all_quiet(process: Process, found: Sequence[Suppression]) -> None:
-    """Wait for each, all at once."""
-    await asyncio.gather(*(quiet(process, one) for one in found))
+async def all_quiet(process: Process, found: Sequence[Suppression]) -> list[str]:
+    """Wait for each, all at once; what may arrive all the same."""
+    waited = await asyncio.gather(*(quiet(process, one, QUIET_SECONDS) for one in found))
+    return [id for ids in waited for id in ids]
 
 
 # --- the judgement at the intent ------------------------------------------------------------------

@@ -91,8 +91,8 @@ async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> lis
     ]
 
 
-async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> None:
-    """Takes back what was chosen, and nothing else that holds."""
+async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> bool:
+    """Takes back what was chosen, and nothing else that holds; False when that bars them still."""
     for one in await choices(process, db, link):
         if one.channel == channel:
             await consent.lift(
@@ -104,6 +104,8 @@ async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> None
                 reasons=["unsubscribed"],
                 source="link",
             )
+    now = [one.status for one in await choices(process, db, link) if one.channel == channel]
+    return now == [subscriptions.SUBSCRIBED]
 
 
 async def _contact_of(db: Handle, link: Link) -> Row | None:

@@ -29,7 +29,12 @@ BUTTONS = {
     "unsubscribed": '<button name="subscribe" value="{0}">Subscribe to {1} again</button>',
 }
 SUBSCRIBED = "Done: what you chose counts from now on."
+BARRED = (
+    "You are still not written to, for a reason that ends elsewhere: answer START if you have"
+    " answered STOP, else ask whoever sent you the message."
+)
 UNSUBSCRIBED = "Done: you are unsubscribed, and nothing more is on its way."
+LEFT = "Done: you are unsubscribed. A message that had left before may still arrive."
 NOBODY = "We have nothing any more to write to you by, so you get no messages."
 
 
@@ -44,15 +49,14 @@ async def choose(call: Call) -> Response:
     channel = said.get("unsubscribe", link.channel)
     if channel not in CHANNELS:  # whatever it says, it is no less a wish to hear no more
         channel = link.channel
+    if "subscribe" in said:
+        async with call.process.database.write() as db:
+            is_back = await preferences.opt_in(call.process, db, link, said["subscribe"])
+        return await _page(call, link, SUBSCRIBED if is_back else BARRED)
     async with call.process.database.write() as db:
-        if "subscribe" in said:
-            await preferences.opt_in(call.process, db, link, said["subscribe"])
-            out, chosen = [], SUBSCRIBED
-        else:
-            chosen = UNSUBSCRIBED
-            out = await preferences.opt_out(call.process, db, link, channel)
-    await consent.all_quiet(call.process, out)
-    return await _page(call, link, chosen)
+        out = await preferences.opt_out(call.process, db, link, channel)
+    on_its_way = await consent.all_quiet(call.process, out)
+    return await _page(call, link, LEFT if on_its_way else UNSUBSCRIBED)
 
 
 def _link(call: Call) -> Link:

@@ -1,4 +1,4 @@
-"""Messages that are asked for by themselves: what is taken, what is refused, and whom they reach."""
+"""Messages that are asked for by themselves: what is taken and refused, and whom they reach."""
 
 from __future__ import annotations
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
+import pytest
 
+from app import consent
 from app.process import Process
 from app.routes.preferences import masked
 from tests.cast import HELLO, Cast, settle
 from tests.chaos.optout import sending
-from tests.receivers import Received, Receiver
+from tests.receivers import HESITATE, Received, Receiver
 
 MARKETING = {**HELLO, "category": "marketing"}
+NEWS = {"to": "ada@example.com", "content": MARKETING}
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
@@ -166,3 +170,40 @@ async def test_whatever_is_unsubscribed_from_the_link_s_channel_is_and_the_page_
     )
     back = await client.post(url, data={"subscribe": "email"})
     assert "Done: what you chose" in back.text
+
+
+async def test_what_is_not_theirs_to_undo_the_page_does_not_claim_to_undo(
+    cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient
+):
+    [mail] = await mails(cast, process, tmp_path / "ledger", NEWS)
+    email = {"channel": "email", "address": "ada@example.com"}
+    await cast.adam.made("/suppressions", email)
+    assert "Subscribe to email again" in (await client.get(token_in(mail))).text
+    page = await client.post(token_in(mail), data={"subscribe": "email"})
+    assert "You are still not written to" in page.text
+    [held] = (await cast.vic.read("/suppressions"))["data"]
+    assert held["reason"] == "manual"
+
+
+async def test_what_may_still_arrive_the_page_does_not_deny(
+    cast: Cast,
+    process: Process,
+    tmp_path: Path,
+    client: httpx2.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    [mail] = await mails(cast, process, tmp_path / "ledger", NEWS)
+    async with (
+        Receiver(tmp_path / "later", script=[HESITATE]) as receiver,
+        sending(process, receiver) as through,
+    ):
+        await cast.ed.made("/messages", {"channel": "email", **NEWS})
+        under_way = asyncio.create_task(settle(through))
+        await receiver.stalled.wait()
+        assert "may still arrive" in (await client.post(token_in(mail), data=ONE_CLICK)).text
+        receiver.released.set()
+        await under_way
+    [held] = (await cast.vic.read("/suppressions"))["data"]
+    assert len(held["inFlight"]) == 1
+    assert "nothing more is on its way" in (await client.post(token_in(mail), data=ONE_CLICK)).text
