@@ -131,6 +131,7 @@ POLICY: Mapping[str, str] = {
     "GET /settings/workspace": "viewer",
     "PATCH /settings/workspace": "admin",
     "DELETE /settings/workspace": "owner",
+    "GET /settings/channels": "viewer",
     "GET /settings/channels/{channel}": "viewer",
     "PUT /settings/channels/{channel}": "admin",
     "DELETE /settings/channels/{channel}": "admin",

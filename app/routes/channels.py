@@ -24,7 +24,7 @@ from app.store import channel_settings, workspaces
 from app.store.db import Row
 from app.web import reply
 from app.web.body import Shape
-from app.web.reply import Revised
+from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, post, put
 from app.web.throttle import Rule
 
@@ -63,6 +63,18 @@ class Channel(Revised):
     callback_url: str | None
     created_at: datetime
     updated_at: datetime
+
+
+class Way(Shape):
+    """By whom messages of a channel go out as things are: in the sandbox they are captured. No
+    `provider`: nobody has set it up, and they fail. `honoursKey`: a call in doubt is made again
+    without making a second message. `reports`: it tells what becomes of a message."""
+
+    channel: Literal["email", "sms", "whatsapp"]
+    provider: Literal["smtp", "resend", "twilio", "sandbox"] | None
+    own_settings: bool
+    honours_key: bool
+    reports: bool
 
 
 class ChannelFinding(Shape):
@@ -188,6 +200,25 @@ def _none(channel: str) -> Problem:
     return Problem("not_found", f"The workspace has no provider of its own for {channel}.")
 
 
+async def index(call: Call) -> Response:
+    """Every channel that there is, set up or not."""
+    workspace_id = call.member.workspace_id
+    own = await channel_settings.names(call.db, workspace_id=workspace_id)
+    ways = []
+    for channel in PROVIDERS:
+        way = await providers.of(call.process, call.db, workspace_id, channel)
+        ways.append(
+            {
+                "channel": channel,
+                "provider": way.provider if way else None,
+                "ownSettings": channel in own,
+                "honoursKey": bool(way and way.capabilities.idempotency_key_ttl_seconds),
+                "reports": bool(way and way.capabilities.callbacks),
+            }
+        )
+    return reply.page(ways, None)
+
+
 async def show(call: Call) -> Response:
     channel = _channel(call)
     row = await channel_settings.get(
@@ -296,6 +327,7 @@ def _without_password(url: str) -> str:
 
 
 routes = [
+    get("/settings/channels", index, can="settings:read", gives={200: Page[Way]}),
     get("/settings/channels/{channel}", show, can="settings:read", gives={200: Channel}),
     put(
         "/settings/channels/{channel}",

@@ -23,6 +23,7 @@ from tests import resend_server, twilio_server
 from tests.cast import SEND_HELLO, Cast, Person, hook, settle
 from tests.receivers import Receiver
 from tests.resend_server import API_KEY, WEBHOOK_SECRET, ResendServer
+from tests.routes.test_new_messages import in_production
 from tests.test_delivery_providers import BY_PHONE, EVENT, attempts, by_twilio, producing, text
 from tests.twilio_server import NUMBER, SERVICE, SID, TOKEN, TwilioServer
 
@@ -240,6 +241,30 @@ async def test_messages_go_out_by_the_workspace_s_own_from_the_answer_on(
         assert await sent(token) == NUMBER
     callbacks = [form.get("StatusCallback", "") for form in twilio.accepted.values()]
     assert "/v1/callbacks/twilio/" in callbacks[1]
+
+
+async def test_each_channel_says_by_whom_it_goes_out(
+    cast: Cast, process: Process, twilio: TwilioServer
+):
+    async def ways(member: Person) -> list[tuple[Any, ...]]:
+        listed = (await member.read("/settings/channels"))["data"]
+        return [tuple(one.values()) for one in listed]
+
+    await put(cast.adam, "sms", TWILIO)
+    assert await ways(cast.vic) == [
+        ("email", "sandbox", False, True, False),
+        ("sms", "sandbox", True, True, False),
+        ("whatsapp", "sandbox", False, True, False),
+    ]
+    await cast.adam.delete("/settings/channels/sms")
+    await put(cast.adam, "email", RESEND)
+    operators = {**by_twilio(twilio), "twilio_whatsapp_from": None}
+    async with producing(process, **operators) as live, in_production(live, cast.ed) as ed:
+        assert await ways(ed) == [
+            ("email", "resend", True, True, True),
+            ("sms", "twilio", False, False, True),
+            ("whatsapp", None, False, False, False),
+        ]
 
 
 async def test_what_waited_for_a_good_token_goes_out_when_it_is_there(
