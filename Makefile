@@ -90,7 +90,7 @@ chaos-optout: $(STAMP) ## Answer 1,000 opt-outs while mail is under way, and loo
 chaos-delivery: $(STAMP) ## Cut connections to a mail server while 5,000 messages go out: every record must be true
 	$(BIN)/python -m tests.chaos.delivery
 
-chaos-throttle: $(STAMP) ## Have a mail server say 454 for two minutes: no message may fail, and how fast they go then
+chaos-throttle: $(STAMP) ## Have a mail server say 454 and an API 429, each for two minutes: no message may fail
 	$(BIN)/python -m tests.chaos.throttling
 
 bench-sends: $(STAMP) ## Messages a second to an SMTP receiver by one worker process, and how many connections

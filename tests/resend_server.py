@@ -70,6 +70,7 @@ class ResendServer:
     listener: Listener
     accepted: dict[str, dict[str, Any]] = field(default_factory=dict)
     script: deque[Any] = field(default_factory=deque)
+    mood: Any = None  # how all are answered that the script says nothing of
     _kept: dict[str, tuple[bytes, str]] = field(default_factory=dict)
 
     @property
@@ -81,7 +82,7 @@ class ResendServer:
         return self.listener.asked
 
     async def respond(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        behaviour = self.script.popleft() if self.script else None
+        behaviour = self.script.popleft() if self.script else self.mood
         if behaviour == DROP:
             return
         if behaviour == STALL:

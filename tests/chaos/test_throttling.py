@@ -1,4 +1,4 @@
-"""A mail server that says 454 for a moment."""
+"""A mail server that says 454, and an API that says 429, for a moment."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from tests.chaos import throttling
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_no_message_pays_for_a_server_that_wants_less(
-    process: Process, acme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", throttling.PROVIDERS)
+async def test_no_message_pays_for_a_provider_that_wants_less(
+    process: Process, acme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ):
     monkeypatch.setattr(settling, "RETRY_SECONDS", (0.5, 1.0))  # of those who came before it shut
-    found = await throttling.drain(process, acme, tmp_path / "ledger", 40, 1.0)
+    by = throttling.PROVIDERS[name](tmp_path)
+    found = await throttling.drain(process, acme, by, count=40, wary_seconds=1.0)
     print(f"\n{found}")
     assert found.ended == Counter(SENT=40)
     assert found.twice == 0

@@ -1,36 +1,42 @@
-"""A mail server that says 454 for a while: no message pays for it, and how fast the queue is back.
+"""A provider that wants less for a while: no message pays for it, and how fast the queue is back.
 
-python -m tests.chaos.throttling [messages] [seconds]: half of the messages go out freely, which
-tells how fast they can; the others are ordered when the server has begun to say 454. On a
-PostgreSQL and an SMTP receiver of their own, by a worker's own loop, chores and crew. Ends with 1
-when a message FAILED or was lost.
+python -m tests.chaos.throttling [messages] [seconds] [--by smtp|resend]: half of the messages go
+out freely, which tells how fast they can; the others are ordered when the mail server has begun to
+say 454, or the API 429. On a PostgreSQL and a receiver of their own, by a worker's own loop, chores
+and crew. Ends with 1 when a message FAILED or was lost.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from app import ordering
+from app.channels import api
+from app.channels.base import Channel
 from app.channels.email import EmailChannel
+from app.channels.resend import Resend
 from app.config import Settings
 from app.main import opened
 from app.process import Process
-from tests import servers
+from tests import resend_server, servers
 from tests.cast import HELLO, workspace
 from tests.conftest import SCHEMA
 from tests.receivers import BUSY, Receiver
+from tests.resend_server import API_KEY, refusal
 from workers.main import work
 
 MESSAGES = 4_000
-BUSY_SECONDS = 120.0
+WARY_SECONDS = 120.0
 ORDERED_AT_ONCE = 500
 PATIENCE_SECONDS = 900.0
 
@@ -41,7 +47,7 @@ class Drain:
 
     ended: Counter[str]
     twice: int
-    asked: int  # while it said 454
+    asked: int  # while it wanted none
     free_rate: float
     ideal_seconds: float
     seconds: float
@@ -56,30 +62,87 @@ async def working(process: Process) -> AsyncIterator[None]:
     await working
 
 
+@dataclass(frozen=True, slots=True)
+class Wary:
+    """A provider that can be told to want none, and to take them again."""
+
+    channel: Channel
+    want: Callable[[bool], None]
+    asked: Callable[[], int]
+    accepted: Callable[[], int]
+    keys: Callable[[], list[str]]  # of what it has
+
+
+By: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Wary]]
+SENDER = "Acme <hello@acme.test>"
+
+
+@asynccontextmanager
+async def smtp(directory: Path) -> AsyncIterator[Wary]:
+    async with Receiver(directory / "ledger") as receiver:
+
+        def want(them: bool) -> None:
+            receiver.mood = None if them else BUSY
+
+        channel = EmailChannel(receiver.url, SENDER)
+        yield Wary(
+            channel,
+            want,
+            lambda: receiver.transactions,
+            lambda: receiver.accepted,
+            lambda: [one.message_key for one in receiver.received],
+        )
+        await channel.close()
+
+
+@asynccontextmanager
+async def resend(_directory: Path) -> AsyncIterator[Wary]:
+    async with resend_server.serving() as server, api.client() as client:
+
+        def want(them: bool) -> None:
+            server.mood = None if them else refusal(429, "rate_limit_exceeded", Retry_After="1")
+
+        yield Wary(
+            Resend(client, API_KEY, SENDER, base_url=server.url),
+            want,
+            lambda: len(server.asked),
+            lambda: len(server.accepted),
+            lambda: [mail["headers"]["X-Entity-Ref-ID"] for mail in server.accepted.values()],
+        )
+
+
+PROVIDERS: dict[str, By] = {"smtp": smtp, "resend": resend}
+
+
 async def drain(
-    process: Process, workspace_id: str, ledger: Path, count: int, busy_seconds: float
+    process: Process,
+    workspace_id: str,
+    by: AbstractAsyncContextManager[Wary],
+    *,
+    count: int,
+    wary_seconds: float,
 ) -> Drain:
-    async with Receiver(ledger) as receiver:
-        channel = EmailChannel(receiver.url, "Acme <hello@acme.test>")
-        sending = replace(process, channels={"email": channel})
+    async with by as provider:
+        sending = replace(process, channels={"email": provider.channel})
         await order(process, workspace_id, count // 2)
         async with working(sending):
             began = time.monotonic()
-            await until(lambda: receiver.accepted >= count // 2)
+            await until(lambda: provider.accepted() >= count // 2)
             free_rate = count / 2 / (time.monotonic() - began)
-            receiver.mood, before = BUSY, receiver.transactions
+            provider.want(False)
+            before = provider.asked()
             await order(process, workspace_id, count - count // 2)
-            await until(lambda: receiver.transactions > before)
-            await asyncio.sleep(busy_seconds)
-            receiver.mood, asked = None, receiver.transactions - before
+            await until(lambda: provider.asked() > before)
+            await asyncio.sleep(wary_seconds)
+            provider.want(True)
+            asked = provider.asked() - before
             began = time.monotonic()
-            await until(lambda: receiver.accepted >= count)
+            await until(lambda: provider.accepted() >= count)
             seconds = time.monotonic() - began
             await settled(process)
-        await channel.close()
+        keys = Counter(provider.keys())
     async with process.database.read() as db:
         rows = await db.fetch_all("SELECT status FROM messages")
-    keys = Counter(one.message_key for one in receiver.received)
     return Drain(
         ended=Counter(row["status"] for row in rows),
         twice=sum(times > 1 for times in keys.values()),
@@ -117,7 +180,7 @@ async def settled(process: Process) -> None:
             await asyncio.sleep(0.05)
 
 
-async def main(count: int, busy_seconds: float) -> int:
+async def main(count: int, wary_seconds: float, name: str) -> int:
     postgres = servers.postgres_server(durable=True)
     postgres.start()
     url = await servers.new_database(postgres.url, SCHEMA.read_text())
@@ -130,11 +193,12 @@ async def main(count: int, busy_seconds: float) -> int:
         settings = Settings.from_environ(environ, secret_key_file=Path(directory) / "key")
         async with opened(settings) as process:
             acme = await workspace(process, "Acme")
-            found = await drain(process, acme, Path(directory) / "ledger", count, busy_seconds)
+            by = PROVIDERS[name](Path(directory))
+            found = await drain(process, acme, by, count=count, wary_seconds=wary_seconds)
     postgres.remove()
     print(
-        f"{count:,} messages, {dict(found.ended)}, {found.twice} twice;"
-        f" 454 for {busy_seconds:.0f} s, asked {found.asked} times meanwhile;"
+        f"{name}: {count:,} messages, {dict(found.ended)}, {found.twice} twice;"
+        f" none wanted for {wary_seconds:.0f} s, asked {found.asked} times meanwhile;"
         f" then {found.seconds:.1f} s until all were sent,"
         f" ideal {found.ideal_seconds:.1f} s at {found.free_rate:.0f} a second"
     )
@@ -142,6 +206,10 @@ async def main(count: int, busy_seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    asked = [int(word) for word in sys.argv[1:]]
-    many = asked[0] if asked else MESSAGES
-    sys.exit(asyncio.run(main(many, asked[1] if len(asked) > 1 else BUSY_SECONDS)))
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.throttling")
+    parser.add_argument("messages", nargs="?", type=int, default=MESSAGES)
+    parser.add_argument("seconds", nargs="?", type=float, default=WARY_SECONDS)
+    parser.add_argument("--by", choices=PROVIDERS, action="append", help="both unless given")
+    asked = parser.parse_args()
+    ended = [asyncio.run(main(asked.messages, asked.seconds, one)) for one in asked.by or PROVIDERS]
+    sys.exit(any(ended))
