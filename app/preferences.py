@@ -26,11 +26,12 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A channel on which the person at the other end of a link can be written to."""
+    """A channel on which the person at the other end of a link has an address, and why they are not
+    written to there, if they are not."""
 
     channel: str
     address: str
-    status: subscriptions.Status
+    reason: subscriptions.Reason | None
 
 
 def headers(process: Process, link: Link) -> dict[str, str]:
@@ -57,19 +58,20 @@ async def choices(process: Process, db: Handle, link: Link) -> list[Choice]:
     erased."""
     contact = await _contact_of(db, link)
     if contact is not None:
-        status = subscriptions.shown(contact)
-        return [
-            Choice(channel, contact[column.removesuffix("_key")], status[channel])
-            for channel, column in subscriptions.COLUMN.items()
-            if contact[column]
-        ]
-    address = await _address_of(db, link)
-    if address is None:
-        return []
-    held = await suppressions.of_address(
-        db, workspace_id=link.workspace_id, address_hash=_hash_of(process, link, address)
+        columns = subscriptions.COLUMN.items()
+        found = {one: contact[key.removesuffix("_key")] for one, key in columns if contact[key]}
+        held = {one: ["unsubscribed"] for one in contact["subscriptions"]}  # at whatever address
+    else:
+        address = await _address_of(db, link)
+        found, held = ({} if address is None else {link.channel: address}), {}
+    hashes = {one: _hash_of(process, link, one, address) for one, address in found.items()}
+    reasons = await suppressions.reasons(
+        db, workspace_id=link.workspace_id, address_hashes=list(hashes.values())
     )
-    return [Choice(link.channel, address, subscriptions.status(held))]
+    return [
+        Choice(one, address, subscriptions.gravest(reasons[hashes[one]] + held.get(one, [])))
+        for one, address in found.items()
+    ]
 
 
 async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> list[Suppression]:
@@ -104,8 +106,8 @@ async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> bool
                 reasons=["unsubscribed"],
                 source="link",
             )
-    now = [one.status for one in await choices(process, db, link) if one.channel == channel]
-    return now == [subscriptions.SUBSCRIBED]
+    now = [one.reason for one in await choices(process, db, link) if one.channel == channel]
+    return now == [None]
 
 
 async def _contact_of(db: Handle, link: Link) -> Row | None:
@@ -119,6 +121,6 @@ async def _address_of(db: Handle, link: Link) -> str | None:
     return row["to_address"] if row else None
 
 
-def _hash_of(process: Process, link: Link, address: str) -> str:
-    key = subscriptions.key(link.channel, address)
-    return subscriptions.hashed(process.vault, link.workspace_id, link.channel, key)
+def _hash_of(process: Process, link: Link, channel: str, address: str) -> str:
+    key = subscriptions.key(channel, address)
+    return subscriptions.hashed(process.vault, link.workspace_id, channel, key)

@@ -27,7 +27,7 @@ UNSUBSCRIBED: Status = "unsubscribed"
 COLUMN: Mapping[str, str] = {"email": "email_key", "sms": "phone", "whatsapp": "phone"}
 
 # What a suppression makes of the subscription, the gravest first.
-STATUS: Mapping[str, Status] = {
+STATUS: Mapping[Reason, Status] = {
     "complained": "complained",
     "bounced": "bounced",
     "stopped": "unsubscribed",
@@ -82,10 +82,15 @@ def shown(row: Row) -> dict[str, Status]:
     return {channel: row["subscriptions"].get(channel, SUBSCRIBED) for channel in COLUMN}
 
 
-def status(reasons: Iterable[str]) -> Status:
-    """The gravest."""
+def gravest(reasons: Iterable[str]) -> Reason | None:
     held = set(reasons)
-    return next((STATUS[reason] for reason in STATUS if reason in held), SUBSCRIBED)
+    return next((reason for reason in STATUS if reason in held), None)
+
+
+def status(reasons: Iterable[str]) -> Status:
+    """What the gravest makes of it."""
+    reason = gravest(reasons)
+    return SUBSCRIBED if reason is None else STATUS[reason]
 
 
 @dataclass(frozen=True, slots=True)

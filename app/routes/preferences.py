@@ -5,6 +5,7 @@ Programs open links to look at them, so opening one does nothing; only a POST ac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from urllib.parse import parse_qs
 
@@ -14,25 +15,26 @@ from app import consent, preferences
 from app.errors import Problem
 from app.preferences import Choice, Link
 from app.store import workspaces
+from app.subscriptions import Reason
 from app.web.page import page
 from app.web.routing import PUBLIC, Call, get, post
 
 CHANNELS = {"email": "email", "sms": "text messages", "whatsapp": "WhatsApp"}
-STATES = {
-    "subscribed": "gets messages.",
+STATES: Mapping[Reason | None, str] = {
+    None: "gets messages.",
     "unsubscribed": "gets only what you need, such as receipts.",
+    "stopped": "gets nothing, for you have answered STOP. Answer START to get messages again.",
+    "manual": "gets nothing: who wrote to you has put it on a list of addresses to leave alone.",
+    "erased": "gets nothing: what was known of you has been erased.",
     "bounced": "gets nothing: messages did not arrive there.",
     "complained": "gets nothing: a message was reported as unwanted.",
 }
-BUTTONS = {
-    "subscribed": '<button name="unsubscribe" value="{0}">Unsubscribe from {1}</button>',
+BUTTONS: Mapping[Reason | None, str] = {
+    None: '<button name="unsubscribe" value="{0}">Unsubscribe from {1}</button>',
     "unsubscribed": '<button name="subscribe" value="{0}">Subscribe to {1} again</button>',
 }
 SUBSCRIBED = "Done: what you chose counts from now on."
-BARRED = (
-    "You are still not written to, for a reason that ends elsewhere: answer START if you have"
-    " answered STOP, else ask whoever sent you the message."
-)
+BARRED = "That is not for this page to change; see why below."
 UNSUBSCRIBED = "Done: you are unsubscribed, and nothing more is on its way."
 LEFT = "Done: you are unsubscribed. A message that had left before may still arrive."
 NOBODY = "We have nothing any more to write to you by, so you get no messages."
@@ -85,8 +87,8 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
 
 
 def _choice(choice: Choice) -> str:
-    told = f"{escape(masked(choice.address))} {STATES[choice.status]}"
-    button = BUTTONS.get(choice.status, "").format(choice.channel, CHANNELS[choice.channel])
+    told = f"{escape(masked(choice.address))} {STATES[choice.reason]}"
+    button = BUTTONS.get(choice.reason, "").format(choice.channel, CHANNELS[choice.channel])
     return f"{told}<br>{button}"
 
 

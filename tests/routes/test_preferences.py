@@ -11,8 +11,9 @@ import httpx2
 import pytest
 
 from app import consent
+from app.consent import FORBIDS
 from app.process import Process
-from app.routes.preferences import masked
+from app.routes.preferences import STATES, masked
 from tests.cast import HELLO, Cast, settle
 from tests.chaos.optout import sending
 from tests.receivers import HESITATE, Received, Receiver
@@ -178,11 +179,17 @@ async def test_what_is_not_theirs_to_undo_the_page_does_not_claim_to_undo(
     [mail] = await mails(cast, process, tmp_path / "ledger", NEWS)
     email = {"channel": "email", "address": "ada@example.com"}
     await cast.adam.made("/suppressions", email)
-    assert "Subscribe to email again" in (await client.get(token_in(mail))).text
+    shown = (await client.get(token_in(mail))).text
+    assert "a list of addresses to leave alone" in shown
+    assert "<button" not in shown
     page = await client.post(token_in(mail), data={"subscribe": "email"})
-    assert "You are still not written to" in page.text
+    assert "not for this page to change" in page.text
     [held] = (await cast.vic.read("/suppressions"))["data"]
     assert held["reason"] == "manual"
+
+
+def test_the_page_has_words_for_every_reason():
+    assert STATES.keys() == {None, *FORBIDS}
 
 
 async def test_what_may_still_arrive_the_page_does_not_deny(
