@@ -72,7 +72,7 @@ chaos-intake: $(STAMP) ## Cut 200 COMMITs before and 200 after they arrive: ever
 	$(BIN)/python -m tests.chaos.intake
 
 chaos: $(STAMP) ## Break everything 470 times under 66,000 events, and ask the oracle (half an hour)
-	$(BIN)/python -m tests.chaos.campaign
+	$(BIN)/python -m tests.chaos.campaign $(ARGS)
 
 chaos-rival: $(STAMP) ## Strike Tidings and a plain arq pipeline alike, and compare (three to eight minutes)
 	$(BIN)/python -m tests.chaos.rivals.contest
