@@ -16,7 +16,7 @@ from starlette.routing import compile_path
 
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.routes.reference import EXAMPLES
-from app.web import openapi
+from app.web import naming, openapi
 from app.web.edge import Edge
 
 EVERY = [*ROUTES, *SANDBOX_ROUTES]
@@ -117,7 +117,7 @@ def operations() -> list[tuple[re.Pattern[str], str, Operation]]:
             Operation(str(endpoint), document()["paths"][path][endpoint.method.lower()]),
         )
         for endpoint in EVERY
-        for path in [openapi.path_of(endpoint)]
+        for path in [naming.path_of(endpoint)]
     ]
 
 

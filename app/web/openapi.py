@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -14,6 +13,7 @@ from pydantic import BaseModel
 from app.errors import CODES
 from app.roles import PERMISSIONS, ROLES
 from app.web.body import MERGE_PATCH, Query, Writable
+from app.web.naming import PARAMETER, operation_id, path_of, tag_of, words_of
 from app.web.reply import Page, Revised
 from app.web.routing import ADMIN, MEMBER, PUBLIC, Content, Endpoint
 from app.web.schemas import PLACE, UNTOLD, Schema, Schemas, not_null
@@ -177,75 +177,6 @@ def _models(endpoints: Sequence[Endpoint]) -> Iterator[type[BaseModel]]:
         for content in (endpoint.takes, *endpoint.gives.values()):
             if isinstance(content, type):
                 yield content
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-VERBS = {
-    "index": "list",
-    "show": "get",
-    "page": "open",
-    "create": "create",
-    "update": "update",
-    "remove": "delete",
-}
-SILENT = ("v1", "in", "auth")
-SPELLED = {"u": "preferences"}  # of links in messages, which must be short
-PREFIXED = ("admin", "sandbox")  # what is below them has its namesake elsewhere
-PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
-
-
-def path_of(endpoint: Endpoint) -> str:
-    return PARAMETER.sub(r"{\1}", endpoint.path)
-
-
-def tag_of(endpoint: Endpoint) -> str:
-    if endpoint.can == PUBLIC and endpoint.method == "GET" and "/auth/" not in endpoint.path:
-        return "public"
-    first, second, *_ = [*endpoint.path.strip("/").split("/"), ""]
-    return SPELLED.get(first, second if first == "v1" else first).replace("-", " ")
-
-
-def words_of(endpoint: Endpoint) -> list[str]:
-    """What it does, in words: a verb, and its object from the path."""
-    handler = endpoint.handler.__name__.rstrip("_").split("_")
-    verb = VERBS.get(handler[0])
-    if verb is None and len(handler) > 1:
-        return handler
-    nouns = _nouns(endpoint.path, handler[0])
-    if verb == "list" or (nouns and nouns[-1] in UNCOUNTED):
-        return [verb or handler[0], *nouns]
-    return [verb or handler[0], *nouns[:-1], *(singular(noun) for noun in nouns[-1:])]
-
-
-UNCOUNTED = ("activity", "analytics", "stats", "invariants", "preferences")
-
-
-def _nouns(path: str, verb: str) -> list[str]:
-    """The folders above a resource are silent; a resource that has an id is told with its own."""
-    parts = [SPELLED.get(part, part) for part in path.split("/")]
-    parts = [part for part in parts if part and part not in (verb, *SILENT)]
-    nouns: list[str] = []
-    for place, part in enumerate(parts):
-        if part.startswith("{"):
-            continue
-        below, last = parts[place + 1 :], not any(one[0] != "{" for one in parts[place + 1 :])
-        if last:
-            nouns += part.partition(".")[0].split("-")
-        elif below[0].startswith("{") or part in PREFIXED:
-            nouns.append(singular(part.replace("-", " ")))
-    return [word for noun in nouns for word in noun.split(" ")]
-
-
-def singular(noun: str) -> str:
-    if noun.endswith("ies"):
-        return noun[:-3] + "y"
-    return noun[:-1] if noun.endswith("s") and not noun.endswith("ss") else noun
-
-
-def operation_id(endpoint: Endpoint) -> str:
-    first, *rest = words_of(endpoint)
-    return first + "".join(word.capitalize() for word in rest)
 
 
 # --- one operation --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from starlette.responses import Response
 
 from app.errors import CODES
-from app.web import openapi, reference
+from app.web import naming, openapi, reference
 from app.web.body import Query, Shape, Writable
 from app.web.reply import Page, Revised
 from app.web.routing import MEMBER, PUBLIC, Call, Endpoint, delete, get, patch, post
@@ -42,7 +42,7 @@ def test_it_is_valid(document):
 
 def test_every_route_is_in_it_and_nothing_else(document):
     told = operations(document)
-    assert sorted(told) == sorted(f"{one.method} {openapi.path_of(one)}" for one in EVERY)
+    assert sorted(told) == sorted(f"{one.method} {naming.path_of(one)}" for one in EVERY)
 
 
 def test_every_route_says_what_it_answers():
@@ -314,7 +314,7 @@ def test_what_can_go_wrong_follows_from_the_route(endpoint: Endpoint, codes: set
     ],
 )
 def test_an_operation_is_called_by_its_path(endpoint: Endpoint, id: str):
-    assert openapi.operation_id(endpoint) == id
+    assert naming.operation_id(endpoint) == id
 
 
 # --- the page -------------------------------------------------------------------------------------
