@@ -21,7 +21,7 @@ from app.store import (
     suppressions,
 )
 from app.store.db import Handle, Row, new_id
-from app.subscriptions import OptOut, Person, Status
+from app.subscriptions import OptOut, Person, Status, shown
 from app.vault import Vault
 
 LONGEST_CHAIN = 10  # of runs that start one another
@@ -95,7 +95,7 @@ def resource(row: Row, tags: Sequence[str]) -> dict[str, Json]:
         "locale": row["locale"],
         "metadata": row["metadata"],
         "tags": list(tags),
-        "subscriptions": subscriptions.shown(row),
+        "subscriptions": shown(row),
         "createdAt": row["created_at"],
         "updatedAt": row["updated_at"],
     }
@@ -219,14 +219,17 @@ async def replace(
     values: Mapping[str, Json],
     tags: Json = None,
 ) -> Row:
-    """All writable fields of the locked contact `row`; its tags too, when they are given.
+    """All writable fields of the locked contact `row`; its tags too, when they are given. When
+    that is what it holds, however it is spelled, it stays as it is and nobody is told.
 
     Raises Problem `invalid` or `conflict`, and then nothing has changed.
     """
     checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
+    if await _is_so(db, workspace, row, checked, tags):
+        return row
     new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"])
-    await _resubscribe(db, workspace, new, subscriptions.shown(row))
+    await _resubscribe(db, workspace, new, shown(row))
     opting = await _judged(db, workspace, new)
     try:
         async with db.savepoint():
@@ -236,13 +239,22 @@ async def replace(
     except Duplicate:
         raise await _conflict(db, workspace, checked.columns, other_than=row["id"]) from None
     await subscriptions.keep(db, workspace.id, opting, "member")
-    if checked.columns["metadata"] != row["metadata"]:
+    if not profile.same(checked.columns["metadata"], row["metadata"]):
         await contacts.replace_fields(
             db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
         )
     added = set() if tags is None else await _replace_tags(db, workspace, row["id"], checked.tags)
     await changed_in(db, workspace, {row["id"]: sorted(added)})
     return changed
+
+
+async def _is_so(
+    db: Handle, workspace: Workspace, row: Row, checked: profile.Checked, tags: Json
+) -> bool:
+    held = {**{name: row[name] for name in checked.columns}, "subscriptions": shown(row)}
+    if held != checked.columns or not profile.same(held["metadata"], checked.columns["metadata"]):
+        return False
+    return tags is None or set(await _held(db, workspace, row["id"])) == set(checked.tags)
 
 
 def _not_theirs(was: Status, wanted: Status) -> str:

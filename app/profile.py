@@ -110,6 +110,11 @@ def as_text(metadata: Mapping[str, Json]) -> dict[str, str]:
     return {name: document.text(value) for name, value in metadata.items()}
 
 
+def same(metadata: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    """To Python true is 1, and to whoever looks for `true` it is not."""
+    return metadata == other and as_text(metadata) == as_text(other)
+
+
 def _unknown(name: str) -> FieldError:
     return FieldError(_pointer(name), "This field is unknown or read-only.")
 

@@ -159,11 +159,12 @@ class _Batch:
         errors += profile.whole(columns, [*contact.tags, *added])
         if errors:
             return errors
-        if columns == contact.columns and not added:
+        renewed = not profile.same(columns["metadata"], contact.columns["metadata"])
+        if columns == contact.columns and not renewed and not added:
             return "unchanged"
         for name in ADDRESSES:
             self._by[name].pop(contact.columns[name], None)
-        contact.has_new_fields |= columns["metadata"] != contact.columns["metadata"]
+        contact.has_new_fields |= renewed
         contact.columns = columns
         contact.new_tags += added
         contact.tags |= dict.fromkeys(added)

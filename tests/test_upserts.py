@@ -77,6 +77,7 @@ FOUND: list[tuple[Mapping[str, Any], Any]] = [
     ({"email": "ada@x.test", "phone": "+14155550101"}, ["/phone"]),  # which is Bob's
     ({"email": "ada@x.test", "metadata": {"n": "1"}}, "unchanged"),  # reads as the 1 that it has
     ({"email": "ada@x.test", "metadata": {"n": "2"}}, "updated"),
+    ({"email": "ada@x.test", "metadata": {"n": True}}, "updated"),  # to Python that is 1
     ({"email": "ada@x.test", "metadata": {"n": None}}, "updated"),
     ({"email": "ada@x.test", "firstName": None}, "updated"),
     ({"id": "con_nobody", "firstName": "X"}, ["/id"]),

@@ -144,7 +144,9 @@ async def show(call: Call) -> Response:
 async def update(call: Call) -> Response:
     """A lower plan comes when the period that is paid for ends; a higher one has to be paid."""
     await call.receive_body()
-    wanted = call.patch(WritablePlan, {"plan": call.member.plan})
+    async with call.process.database.read() as db:
+        present = await resource(call, db)
+    wanted = call.patch(WritablePlan, {"plan": present["nextPlan"] or present["plan"]})
     await paying.change(call.process, call.origin, call.member.workspace_id, wanted.plan)
     async with call.process.database.read() as db:
         return reply.ok(await resource(call, db))

@@ -185,7 +185,7 @@ async def update(call: Call) -> Response:
     tags = new.pop("tags")
     changed = await audience.replace(call.db, await own_workspace(call), row, new, tags)
     _await_quiet(call, changed, before["subscriptions"])
-    return await _changed(call, before, changed)
+    return await _changed(call, row, before, changed)
 
 
 async def remove(call: Call) -> Response:
@@ -214,7 +214,7 @@ async def remove(call: Call) -> Response:
 async def add_tags(call: Call) -> Response:
     row, before = await locked(call)
     await audience.add_tags(call.db, await own_workspace(call), row["id"], call.read(Tags).tags)
-    return await _changed(call, before, await _found(call))
+    return await _changed(call, row, before, await _found(call))
 
 
 async def remove_tag(call: Call) -> Response:
@@ -223,7 +223,7 @@ async def remove_tag(call: Call) -> Response:
         call.db, await own_workspace(call), row["id"], call.path("tag")
     ):
         raise Problem("not_found", "The contact does not have this tag.")
-    await _changed(call, before, await _found(call))
+    await _changed(call, row, before, await _found(call))
     return reply.no_content()
 
 
@@ -251,10 +251,12 @@ async def locked(call: Call) -> tuple[Row, dict[str, Any]]:
     return row, await _resource(call, row)
 
 
-async def _changed(call: Call, before: dict[str, Any], row: Row) -> Response:
-    after = await _resource(call, row)
+async def _changed(call: Call, row: Row, before: dict[str, Any], changed: Row) -> Response:
+    if changed["revision"] == row["revision"]:  # it was so already
+        return reply.ok(before, revision=row["revision"])
+    after = await _resource(call, changed)
     await call.note("contact.updated", row["id"], before, after)
-    return reply.ok(after, revision=row["revision"])
+    return reply.ok(after, revision=changed["revision"])
 
 
 async def _answer(call: Call, row: Row) -> Response:

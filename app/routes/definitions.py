@@ -18,7 +18,7 @@ from app.routes.ids import AutomationId, WorkflowId
 from app.store import definitions, runs
 from app.store.db import Row
 from app.web import paging, reply
-from app.web.body import Name, Shape, Writable
+from app.web.body import WRITE_ONLY, Name, Shape, Writable
 from app.web.paging import Changing
 from app.web.reply import Page, Revised
 from app.web.routing import Call, Endpoint, get, patch, post
@@ -83,7 +83,14 @@ class WritableTrigger(Shape):
     create_contact: bool = False
     contact_defaults: ContactDefaults | None = None
     dedupe_path: Annotated[str, AfterValidator(_path)] | None = None
-    signing_secret: Annotated[str, Field(max_length=LONGEST_SECRET)] | None = None
+    signing_secret: Annotated[str, Field(max_length=LONGEST_SECRET)] | None = Field(
+        None, json_schema_extra=WRITE_ONLY
+    )
+
+    @property
+    def secret(self) -> str | None:
+        """None keeps the stored one; "" removes it, and so does its own null."""
+        return (self.signing_secret or "") if "signing_secret" in self.model_fields_set else None
 
     def stored(self) -> dict[str, Any]:
         """As it is kept and versioned: without its secret."""
@@ -237,7 +244,7 @@ class Kind:
     async def create(self, call: Call) -> Response:
         new = call.read(self.model)
         row, warnings = await activation.create(
-            call.process, call.db, call.member.workspace_id, self.shape, self.draft(call, new)
+            call.process, call.db, call.member.workspace_id, self.shape, self.draft(new)
         )
         shown = self.resource(call, row, warnings)
         await call.note(f"{self.noun}.created", row["id"], after=shown)
@@ -248,7 +255,7 @@ class Kind:
         row = await self.locked(call)
         new = call.patch(self.model, self.writable(row))
         changed, warnings = await activation.change(
-            call.process, call.db, call.member.workspace_id, row, self.draft(call, new)
+            call.process, call.db, call.member.workspace_id, row, self.draft(new)
         )
         shown = self.resource(call, changed, warnings)
         await call.note(f"{self.noun}.updated", row["id"], self.resource(call, row), shown)
@@ -286,7 +293,7 @@ class Kind:
     def unknown(self) -> Problem:
         return Problem("not_found", f"There is no such {self.noun}.")
 
-    def draft(self, call: Call, new: WritableAutomation | WritableWorkflow) -> Draft:
+    def draft(self, new: WritableAutomation | WritableWorkflow) -> Draft:
         if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
             raise Problem(
                 "invalid",
@@ -300,7 +307,7 @@ class Kind:
             state=new.state,
             trigger=new.trigger.stored(),
             body=new.graph if isinstance(new, WritableAutomation) else new.steps,
-            signing_secret=_secret(call, new.trigger),
+            signing_secret=new.trigger.secret,
         )
 
     def writable(self, row: Row) -> dict[str, Any]:
@@ -381,13 +388,6 @@ class Kind:
                 raises=("conflict",),
             ),
         ]
-
-
-def _secret(call: Call, trigger: WritableTrigger) -> str | None:
-    """None keeps the stored one; "" removes it, and so does its own null."""
-    if trigger.signing_secret is not None:
-        return trigger.signing_secret
-    return "" if "signingSecret" in document.parse(call.body).get("trigger", {}) else None
 
 
 def _trigger(call: Call, row: Row) -> dict[str, Any]:

@@ -99,8 +99,9 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "stale": (
         "The resource has changed since you read it, and <code>If-Match</code> asks not to write"
-        " over what you have not seen.",
-        "Read it again, make your change to what is there now, and send the new <code>ETag</code>.",
+        " over what you have not seen. Or it has no <code>ETag</code>, and so nothing matches.",
+        "Read it again, make your change to what is there now, and send the new <code>ETag</code>."
+        " Where a GET answers none, leave out <code>If-Match</code>.",
     ),
     "body_too_large": (
         "The body is larger than this installation reads.",

@@ -16,9 +16,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     ValidationError,
 )
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
@@ -53,6 +55,10 @@ class Shape(BaseModel):
 
 class Writable(Shape):
     """What of a resource can be written: POST takes all of it, PATCH what changes of it."""
+
+
+class Unchanged(Exception):
+    """A merge patch after which everything is as it was: there is nothing to do, or to tell."""
 
 
 class Nothing(Shape):
@@ -139,21 +145,28 @@ def nothing(headers: Headers, body: bytes) -> None:
 
 
 def patch(model: type[Model], stored: Mapping[str, Json], headers: Headers, body: bytes) -> Model:
-    """What `stored`, the writable part of a resource, is after the merge patch (RFC 7396)."""
-    changes = _object(headers, body, MERGE_PATCH)
-    return _checked(model, _patched(model, stored, changes), "body", _pointer)
+    """What `stored`, the writable part of a resource, is after the merge patch (RFC 7396). Raises
+    Unchanged when that is what it was; the patch must be right all the same."""
+    patched = _patched(model, stored, _object(headers, body, MERGE_PATCH))
+    checked = _checked(model, patched, "body", _pointer)
+    if document.pretty(patched, sort=True) == document.pretty(stored, sort=True):
+        raise Unchanged  # to the last literal: to Python 1 is true
+    return checked
 
 
 def _patched(
     model: type[BaseModel], stored: Mapping[str, Json], changes: Mapping[str, Json]
 ) -> dict[str, Json]:
     """The merge, in which a null takes a member out; but one that nobody knows, or whose value
-    cannot be empty, stays null for the model to refuse."""
+    cannot be empty, stays null for the model to refuse, and one that is never read back for its
+    handler to find: nobody else can tell whether there is something to take out. What is null
+    already stays so."""
     fields = {field.alias: field for field in model.model_fields.values()}
     patched = dict(document.merge(stored, changes))
     for name, value in changes.items():
         field = fields.get(name)
-        if value is None and (field is None or isinstance(field.default, NEVER_EMPTY)):
+        empty = name in stored and stored[name] is None
+        if value is None and (empty or field is None or _stays(field)):
             patched[name] = None
         elif isinstance(value, dict) and (inner := field and _model_in(field.annotation)):
             within = stored.get(name)
@@ -162,6 +175,12 @@ def _patched(
 
 
 NEVER_EMPTY = (bool, int, float, str, BaseModel)  # a field with such a default always has a value
+# The json_schema_extra of what is never read back, such as a secret.
+WRITE_ONLY: dict[str, JsonValue] = {"writeOnly": True}
+
+
+def _stays(field: FieldInfo) -> bool:
+    return isinstance(field.default, NEVER_EMPTY) or field.json_schema_extra == WRITE_ONLY
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -14,7 +14,7 @@ from app.errors import CODES
 from app.roles import PERMISSIONS, ROLES
 from app.web.body import MERGE_PATCH, Query, Writable
 from app.web.naming import PARAMETER, operation_id, path_of, tag_of, words_of
-from app.web.reply import Page, Revised
+from app.web.reply import Page
 from app.web.routing import ADMIN, MEMBER, PUBLIC, Content, Endpoint
 from app.web.schemas import PLACE, UNTOLD, Schema, Schemas, not_null
 
@@ -33,7 +33,8 @@ of the page before, with the same filters.
 
 **Changes** are merge patches (RFC 7396): what is absent stays, null takes away. A resource with an
 `ETag` can be read with `If-None-Match`, which answers 304 when nothing has changed, and changed
-with `If-Match`, which answers 412 when something has.
+with `If-Match`, which answers 412 when something has: on what has no `ETag` it always does. A patch
+after which nothing is different is answered 200, and is no change: the `ETag` stays.
 
 **Repeats.** A POST with an `Idempotency-Key` has its effect once in 24 hours; a copy gets the first
 answer, with `Idempotency-Replayed: true`.
@@ -251,18 +252,12 @@ class _Writer:
     def _header_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
         for name, wanted in (
             ("Idempotency-Key", endpoint.takes_key),
-            ("If-Match", self.judges_tag(endpoint)),
-            ("If-None-Match", endpoint.method == "GET" and _has_tag(endpoint, 200)),
+            ("If-Match", endpoint.judges_tag(self._table.get(("GET", endpoint.path)))),
+            ("If-None-Match", endpoint.method == "GET" and endpoint.has_tag(200)),
         ):
             if wanted:
                 description, schema = ASKED_HEADERS[name]
                 yield {"name": name, "in": "header", "description": description, "schema": schema}
-
-    def judges_tag(self, endpoint: Endpoint) -> bool:
-        """Whether it changes what is read with a tag at this very path."""
-        shown = self._table.get(("GET", endpoint.path))
-        changes = endpoint.method not in ("GET", "POST")
-        return changes and shown is not None and _has_tag(shown, 200)
 
     def _taken(self, endpoint: Endpoint) -> Schema:
         takes = endpoint.takes
@@ -279,7 +274,7 @@ class _Writer:
 
     def _answers(self, endpoint: Endpoint) -> Schema:
         answers = {str(status): self._answer(endpoint, status) for status in endpoint.gives}
-        if endpoint.method == "GET" and _has_tag(endpoint, 200):
+        if endpoint.method == "GET" and endpoint.has_tag(200):
             answers["304"] = {
                 "description": "It is still what If-None-Match names.",
                 "headers": _headers(["ETag", *_limits(endpoint)]),
@@ -290,7 +285,7 @@ class _Writer:
         content = endpoint.gives[status]
         names = [
             *(["Location"] if status in (201, 302, 303) else ()),
-            *(["ETag"] if _has_tag(endpoint, status) else ()),
+            *(["ETag"] if endpoint.has_tag(status) else ()),
             *(["Idempotency-Replayed"] if endpoint.takes_key else ()),
             *_limits(endpoint),
         ]
@@ -353,19 +348,11 @@ class _Writer:
             (judges_body, ("unsupported_media_type", "invalid")),
             (model or endpoint.refuses_body, ("malformed_json",)),
             (endpoint.takes_key, ("idempotency_in_progress", "idempotency_mismatch")),
-            (self.judges_tag(endpoint) or (changes and by_wrapper), ("stale",)),
+            (member and changes, ("stale",)),
             (by_wrapper, ("not_acceptable",)),
             (True, endpoint.raises),
         )
         return list(dict.fromkeys(code for holds, codes in rules if holds for code in codes))
-
-
-def _has_tag(endpoint: Endpoint, status: int) -> bool:
-    """What is drawn of a resource changes with its revision."""
-    content = endpoint.gives.get(status)
-    if isinstance(content, tuple):
-        return all(media_type.startswith("image/") for media_type in content)
-    return content is not None and (endpoint.is_tagged or issubclass(content, Revised))
 
 
 def _limits(endpoint: Endpoint) -> Sequence[str]:

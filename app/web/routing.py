@@ -33,6 +33,7 @@ from app.store.db import Handle
 from app.web import auth, body, conditions, idempotency
 from app.web.accept import acceptable
 from app.web.auth import ADMIN, MEMBER, PUBLIC
+from app.web.reply import Revised
 from app.web.throttle import API, Throttle
 
 __all__ = [
@@ -110,7 +111,9 @@ class Call:
         return body.read(self._declared(model), self.request.headers, self.body)
 
     def patch(self, model: type[Written], stored: Mapping[str, Json]) -> Written:
-        """`stored`, the writable fields as clients see them, after the merge patch in the body."""
+        """`stored`, the writable fields as clients see them, after the merge patch in the body.
+        When that is what they were, the wrapper answers what a GET would, and the handler is left:
+        no new revision, no entry in the audit trail, nobody told."""
         return body.patch(self._declared(model), stored, self.request.headers, self.body)
 
     def query(self, model: type[Model]) -> Model:
@@ -255,6 +258,19 @@ class Endpoint:
         """Whether a body, of which it takes none, is looked at. A GET's has no meaning at all
         (RFC 9110 §9.3.1), and strangers send what they like."""
         return self.takes is None and self.method != "GET" and self.can != PUBLIC
+
+    def judges_tag(self, shown: Endpoint | None) -> bool:
+        """Whether it changes what `shown`, the GET of its path, answers with a tag."""
+        changes = self.method in ("PUT", "PATCH", "DELETE")
+        return changes and shown is not None and shown.has_tag(200)
+
+    def has_tag(self, status: int) -> bool:
+        """Whether that answer has an entity tag. What is drawn of a resource changes with its
+        revision."""
+        content = self.gives.get(status)
+        if isinstance(content, tuple):
+            return all(media_type.startswith("image/") for media_type in content)
+        return content is not None and (self.is_tagged or issubclass(content, Revised))
 
     @property
     def is_tagged(self) -> bool:
@@ -409,12 +425,26 @@ class _Path:
         )
 
     async def _handle(self, endpoint: Endpoint, call: Call) -> Response:
-        response = await cast(Handler, endpoint.handler)(call)
+        judges = endpoint.judges_tag(self._endpoints.get("GET"))
+        if endpoint.tx is None and endpoint.can != PUBLIC and not judges:
+            call._refuse_the_ignored()  # before it begins: what it has done is not rolled back
+        try:
+            response = await cast(Handler, endpoint.handler)(call)
+        except body.Unchanged:
+            response = await self._as_it_is(call)
         if endpoint.tx is not None and endpoint.can != PUBLIC:
             # Within the transaction, which a refusal rolls back.
             call._refuse_the_ignored()
             call._refuse_unacceptable(response)
         return response
+
+    async def _as_it_is(self, call: Call) -> Response:
+        """What a GET of this path answers."""
+        show = cast(Handler, self._endpoints["GET"].handler)
+        if call._db is not None:
+            return await show(call)
+        async with self._process.database.read() as call._db:
+            return await show(call)
 
     def _connection(self, tx: Transaction) -> AbstractAsyncContextManager[Handle | None]:
         if tx is None:

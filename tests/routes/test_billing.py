@@ -222,6 +222,8 @@ async def test_a_lower_plan_comes_when_the_period_ends(
     before = await plan_of(olivia)
     lowered = (await olivia.patch("/billing/plan", {"plan": "starter"})).json()
     assert lowered == {**before, "nextPlan": "starter"}
+    for patch in ({}, {"plan": "starter"}):  # as it is chosen
+        assert (await olivia.patch("/billing/plan", patch)).json() == lowered
     taken_back = (await olivia.patch("/billing/plan", {"plan": "growth"})).json()
     assert taken_back == before
     await end_period(process, olivia)

@@ -238,7 +238,7 @@ WAYS = {  # from → where it may go
     "DRAFT": {"DRAFT", "ACTIVE", "ARCHIVED"},
     "ACTIVE": {"ACTIVE", "PAUSED", "ARCHIVED"},
     "PAUSED": {"PAUSED", "ACTIVE", "ARCHIVED"},
-    "ARCHIVED": set(),
+    "ARCHIVED": {"ARCHIVED"},  # where it is already: no change
 }
 LEADING_TO = {"DRAFT": (), "ACTIVE": ("ACTIVE",), "PAUSED": ("ACTIVE", "PAUSED")}
 
@@ -272,6 +272,8 @@ async def test_an_archived_workflow_is_final_and_its_runs_are_cancelled(
     run = await cast.ed.read(f"/runs/{run_id}")
     assert (run["status"], run["reason"]["code"]) == ("CANCELLED", "definition_archived")
     assert refused(await cast.ed.patch(url, {"name": "Again"})) == (409, "conflict")
+    again = {"state": "ARCHIVED", "name": "Again"}
+    assert refused(await cast.ed.patch(url, again)) == (409, "conflict")
     assert (await cast.ed.read(url))["state"] == "ARCHIVED"
 
 

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from app.errors import Problem
 from app.machine import document
 from app.web import body
-from app.web.body import DIGITS, Moment, Name, Query, Shape
+from app.web.body import DIGITS, Moment, Name, Query, Shape, Writable
 
 JSON = Headers({"content-type": "application/json"})
 
@@ -308,7 +308,40 @@ class Outer(Shape):
 
 
 def test_a_patch_may_come_under_its_own_media_type():
-    assert patch({}, Headers({"content-type": "application/merge-patch+json"})).name == "a"
+    merging = Headers({"content-type": "application/merge-patch+json"})
+    assert patch({"name": "b"}, merging).name == "b"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"name": "a"}, {"done": True, "labels": {}}, {"labels": {"y": "2", "x": "1", "z": None}}],
+    ids=str,
+)
+def test_a_patch_after_which_nothing_is_different_is_no_change(changes):
+    with pytest.raises(body.Unchanged):
+        patch(changes)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"done": 1}, {"nonsense": None}, {"labels": {"x": 1}}], ids=str
+)
+def test_what_changes_nothing_must_be_right_all_the_same(changes):
+    with pytest.raises(Problem):
+        patch({"name": "a", **changes})
+
+
+class Kept(Writable):
+    note: str | None = None
+    secret: str | None = Field(None, json_schema_extra=body.WRITE_ONLY)
+
+
+@pytest.mark.parametrize("secret", [None, "s"])
+def test_what_is_never_read_back_may_always_be_another(secret):
+    changes = orjson.dumps({"note": None, "secret": secret})
+    kept = body.patch(Kept, {"note": None}, JSON, changes)
+    assert (kept.secret, kept.model_fields_set) == (secret, {"note", "secret"})
+    with pytest.raises(body.Unchanged):
+        body.patch(Kept, {"note": None}, JSON, orjson.dumps({"note": None}))
 
 
 # --- queries --------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from starlette.responses import Response
 
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.web import conditions, reply
+from app.web.body import Writable
 from app.web.reply import Revised
-from app.web.routing import PUBLIC
+from app.web.routing import PUBLIC, Endpoint
 from tests.cast import HELLO, Cast
 
 
@@ -140,16 +141,22 @@ def test_what_can_be_written_again_and_nothing_else_has_a_revision():
     assert revised <= written
 
 
-@pytest.mark.parametrize("path", methods_by_path())
-async def test_a_change_is_made_to_the_revision_that_is_meant(path: str, cast: Cast):
-    url = path
+async def place_of(cast: Cast, path: str) -> str:
+    """Where there is one of it."""
     if "{id}" in path:
         collection = path.removesuffix("/{id}")
         made = await cast.olivia.made(collection, MADE[path])
-        url = f"{collection}/{made['id']}"
+        return f"{collection}/{made['id']}"
     if path in PUT:
         url, given = PUT[path]
         assert (await cast.olivia.call("PUT", url, json=given)).status_code == 200
+        return url
+    return path
+
+
+@pytest.mark.parametrize("path", methods_by_path())
+async def test_a_change_is_made_to_the_revision_that_is_meant(path: str, cast: Cast):
+    url = await place_of(cast, path)
     tag = (await cast.olivia.get(url)).headers["etag"]
     unchanged = await cast.olivia.get(url, headers={"If-None-Match": f'"0", W/{tag}'})
     assert (unchanged.status_code, unchanged.headers["etag"]) == (304, tag)
@@ -163,6 +170,57 @@ async def test_a_change_is_made_to_the_revision_that_is_meant(path: str, cast: C
             done = await cast.olivia.call(method, url, headers={"If-Match": fresh}, **body)
             assert done.status_code in (200, 202, 204), done.text
             tag = done.headers.get("etag", tag)
+
+
+def untagged() -> list[Endpoint]:
+    """What acts without a transaction of ours, on what has no tag."""
+    every = [*ROUTES, *SANDBOX_ROUTES]
+    shown = {endpoint.path: endpoint for endpoint in every if endpoint.method == "GET"}
+    return [
+        endpoint
+        for endpoint in every
+        if endpoint.tx is None and endpoint.can != PUBLIC and endpoint.method != "GET"
+        and not endpoint.judges_tag(shown.get(endpoint.path))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("endpoint", untagged(), ids=str)
+async def test_what_has_no_tag_matches_no_if_match(endpoint: Endpoint, cast: Cast):
+    """RFC 9110 §13.1.1; and it is refused before anything is done."""
+    url = endpoint.path.replace("{id}", "x_0").replace("{channel}", "email")
+    refused = await cast.olivia.call(endpoint.method, url, headers={"If-Match": '"1"'})
+    assert (refused.status_code, refused.json()["code"]) == (412, "stale")
+    for held in ({}, {"If-Match": "*"}):
+        other = await cast.olivia.call(endpoint.method, url, headers=held)
+        assert other.status_code != 412
+
+
+def patched() -> dict[str, type[Writable]]:
+    return {
+        endpoint.path: endpoint.takes
+        for endpoint in ROUTES
+        if endpoint.method == "PATCH"
+        and isinstance(endpoint.takes, type)
+        and issubclass(endpoint.takes, Writable)
+    }
+
+
+@pytest.mark.parametrize("path", patched())
+async def test_a_patch_after_which_nothing_is_different_is_no_change(path: str, cast: Cast):
+    url = await place_of(cast, path)
+    before = await cast.olivia.get(url)
+    trail = await cast.olivia.read("/audit-logs")
+    shown = before.json()
+    names = {field.alias for field in patched()[path].model_fields.values()}
+    held = {name: shown[name] for name in names - {"trigger"} if name in shown}  # it tells more
+    assert held
+    for patch in ({}, held):
+        same = await cast.olivia.patch(url, patch)
+        assert (same.status_code, same.json()) == (200, shown)
+        assert same.headers.get("etag") == before.headers.get("etag")
+    assert await cast.olivia.read("/audit-logs") == trail
+    wrong = await cast.olivia.patch(url, {**held, "nonsense": 1})
+    assert wrong.status_code == 422
 
 
 def needs(method: str, path: str) -> bool:

@@ -97,7 +97,7 @@ KEYWORDS = {
     *("properties", "required", "additionalProperties", "propertyNames", "maxProperties"),
     *("items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    *("title", "description", "default", "examples"),
+    *("title", "description", "default", "examples", "writeOnly"),
 }
 
 
