@@ -12,8 +12,9 @@ from app.errors import Problem
 from app.routes.ids import FaultId
 from app.store import sandbox_faults
 from app.store.db import Row, new_id
-from app.web import reply
+from app.web import paging, reply
 from app.web.body import Shape
+from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, delete, get, post
 
@@ -49,15 +50,21 @@ class ProviderFault(Shape):
 
 
 async def index(call: Call) -> Response:
-    """In the order in which they befall messages."""
-    rows = await sandbox_faults.every(call.db, workspace_id=call.member.workspace_id)
-    return reply.page([resource(row) for row in rows], None)
+    """The oldest that is not used up befalls the next message."""
+    query = call.query(Paging)
+    rows = await sandbox_faults.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(call, query, rows, resource)
 
 
 async def create(call: Call) -> Response:
     new, workspace_id = call.read(NewProviderFault), call.member.workspace_id
-    waiting = await sandbox_faults.every(call.db, workspace_id=workspace_id)
-    if sum(row["remaining"] > 0 for row in waiting) >= MOST:
+    if await sandbox_faults.waiting(call.db, workspace_id=workspace_id) >= MOST:
         raise Problem("conflict", f"{MOST} faults are waiting: send messages, or clear them.")
     row = await sandbox_faults.insert(
         call.db,
@@ -94,7 +101,7 @@ def _told(row: Row) -> dict[str, Any]:
 PLACE = "/sandbox/faults"
 
 routes = [
-    get(PLACE, index, can="messages:read", gives={200: Page[ProviderFault]}),
+    get(PLACE, index, can="messages:read", query=Paging, gives={200: Page[ProviderFault]}),
     post(
         PLACE,
         create,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
+from app.store import keyset
 from app.store.db import Handle, Row
 
 COLUMNS = "id, kind, channel, count, remaining, created_at"
@@ -33,12 +34,46 @@ async def insert(
     return row
 
 
-async def every(db: Handle, *, workspace_id: str) -> list[Row]:
-    """In the order in which they befall messages; they are few."""
-    return await db.fetch_all(
-        f"SELECT {COLUMNS} FROM sandbox_faults WHERE workspace_id = :workspace_id ORDER BY id",
-        workspace_id=workspace_id,
+async def waiting(db: Handle, *, workspace_id: str) -> int:
+    """How many are not used up."""
+    return int(
+        await db.fetch_value(
+            """
+            SELECT count(*) FROM sandbox_faults
+            WHERE workspace_id = :workspace_id AND remaining > 0
+            """,
+            workspace_id=workspace_id,
+        )
     )
+
+
+async def page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+) -> list[Row]:
+    """Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM sandbox_faults
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+}
 
 
 class Addressed(Protocol):

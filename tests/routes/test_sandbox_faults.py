@@ -130,7 +130,13 @@ async def test_faults_befall_so_many_messages_in_the_order_of_asking(cast: Cast,
     statuses = [(await sent(cast, process))["status"] for _ in range(4)]
     assert statuses == ["FAILED", "FAILED", "UNKNOWN", "SENT"]
     listed = (await cast.vic.read(FAULTS))["data"]
-    assert [one["remaining"] for one in listed] == [0, 9, 0]
+    assert [one["remaining"] for one in listed] == [0, 9, 0]  # the newest first
+    assert [one["kind"] for one in listed] == ["stall", "fail", "fail"]
+    page = await cast.vic.read(f"{FAULTS}?limit=1")
+    rest = await cast.vic.read(f"{FAULTS}?cursor={page['nextCursor']}")
+    assert page["data"] + rest["data"] == listed
+    [oldest] = (await cast.vic.read(f"{FAULTS}?createdBefore={listed[1]['createdAt']}"))["data"]
+    assert oldest == listed[2]
 
 
 async def test_faults_are_cleared(cast: Cast, process: Process):

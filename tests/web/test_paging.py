@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import get_args
 
 import httpx2
 import pytest
 from starlette.responses import Response
 
 from app.process import Process
+from app.routes import ROUTES, SANDBOX_ROUTES
 from app.store.db import new_id
 from app.web import paging
 from app.web.edge import Edge
-from app.web.paging import Paging
-from app.web.routing import MEMBER, Call, get, mount, router
+from app.web.paging import Pages, Paging
+from app.web.reply import Page
+from app.web.routing import MEMBER, Call, Endpoint, get, mount, router
 from app.web.throttle import Throttle
 from tests.cast import Cast, Person
 
@@ -121,6 +124,34 @@ async def test_a_limit_is_1_to_200_in_plain_digits(limit, api, cast):
     response = await listed(api, cast.vic, "/contacts", limit=limit)
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == "?limit"
+
+
+def lists() -> dict[str, Endpoint]:
+    found = {}
+    for endpoint in [*ROUTES, *SANDBOX_ROUTES]:
+        gives = endpoint.gives.get(200)
+        if endpoint.method == "GET" and isinstance(gives, type) and issubclass(gives, Page):
+            found[endpoint.path] = endpoint
+    assert len(found) > 20
+    return found
+
+
+TIMES = {  # of the resource, and by which a list is filtered
+    "created_at": {"created_after", "created_before"},
+    "captured_at": {"created_after", "created_before"},
+    "updated_at": {"updated_after"},
+}
+
+
+@pytest.mark.parametrize("path", lists())
+def test_every_list_comes_in_pages_and_is_filtered_by_the_times_that_it_shows(path: str):
+    listed = lists()[path]
+    [shown] = get_args(listed.gives[200].model_fields["data"].annotation)
+    assert listed.query is not None
+    assert issubclass(listed.query, Pages)
+    wanted = set().union(*(TIMES.get(name, set()) for name in shown.model_fields))
+    asked = {name for name in listed.query.model_fields if name.endswith(("_after", "_before"))}
+    assert asked == wanted
 
 
 async def test_filters_are_what_was_asked_for_by_name(api, cast):
