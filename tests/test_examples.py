@@ -91,7 +91,8 @@ def test_a_difference_is_shown_and_fails(
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 1
     told = capsys.readouterr().out.splitlines()
-    assert [line.lstrip("+- ")[:8] for line in told if re.match(r"[+-] ", line)] == ['"html": '] * 2
+    differ = [line.lstrip("+- ")[:8] for line in told if re.match(r"[+-] ", line)]
+    assert differ == ['"html": ', '"html": ', '"text": ', '"text": ']
     monkeypatch.setattr(sys, "argv", ["app", "simulate", "--write", str(file)])
     assert main() == 0
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])

@@ -18,8 +18,8 @@ from email.utils import format_datetime, parseaddr
 import idna
 
 from app.channels.base import Message, SendError
-from app.channels.plaintext import plain_text
 from app.channels.styling import inlined
+from app.machine.plaintext import plain_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from itertools import islice
 from app.machine import document, template
 from app.machine.fields import Field, Place, Reader, choice, liquid, quote, read_object
 from app.machine.path import Path
+from app.machine.plaintext import plain_text
 from app.machine.program import Facts, Json
 from app.machine.template import NOTED, Rendered
 
@@ -76,7 +77,7 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
     "email": {
         "subject": Part(needed=True),
         "html": Part(needed=True, html=True, read=partial(liquid, html=True)),
-        "text": Part(),  # derived from the HTML when absent
+        "text": Part(),  # derived of the HTML where it is absent
         "preheader": Part(),
         "fromName": Part(),
         "replyTo": Part(read=_reply_to),
@@ -139,11 +140,20 @@ class Message:
 
 
 def render(channel: str, content: Mapping[str, Json], facts: Facts) -> Message:
-    """Every part that is there, rendered, variables as JSON. Raises PartError."""
+    """Every part that is there, rendered, variables as JSON, and the text of a mail that has only
+    HTML. Raises PartError."""
     parts = {
         name: render_part(channel, name, content[name], facts) for name in given(channel, content)
     }
-    return Message({name: part.text for name, part in parts.items()}, _missing(parts.values()))
+    said = {name: part.text for name, part in parts.items()}
+    return Message({**said, **derived(said)}, _missing(parts.values()))
+
+
+def derived(parts: Mapping[str, str]) -> dict[str, str]:
+    """What readers without HTML get of rendered parts, where their author did not say it."""
+    if "html" not in parts or parts.get("text"):
+        return {}
+    return {"text": plain_text(parts["html"])}
 
 
 def render_part(channel: str, name: str, source: Json, facts: Facts) -> Rendered:

@@ -144,7 +144,8 @@ async def remove(call: Call) -> Response:
 
 
 async def preview(call: Call) -> Response:
-    """Each part as it would be sent, or the sentence that says why not."""
+    """Each part as it would be sent, or the sentence that says why not; the text of a mail too,
+    where it is derived from the HTML."""
     await call.receive_body()
     wanted, workspace_id = call.read(Preview), call.member.workspace_id
     async with call.process.database.read() as db:
@@ -156,10 +157,14 @@ async def preview(call: Call) -> Response:
 
 
 def _parts(row: Row, roots: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-    return {
+    parts = {
         name: _part(row["channel"], name, row["content"][name], roots)
         for name in contents.given(row["channel"], row["content"])
     }
+    rendered = {name: part["rendered"] for name, part in parts.items() if "rendered" in part}
+    if "error" not in parts.get("text", {}):
+        parts |= {name: {"rendered": text} for name, text in contents.derived(rendered).items()}
+    return parts
 
 
 def _part(channel: str, name: str, source: Json, roots: Mapping[str, Json]) -> dict[str, Json]:

@@ -185,6 +185,7 @@ async def test_a_preview_needs_nobody_and_nothing(cast: Cast):
     assert shown == {
         "subject": {"rendered": "Hello there"},
         "html": {"rendered": "<p> at </p>", "missing": absent},
+        "text": {"rendered": "at"},  # as it would be sent
     }
     theirs = await cast.mallory.made("/contacts", {"email": "ada@example.com"})
     unknown = errors(await cast.vic.post(url, {"contactId": "con_" + "0" * 26}))

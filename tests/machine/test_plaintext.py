@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.channels.plaintext import plain_text
+from app.machine.plaintext import plain_text
 
 
 @pytest.mark.parametrize(
