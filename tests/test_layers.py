@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from app import queue
+from app.process import SCHEMA
 from workers import loop
 from workers.main import OPTIONS
 
@@ -168,6 +169,50 @@ def test_every_value_is_bound_and_only_fixed_clauses_are_joined():
                 yield from (hole for hole in holes if not FIXED.fullmatch(ast.unparse(hole.value)))
 
     assert offences([path for path in modules("app/store") if path != DIALECT], joined) == []
+
+
+# What is asked of all workspaces at once, or of what alone says whose it is.
+EVERYWHERE = {
+    "admin.users": "a super-admin sees all",
+    "admin.audit_page": "a super-admin sees all",
+    "admin.counts": "a super-admin sees all",
+    "admin.unchained": "a super-admin sees all",
+    "health.unknown_deliveries": "a figure over all",
+    "audit_logs.unchained_workspaces": "a worker looks for work",
+    "callbacks.writers": "whoever writes to a number that several share",
+    "channel_settings.by_token": "the token of a callback's URL says whose it is",
+    "definitions.by_tokens": "the token of a webhook's URL says whose it is",
+    "definitions.any_ending": "a worker looks for work",
+    "troubles.any_overdue": "a worker looks for work",
+    "troubles.by_kind": "a figure over all",
+    "usage.any_changes": "a worker looks for work",
+    "memberships.workspaces_of": "those of one person",
+    "users.home": "that of one person",
+    "paid_plans.by_customer": "the provider of payments names the customer",
+    "sessions.rotate": "the session says whose it is",
+    "sessions.expiry": "the session says whose it is",
+    "sessions.end": "the session says whose it is",
+    "sessions.delete_expired": "what nobody needs any more goes",
+}
+TENANTS = {
+    match[1]
+    for match in re.finditer(r"CREATE TABLE (\w+) \((.*?)\n\);", SCHEMA, re.DOTALL)
+    if re.search(r"\bworkspace_id\b", match[2])
+}
+
+
+def test_every_statement_names_the_workspace_or_says_why_not():
+    everywhere: set[str] = set()
+    for path in modules("app/store"):
+        for function in ast.walk(tree(path)):
+            if isinstance(function, FUNCTION[:2]):
+                for text in statements(ast.Module([function], [])):
+                    told = ast.unparse(text)
+                    read = set(re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(\w+)", told))
+                    if read & TENANTS and not re.search(r"workspace_id\b *(=|IN\b|,)", told):
+                        everywhere.add(f"{path.stem}.{function.name}")
+    assert everywhere == EVERYWHERE.keys()
+    assert len(TENANTS) > 30
 
 
 def test_what_is_secret_is_compared_in_constant_time():

@@ -7,6 +7,7 @@ import base64
 import hmac
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from joserfc.jwk import OctKey
@@ -180,6 +181,27 @@ async def test_no_filter_no_search_and_no_export_finds_a_rival_s(
         assert (own.status_code, rival.status_code) == (200, 200), url
         assert contact["id"] in own.text, url
         assert contact["id"] not in rival.text, url
+
+
+@ONE_ENGINE
+@pytest.mark.parametrize(
+    ("steps", "status", "pointer"),
+    [
+        ([{"id": f"s{number}", "type": "exit"} for number in range(10_000)], 422, "/steps"),
+        ([{"id": "s", "type": "exit", "note": "x" * 300 * 1_024}], 422, "/steps"),
+        ([{"id": "s", "type": "exit", "note": "x" * 10 * 1_024 * 1_024}], 413, None),
+    ],
+    ids=["10,000 steps", "300 KiB", "10 MiB"],
+)
+async def test_a_definition_is_no_larger_than_anybody_reads(
+    cast: Cast, steps: list[Any], status: int, pointer: str | None, database_url: str
+):
+    for state in ("DRAFT", "ACTIVE"):
+        refused = await cast.ed.post("/workflows", {"name": "W", "state": state, "steps": steps})
+        assert refused.status_code == status, refused.text
+        named = [error["pointer"] for error in refused.json().get("errors", ())]
+        assert pointer is None or pointer in named, named
+    assert (await cast.ed.read("/workflows"))["data"] == []
 
 
 AT_ONCE = 20  # all wait for one row: more, on a machine with no time for us, would wait too long
