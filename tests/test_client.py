@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from app.process import Process
 from app.web.edge import Edge
 from tests import conformance
-from tests.cast import settle, started
+from tests.cast import Cast, settle, started
 
 NAME = "tidings_client"
 
@@ -57,9 +57,14 @@ async def application(process: Process) -> AsyncIterator[Edge]:
         yield application
 
 
-@pytest.mark.usefixtures("generated")
-async def test_the_readme_s_story(process: Process, application: Edge):
-    models, base_url = module("models"), process.settings.base_url
+async def call(operation: str, through: Any, *path: str, **given: Any) -> Any:
+    return await module(f"api.{operation}").asyncio(*path, client=through, **given)
+
+
+@pytest.fixture
+def client(process: Process, application: Edge, generated: Path) -> Callable[..., Any]:
+    """Of the generated code, for a bearer or for a stranger."""
+    base_url = process.settings.base_url
 
     def client(bearer: str | None = None) -> Any:
         kinds = module("client")
@@ -70,9 +75,11 @@ async def test_the_readme_s_story(process: Process, application: Edge):
             httpx.AsyncClient(transport=transport, base_url=base_url, headers=headers)
         )
 
-    async def call(operation: str, through: Any, *path: str, **given: Any) -> Any:
-        return await module(f"api.{operation}").asyncio(*path, client=through, **given)
+    return client
 
+
+async def test_the_readme_s_story(process: Process, client: Callable[..., Any]):
+    models = module("models")
     registration = models.Registration(
         email="olivia@acme.test",
         password="correct horse battery",
@@ -126,4 +133,39 @@ async def test_the_readme_s_story(process: Process, application: Edge):
     assert message.content["subject"] == "Welcome, Ada"
 
     unknown = await call("runs.get_run", program, "run_" + "0" * 26)
+    assert (unknown.status, unknown.code) == (404, "not_found")
+
+
+async def test_a_program_that_repeats_pages_and_changes_what_it_has_read(
+    cast: Cast, client: Callable[..., Any]
+):
+    models, program = module("models"), client(cast.ed.key)
+    for number in range(5):
+        given = models.WritableContact(email=f"ada{number}@example.com", tags=["lead"])
+        key = {"idempotency_key": f"contact {number}"}
+        first, again = [
+            await call("contacts.create_contact", program, body=given, **key) for _ in range(2)
+        ]
+        assert (first.id, first.email) == (again.id, f"ada{number}@example.com")
+
+    seen, page, cursor = [], None, {}
+    while page is None or page.next_cursor:
+        page = await call("contacts.list_contacts", program, tag="lead", limit=2, **cursor)
+        seen += [one.email for one in page.data]
+        cursor = {"cursor": page.next_cursor}
+    assert seen == [f"ada{number}@example.com" for number in reversed(range(5))]
+
+    read = await module("api.contacts.get_contact").asyncio_detailed(first.id, client=program)
+    tag = {"if_match": read.headers["etag"]}
+    change = models.ContactPatch.from_dict({"firstName": "Ada", "metadata": {"plan": "pro"}})
+    changed = await call("contacts.update_contact", program, first.id, body=change, **tag)
+    assert (changed.first_name, changed.metadata.to_dict()) == ("Ada", {"plan": "pro"})
+    stale = await call("contacts.update_contact", program, first.id, body=change, **tag)
+    assert (stale.status, stale.code) == (412, "stale")
+    wrong = models.ContactPatch.from_dict({"email": "nobody", "tags": [""]})
+    refused = await call("contacts.update_contact", program, first.id, body=wrong)
+    assert [error.pointer for error in refused.errors] == ["/email", "/tags/0"]
+    gone = await module("api.contacts.delete_contact").asyncio_detailed(first.id, client=program)
+    assert gone.status_code == 204
+    unknown = await call("contacts.get_contact", program, first.id)
     assert (unknown.status, unknown.code) == (404, "not_found")
