@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from app import credentials, findings
@@ -37,13 +37,15 @@ UNSAVED = "The definition cannot be saved like this; see errors."
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a member wants a definition to be. `signing_secret`: None keeps, "" removes."""
+    """What a member wants a definition to be. `signing_secret`: None keeps, "" removes. `wrong` is
+    what could not be read of it: it is told with all that is wrong with the rest."""
 
     name: str
     state: State
     trigger: Mapping[str, Json]
     body: Json
     signing_secret: str | None = None
+    wrong: Sequence[FieldError] = ()
 
 
 async def create(
@@ -51,7 +53,8 @@ async def create(
 ) -> tuple[Row, list[Finding]]:
     """A new definition, activated at once when the draft says so; the findings are warnings."""
     if draft.state not in ("DRAFT", "ACTIVE"):
-        raise _invalid([FieldError("/state", "A new definition is DRAFT or ACTIVE.")])
+        told = FieldError("/state", "A new definition is DRAFT or ACTIVE.")
+        draft = replace(draft, state="DRAFT", wrong=[*draft.wrong, told])
     row = await definitions.insert(
         db,
         workspace_id=workspace_id,
@@ -70,15 +73,17 @@ async def change(
     """The locked definition `row` becomes what the draft says, as a whole or not at all."""
     if draft.state not in TRANSITIONS[row["state"]]:
         raise _no_way(row["state"], draft.state)
-    body = _written(_sealed(process, workspace_id, row, draft))
+    sealed, unkept = _sealed(process, workspace_id, row, draft)
+    wrong, body = [*draft.wrong, *unkept], _written(sealed)
     opened = credentials.opened(
         process.vault, workspace_id, row["id"], document.parse(body.encode())
     )
-    compiled = _compiled(row["shape"], opened)
+    compiled = _compiled(row["shape"], opened, wrong)
     found = list(compiled.findings)
     if draft.state in LIVE:
         looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
         found += await findings.find(process, db, looked_at)
+    found = findings.unread(wrong, found)
     _refuse_draft(found, draft.state)
     warnings = []
     version = row["version"]
@@ -156,19 +161,20 @@ async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
 # --- what is checked ----------------------------------------------------------------------------
 
 
-def _sealed(process: Process, workspace_id: str, row: Row, draft: Draft) -> Json:
-    """As it is stored. Raises Problem `invalid` when a mask stands where no credential is kept."""
+def _sealed(
+    process: Process, workspace_id: str, row: Row, draft: Draft
+) -> tuple[Json, list[FieldError]]:
+    """As it is stored; and every mask that stands where no credential is kept."""
     stored = document.parse(row["body"].encode())
     body, errors = credentials.sealed(process.vault, workspace_id, row["id"], draft.body, stored)
-    if errors:
-        raise _invalid([FieldError(f"/{row['shape']}{one.pointer}", one.message) for one in errors])
-    return body
+    return body, [FieldError(f"/{row['shape']}{one.pointer}", one.message) for one in errors]
 
 
-def _compiled(shape: Shape, body: Json) -> check.Compiled:
+def _compiled(shape: Shape, body: Json, wrong: Sequence[FieldError]) -> check.Compiled:
     """Raises Problem `invalid` for more than anybody reads."""
     if len(_written(body).encode()) > MAX_BYTES:
-        raise _invalid([FieldError(f"/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")])
+        large = FieldError(f"/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")
+        raise _invalid([*wrong, large])
     return check.compile(shape, body)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app import providers, starts
+from app.errors import FieldError
 from app.machine import check, content, sample, template
 from app.machine.doubts import Read, doubts, unseen
 from app.machine.fields import Place
@@ -61,9 +62,11 @@ def on_paper(
 ) -> list[Finding]:
     """What needs no more than the templates and some bodies that came in."""
     found = [*_of_templates(compiled.templates, known), *unseen(_defaults(trigger), bodies)]
+    parts = _sound(compiled)
+    found += _adding_its_trigger(trigger, parts)
     found += doubts(
         compiled.program,
-        _sound(compiled),
+        parts,
         addresses=_sure_of(trigger),
         templates={id: _read_by(template) for id, template in known.items()},
         bodies=bodies,
@@ -75,9 +78,16 @@ def _sound(compiled: check.Compiled) -> Sequence[Part]:
     """Those that can be read; none where so much is wrong that not all of it was kept."""
     if len(compiled.findings) >= check.MOST_FINDINGS:
         return compiled.parts if compiled.program is not None else ()
-    tokens = [finding.pointer.split("/") for finding in compiled.findings if finding.draft]
-    broken = {"/".join(path[:end]) for path in tokens for end in range(1, len(path) + 1)}
+    broken = check.places(finding for finding in compiled.findings if finding.draft)
     return [part for part in compiled.parts if part.config_pointer not in broken]
+
+
+def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Finding]:
+    """What could not be read, or cannot be kept, before the rest of what was found: nothing more is
+    to be said of a place that nobody could read."""
+    wrong = [Finding("invalid", error.pointer, error.message, draft=True) for error in errors]
+    within = tuple(f"{finding.pointer}/" for finding in wrong)
+    return [*wrong, *(one for one in found if not f"{one.pointer}/".startswith(within))]
 
 
 # --- the trigger --------------------------------------------------------------------------------
@@ -115,6 +125,15 @@ def _has_short_secret(subject: Subject) -> bool:
     if subject.signing_secret is None:
         return bool(subject.row["secret_set"]) and subject.row["secret_last4"] is None
     return 0 < len(subject.signing_secret) < SHORT_SECRET
+
+
+def _adding_its_trigger(trigger: Mapping[str, Json], parts: Iterable[Part]) -> Iterator[Finding]:
+    wanted = trigger.get("tag") if trigger["source"] == "tag_added" else None
+    for part in parts:
+        tag = part.node.config.get("tag")
+        if wanted and part.node.kind == "add_tag" and tag and tag.source.strip() == wanted:
+            message = "This tag is what starts a run: should the contact lose it, it begins again."
+            yield _warning("tag_starts_again", f"{part.config_pointer}/tag", message)
 
 
 def _sure_of(trigger: Mapping[str, Json]) -> frozenset[str]:

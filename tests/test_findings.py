@@ -133,6 +133,36 @@ CHANNELS: list[tuple[str, Any, str]] = [
 ]
 
 
+TAGGED = {"source": "tag_added", "tag": "vip"}
+
+
+def tag(name: str) -> dict[str, Any]:
+    return {"type": "add_tag", "tag": name}
+
+
+TAGS: list[tuple[str, Any, str]] = [
+    ("tag_starts_again", [tag("vip")], "/steps/0/tag"),
+    ("tag_starts_again", [{"type": "remove_tag", "tag": "vip"}, tag(" vip ")], "/steps/1/tag"),
+    ("tag_starts_again", [tag("lead"), arms(tag("vip"))], "/steps/1/cases/0/steps/0/tag"),
+]
+
+# What is no definition at all, each beside a step that is wrong as well.
+UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
+    ("invalid", {"stepz": []}, "/stepz"),
+    ("invalid", {"name": ""}, "/name"),
+    ("invalid", {"name": None}, "/name"),
+    ("invalid", {"trigger": {**WEBHOOK, "contactLokup": "email"}}, "/trigger/contactLokup"),
+    ("invalid", {"trigger": {**WEBHOOK, "contactLookup": "mail"}}, "/trigger/contactLookup"),
+    ("invalid", {"trigger": {**WEBHOOK, "metadataField": "crm"}}, "/trigger/metadataField"),
+    (
+        "invalid",
+        {"trigger": {**WEBHOOK, "contactDefaults": {"tags": [7]}}},
+        "/trigger/contactDefaults/tags/0",
+    ),
+    ("invalid", {"trigger": 5}, "/trigger"),
+]
+
+
 async def found(cast: Cast, body: Any, trigger: Any = WEBHOOK) -> list[tuple[str, str]]:
     """What activating it answers, be that 201 or 422."""
     shape, path = ("graph", "/automations") if isinstance(body, dict) else ("steps", "/workflows")
@@ -162,6 +192,8 @@ async def test_every_defect_is_found_where_it_is(cast: Cast):
         assert (code, pointer) in await found(cast, body)
     for code, trigger, pointer in TRIGGERS:
         assert (code, pointer) in await found(cast, [], trigger)
+    for code, body, pointer in TAGS:
+        assert [(code, pointer)] == await found(cast, body, TAGGED)
     # What a template reads counts where it is sent.
     assert ("output_missing", "/steps/0/templateId") in await found(
         cast, [send("sms", templateId=chat["id"])]
@@ -170,7 +202,9 @@ async def test_every_defect_is_found_where_it_is(cast: Cast):
 
 def test_there_are_three_defects_for_each_finding():
     seeded = Counter(
-        code for code, _, _ in [*TRIGGERS, *CHANNELS, *templates("a", "b"), *starts("a", "b", "c")]
+        code
+        for seeds in (TRIGGERS, CHANNELS, TAGS, UNREADABLE, templates("", ""), starts("", "", ""))
+        for code, _, _ in seeds
     )
     written = codes.written(codes.BEYOND)
     assert {code: seeded[code] for code in written if seeded[code] < 3} == {}
@@ -241,6 +275,47 @@ async def test_what_cannot_be_saved_hides_nothing_of_what_cannot_run(cast: Cast)
     drafted = await cast.ed.post("/workflows", {"name": "N", "trigger": trigger, "steps": steps})
     assert len(drafted.json()["errors"]) == 3
     assert "findings" not in drafted.json()
+
+
+@pytest.mark.usefixtures("mail_alone")
+async def test_what_is_no_definition_hides_nothing_of_its_steps(cast: Cast):
+    """Neither in a new one nor in a change; and a draft is told only what no draft may hold."""
+    wrong = [tag("{{ nobody.x }}"), send(templateId="x"), {"type": "wait"}, text("sms")]
+    steps = {"/steps/0/tag", "/steps/1/templateId", "/steps/2/duration"}
+    made = await cast.ed.made("/workflows", {"name": "N", "trigger": WEBHOOK})
+    for code, change, pointer in UNREADABLE:
+        body = {"name": "N", "trigger": WEBHOOK, "steps": wrong, **change}
+        live = {**body, "state": "ACTIVE"}
+        for response in (
+            await cast.ed.post("/workflows", live),
+            await cast.ed.patch(f"/workflows/{made['id']}", live),
+        ):
+            answer = response.json()
+            assert (response.status_code, answer["code"]) == (422, "invalid"), answer
+            assert {error["pointer"] for error in answer["errors"]} == {pointer, *steps}, answer
+            told = [(one["code"], one["pointer"]) for one in answer["findings"]]
+            assert (code, pointer) in told
+            assert ("channel_not_configured", "/steps/3/channel") in told
+            assert len(told) == len(set(told))
+        drafted = await cast.ed.post("/workflows", body)
+        assert {error["pointer"] for error in drafted.json()["errors"]} == {pointer, "/steps/0/tag"}
+    assert (await cast.vic.read(f"/workflows/{made['id']}"))["name"] == "N"
+    assert len((await cast.vic.read("/workflows"))["data"]) == 1
+
+
+async def test_whatever_the_body_is_it_is_answered_in_order(cast: Cast):
+    """Where there is nothing to go on with, by that alone."""
+    for raw, pointers in (
+        (b"[]", [""]),
+        (b'{"name": "N", "state": "ACTIV", "steps": 5}', ["/state", "/steps"]),
+        (b'{"name": "N", "steps": [{"type": "add_tag", "tag": "a\\u0000b"}]}', ["/steps/0/tag"]),
+        (b'{"name": "N", "state": "PAUSED", "x": 1}', ["/x", "/state"]),
+    ):
+        response = await cast.ed.post(
+            "/workflows", content=raw, headers={"Content-Type": "application/json"}
+        )
+        assert response.status_code == 422, response.text
+        assert [error["pointer"] for error in response.json()["errors"]] == pointers, raw
 
 
 async def test_whoever_is_found_by_an_address_has_it(cast: Cast):

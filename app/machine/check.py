@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal, TypeAlias
@@ -61,7 +61,7 @@ def compile(shape: Shape, body: Json) -> Compiled:
     findings: list[Finding] = []
     root = Place(f"/{shape}", findings)
     outline = _SHAPES[shape](body, root)
-    if not any(finding.draft for finding in findings):
+    if outline.whole:
         _check_paths(outline, findings)
     program = None
     if not findings:
@@ -72,6 +72,12 @@ def compile(shape: Shape, body: Json) -> Compiled:
     findings.sort(key=lambda finding: (not finding.draft, finding.severity))
     kept = tuple(findings[:MOST_FINDINGS])
     return Compiled(program, kept, _templates(outline), _starts(outline), outline.parts)
+
+
+def places(findings: Iterable[Finding]) -> set[str]:
+    """Every pointer to what one of them stands at, or within."""
+    tokens = {tuple(finding.pointer.split("/")) for finding in findings}
+    return {"/".join(path[:end]) for path in tokens for end in range(1, len(path) + 1)}
 
 
 def _templates(outline: Outline) -> tuple[Reference, ...]:
@@ -108,7 +114,7 @@ def _check_paths(outline: Outline, findings: list[Finding]) -> None:
         if part.node.id not in reached:
             message = f"No path leads to {quote(part.node.id)}."
             Place(part.pointer, findings).hold("unreachable", message)
-    for cycle in _endless(parts):
+    for cycle in _endless(parts, places(findings)):
         message = f"{' → '.join(map(quote, cycle[:6]))} goes round without a wait; put one between."
         Place(parts[cycle[0]].pointer, findings).hold("endless", message)
 
@@ -124,12 +130,13 @@ def _reached(entries: tuple[str, ...], parts: Mapping[str, Part]) -> set[str]:
     return reached
 
 
-def _endless(parts: Mapping[str, Part]) -> list[list[str]]:
-    """Cycles that rest nowhere, no two with a node in common."""
+def _endless(parts: Mapping[str, Part], doubtful: Collection[str]) -> list[list[str]]:
+    """Cycles that rest nowhere, no two with a node in common. What is wrong with a node already may
+    be that its wait could not be read."""
     onward = {
         name: set(part.node.exits.values())
         for name, part in parts.items()
-        if not NODES[part.node.kind].waits(part.node.config)
+        if not NODES[part.node.kind].waits(part.node.config) and part.config_pointer not in doubtful
     }
     cycles: list[list[str]] = []
     while cycle := _cycle(onward):

@@ -16,13 +16,22 @@ from app.machine.exposure import exposed
 from app.machine.fields import Liquid, Place, quote
 from app.machine.liquid.values import followed
 from app.machine.nodes import NODES
-from app.machine.path import MISSING, Path
+from app.machine.path import MISSING, Path, near
 from app.machine.program import Finding, Json, Node, Part, Program
 
 Fact: TypeAlias = tuple[str, str]  # ("output", a node's id) | ("address", email or phone)
 Facts: TypeAlias = frozenset[Fact]
 
 NEEDS: Mapping[str, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
+
+# What the roots have whose fields are ours: in `metadata` anything may stand, and in the rest.
+FIELDS: Mapping[str, str] = {
+    "contact": "id email phone firstName lastName timezone locale metadata tags subscriptions"
+    " createdAt updatedAt",
+    "workspace": "id name timezone country",
+    "run": "id definitionId version createdAt",
+    "event": "name properties at",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ def doubts(
             findings += _outputs_missing(reads, known)
             findings += _address_uncertain(part, known)
         findings += unseen(reads, bodies)
+        findings += _fields_unknown(reads)
+        findings += _compared_as_it_stands(part)
         findings += _without_timeout(part)
         findings += _credential_exposed(part)
     return findings
@@ -85,6 +96,31 @@ def _has(body: Json, segments: Iterable[str | int]) -> bool:
     for segment in segments:
         body = followed(body, segment)
     return body is not MISSING
+
+
+def _fields_unknown(reads: Iterable[Read]) -> Iterator[Finding]:
+    for read in reads:
+        root, *rest = read.path.segments
+        known = FIELDS.get(str(root), "").split()
+        if rest and known and rest[0] not in known:
+            [nearest] = near({root: dict.fromkeys(known, True)}, read.path, 1)
+            own = "; fields of your own are in contact.metadata" if root == "contact" else ""
+            message = f"There is no {quote(str(read.path))}; the nearest is {nearest}{own}."
+            yield _warning("field_unknown", read.pointer, message)
+
+
+def _compared_as_it_stands(part: Part) -> Iterator[Finding]:
+    for leaf, place in _leaves(dict(part.node.config), Place(part.config_pointer, [])):
+        for value in _texts(leaf.value) if isinstance(leaf, Comparison) else ():
+            if "{{" in value or "{%" in value:
+                message = f"{quote(value)} is compared as it stands: no Liquid is rendered here."
+                yield _warning("value_not_rendered", place.at("value").pointer, message)
+                break
+
+
+def _texts(value: Json) -> Iterator[str]:
+    values = value if isinstance(value, list) else [value]
+    return (one for one in values if isinstance(one, str))
 
 
 def _address_uncertain(part: Part, known: Facts) -> Iterator[Finding]:
@@ -128,27 +164,30 @@ def _reads(part: Part) -> Iterator[Read]:
     if said is not None and "channel" in config:
         for keys, path in content.reads(config["channel"], said):
             yield Read(path, place.at("content", *keys).pointer)
-    yield from _read_in(config, place)
+    for leaf, at in _leaves(config, place):
+        if isinstance(leaf, Comparison):
+            yield Read(leaf.path, at.at("path").pointer)
+        else:
+            yield from (Read(Path(segments), at.pointer) for segments in leaf.template.paths)
 
 
-def _read_in(value: Json, place: Place) -> Iterator[Read]:
+def _leaves(value: Json, place: Place) -> Iterator[tuple[Liquid | Comparison, Place]]:
+    """All that reads something, and where it stands."""
     match value:
-        case Liquid(template=template):
-            yield from (Read(Path(segments), place.pointer) for segments in template.paths)
-        case Comparison(path=path):
-            yield Read(path, place.at("path").pointer)
+        case Liquid() | Comparison():
+            yield value, place
         case Not(condition=inner):
-            yield from _read_in(inner, place.at("not"))
+            yield from _leaves(inner, place.at("not"))
         case All(conditions=inner):
-            yield from _read_in(list(inner), place.at("all"))
+            yield from _leaves(list(inner), place.at("all"))
         case AnyOf(conditions=inner):
-            yield from _read_in(list(inner), place.at("any"))
+            yield from _leaves(list(inner), place.at("any"))
         case Mapping():
             for name, member in value.items():
-                yield from _read_in(member, place.at(name))
+                yield from _leaves(member, place.at(name))
         case list():
             for index, item in enumerate(value):
-                yield from _read_in(item, place.at(index))
+                yield from _leaves(item, place.at(index))
 
 
 # --- what every path is sure of -----------------------------------------------------------------

@@ -38,17 +38,23 @@ class _Known:
 def compile(body: Json, place: Place) -> Outline:
     if not isinstance(body, dict):
         place.refuse("wrong_type", "A graph must be an object with nodes and edges.")
-        return Outline()
+        return Outline(whole=False)
     nodes = _list(body, "nodes", MOST_NODES, place)
     edges = _list(body, "edges", MOST_EDGES, place)
     if nodes is None or edges is None:
-        return Outline()
+        return Outline(whole=False)
     known: dict[str, _Known] = {}
     parts = [_node(raw, known, place.at("nodes", index)) for index, raw in enumerate(nodes)]
-    for index, raw in enumerate(edges):
-        _edge(raw, known, place.at("edges", index))
+    wired = [_edge(raw, known, place.at("edges", index)) for index, raw in enumerate(edges)]
+    whole = all(wired) and all(
+        part or _is_trigger(raw) for part, raw in zip(parts, nodes, strict=True)
+    )
     entries = _entries(nodes, known, place.at("nodes"))
-    return Outline(entries, tuple(part for part in parts if part))
+    return Outline(entries, tuple(part for part in parts if part), whole)
+
+
+def _is_trigger(raw: Json) -> bool:
+    return isinstance(raw, dict) and raw.get("type") == TRIGGER
 
 
 def _list(body: Mapping[str, Json], name: str, most: int, place: Place) -> list[Json] | None:
@@ -85,25 +91,31 @@ def _node(raw: Json, known: dict[str, _Known], place: Place) -> Part | None:
 def _data(
     kind: str, raw: Mapping[str, Json], place: Place
 ) -> tuple[dict[str, Json], tuple[str, ...] | None]:
-    """A node's configuration, and the ports that it has."""
+    """A node's configuration, and the ports that it has, if that can be read of it."""
     data = {} if raw.get("data") is None else raw["data"]
     if kind == TRIGGER:
         return read_object(data, {}, place.at("data")), ("next",)
     if kind in NODES:
-        config = NODES[kind].read(data, place.at("data"))
-        return config, NODES[kind].all_ports(config)
+        config, fork = NODES[kind].read(data, place.at("data")), NODES[kind].fork
+        is_unread = fork is not None and fork not in config and bool(data.get(fork))
+        return config, None if is_unread else NODES[kind].all_ports(config)
     if kind:
         refuse_kind(kind, (TRIGGER, *NODES), place)
     return {}, None
 
 
-def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> None:
+def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> bool:
+    """Whether it could be read; into an exit of its source, if it leads anywhere."""
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "An edge must be an object.")
-        return
+        return False
     members = read_members(raw, _EDGE, place)
-    if _leads_nowhere(members, known, place):
-        return
+    if not _leads_nowhere(members, known, place):
+        _wire(members, known, place)
+    return not any(raw.get(name) and name not in members for name in _EDGE)
+
+
+def _wire(members: Mapping[str, str], known: Mapping[str, _Known], place: Place) -> None:
     source, port = known[members["source"]], members.get("sourceHandle", "next")
     if source.ports is not None and port not in source.ports:
         ports = f"its ports are {', '.join(source.ports)}" if source.ports else "it has none"
@@ -129,11 +141,7 @@ def _leads_nowhere(members: Mapping[str, str], known: Mapping[str, _Known], plac
 
 def _entries(nodes: list[Json], known: Mapping[str, _Known], place: Place) -> tuple[str, ...]:
     """Where the triggers lead. Without any trigger every node counts, since none is unreachable."""
-    triggers = [
-        index
-        for index, raw in enumerate(nodes)
-        if isinstance(raw, dict) and raw.get("type") == TRIGGER
-    ]
+    triggers = [index for index, raw in enumerate(nodes) if _is_trigger(raw)]
     for index in triggers[1:]:
         place.at(index).hold("several_triggers", "A graph has one trigger; this is another.")
     if nodes and not triggers:

@@ -47,10 +47,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What both shapes are first read as. A run begins at an entry: one, if all is well."""
+    """What both shapes are first read as. A run begins at an entry: one, if all is well.
+
+    `whole`: whether all of it could be read, so that it is known where paths lead.
+    """
 
     entries: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ _STEP = {"id": Field(line), "type": Field(line, "Every step needs a type.")}
 def compile(body: Json, place: Place) -> Outline:
     walk = _Walk(place)
     entry = walk.sequence(body, _Spot("steps", place), None)
-    return Outline((entry,) if entry else (), tuple(walk.parts))
+    return Outline((entry,) if entry else (), tuple(walk.parts), walk.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +41,31 @@ class _Spot:
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over the array. `met` counts all steps; `parts` are those that could be read."""
+    """One pass over the array. `met` counts all steps; `parts` are those that could be read, and
+    `whole` says whether that is all of them."""
 
     root: Place
     met: int = 0
+    whole: bool = True
     names: set[str] = field(default_factory=set)
     parts: list[Part] = field(default_factory=list)
 
     def sequence(self, raw: Json, spot: _Spot, after: str | None) -> str | None:
         """Lay out a list of steps that goes on at `after`; answers with where to enter it."""
         if not isinstance(raw, list):
-            spot.place.refuse("wrong_type", "This must be a list of steps.")
+            self._refuse(spot, "wrong_type", "This must be a list of steps.")
         elif spot.depth > DEEPEST:
-            spot.place.refuse("too_deep", f"Arms may stand at most {DEEPEST} deep in each other.")
+            self._refuse(spot, "too_deep", f"Arms may stand at most {DEEPEST} deep in each other.")
         elif self._has_room(len(raw)):
             names = [self._name(step, spot.item(index)) for index, step in enumerate(raw)]
             for index, (step, follow) in enumerate(zip(raw, [*names[1:], after], strict=False)):
                 self._step(step, names[index], spot.item(index), follow)
             return names[0] if names else after
         return after
+
+    def _refuse(self, spot: _Spot, code: str, message: str) -> None:
+        self.whole = False
+        spot.place.refuse(code, message)
 
     def _name(self, raw: Json, spot: _Spot) -> str:
         """Its own; a name that is taken already would weave two steps into one."""
@@ -76,18 +82,21 @@ class _Walk:
         had_room = self.met <= MOST_STEPS
         self.met += more
         if self.met > MOST_STEPS and had_room:
+            self.whole = False
             self.root.refuse("too_many", f"A workflow may have at most {MOST_STEPS} steps in all.")
         return self.met <= MOST_STEPS
 
     def _step(self, raw: Json, name: str, spot: _Spot, follow: str | None) -> None:
         if not isinstance(raw, dict):
-            spot.place.refuse("wrong_type", "A step must be an object.")
+            self._refuse(spot, "wrong_type", "A step must be an object.")
             return
         members = read_members(raw, _STEP, spot.place)
         kind = NODES.get(members.get("type", ""))
         if kind is not None:
             self._part(raw, name, kind, spot, follow)
-        elif "type" in members:
+            return
+        self.whole = False
+        if "type" in members:
             refuse_kind(members["type"], NODES, spot.place)
 
     def _part(

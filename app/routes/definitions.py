@@ -14,6 +14,7 @@ from app import activation, credentials, lookup, profile
 from app.activation import Draft
 from app.errors import FieldError, Problem
 from app.machine import document, path, program, template
+from app.routes import partly
 from app.routes.ids import AutomationId, WorkflowId
 from app.store import definitions, runs
 from app.store.db import Row
@@ -242,9 +243,8 @@ class Kind:
         return reply.ok(shown, revision=row["revision"])
 
     async def create(self, call: Call) -> Response:
-        new = call.read(self.model)
         row, warnings = await activation.create(
-            call.process, call.db, call.member.workspace_id, self.shape, self.draft(new)
+            call.process, call.db, call.member.workspace_id, self.shape, self.draft(call)
         )
         shown = self.resource(call, row, warnings)
         await call.note(f"{self.noun}.created", row["id"], after=shown)
@@ -253,9 +253,8 @@ class Kind:
 
     async def update(self, call: Call) -> Response:
         row = await self.locked(call)
-        new = call.patch(self.model, self.writable(row))
         changed, warnings = await activation.change(
-            call.process, call.db, call.member.workspace_id, row, self.draft(new)
+            call.process, call.db, call.member.workspace_id, row, self.draft(call, row)
         )
         shown = self.resource(call, changed, warnings)
         await call.note(f"{self.noun}.updated", row["id"], self.resource(call, row), shown)
@@ -293,21 +292,21 @@ class Kind:
     def unknown(self) -> Problem:
         return Problem("not_found", f"There is no such {self.noun}.")
 
-    def draft(self, new: WritableAutomation | WritableWorkflow) -> Draft:
+    def draft(self, call: Call, row: Row | None = None) -> Draft:
+        """What the body makes of the definition `row`, or of nothing. Raises Problem for what is no
+        JSON object."""
+        stored = None if row is None else self.writable(row)
+        new, wrong = partly.read(call, self.model, stored, without={"name": "…"})
         if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
-            raise Problem(
-                "invalid",
-                f"The {self.noun} cannot be saved like this; see errors.",
-                errors=[
-                    FieldError("/trigger/metadataField", "Only with contactLookup contact_id.")
-                ],
-            )
+            only = "Only with contactLookup contact_id."
+            wrong.append(FieldError("/trigger/metadataField", only))
         return Draft(
             name=new.name,
             state=new.state,
             trigger=new.trigger.stored(),
             body=new.graph if isinstance(new, WritableAutomation) else new.steps,
             signing_secret=new.trigger.secret,
+            wrong=wrong,
         )
 
     def writable(self, row: Row) -> dict[str, Any]:

@@ -147,6 +147,64 @@ def test_paths_are_judged_only_when_every_node_could_be_read():
     assert found("graph", body) == [("unknown_kind", "/graph/nodes/1/type")]
 
 
+@pytest.mark.parametrize(
+    ("shape", "body", "pointers"),
+    [
+        (
+            "graph",
+            graph([node("a", tag="{{ x }}"), node("b")], [edge("a", "a")]),
+            ["/graph/nodes/1/data/tag", "/graph/nodes/2"],
+        ),
+        (
+            "graph",
+            graph([node("a", tag=7), wait("w", 5), node("b")], [edge("a", "w"), edge("b", "b")]),
+            [
+                "/graph/nodes/1/data/tag",
+                "/graph/nodes/2/data/duration",
+                "/graph/nodes/3",
+                "/graph/nodes/3",
+            ],
+        ),
+        (
+            "steps",
+            [{"type": "exit", "reason": "{{ x }}"}, {"type": "wait", "duration": "PT1H"}],
+            ["/steps/0/reason", "/steps/1"],
+        ),
+    ],
+)
+def test_what_is_wrong_within_a_node_hides_nothing_of_where_paths_lead(shape, body, pointers):
+    assert [pointer for _, pointer in found(shape, body)] == pointers
+
+
+@pytest.mark.parametrize("duration", [5, "1 hour", None])
+def test_a_wait_that_cannot_be_read_is_not_called_endless(duration):
+    body = graph([wait("w", duration), node("a")], [edge("w", "a"), edge("a", "w")])
+    assert [pointer for _, pointer in found("graph", body)] == ["/graph/nodes/1/data/duration"]
+
+
+def test_of_a_fork_that_cannot_be_read_nobody_knows_the_ports():
+    nodes = [node("s", "branch", cases={"when": WHEN}), node("a")]
+    body = graph(nodes, [edge("s", "a", "case1")])
+    assert found("graph", body) == [("wrong_type", "/graph/nodes/1/data/cases")]
+
+
+@pytest.mark.parametrize(
+    ("shape", "body"),
+    [
+        ("graph", graph([node("a"), node("b")], [{"source": 5, "target": "b"}])),
+        ("graph", graph([node("a"), node("b")], ["b"])),
+        ("graph", graph([node("a"), 5, node("b")], [])),
+        ("steps", [5, {"type": "exit"}, {"type": "exit"}]),
+        (
+            "steps",
+            [{"type": "exit"}, {"type": "wait_for", "conditions": [{"event": "x", "steps": 5}]}],
+        ),
+    ],
+)
+def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(shape, body):
+    assert {code for code, _ in found(shape, body)} == {"wrong_type"}
+
+
 def test_the_gravest_findings_come_first():
     body = [{"type": "wait"}, {"type": "wait", "duration": 5}]
     assert found("steps", body) == [

@@ -348,6 +348,35 @@ DEFECTS: list[tuple[str, Any, str]] = [
         ],
         "/steps/1/channel",
     ),
+    ("field_unknown", [{"type": "add_tag", "tag": "{{ contact.frstName }}"}], "/steps/0/tag"),
+    ("field_unknown", [SEND | {"templateId": "tpl_3"}], "/steps/0/templateId"),
+    ("field_unknown", [says("{{ workspace.timeZone }}")], "/steps/0/content/html"),
+    ("field_unknown", [says("{{ run['version '] }}")], "/steps/0/content/html"),
+    (
+        "field_unknown",
+        [fork(case(when={"not": compare("contact.plan", "eq", "pro")}))],
+        "/steps/0/cases/0/when/not/path",
+    ),
+    (
+        "field_unknown",
+        [waiting({"event": "paid", "match": compare("event.total", "gt", 1)})],
+        "/steps/0/conditions/0/match/path",
+    ),
+    (
+        "value_not_rendered",
+        [fork(case(when=compare("contact.email", "eq", "{{trigger.email}}")))],
+        "/steps/0/cases/0/when/value",
+    ),
+    (
+        "value_not_rendered",
+        [waiting({"event": "a", "match": {"all": [compare("now", "in", ["x", "{{ now }}"])]}})],
+        "/steps/0/conditions/0/match/all/0/value",
+    ),
+    (
+        "value_not_rendered",
+        graph([node("a", "branch", cases=[{"when": compare("now", "eq", "{% x %}")}])], ("t", "a")),
+        "/graph/nodes/1/data/cases/0/when/value",
+    ),
     ("no_timeout", [{"type": "wait_for", "conditions": [{"event": "paid"}]}], "/steps/0/timeout"),
     (
         "no_timeout",
@@ -374,7 +403,11 @@ DEFECTS: list[tuple[str, Any, str]] = [
         "/graph/nodes/1/data/body/password",
     ),
 ]
-TEMPLATES = {"tpl_1": [path.parse("contact.firstName")], "tpl_2": [path.parse("steps.a.status")]}
+TEMPLATES = {
+    "tpl_1": [path.parse("contact.firstName")],
+    "tpl_2": [path.parse("steps.a.status")],
+    "tpl_3": [path.parse("contact.first_name")],
+}
 BODIES = [
     {"email": "ada@example.com", "plan": "pro"},
     {"email": "bob@example.com", "items": [{"sku": "a"}], "phone": "1"},
