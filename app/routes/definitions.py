@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -171,7 +171,8 @@ class NodeStats(Shape):
 
 class Stats(Shape):
     """Over the newest runs, at most a thousand: how many have which status, and what each node or
-    step has seen of them, by its id. They change without the revision, which the ETag names."""
+    step has seen of them, by its id. They change without the revision: the ETag names both, and
+    If-Match asks for the revision alone."""
 
     runs: dict[str, int]
     nodes: dict[str, NodeStats]
@@ -240,7 +241,7 @@ class Kind:
             raise self.unknown()
         found = await activation.look_at(call.process, call.db, call.member.workspace_id, row)
         shown = await self.with_stats(call, self.resource(call, row, found))
-        return reply.ok(shown, revision=row["revision"])
+        return reply.ok(shown, revision=row["revision"], beside=_beside(shown))
 
     async def create(self, call: Call) -> Response:
         row, warnings = await activation.create(
@@ -249,7 +250,8 @@ class Kind:
         shown = self.resource(call, row, warnings)
         await call.note(f"{self.noun}.created", row["id"], after=shown)
         shown = await self.with_stats(call, shown)
-        return reply.created(f"{self.path}/{row['id']}", shown, revision=row["revision"])
+        at, told = f"{self.path}/{row['id']}", _beside(shown)
+        return reply.created(at, shown, revision=row["revision"], beside=told)
 
     async def update(self, call: Call) -> Response:
         row = await self.locked(call)
@@ -259,7 +261,7 @@ class Kind:
         shown = self.resource(call, changed, warnings)
         await call.note(f"{self.noun}.updated", row["id"], self.resource(call, row), shown)
         shown = await self.with_stats(call, shown)
-        return reply.ok(shown, revision=changed["revision"])
+        return reply.ok(shown, revision=changed["revision"], beside=_beside(shown))
 
     async def remove(self, call: Call) -> Response:
         row = await self.locked(call)
@@ -387,6 +389,12 @@ class Kind:
                 raises=("conflict",),
             ),
         ]
+
+
+def _beside(shown: Mapping[str, Any]) -> Any:
+    """What of it changes while nobody changes the definition, if there is any."""
+    stats, found = shown["stats"], shown["findings"]
+    return [stats, found] if found or any(stats.values()) else None
 
 
 def _trigger(call: Call, row: Row) -> dict[str, Any]:

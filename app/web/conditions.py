@@ -9,24 +9,32 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')  # RFC 9110 §8.8.3
+BESIDE = re.compile(r'(?<=[0-9])\.[0-9a-f]+"$')
 UNCHANGED = ("etag", "cache-control", "vary")  # what a 304 repeats, RFC 9110 §15.4.5
 
 
-def tag(revision: int) -> str:
-    return f'"{revision}"'
+def tag(revision: int, beside: bytes = b"") -> str:
+    """`beside`: what an answer tells that changes without the revision, and so shows behind it."""
+    return f'"{revision}.{_hashed(beside)}"' if beside else f'"{revision}"'
 
 
 def digest(body: bytes) -> str:
     """The tag of what has no revision: it changes whenever a single byte of it does, and so it is a
     strong one (RFC 9110 §8.8.1)."""
-    return f'"{sha256(body).hexdigest()[:24]}"'
+    return f'"{_hashed(body)}"'
+
+
+def _hashed(body: bytes) -> str:
+    return sha256(body).hexdigest()[:24]
 
 
 def matches(headers: Headers, current: str) -> bool:
     """Whether If-Match allows a change of what has the tag: a weak tag promises too little to match
-    (§13.1.1)."""
+    (§13.1.1). What stands behind a revision is nothing that a change could overwrite."""
     wanted = _wanted(headers, "if-match")
-    return wanted is None or wanted == "*" or current in TAG.findall(wanted)
+    if wanted is None or wanted == "*":
+        return True
+    return current in {BESIDE.sub('"', found) for found in TAG.findall(wanted)}
 
 
 def names_a_revision(headers: Headers) -> bool:

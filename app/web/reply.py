@@ -16,7 +16,7 @@ Item = TypeVar("Item", bound=Shape)
 
 
 class Revised(Shape):
-    """A resource with a revision, which its ETag names."""
+    """A resource with a revision, with which its ETag begins."""
 
 
 class Page(Shape, Generic[Item]):
@@ -41,16 +41,23 @@ class ProblemResponse(JsonResponse):
     media_type = "application/problem+json"
 
 
-def ok(resource: Any, *, revision: int | None = None, secret: bool = False) -> Response:
+def ok(
+    resource: Any, *, revision: int | None = None, beside: Any = None, secret: bool = False
+) -> Response:
     kind = SecretResponse if secret else JsonResponse
-    return kind(resource, 200, _tagged(revision))
+    return kind(resource, 200, _tagged(revision, beside))
 
 
 def created(
-    location: str, resource: Any, *, revision: int | None = None, secret: bool = False
+    location: str,
+    resource: Any,
+    *,
+    revision: int | None = None,
+    beside: Any = None,
+    secret: bool = False,
 ) -> Response:
     kind = SecretResponse if secret else JsonResponse
-    return kind(resource, 201, {"Location": location, **_tagged(revision)})
+    return kind(resource, 201, {"Location": location, **_tagged(revision, beside)})
 
 
 def accepted(resource: Any) -> Response:
@@ -82,6 +89,8 @@ def problem(problem: Problem, request_id: str) -> Response:
     return ProblemResponse({**body, **problem.extra}, problem.status, problem.headers)
 
 
-def _tagged(revision: int | None) -> Mapping[str, str]:
-    """The entity tag (RFC 9110 §8.8.3): the row's revision."""
-    return {} if revision is None else {"ETag": conditions.tag(revision)}
+def _tagged(revision: int | None, beside: Any) -> Mapping[str, str]:
+    """The entity tag (RFC 9110 §8.8.3): the row's revision, and what is told beside the row."""
+    if revision is None:
+        return {}
+    return {"ETag": conditions.tag(revision, document.dumps(beside) if beside else b"")}

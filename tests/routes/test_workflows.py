@@ -489,6 +489,34 @@ async def test_a_read_says_how_many_runs_stand_where(cast: Cast, process: Proces
     assert ended["runs"] == {"CANCELLED": 2}
 
 
+async def test_what_goes_on_changes_the_tag_and_stands_in_nobody_s_way(
+    cast: Cast, process: Process
+):
+    active = await activated(cast, steps=[{"id": "hold", **WAIT}])
+    url = f"{WORKFLOWS}/{active['id']}"
+    quiet = await cast.vic.get(url)
+    await send(cast, active)
+    queued = await cast.vic.get(url, headers={"If-None-Match": quiet.headers["ETag"]})
+    await settle(process)
+    tag = queued.headers["ETag"]
+    waiting = await cast.vic.get(url, headers={"If-None-Match": tag})
+    assert [answer.status_code for answer in (quiet, queued, waiting)] == [200, 200, 200]
+    assert waiting.json()["stats"]["runs"] == {"WAITING": 1}
+    same = await cast.vic.get(url, headers={"If-None-Match": waiting.headers["ETag"]})
+    assert (same.status_code, same.headers["ETag"]) == (304, waiting.headers["ETag"])
+    revision = quiet.headers["ETag"]
+    assert revision.strip('"').isdigit()
+    assert tag.startswith(revision.rstrip('"') + ".")
+    # A run that moved on since is nothing that a change overwrites.
+    changed = await cast.ed.patch(url, {"name": "One"}, headers={"If-Match": tag})
+    assert changed.status_code == 200, changed.text
+    for stale in (tag, waiting.headers["ETag"], revision):
+        again = await cast.ed.patch(url, {"name": "Two"}, headers={"If-Match": stale})
+        assert refused(again) == (412, "stale")
+    newest = changed.headers["ETag"]
+    assert (await cast.ed.patch(url, {}, headers={"If-Match": newest})).status_code == 200
+
+
 @pytest.mark.parametrize("path", [WORKFLOWS, "/automations"])
 async def test_a_read_tells_the_warnings_that_the_activation_told(cast: Cast, path: str):
     made = await cast.ed.made(path, {"name": "N", "trigger": WEBHOOK, "state": "ACTIVE"})

@@ -45,6 +45,28 @@ def test_if_match_compares_strongly(lines, matches):
 
 
 @pytest.mark.parametrize(
+    ("line", "matches"),
+    [
+        ('"7.0abc"', True),
+        ('"6", "7.0abc"', True),
+        ('W/"7.0abc"', False),
+        ('"6.0abc"', False),
+        ('"77.0abc"', False),
+        ('"7.xyz"', False),
+        ('"7."', False),
+    ],
+)
+def test_what_is_told_beside_a_revision_does_not_count_for_a_change(line, matches):
+    assert conditions.matches(sent("if-match", line), conditions.tag(7)) is matches
+
+
+def test_what_is_told_beside_a_revision_is_part_of_the_tag():
+    tags = {conditions.tag(7), conditions.tag(7, b"a"), conditions.tag(7, b"b")}
+    assert len(tags) == 3
+    assert all(conditions.TAG.fullmatch(tag) for tag in tags)
+
+
+@pytest.mark.parametrize(
     ("lines", "status"),
     [
         ([], 200),
