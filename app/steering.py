@@ -74,7 +74,11 @@ async def cancel(process: Process, db: Handle, workspace_id: str, row: Row) -> N
 async def retry(process: Process, db: Handle, workspace_id: str, row: Row) -> None:
     """The locked run goes on at the step that it failed at, entered anew. Raises Problem."""
     if row["status"] != "FAILED":
-        raise Problem("conflict", f"Only a FAILED run can be retried; this one is {row['status']}.")
+        raise Problem(
+            "conflict",
+            f"Only a FAILED run can be retried; this one is {row['status']}. A replay starts"
+            " another with the same body.",
+        )
     if row["definition_state"] == "ARCHIVED":
         raise Problem("conflict", "The definition was archived, which ends its runs.")
     await _refuse_erased(db, workspace_id, row)

@@ -12,9 +12,9 @@ from app.errors import Problem
 from app.routes.contact_events import ContactEventSummary
 from app.routes.contact_events import summary as event_summary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId
-from app.routes.messages import MessageSummary, Status
+from app.routes.messages import MessageSummary
 from app.routes.messages import summary as told
-from app.routes.runs import RunSummary, summary
+from app.routes.runs import MessageStatus, RunSummary, summary
 from app.store import activity, contacts
 from app.store.db import Row
 from app.subscriptions import Reason
@@ -30,7 +30,7 @@ class Try(Shape):
 
     id: AttemptId
     number: int
-    status: Status
+    status: MessageStatus
     sent_at: datetime | None
     finished_at: datetime | None
 

@@ -17,7 +17,7 @@ from app.routes.audit_logs import Filters as AuditFilters
 from app.routes.audit_logs import resource as audit_resource
 from app.routes.ids import UserId, WorkspaceId
 from app.routes.messages import DeliveryAttempt, attempt
-from app.routes.messages import Status as AttemptStatus
+from app.routes.runs import MessageStatus as AttemptStatus
 from app.routes.runs import RunSummary, summary
 from app.routes.runs import Status as RunStatus
 from app.store import admin, health

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
@@ -12,6 +12,7 @@ from app import letters, ordering
 from app.errors import Problem
 from app.machine import document
 from app.routes.ids import AttemptId, ContactId, MessageId, RunId, TemplateId
+from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
 from app.store import delivery_attempts, messages
 from app.store.db import Row
@@ -22,18 +23,6 @@ from app.web.reply import Page
 from app.web.routing import Call, get, post
 
 RESENDABLE = ("FAILED", "UNKNOWN")
-
-Status: TypeAlias = Literal[
-    "QUEUED",
-    "SENDING",
-    "SENT",
-    "DELIVERED",
-    "FAILED",
-    "BOUNCED",
-    "COMPLAINED",
-    "SUPPRESSED",
-    "UNKNOWN",
-]
 
 
 class MessageFilters(Paging):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -14,8 +15,8 @@ from app.machine import document
 from app.machine.reasons import SENTENCES
 from app.routes import automations, workflows
 from app.routes.definitions import Kind
-from app.routes.ids import AutomationId, ContactId, RunId, WorkflowId
-from app.store import definitions, runs
+from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
+from app.store import definitions, messages, runs
 from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Shape
@@ -27,6 +28,17 @@ OWNER = {"graph": "automationId", "steps": "workflowId"}
 
 
 Status: TypeAlias = Literal["QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED"]
+MessageStatus: TypeAlias = Literal[
+    "QUEUED",
+    "SENDING",
+    "SENT",
+    "DELIVERED",
+    "FAILED",
+    "BOUNCED",
+    "COMPLAINED",
+    "SUPPRESSED",
+    "UNKNOWN",
+]
 
 
 class Filters(Paging):
@@ -59,7 +71,18 @@ class RunSummary(Shape):
     finished_at: datetime | None
 
 
+class Sent(Shape):
+    """What has become of a step's message by now, which may be more than the step waited for: it
+    may have bounced since. The whole of it is at `/messages/:id`."""
+
+    id: MessageId
+    status: MessageStatus
+    reason: Reason | None
+
+
 class RunStep(Shape):
+    """`message` is there where the step sends one."""
+
     node_id: str
     kind: str
     visit: int
@@ -67,6 +90,7 @@ class RunStep(Shape):
     reason: Reason | None
     port: str | None
     output: Any
+    message: Sent | None
     started_at: datetime
     finished_at: datetime | None
 
@@ -103,10 +127,12 @@ async def index(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
+    """Every step with its reasons, what it decided by, and what has become of each message."""
     return reply.ok(await _resource(call))
 
 
 async def cancel(call: Call) -> Response:
+    """It ends where it is: what it was about to send is not sent, what is on its way arrives."""
     row = await _found(call)
     await steering.cancel(call.process, call.db, call.member.workspace_id, row)
     cancelled = await _resource(call)
@@ -117,6 +143,8 @@ async def cancel(call: Call) -> Response:
 
 
 async def retry(call: Call) -> Response:
+    """Of a FAILED run: it enters the step that it failed at once more, in the version of the
+    definition that it began with. A definition that was mended since is what a replay runs."""
     row = await runs.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
@@ -126,6 +154,8 @@ async def retry(call: Call) -> Response:
 
 
 async def replay(call: Call) -> Response:
+    """A new run of what the definition is now, from its beginning, with the same body and contact;
+    what the first run has sent is sent again."""
     row = await _found(call)
     run_id = await steering.replay(call.process, call.db, call.member.workspace_id, row)
     await call.note("run.replayed", run_id, after={"replayOf": row["id"]})
@@ -134,6 +164,7 @@ async def replay(call: Call) -> Response:
 
 def start_of(kind: Kind) -> Handler:
     async def start(call: Call) -> Response:
+        """A run for a contact, by hand, with a body of your own."""
         new, workspace_id = call.read(Start), call.member.workspace_id
         row = await definitions.by_id(
             call.db, workspace_id=workspace_id, shape=kind.shape, id=call.path("id")
@@ -172,12 +203,21 @@ def _receipt(run_id: str, contact_id: str) -> Response:
 
 async def _resource(call: Call) -> dict[str, Any]:
     row = await _found(call)
-    steps = await runs.steps_of(call.db, workspace_id=call.member.workspace_id, run_id=row["id"])
+    of = {"workspace_id": call.member.workspace_id, "run_id": row["id"]}
+    steps = await runs.steps_of(call.db, **of)
+    sent = {
+        (one["node_id"], one["visit"]): one
+        for one in (await messages.of_run(call.db, **of) if _sends(steps) else ())
+    }
     return {
         **summary(row),
         "trigger": document.parse(row["body"]),
-        "steps": [_step(step) for step in steps],
+        "steps": [_step(step, sent.get((step["node_id"], step["visit"]))) for step in steps],
     }
+
+
+def _sends(steps: Sequence[Row]) -> bool:
+    return any(step["kind"] == "send_message" for step in steps)
 
 
 def summary(row: Row) -> dict[str, Any]:
@@ -196,7 +236,7 @@ def summary(row: Row) -> dict[str, Any]:
     }
 
 
-def _step(row: Row) -> dict[str, Any]:
+def _step(row: Row, sent: Row | None) -> dict[str, Any]:
     return {
         "nodeId": row["node_id"],
         "kind": row["kind"],
@@ -205,6 +245,7 @@ def _step(row: Row) -> dict[str, Any]:
         "reason": reason(row),
         "port": row["port"],
         "output": row["output"] and document.parse(row["output"].encode()),
+        "message": sent and {"id": sent["id"], "status": sent["status"], "reason": reason(sent)},
         "startedAt": row["started_at"],
         "finishedAt": row["finished_at"],
     }

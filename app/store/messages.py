@@ -107,6 +107,20 @@ async def queued_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[R
     )
 
 
+async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
+    """What has become of each message of a run, by the visit that asked for it."""
+    return await db.fetch_all(
+        """
+        SELECT id, node_id, visit, status, reason_code, reason_detail
+        FROM messages
+        WHERE workspace_id = :workspace_id AND run_id = :run_id
+        ORDER BY id
+        """,
+        workspace_id=workspace_id,
+        run_id=run_id,
+    )
+
+
 async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str) -> Row | None:
     """Like held, whoever has a claim: the message whose newest attempt this is, as long as nobody
     knows what became of it."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 
+from app import runner
 from app.process import Process
 from tests.cast import SEND_HELLO, WEBHOOK, Cast, hook, settle
 
@@ -84,6 +85,35 @@ async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, proces
     assert (message["runId"], message["nodeId"]) == (receipt["runId"], "hello")
     assert resting["finishedAt"] is None
     assert all(one["finishedAt"] >= one["startedAt"] for one in waiting["steps"][:3])
+
+
+async def test_a_step_tells_what_has_become_of_its_message_since(cast: Cast, process: Process):
+    away = {**SEND_HELLO, "id": "away", "to": "{{trigger.none}}"}
+    token = await hook(process, cast.ed.workspace_id, [SEND_HELLO, away, STEPS[0]])
+    receipt = await started(cast, token, b'{"email": "ada@example.com"}')
+    [row] = await runner.claim(process, [], 10)
+    await runner.move(process, row)
+    url = f"{RUNS}/{receipt['runId']}"
+    [queued] = (await cast.vic.read(url))["steps"]
+    assert (queued["status"], queued["message"]["status"]) == ("WAITING", "QUEUED")
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute(
+            "UPDATE messages SET status = 'BOUNCED', reason_code = 'bounced_hard'"
+            " WHERE status = 'SENT'"
+        )
+    sent, unsent, tagged = (await cast.vic.read(url))["steps"]
+    assert sent["output"]["status"] == "SENT"  # what the step heard
+    assert sent["message"] == {
+        "id": sent["output"]["messageId"],
+        "status": "BOUNCED",
+        "reason": {
+            "code": "bounced_hard",
+            "detail": "The address does not exist, or takes no messages for good.",
+        },
+    }
+    assert (unsent["reason"]["code"], unsent["message"]) == ("no_address", None)
+    assert tagged["message"] is None
 
 
 async def test_the_trigger_s_body_keeps_the_sender_s_literals(cast: Cast, process: Process):

@@ -528,6 +528,10 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: messages.queued_of_run(db, **ACME, run_id="run_10050"),
         ["workspace_id run_id message_id"],
     ),
+    "what became of a run's messages": (
+        lambda db: messages.of_run(db, **ACME, run_id="run_10050"),
+        ["workspace_id run_id"],
+    ),
     "the message of an attempt": (
         lambda db: messages.of_attempt(db, **ACME, id="msg_10050", attempt_id="att_10050"),
         ["workspace_id id message_id"],
