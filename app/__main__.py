@@ -170,23 +170,46 @@ def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
 def simulate(_settings: Settings, arguments: argparse.Namespace) -> int:
     """Play cases from files, without a database, and say what comes out otherwise than expected.
 
-    Exits with 0 when all came as expected, and with 1 when a case came otherwise or cannot be read.
+    A file holds a definition, what it meets, and the trace that must come of it: see
+    docs/examples/README.md. POST …/simulate?case=true answers with such a file of a definition.
+    Exits with 0 when all came as expected, and with 1 when a case came otherwise or cannot be read;
+    the others are played all the same.
     """
-    same = True
-    for file in map(Path, arguments.files):
-        try:
-            case = cases.read(file.read_bytes())
-            came = cases.play(case)
-        except OSError as error:
-            raise NotReady(f"{file} cannot be read: {error.strerror}.") from None
-        except Problem as problem:
-            raise NotReady(f"{file}: {_sentences(problem)}") from None
-        if arguments.write:
-            file.write_text(cases.recorded(file.read_bytes(), came))
-        told = "" if arguments.write else cases.difference(case.expected, came)
-        print(f"{file}: {told or case.name}")
-        same = same and not told
-    return 0 if same else 1
+    played = [_plays(Path(file), write=arguments.write) for file in arguments.files]
+    if len(played) > 1:
+        print(f"{played.count(True)} of {len(played)} came as expected.")
+    return 0 if all(played) else 1
+
+
+def _plays(file: Path, *, write: bool) -> bool:
+    """Whether the case in the file came as expected, as it does once that is written."""
+    try:
+        raw = file.read_bytes()
+        case = cases.read(raw)
+        came = cases.play(case)
+        if write:
+            file.write_text(cases.recorded(raw, came))
+    except OSError as error:
+        print(f"tidings: {file}: {error.strerror}.", file=sys.stderr)
+        return False
+    except Problem as problem:
+        print(f"tidings: {file}: {_sentences(problem)}", file=sys.stderr)
+        return False
+    told = "" if write else cases.difference(case.expected, came)
+    print(f"{file}: {_verdict(case, told)}")
+    if told:
+        for finding in cases.found_in(case):
+            print(f"{finding.severity} at {finding.pointer}: {finding.message}")
+        print(told)
+    return not told
+
+
+def _verdict(case: cases.Case, difference: str) -> str:
+    if not difference:
+        return case.name
+    if case.expected is None:
+        return "nothing is expected yet; --write records what comes, which is:"
+    return "came otherwise than expected:"
 
 
 def _sentences(problem: Problem) -> str:

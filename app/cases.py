@@ -7,7 +7,7 @@ A case is one JSON document (docs/examples/README.md); the trace is in its norma
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -78,10 +78,9 @@ def read(raw: bytes) -> Case:
 
 def play(case: Case) -> dict[str, Json]:
     """What comes of it, to be compared. Raises Problem for what cannot run."""
-    compiled = check.compile(case.definition.shape, case.definition.body)
-    templates = _templates(case)
-    trigger = {"source": "manual", **case.definition.trigger}
-    told = {"findings": found(trigger, compiled, templates, case.input.trigger)}
+    compiled, templates = _compiled(case), _templates(case)
+    trigger = _trigger(case)
+    told = {"findings": noted(found(trigger, compiled, templates, case.input.trigger))}
     if compiled.program is None:
         return told
     place = {name: getattr(case.workspace, name) for name in ("name", "timezone", "country")}
@@ -110,13 +109,27 @@ def found(
     compiled: check.Compiled,
     templates: Mapping[str, Mapping[str, Json]],
     payload: Json,
-) -> list[Json]:
+) -> list[Finding]:
     """What an activation would find, as far as a file can tell."""
-    doubts = findings.on_paper(trigger, compiled, templates, [payload])
-    return [
-        {"severity": one.severity, "code": one.code, "pointer": one.pointer}
-        for one in (*compiled.findings, *doubts)
-    ]
+    return [*compiled.findings, *findings.on_paper(trigger, compiled, templates, [payload])]
+
+
+def found_in(case: Case) -> list[Finding]:
+    """Raises Problem."""
+    return found(_trigger(case), _compiled(case), _templates(case), case.input.trigger)
+
+
+def noted(found: Iterable[Finding]) -> list[Json]:
+    """As a case has them: without the sentences, which may be put better one day."""
+    return [{"severity": one.severity, "code": one.code, "pointer": one.pointer} for one in found]
+
+
+def _compiled(case: Case) -> check.Compiled:
+    return check.compile(case.definition.shape, case.definition.body)
+
+
+def _trigger(case: Case) -> dict[str, Json]:
+    return {"source": "manual", **case.definition.trigger}
 
 
 def difference(expected: Mapping[str, Json] | None, came: Mapping[str, Json]) -> str:

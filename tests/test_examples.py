@@ -49,7 +49,9 @@ def test_the_command_plays_them_all_and_none_differs(
 ):
     monkeypatch.setattr(sys, "argv", ["app", "simulate", *map(str, EXAMPLES)])
     assert main() == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(EXAMPLES)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == len(EXAMPLES) + 1
+    assert told[-1] == "12 of 12 came as expected."
 
 
 def test_none_has_an_error_or_a_warning():
@@ -91,6 +93,7 @@ def test_a_difference_is_shown_and_fails(
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 1
     told = capsys.readouterr().out.splitlines()
+    assert told[:3] == [f"{file}: came otherwise than expected:", "--- expected", "+++ came"]
     differ = [line.lstrip("+- ")[:8] for line in told if re.match(r"[+-] ", line)]
     assert differ == ['"html": ', '"html": ', '"text": ', '"text": ']
     monkeypatch.setattr(sys, "argv", ["app", "simulate", "--write", str(file)])
@@ -120,3 +123,32 @@ def test_what_is_no_case_is_refused_in_a_sentence(
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 1
     assert told in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    gone = tmp_path / "gone.json"
+    monkeypatch.setattr(sys, "argv", ["app", "simulate", str(gone), str(EXAMPLES[0])])
+    assert main() == 1
+    told = capsys.readouterr()
+    assert told.err == f"tidings: {gone}: No such file or directory.\n"
+    assert told.out.splitlines() == [
+        f"{EXAMPLES[0]}: {read(NAMES[0]).name}",
+        "1 of 2 came as expected.",
+    ]
+
+
+def test_what_is_new_or_cannot_run_is_told_in_sentences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "mine.json"
+    file.write_bytes(
+        b'{"name": "x", "definition": {"steps": [{"type": "wait"}]},'
+        b' "input": {"startAt": "2026-01-01T00:00:00Z", "contact": {"email": "a@b.example"}}}'
+    )
+    monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
+    assert main() == 1
+    told = capsys.readouterr().out
+    assert "nothing is expected yet; --write records what comes" in told
+    assert "\nerror at /steps/0/duration: Say how long to wait" in told

@@ -98,6 +98,7 @@ def simulated(kind: Kind) -> Endpoint:
     """The route that tries one definition of that kind."""
 
     async def simulate(call: Call) -> Response:
+        """What a run would do, under a clock that jumps; nothing is written or sent."""
         await call.receive_body()
         given, wanted = call.read(Given), call.query(Wanted)
         async with call.process.database.read() as db:
@@ -279,7 +280,7 @@ def _case(
         },
         "workspace": {**place, "sender": scenario.sender, **answers},
         "input": {**asked, **contact, "startAt": given.start_at},
-        "expected": {"findings": found, **traces.normal(trace)},
+        "expected": {"findings": cases.noted(found), **traces.normal(trace)},
     }
 
 
