@@ -92,17 +92,39 @@ def _sign(left: Json, right: Json) -> int | None:
     return None if left is None or right is None else (left > right) - (left < right)
 
 
-LOOKED_AT = 1_000  # items of a stranger's list: a definition may look at it thousands of times
+LOOKED_AT = 1_000  # items of a stranger's list, for a number or a time
+
+
+class Items:
+    """A list, looked through once for however many comparisons with it."""
+
+    def __init__(self, items: list[Json]) -> None:
+        first = items[:LOOKED_AT]
+        self._texts = {one for one in items if isinstance(one, str)}
+        self._numbers = {number(one) for one in first}
+        self._plain = {number(one) for one in first if is_number(one)}
+        self._moments = {time(one) for one in first}
+        self._others = [one for one in first if one is None or isinstance(one, bool)]
+
+    def has(self, expected: Json) -> bool:
+        """Whether one of them is the same: a text among all, else among the first."""
+        exact, moment = number(expected), time(expected)
+        if is_number(expected):
+            return exact is not None and exact in self._numbers
+        return (
+            (isinstance(expected, str) and expected in self._texts)
+            or (exact is not None and exact in self._plain)
+            or (moment is not None and moment in self._moments)
+            or any(one is expected for one in self._others)
+        )
 
 
 def contains(found: Json, expected: Json) -> bool:
-    """Part of a text, or an item of a list: text in a list of any length, else in its beginning."""
+    """Part of a text, or an item of a list."""
     if isinstance(found, str):
         return isinstance(expected, str) and expected in found
-    if not isinstance(found, list):
-        return False
-    listed = isinstance(expected, str) and expected in found
-    return listed or among(expected, found[:LOOKED_AT])
+    items = Items(found) if isinstance(found, list) else found
+    return isinstance(items, Items) and items.has(expected)
 
 
 def within_last(found: Json, expected: str, now: Json) -> bool:

@@ -8,7 +8,7 @@ null is a value that `eq` and `ne` see and `exists` does not. compare.py says wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -62,28 +62,46 @@ def comparisons(condition: Condition) -> int:
 
 
 def evaluate(condition: Condition, facts: Facts) -> Verdict:
-    operands: list[Mapping[str, Json]] = []
-    return Verdict(_holds(condition, facts, operands), tuple(operands))
+    look = _Look(facts)
+    return Verdict(_holds(condition, look), tuple(look.operands))
 
 
-def _holds(condition: Condition, facts: Facts, operands: list[Mapping[str, Json]]) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One evaluation: what was compared, and the lists that were looked through for it."""
+
+    facts: Facts
+    operands: list[Mapping[str, Json]] = field(default_factory=list)
+    lists: dict[int, compare.Items] = field(default_factory=dict)
+
+    def into(self, found: Json) -> Json:
+        """A stranger's list is long, and a branch may ask for a hundred things in it."""
+        if not isinstance(found, list):
+            return found
+        if id(found) not in self.lists:
+            self.lists[id(found)] = compare.Items(found)
+        return self.lists[id(found)]
+
+
+def _holds(condition: Condition, look: _Look) -> bool:
     match condition:
         case All(parts):
-            return all(_holds(part, facts, operands) for part in parts)
+            return all(_holds(part, look) for part in parts)
         case AnyOf(parts):
-            return any(_holds(part, facts, operands) for part in parts)
+            return any(_holds(part, look) for part in parts)
         case Not(part):
-            return not _holds(part, facts, operands)
+            return not _holds(part, look)
         case Comparison():
-            return _compare(condition, facts, operands)
+            return _compare(condition, look)
 
 
-def _compare(comparison: Comparison, facts: Facts, operands: list[Mapping[str, Json]]) -> bool:
-    found = comparison.path.find(facts)
-    holds = OPS[comparison.op].holds(found, comparison.value, facts.get("now"))
+def _compare(comparison: Comparison, look: _Look) -> bool:
+    op, found = OPS[comparison.op], comparison.path.find(look.facts)
+    within = look.into(found) if op.within else found
+    holds = op.holds(within, comparison.value, look.facts.get("now"))
     seen = {} if found is path.MISSING else {"found": _shown(found)}
     stated = {"path": str(comparison.path), "op": comparison.op, "value": _shown(comparison.value)}
-    operands.append({**stated, **seen, "holds": holds})
+    look.operands.append({**stated, **seen, "holds": holds})
     return holds
 
 
@@ -115,22 +133,26 @@ def _brief(value: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """How an op compares (what was found, `value`, now), and how its `value` is checked."""
+    """How an op compares (what was found, `value`, now), and how its `value` is checked. `within`:
+    of a list it is asked for the items."""
 
     holds: Callable[[Json, Json, Json], bool]
     check: Callable[[Json, Place], object]
     takes_null: bool = False
+    within: bool = False
 
 
 def _op(
     agree: Callable[[Json, Json], bool],
     check: Callable[[Json, Place], object],
     takes_null: bool = False,
+    *,
+    within: bool = False,
 ) -> Op:
     def holds(found: Json, expected: Json, _now: Json) -> bool:
         return found is not path.MISSING and agree(found, expected)
 
-    return Op(holds, check, takes_null)
+    return Op(holds, check, takes_null, within)
 
 
 def _on_text(agree: Callable[[str, str], bool]) -> Callable[[Json, Json], bool]:
@@ -188,7 +210,7 @@ OPS: Mapping[str, Op] = {
     "lt": _op(lambda found, expected: compare.order(found, expected) == -1, _orderable),
     "lte": _op(lambda found, expected: compare.order(found, expected) in {0, -1}, _orderable),
     "in": _op(compare.among, _scalars),
-    "contains": _op(compare.contains, _scalar),
+    "contains": _op(compare.contains, _scalar, within=True),
     "starts_with": _op(_on_text(str.startswith), _text),
     "ends_with": _op(_on_text(str.endswith), _text),
     "exists": Op(_exists, _flag),

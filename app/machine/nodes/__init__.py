@@ -37,7 +37,7 @@ def branch(visit: Visit) -> Outcome:
     return onward(port="else", code=Reason.CONDITION_FALSE, output={"cases": tried})
 
 
-MOST_COMPARISONS = 200  # each may look through a list as long as a body can hold
+MOST_COMPARISONS = 100  # each may look through a text as long as a body can hold
 
 
 def _few_enough(config: Config, place: Place) -> Config:

@@ -13,7 +13,7 @@ from app.machine.program import Changed, Event, Happened, Json, WaitFor, Woken
 from app.machine.reasons import Reason
 
 MOST_CONDITIONS = 8
-MOST_COMPARISONS = 200  # made each time that something happens
+MOST_COMPARISONS = 100  # made each time that something happens
 _WITH_EVENT = template.ROOTS | {"event"}
 
 
