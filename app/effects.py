@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
-from app import audience, calling, facts, ordering
+from app import audience, calling, facts, ordering, subscriptions
+from app.addresses import BadAddress
 from app.audience import Workspace
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import (
     AddTag,
     ChangeContact,
-    Event,
     Finish,
     HttpCall,
     Json,
     Limited,
-    Record,
     RemoveTag,
     Resend,
     Send,
@@ -31,7 +31,8 @@ from app.machine.program import (
     WaitFor,
     WaitUntil,
 )
-from app.machine.reasons import SENTENCES, Reason
+from app.machine.reasons import Reason
+from app.outcome import Outcome
 from app.process import Process
 from app.store import runs, throttles
 from app.store.db import Handle, Row, new_id
@@ -49,24 +50,19 @@ class Standing:
     audience: Workspace
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What the effects of one step came to."""
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a run waits for, as its row has it."""
 
-    record: Record | None
-    waiting_for: Mapping[str, Any] | None = None
+    what: Mapping[str, Any]
     wake_at: datetime | None = None
-    answer: Event | None = None
-    finish: Finish | None = None
-
-    def note(self, code: Reason, detail: str | None = None) -> None:
-        """For whoever reads the step: why it did not do the obvious thing."""
-        if self.record is not None:
-            self.record = replace(self.record, code=code, detail=detail or SENTENCES[code])
 
 
-async def carry_out(standing: Standing, result: Step) -> Outcome:
-    came = Outcome(result.record)
+Came: TypeAlias = Outcome[Waiting]
+
+
+async def carry_out(standing: Standing, result: Step) -> Came:
+    came = Came(result.record)
     for effect in result.effects:
         await EFFECTS[type(effect)](standing, effect, came)
     if standing.audience.refused:
@@ -75,7 +71,7 @@ async def carry_out(standing: Standing, result: Step) -> Outcome:
     return came
 
 
-async def _send(standing: Standing, effect: Send, came: Outcome) -> None:
+async def _send(standing: Standing, effect: Send, came: Came) -> None:
     made = await ordering.create(
         standing.process,
         standing.db,
@@ -83,7 +79,7 @@ async def _send(standing: Standing, effect: Send, came: Outcome) -> None:
             workspace_id=standing.row["workspace_id"],
             channel=effect.channel,
             contact_id=standing.contact["id"],
-            to=effect.to,
+            to=effect.to and _addressed(effect.channel, effect.to, standing.audience.country),
             template_id=effect.template_id,
             content=effect.content,
             category=(effect.content or {}).get("category", "transactional"),
@@ -92,17 +88,25 @@ async def _send(standing: Standing, effect: Send, came: Outcome) -> None:
             visit=effect.visit,
         ),
     )
-    came.waiting_for = {"kind": "delivery", "messageId": made.message_id}
+    came.waiting = Waiting({"kind": "delivery", "messageId": made.message_id})
 
 
-async def _resend(standing: Standing, effect: Resend, came: Outcome) -> None:
+def _addressed(channel: str, to: str, country: str | None) -> str:
+    """A number as people write it in the workspace's country, as everywhere; of what is no address
+    the delivery says so."""
+    with suppress(BadAddress):
+        return subscriptions.clean(channel, to, country)
+    return to
+
+
+async def _resend(standing: Standing, effect: Resend, came: Came) -> None:
     await ordering.resend(
         standing.process, standing.db, standing.row["workspace_id"], effect.message_id
     )
-    came.waiting_for = {"kind": "delivery", "messageId": effect.message_id}
+    came.waiting = Waiting({"kind": "delivery", "messageId": effect.message_id})
 
 
-async def _call(standing: Standing, effect: HttpCall, came: Outcome) -> None:
+async def _call(standing: Standing, effect: HttpCall, came: Came) -> None:
     call_id = await calling.create(
         standing.process,
         standing.db,
@@ -111,41 +115,39 @@ async def _call(standing: Standing, effect: HttpCall, came: Outcome) -> None:
         effect,
         depth=standing.audience.depth,
     )
-    came.waiting_for = {"kind": "http", "callId": call_id}
+    came.waiting = Waiting({"kind": "http", "callId": call_id})
 
 
-async def _change_contact(standing: Standing, effect: ChangeContact, came: Outcome) -> None:
+async def _change_contact(standing: Standing, effect: ChangeContact, came: Came) -> None:
     changed = audience.change(standing.db, standing.audience, standing.contact, effect.changes)
     standing.contact = await _unless_refused(changed, came) or standing.contact
     await _see_contact(standing)
 
 
-async def _add_tag(standing: Standing, effect: AddTag, came: Outcome) -> None:
+async def _add_tag(standing: Standing, effect: AddTag, came: Came) -> None:
     tagged = audience.add_tags(standing.db, standing.audience, standing.contact["id"], [effect.tag])
     await _unless_refused(tagged, came)
     await _see_contact(standing)
 
 
-async def _remove_tag(standing: Standing, effect: RemoveTag, _came: Outcome) -> None:
+async def _remove_tag(standing: Standing, effect: RemoveTag, _came: Came) -> None:
     await audience.remove_tag(standing.db, standing.audience, standing.contact["id"], effect.tag)
     await _see_contact(standing)
 
 
-async def _wait_until(_standing: Standing, effect: WaitUntil, came: Outcome) -> None:
-    until = document.text(effect.at)
-    came.waiting_for, came.wake_at = {"kind": "time", "until": until}, effect.at
+async def _wait_until(_standing: Standing, effect: WaitUntil, came: Came) -> None:
+    came.waiting = Waiting({"kind": "time", "until": document.text(effect.at)}, effect.at)
 
 
-async def _wait_for(_standing: Standing, effect: WaitFor, came: Outcome) -> None:
-    came.waiting_for = {
+async def _wait_for(_standing: Standing, effect: WaitFor, came: Came) -> None:
+    until = None if effect.until is None else _in_full(effect.until)
+    what = {
         "kind": "event",
         "events": list(effect.events),
         "contact": effect.contact,
-        "until": None,
+        "until": until and document.text(until),
     }
-    if effect.until is not None:
-        came.wake_at = _in_full(effect.until)
-        came.waiting_for["until"] = document.text(came.wake_at)
+    came.waiting = Waiting(what, until)
 
 
 def _in_full(moment: datetime) -> datetime:
@@ -153,7 +155,7 @@ def _in_full(moment: datetime) -> datetime:
     return moment + timedelta(microseconds=-moment.microsecond % 1_000)
 
 
-async def _take(standing: Standing, effect: Take, came: Outcome) -> None:
+async def _take(standing: Standing, effect: Take, came: Came) -> None:
     taken = await throttles.take(
         standing.db,
         workspace_id=standing.row["workspace_id"],
@@ -167,7 +169,7 @@ async def _take(standing: Standing, effect: Take, came: Outcome) -> None:
     came.answer = Taken() if taken else Limited()
 
 
-async def _start_run(standing: Standing, effect: StartRun, came: Outcome) -> None:
+async def _start_run(standing: Standing, effect: StartRun, came: Came) -> None:
     if standing.audience.depth > audience.LONGEST_CHAIN:
         return came.note(Reason.CHAIN_TOO_LONG)
     workspace_id, id = standing.row["workspace_id"], new_id("run")
@@ -183,16 +185,14 @@ async def _start_run(standing: Standing, effect: StartRun, came: Outcome) -> Non
     if not started:
         return came.note(Reason.START_REFUSED)
     standing.process.queue.advance(standing.db, workspace_id, id)
-    if came.record is not None:
-        came.record = replace(came.record, output={**(came.record.output or {}), "runId": id})
-    return None
+    return came.tell(runId=id)
 
 
-async def _finish(_standing: Standing, effect: Finish, came: Outcome) -> None:
+async def _finish(_standing: Standing, effect: Finish, came: Came) -> None:
     came.finish = effect
 
 
-EFFECTS: Mapping[type, Callable[[Standing, Any, Outcome], Awaitable[None]]] = {
+EFFECTS: Mapping[type, Callable[[Standing, Any, Came], Awaitable[None]]] = {
     Send: _send,
     Resend: _resend,
     HttpCall: _call,
@@ -207,15 +207,13 @@ EFFECTS: Mapping[type, Callable[[Standing, Any, Outcome], Awaitable[None]]] = {
 }
 
 
-async def _unless_refused(change: Awaitable[Any], came: Outcome) -> Any:
-    """A value that the contact may not have is told in the step; it does not stop the run."""
+async def _unless_refused(change: Awaitable[Any], came: Came) -> Any:
     try:
         return await change
     except Problem as problem:
         if problem.code not in ("invalid", "conflict") or came.record is None:
             raise
-        told = " ".join(error.message for error in problem.errors) or problem.detail
-        came.note(Reason.CHANGE_REFUSED, told)
+        came.refused(problem)
         return None
 
 

@@ -147,8 +147,9 @@ class Walk:
             if came.finish is not None:
                 finish = came.finish
                 return await self.end(finish.status, finish.code, finish.detail, _text(state))
-            if came.waiting_for is not None:
-                return await self._save("WAITING", _text(state), came.waiting_for, came.wake_at)
+            if came.waiting is not None:
+                waiting = came.waiting
+                return await self._save("WAITING", _text(state), waiting.what, waiting.wake_at)
             steps += 1
             # An answer is nowhere but here, so it is heard before the commit.
             if steps >= (1 if self._apart else STEPS_PER_TRANSACTION) and came.answer is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
-from app import addresses, audience, profile
+from app import addresses, audience, profile, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import content, document, step
 from app.machine.doubts import NEEDS
@@ -47,6 +47,7 @@ from app.machine.program import (
     Woken,
 )
 from app.machine.reasons import SENTENCES, Reason
+from app.outcome import Outcome
 from app.store.db import Row
 from app.traces import End, Passage, Said, Trace
 
@@ -119,20 +120,7 @@ def steered(program: Program, ports: Mapping[str, str]) -> Program:
 
 
 Waiting: TypeAlias = WaitUntil | WaitFor
-
-
-@dataclass(slots=True)
-class Came:
-    """What the effects of one step came to."""
-
-    record: Record | None
-    waiting: Waiting | None = None
-    answer: Event | None = None
-    finish: Finish | None = None
-
-    def note(self, code: Reason, detail: str | None = None) -> None:
-        if self.record is not None:
-            self.record = replace(self.record, code=code, detail=detail or SENTENCES[code])
+Came: TypeAlias = Outcome[Waiting]
 
 
 class Paper:
@@ -344,7 +332,7 @@ def _ended(paper: Paper, message: _Message) -> Ending:
     if said is None:
         return Ending("FAILED", Reason.TEMPLATE_MISSING)
     try:
-        to = ADDRESSED[send.channel](to, scenario.workspace["country"])
+        to = subscriptions.clean(send.channel, to, scenario.workspace["country"])
         rendered = content.render(send.channel, said, paper.facts())
     except addresses.BadAddress as error:
         return Ending("FAILED", Reason.INVALID_ADDRESS, str(error))
@@ -369,17 +357,6 @@ def _earlier(paper: Paper, send: Send) -> int:
     return sum((passage.output or {}).get("number", 1) for passage in past if passage)
 
 
-def _email(text: str, _country: str | None) -> str:
-    return addresses.email(text).address
-
-
-ADDRESSED: Mapping[str, Callable[[str, str | None], str]] = {
-    "email": _email,
-    "sms": addresses.phone,
-    "whatsapp": addresses.phone,
-}
-
-
 def _call(paper: Paper, effect: HttpCall, came: Came) -> None:
     foreseen = paper.scenario.answers.get(effect.node_id)
     came.answer = _nth(foreseen or [Answered(200)], effect.visit)
@@ -397,8 +374,7 @@ def _change_contact(paper: Paper, effect: ChangeContact, came: Came) -> None:
     try:
         paper.change(effect.changes, paper.now)
     except Problem as problem:
-        told = " ".join(error.message for error in problem.errors)
-        came.note(Reason.CHANGE_REFUSED, told)
+        came.refused(problem)
 
 
 def _add_tag(paper: Paper, effect: AddTag, came: Came) -> None:
@@ -407,10 +383,9 @@ def _add_tag(paper: Paper, effect: AddTag, came: Came) -> None:
     if len({*paper.tags, *tags}) > profile.TAGS:
         errors.append(FieldError("/tags", f"A contact has at most {profile.TAGS} tags."))
     if errors:
-        return came.note(Reason.CHANGE_REFUSED, " ".join(error.message for error in errors))
-    if effect.tag not in paper.tags:
-        paper.tags.append(effect.tag)
-    return None
+        came.refused(profile.invalid(errors))
+    else:
+        paper.tags = list(dict.fromkeys([*paper.tags, *tags]))
 
 
 def _remove_tag(paper: Paper, effect: RemoveTag, _came: Came) -> None:
@@ -434,10 +409,9 @@ def _start_run(paper: Paper, effect: StartRun, came: Came) -> None:
     startable = paper.scenario.startable
     if startable is not None and effect.definition_id not in startable:
         came.note(Reason.START_REFUSED)
-    elif came.record is not None:
+    else:
         paper.started += 1
-        output = {**(came.record.output or {}), "runId": f"run_{paper.started:026}"}
-        came.record = replace(came.record, output=output)
+        came.tell(runId=f"run_{paper.started:026}")
 
 
 def _finish(_paper: Paper, effect: Finish, came: Came) -> None:

@@ -117,6 +117,24 @@ async def test_what_a_message_printed_in_vain_is_noted_in_a_simulated_run_as_in_
         assert trace["steps"][0]["output"]["missing"] == ["trigger.nobody"], trace
 
 
+async def test_a_number_is_read_as_the_workspace_s_country_writes_it(real: Process):
+    sms = {"type": "send_message", "channel": "sms", "content": {"text": "Hi"}}
+    numbers = ("{{trigger.at}}", "0151 12345678", "+44 20 7946 0958")
+    steps = [{**sms, "to": number} for number in numbers]
+    told = case_of(steps).model_dump(by_alias=True, exclude_none=True)
+    workspace = {**told["workspace"], "country": "DE", "channels": ["sms"]}
+    case = cases.read(document.dumps({**told, "workspace": workspace}))
+    driven, simulated = await drive(real, case), cases.play(case)
+    simulated.pop("findings")
+    assert_same(traces.normal(driven.trace), simulated)
+    reasons = [step.get("reason") for step in simulated["steps"]]
+    assert reasons == ["invalid_address", None, None]
+    assert [step["message"]["to"] for step in simulated["steps"][1:]] == [
+        "+4915112345678",
+        "+442079460958",
+    ]
+
+
 def assert_same(expected: Any, came: Any) -> None:
     difference = cases.difference(expected, came)
     assert not difference, f"\n{difference}"
