@@ -1,6 +1,7 @@
 """A definition as a picture: sketch what is there, arrange it in layers, and write it as SVG.
 
 sketch      what any body says, right or wrong, as boxes and links
+ports       what leads through a port
 ways        which way links lead
 chart       rows and columns, by a layout library
 layout      where boxes stand and links run

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.drawing import looks
+from app.drawing import looks, ports
 from app.machine import document, path, steps
 from app.machine.fields import Place
 from app.machine.graph import TRIGGER
@@ -27,12 +27,13 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """From box to box, by their places in the list, through a port."""
+    """From box to box, by their places in the list, through a port; `says` is what leads there."""
 
     source: int
     target: int
     port: str
     broken: bool = False
+    says: str = ""
 
 
 @dataclass(slots=True)
@@ -45,9 +46,11 @@ def of_graph(body: Json, trigger: Mapping[str, Json], names: Mapping[str, str]) 
     """Every node, and every edge that names two; `names` are what templates are called."""
     sketch = Sketch()
     known: dict[str, int] = {}
+    told: dict[int, Mapping[str, str]] = {}
     for raw in _objects(body, "nodes"):
         kind = _text(raw.get("type"))
         config = trigger if kind == TRIGGER else raw.get("data")
+        told[len(sketch.boxes)] = ports.told(kind, config)
         known.setdefault(_text(raw.get("id")), len(sketch.boxes))
         name = "" if kind == TRIGGER else _text(raw.get("id"))  # runs never stand there
         sketch.boxes.append(Box(name, kind, _says(kind, config, names)))
@@ -60,7 +63,8 @@ def of_graph(body: Json, trigger: Mapping[str, Json], names: Mapping[str, str]) 
             source, target = (_place(sketch, known, end) for end in ends)
             doubled = (source, port) in taken
             taken.add((source, port))
-            sketch.links.append(Link(source, target, port, broken=dangling or doubled))
+            says = told.get(source, {}).get(port, "")
+            sketch.links.append(Link(source, target, port, dangling or doubled, says))
     return sketch
 
 
@@ -79,9 +83,10 @@ def of_steps(body: Json, trigger: Mapping[str, Json], names: Mapping[str, str]) 
         sketch.boxes.append(Box(node.id, node.kind, says))
     sketch.links += [Link(0, _place(sketch, known, entry), "next") for entry in outline.entries]
     for source, part in enumerate(outline.parts, start=1):
+        told = ports.told(part.node.kind, _at(body, part.pointer))
         for port, target in part.node.exits.items():
-            broken = target not in known
-            sketch.links.append(Link(source, _place(sketch, known, target), port, broken))
+            broken, says = target not in known, told.get(port, "")
+            sketch.links.append(Link(source, _place(sketch, known, target), port, broken, says))
     return sketch
 
 

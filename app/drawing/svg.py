@@ -126,7 +126,9 @@ def _described(drawn: Sketch, caption: Caption) -> str:
     called = [clean(f"{looks.of(box.kind).title} {box.name}") for box in drawn.boxes]
     ways: dict[int, list[str]] = {}
     for link in drawn.links:
-        ways.setdefault(link.source, []).append(f"{clean(link.port)} to {called[link.target]}")
+        because = f" ({link.says})" if link.says else ""
+        told = f"{clean(link.port + because)} to {called[link.target]}"
+        ways.setdefault(link.source, []).append(told)
     said = (f"{name}: {', '.join(ways.get(index, ['ends']))}." for index, name in enumerate(called))
     return " ".join(said)
 
@@ -136,8 +138,9 @@ def _described(drawn: Sketch, caption: Caption) -> str:
 
 def _port(link: Link) -> str:
     """What stands on a link: nothing on the plain way on."""
-    name = "" if link.port == "next" else clean(link.port)
-    return cut(name, BOX - 2 * PADDING, SMALL)
+    name = "" if link.port == "next" else link.port
+    said = f"{name}: {link.says}" if link.says else name
+    return cut(clean(said), BOX - 2 * PADDING, SMALL)
 
 
 def _line(parent: Element, link: Link, route: Route) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from itertools import combinations, pairwise
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import pytest
 
-from app.drawing import SHAPES, Caption, Count, write
+from app.drawing import SHAPES, Caption, Count, ports, write
 from app.drawing.looks import DARK, LIGHT, LOOKS
 from app.drawing.svg import COLUMN
 from app.machine.graph import TRIGGER
@@ -21,6 +22,7 @@ from tests.drawing.pictures import (
     SVG,
     WEBHOOK,
     WELCOME,
+    WHEN,
     Rectangle,
     boxes,
     graph,
@@ -74,11 +76,12 @@ def test_no_two_boxes_overlap(drawn: Element):
 
 
 def test_every_link_begins_and_ends_at_a_box_and_passes_none(drawn: Element):
+    there = list(boxes(drawn))
     for passed in links(drawn):
-        assert any(touches(box, passed[0]) for box in boxes(drawn))
-        assert any(touches(box, passed[-1]) for box in boxes(drawn))
+        assert any(touches(box, passed[0]) for box in there)
+        assert any(touches(box, passed[-1]) for box in there)
         for (x, y), (_, to) in pairwise(passed):
-            for box in boxes(drawn):
+            for box in there:
                 inside = box.left + 1 < x < box.right - 1
                 low, high = sorted((y, to))
                 assert not (inside and low < box.bottom - 1 and high > box.top + 1), (x, y, box)
@@ -167,8 +170,62 @@ def test_ports_are_written_on_their_links_but_the_plain_way_on():
         if text.attrib["class"] == "port"
     ]
     assert sorted(signs) == sorted(
-        ["failed", "case1", "else", "condition1", "timeout", "variant1", "variant2", "failed"]
+        [
+            "failed",
+            "case1",
+            "else",
+            "condition1: clicked",
+            "timeout: P7D",
+            "variant1",
+            "variant2",
+            "failed",
+        ]
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "told"),
+    [
+        (
+            "branch",
+            {
+                "cases": [
+                    {"when": {"path": "trigger.total", "op": "gte", "value": 1}},
+                    {"port": "vip"},
+                ]
+            },
+            {"case1": "trigger.total ≥ 1", "vip": ""},
+        ),
+        (
+            "branch",
+            {"cases": [{"port": "a", "when": {"not": {"any": [WHEN, WHEN, WHEN]}}}]},
+            {"a": "not now exists or 2 more"},
+        ),
+        ("branch", {"cases": [{"when": {"all": [WHEN]}}]}, {"case1": "now exists"}),
+        ("branch", {"cases": [5, {"when": 5}]}, {"case2": ""}),
+        ("branch", {"cases": {}}, {}),
+        ("branch", 5, {}),
+        (
+            "split",
+            {"variants": [{"weight": 1}, {"weight": 2}]},
+            {"variant1": "33.3 %", "variant2": "66.7 %"},
+        ),
+        ("split", {"variants": [{"weight": 0}, {"weight": "x"}]}, {"variant1": "", "variant2": ""}),
+        (
+            "split",
+            {"variants": [{"weight": 1e300}, {"weight": -1}]},
+            {"variant1": "", "variant2": ""},
+        ),
+        (
+            "wait_for",
+            {"conditions": [{"event": "paid"}, {"when": WHEN}], "after": "P1D", "timeout": []},
+            {"timeout": "P1D", "condition1": "paid", "condition2": "now exists"},
+        ),
+        ("teleport", {"cases": []}, {}),
+    ],
+)
+def test_a_port_tells_what_leads_through_it(kind: str, config: Any, told: dict[str, str]):
+    assert ports.told(kind, config) == told
 
 
 def test_what_is_missing_or_doubled_is_drawn_as_broken():
@@ -256,6 +313,9 @@ def test_the_picture_is_told_in_words_too():
     assert root.attrib["aria-labelledby"].split() == ["title", "desc"]
     described = root.find(f"{SVG}desc")
     assert described is not None
+    assert "Wait for answered: condition1 (clicked) to Update contact mark, " in (
+        described.text or ""
+    )
     assert "Branch plan: case1 to Send message pro-tips, else to Send message nudge." in (
         described.text or ""
     )

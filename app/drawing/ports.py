@@ -1,0 +1,60 @@
+"""What leads through a port, in a few words: a branch's condition, an event, a share, a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.machine import compare, document
+from app.machine.nodes import NODES
+from app.machine.program import Json
+
+SIGNS: Mapping[str, str] = {"eq": "=", "ne": "≠", "gt": ">", "gte": "≥", "lt": "<", "lte": "≤"}
+LONGEST = 60  # of a value; there is no room for more
+JOINED: Mapping[str, str] = {"all": "and", "any": "or"}
+
+
+def told(kind: str, config: Json) -> dict[str, str]:
+    """By port, of whatever is written there, right or wrong."""
+    if kind not in NODES or not isinstance(config, Mapping):
+        return {}
+    said: dict[str, str] = {}
+    after = config.get("after") or config.get("timeout")
+    if isinstance(after, str):
+        said["timeout"] = after
+    fork = NODES[kind].fork or ""
+    items = config.get(fork)
+    for number, item in enumerate(items if isinstance(items, list) else (), start=1):
+        if isinstance(item, Mapping):
+            port = item.get("port") or f"{fork.removesuffix('s')}{number}"
+            said[str(port)] = _words(item, items)
+    return said
+
+
+def _words(item: Mapping[str, Json], items: Json) -> str:
+    if "weight" in item:
+        return _share(item["weight"], items)
+    event = item.get("event")
+    return event if isinstance(event, str) and event else _condition(item.get("when"))
+
+
+def _share(weight: Json, items: list[Json]) -> str:
+    weights = [compare.number(one.get("weight")) or 0 for one in items if isinstance(one, Mapping)]
+    mine = compare.number(weight)
+    if mine is None or not all(0 <= one < 10**9 for one in weights) or not sum(weights):
+        return ""
+    return f"{round(100 * float(mine / sum(weights)), 1):g} %"
+
+
+def _condition(raw: Json) -> str:
+    """The first comparison, and how many there are beside it."""
+    match raw:
+        case {"not": inner}:
+            return f"not {_condition(inner)}"
+        case {"all": list(parts)} | {"any": list(parts)} if parts:
+            join = JOINED["all" if "all" in raw else "any"]
+            return _condition(parts[0]) + (f" {join} {len(parts) - 1} more" if parts[1:] else "")
+        case {"path": str(path), "op": str(op)}:
+            value = "" if raw.get("value") is None else document.text(raw["value"])[:LONGEST]
+            return f"{path} {SIGNS.get(op, op.replace('_', ' '))} {value}".rstrip()
+        case _:
+            return ""
