@@ -84,6 +84,9 @@ FOR ?= 300
 fuzz-intake: $(STAMP) ## Send a real server what no sender would, for five minutes or FOR=seconds
 	$(BIN)/python -m tests.fuzz.intake --seconds $(FOR)
 
+fuzz-programs: $(STAMP) ## Walk programs that nobody thought of, on paper and for real, 50 times as many as the suite (minutes)
+	EXAMPLES=$${EXAMPLES:-50} $(BIN)/pytest -n auto --timeout 0 tests/test_random_programs.py
+
 chaos-optout: $(STAMP) ## Answer 1,000 opt-outs while mail is under way, and look for what comes after
 	$(BIN)/python -m tests.chaos.optout
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -15,11 +17,13 @@ from hypothesis import strategies as st
 
 from app import cases, scenes, simulation, traces
 from app.machine import check, document
+from app.machine.nodes import NODES
 from app.machine.program import Event, Program, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
-from app.simulation import Happening, Paper, Scenario
+from app.simulation import Ending, Happening, Paper, Scenario
 from tests.driving import drive, opened_on
+from tests.listener import Asked, Listener, says
 
 START = datetime(2026, 3, 27, 9, tzinfo=UTC)  # two days before clocks change
 CONTACT = {
@@ -29,7 +33,13 @@ CONTACT = {
     "tags": ["red", "vip"],
 }
 WORDS = ("red", "blue", "vip")
-QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+TIMES = int(os.environ.get("EXAMPLES", "1"))  # make fuzz-programs; else always the same ones
+QUICK = settings(
+    max_examples=60 * TIMES, deadline=None, derandomize=TIMES == 1, database=None, print_blob=True
+)
+SERVER = "http://server.example"  # answers with the status that its path names
+ANSWER = {"word": "red", "total": 1.5}
+STARTED = "wfl_" + "0" * 26
 
 
 # --- programs, as step arrays ---------------------------------------------------------------------
@@ -41,6 +51,7 @@ text = st.sampled_from(
         "x-{{contact.firstName}}",
         "{{steps}}",
         "{{now | date: '%Y-%m-%d'}}",
+        "{{ 1 | divided_by: trigger.zero }}",
         "vip",
     ]
 )
@@ -51,24 +62,63 @@ condition = st.one_of(
     st.just({"path": "contact.metadata.seen", "op": "exists"}),
     st.just({"path": "trigger.total", "op": "gt", "value": 1.10}),
 )
+to = st.sampled_from(["{{trigger.none}}", "nobody", "{{contact.email}}", "+4915112345678"])
+policies = st.fixed_dictionaries(
+    {},
+    optional={
+        "to": to,
+        "onFailure": st.sampled_from(["continue", "stop"]),
+        "onUnknown": st.sampled_from(["continue", "stop", "resend"]),
+    },
+)
+contents = st.one_of(
+    st.builds(
+        lambda one: {"channel": "email", "content": {"subject": one, "html": "<p>{{steps}}</p>"}},
+        text,
+    ),
+    st.builds(
+        lambda one, channel: {"channel": channel, "content": {"text": one}},
+        text,
+        st.sampled_from(["sms", "whatsapp"]),
+    ),
+)
+sends = st.builds(
+    lambda content, policy: {"type": "send_message", **content, **policy}, contents, policies
+)
+calls = st.builds(
+    lambda method, status, one: {
+        "type": "http_request",
+        "method": method,
+        "url": f"{SERVER}/{status}",
+        "headers": {"X-Word": one},
+    },
+    st.sampled_from(["GET", "POST"]),
+    st.sampled_from([200, 404, 500]),
+    text,
+)
+throttles = st.builds(
+    lambda window, one: {"type": "throttle", "limit": 1, "window": window, "key": one},
+    st.sampled_from(["PT1H", "P2D"]),
+    text,
+)
 plain = st.one_of(
+    sends,
+    calls,
+    throttles,
     st.builds(lambda one: {"type": "add_tag", "tag": one}, word),
     st.builds(lambda one: {"type": "remove_tag", "tag": one}, word),
     st.builds(lambda one: {"type": "update_contact", "set": {"metadata.seen": one}}, text),
     st.builds(lambda one: {"type": "update_contact", "set": {"email": one}}, text),
     st.builds(lambda one: {"type": "wait", "duration": one}, length),
-    st.just({"type": "wait", "time": "02:30", "timezone": "contact"}),
-    st.builds(lambda one: {"type": "wait", "until": one}, text),
-    st.just({"type": "throttle", "limit": 1, "window": "P1D"}),
     st.builds(
-        lambda one, policy: {
-            "type": "send_message",
-            "channel": "email",
-            "content": {"subject": one, "html": "<p>{{contact.metadata.seen}}</p>"},
-            "onFailure": policy,
-        },
-        text,
-        st.sampled_from(["continue", "stop"]),
+        lambda days, zone: {"type": "wait", "time": "02:30", "days": days, "timezone": zone},
+        st.lists(st.sampled_from(["mon", "sat", "sun"]), min_size=1, unique=True),
+        st.sampled_from(["contact", "workspace", "America/New_York"]),
+    ),
+    st.builds(lambda one: {"type": "wait", "until": one}, text),
+    st.just({"type": "update_contact", "set": {"firstName": None, "metadata.n": 1.50}}),
+    st.builds(
+        lambda one: {"type": "start_workflow", "workflowId": STARTED, "data": {"word": one}}, text
     ),
     st.builds(lambda one: {"type": "exit", "reason": one}, text),
 )
@@ -93,7 +143,11 @@ def forks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     wait_for = st.builds(
         lambda when, event, one, late, after: {
             "type": "wait_for",
-            "conditions": [{"when": when}, {"event": event, "steps": one}],
+            "conditions": [
+                {"when": when},
+                {"event": event, "match": MATCH, "steps": one},
+                {"event": event},
+            ],
             "after": after,
             "timeout": late,
         },
@@ -103,15 +157,37 @@ def forks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         arm,
         st.sampled_from(["PT3H", "P1D"]),
     )
-    return st.one_of(plain, branch, split, wait_for)
+    ways = [
+        st.builds(lambda step, one, port=port: {**step, port: one}, steps, arm)
+        for steps, port in ((sends, "failed"), (calls, "failed"), (throttles, "limited"))
+    ]
+    return st.one_of(plain, branch, split, wait_for, *ways)
 
 
+MATCH = {"path": "event.properties.total", "op": "gt", "value": 1}
 arrays = st.lists(st.recursive(plain, forks, max_leaves=12), min_size=1, max_size=5)
 moments = st.integers(1, 5 * 24 * 4).map(lambda quarters: timedelta(minutes=15 * quarters))
 happenings = st.lists(
-    st.builds(lambda after, name: Happening(START + after, name), moments, word), max_size=4
+    st.one_of(
+        st.builds(
+            lambda after, name, total: Happening(START + after, name, {"total": total}),
+            moments,
+            word,
+            st.sampled_from([1, 1.50]),
+        ),
+        st.builds(
+            lambda after, tags: Happening(START + after, changes={"firstName": "A", "tags": tags}),
+            moments,
+            st.lists(word, unique=True),
+        ),
+    ),
+    max_size=4,
+    unique_by=lambda one: one.at,
 )
-triggers = st.builds(lambda one: {"word": one, "total": 1.5}, word)
+endings = st.lists(
+    st.builds(Ending, st.sampled_from(["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"])), max_size=3
+)
+triggers = st.builds(lambda one: {"word": one, "total": 1.5, "zero": 0}, word)
 
 ARMS = ("else", "failed", "limited", "timeout")
 FORKS = ("cases", "variants", "conditions")
@@ -200,13 +276,27 @@ class Watched(Paper):
 
 
 @QUICK
-@given(arrays, triggers, happenings)
+@given(arrays, triggers, happenings, endings)
 def test_a_step_is_the_same_every_time_and_from_a_state_that_was_kept(
-    steps: Any, trigger: Any, coming: list[Happening]
+    steps: Any, trigger: Any, coming: list[Happening], ended: list[Ending]
 ):
     program = compiled("steps", named(steps))
-    once = scenario(program, trigger, coming)
+    once = scenario(
+        program, trigger, coming, endings=dict.fromkeys(program.nodes, ended or [Ending()])
+    )
     assert Watched(once).play() == simulation.simulate(once)
+
+
+def test_every_kind_is_among_them():
+    met: set[str] = set()
+
+    @settings(QUICK, max_examples=100)
+    @given(arrays)
+    def look(steps: Any) -> None:
+        met.update(step["type"] for step in every(named(steps)))
+
+    look()
+    assert met == set(NODES)
 
 
 @QUICK
@@ -222,7 +312,7 @@ def test_a_drawing_goes_the_way_of_its_steps(steps: Any, trigger: Any, coming: l
     assert traces.normal(played[0]) == traces.normal(played[1])
 
 
-@settings(QUICK, max_examples=25, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(QUICK, max_examples=25 * TIMES, suppress_health_check=[HealthCheck.filter_too_much])
 @given(arrays, triggers, st.data())
 def test_what_goes_round_rests_on_its_way_or_is_refused(steps: Any, trigger: Any, data: Any):
     """Open ends are led back to anywhere; whatever the check then lets pass never runs away."""
@@ -231,7 +321,7 @@ def test_what_goes_round_rests_on_its_way_or_is_refused(steps: Any, trigger: Any
     wired = {(edge["source"], edge.get("sourceHandle")) for edge in graph["edges"]}
     ids = st.sampled_from([step["id"] for step in every(steps)])
     for step in every(steps):
-        open_end = (step["id"], "next") not in wired and step["type"] in ("wait", "add_tag")
+        open_end = (step["id"], "next") not in wired and "next" in NODES[step["type"]].ports
         if open_end and data.draw(st.booleans()):
             graph["edges"].append({"source": step["id"], "target": data.draw(ids)})
     trace = simulation.simulate(scenario(compiled("graph", graph), trigger, []))
@@ -252,23 +342,53 @@ async def real(
         yield process
 
 
-@settings(QUICK, max_examples=40)
+async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    await says(ANSWER, f"{asked.target.removeprefix('/')} Answered")(asked, writer)
+
+
+@pytest.fixture(scope="module")
+async def server() -> AsyncIterator[str]:
+    async with Listener(answer) as listener:
+        yield listener.url
+
+
+def event(happening: Happening) -> dict[str, Any]:
+    if happening.name is None:
+        return {"at": document.text(happening.at), "contact": happening.changes}
+    return {
+        "at": document.text(happening.at),
+        "name": happening.name,
+        "properties": happening.properties,
+    }
+
+
+@settings(QUICK, max_examples=40 * TIMES)
 @given(arrays, triggers, happenings)
 async def test_a_real_run_does_what_the_paper_says(
-    real: Process, steps: Any, trigger: Any, coming: list[Happening]
+    real: Process, server: str, steps: Any, trigger: Any, coming: list[Happening]
 ):
-    compiled("steps", named(steps))
+    steps = named(steps)
+    compiled("steps", steps)
+    length = str(len(document.dumps(ANSWER)))
+    headers = {"content-type": "application/json", "content-length": length}
+    answers = {
+        step["id"]: {"status": int(step["url"][-3:]), "headers": headers, "body": ANSWER}
+        for step in every(steps)
+        if step["type"] == "http_request"
+    }
     told = {
         "name": "Random",
-        "definition": {"steps": named(steps)},
+        "definition": {"steps": steps},
+        "workspace": {"startable": [STARTED]},
         "input": {
             "startAt": START,
             "trigger": trigger,
             "contact": CONTACT,
-            "events": [{"at": document.text(one.at), "name": one.name} for one in coming],
+            "events": [event(one) for one in coming],
+            "httpAnswers": answers,
         },
     }
-    case = cases.read(document.dumps(told))
+    case = cases.read(document.dumps(told).replace(SERVER.encode(), server.encode()))
     driven = await drive(real, case)
     splits = {one.node_id: one.port for one in driven.trace.passages if one.kind == "split"}
     given = case.input.model_copy(update={"variants": splits})
