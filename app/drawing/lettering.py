@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 ELLIPSIS = "…"
 
@@ -32,11 +33,15 @@ def clean(text: str) -> str:
 
 
 def width(text: str, size: float, *, bold: bool = False) -> float:
-    marks = unicodedata.normalize("NFD", text)
-    return sum(map(_thousandths, marks)) * size / 1_000 * (_BOLD if bold else 1)
+    return sum(map(_thousandths, text)) * size / 1_000 * (_BOLD if bold else 1)
 
 
-def _thousandths(mark: str) -> int:
+@lru_cache(maxsize=4_096)
+def _thousandths(character: str) -> int:
+    return sum(map(_of_mark, unicodedata.normalize("NFD", character)))
+
+
+def _of_mark(mark: str) -> int:
     if mark in _WIDTHS:
         return _WIDTHS[mark]
     if unicodedata.category(mark) in ("Mn", "Me", "Cf"):
@@ -51,19 +56,27 @@ def known(text: str) -> bool:
 
 def cut(text: str, room: float, size: float, *, bold: bool = False) -> str:
     """As much of the text as there is room for."""
-    if width(text, size, bold=bold) <= room:
+    if _fitting(text, room, size, bold=bold) == len(text):
         return text
-    kept = text[: int(room / size * 6)]  # no letter is narrower than a sixth of its size
-    while kept and width(kept + ELLIPSIS, size, bold=bold) > room:
-        kept = kept[:-1]
-    return kept.rstrip() + ELLIPSIS
+    left = room - width(ELLIPSIS, size, bold=bold)
+    return text[: _fitting(text, left, size, bold=bold)].rstrip() + ELLIPSIS
+
+
+def _fitting(text: str, room: float, size: float, *, bold: bool = False) -> int:
+    """How many of its characters there is room for."""
+    left = room * 1_000 / size / (_BOLD if bold else 1)
+    for index, character in enumerate(text):
+        left -= _thousandths(character)
+        if left < 0:
+            return index
+    return len(text)
 
 
 def wrap(text: str, room: float, size: float, most: int) -> list[str]:
     """At most so many lines, broken at spaces, or inside a word that is longer than a line."""
     lines: list[str] = []
     rest = text
-    while rest and len(lines) < most - 1 and width(rest, size) > room:
+    while rest and len(lines) < most - 1 and _fitting(rest, room, size) < len(rest):
         end = _break(rest, room, size)
         lines.append(rest[:end].rstrip())
         rest = rest[end:].lstrip()
@@ -72,6 +85,6 @@ def wrap(text: str, room: float, size: float, most: int) -> list[str]:
 
 def _break(text: str, room: float, size: float) -> int:
     """Where a line ends: after the last space, dot or hyphen that fits, or where the room does."""
-    end = len(cut(text, room + width(ELLIPSIS, size), size)) - 1
+    end = _fitting(text, room, size)
     at = max((match.end() for match in re.finditer(r"[\s._/-]", text[:end])), default=0)
     return at if at > end // 3 else max(end, 1)

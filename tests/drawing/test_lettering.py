@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.drawing import lettering
@@ -13,6 +13,7 @@ from tests.drawing.pictures import DEFINITIONS, SVG, boxes, picture, texts
 ROOM = BOX - 2 * INSET
 
 
+@example("0000@MMMMM\x08\x08\u0d45\u0e5c\u0e5c\u0e5c\u0e5c\U0001f8b20", SMALL, 2)
 @given(st.text(max_size=300), st.sampled_from([NAME, SMALL]), st.integers(1, 3))
 def test_every_line_fits_and_none_is_empty(text: str, size: float, most: int):
     lines = lettering.wrap(lettering.clean(text), ROOM, size, most)
