@@ -33,8 +33,10 @@ def told(kind: str, config: Json) -> dict[str, str]:
 def _words(item: Mapping[str, Json], items: Json) -> str:
     if "weight" in item:
         return _share(item["weight"], items)
-    event = item.get("event")
-    return event if isinstance(event, str) and event else _condition(item.get("when"))
+    event, match = item.get("event"), _condition(item.get("match"))
+    if not isinstance(event, str) or not event:
+        return _condition(item.get("when"))
+    return f"{event}, {match.removeprefix('event.properties.')}" if match else event
 
 
 def _share(weight: Json, items: list[Json]) -> str:

@@ -221,6 +221,18 @@ def test_ports_are_written_on_their_links_but_the_plain_way_on():
             {"conditions": [{"event": "paid"}, {"when": WHEN}], "after": "P1D", "timeout": []},
             {"timeout": "P1D", "condition1": "paid", "condition2": "now exists"},
         ),
+        (
+            "wait_for",
+            {
+                "conditions": [
+                    {
+                        "event": "rated",
+                        "match": {"path": "event.properties.score", "op": "gte", "value": 9},
+                    }
+                ]
+            },
+            {"condition1": "rated, score ≥ 9"},
+        ),
         ("teleport", {"cases": []}, {}),
     ],
 )
