@@ -16,7 +16,7 @@ from app.machine.exposure import exposed
 from app.machine.fields import Liquid, Place, quote
 from app.machine.liquid.values import followed
 from app.machine.nodes import NODES
-from app.machine.path import MISSING, Path, near
+from app.machine.path import MISSING, Path
 from app.machine.program import Finding, Json, Node, Part, Program
 
 Fact: TypeAlias = tuple[str, str]  # ("output", a node's id) | ("address", email or phone)
@@ -103,9 +103,8 @@ def _fields_unknown(reads: Iterable[Read]) -> Iterator[Finding]:
         root, *rest = read.path.segments
         known = FIELDS.get(str(root), "").split()
         if rest and known and rest[0] not in known:
-            [nearest] = near({root: dict.fromkeys(known, True)}, read.path, 1)
-            own = "; fields of your own are in contact.metadata" if root == "contact" else ""
-            message = f"There is no {quote(str(read.path))}; the nearest is {nearest}{own}."
+            own = "; what you keep of your own is in contact.metadata" if root == "contact" else ""
+            message = f"There is no {quote(str(read.path))}: {root} has {', '.join(known)}{own}."
             yield _warning("field_unknown", read.pointer, message)
 
 
