@@ -9,6 +9,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,6 +22,7 @@ GIVEN_BY_ADDONS = {"DATABASE_URL", "REDIS_URL"}
 HEROKU = json.loads((ROOT / "app.json").read_text())
 GONE_SECONDS = 10  # after SIGTERM, as the README promises
 GUIDE = (ROOT / "docs/deploying.md").read_text()
+ANALYZE = shutil.which("systemd-analyze")
 
 
 def test_the_button_asks_for_what_production_needs_and_nothing_unknown():
@@ -85,6 +87,45 @@ def test_the_units_and_what_is_run_beside_them_have_a_user_and_its_settings():
     # Its default place, below a file system that is read-only else.
     assert unit["ReadWritePaths"] == f"{unit['WorkingDirectory']}/data"
     assert f"install -d -o {user} -m 0700 {unit['ReadWritePaths']}" in GUIDE
+
+
+def block(beginning: str) -> str:
+    """Of the guide, as it is typed or saved."""
+    [found] = [
+        one for one in re.findall(r"(?:^    .*\n|^\n(?=    ))+", GUIDE, re.M) if beginning in one
+    ]
+    return re.sub(r"^    ", "", found, flags=re.M).strip() + "\n"
+
+
+def test_the_settings_of_a_machine_are_accepted_and_believe_its_own_proxy_alone():
+    lines = block("ENVIRONMENT=production\n").splitlines()
+    given = dict(line.split("=", 1) for line in lines)
+    settings = Settings.from_environ({**given, "SECRET_KEY": "0" * 64})
+    assert settings.production
+    assert (settings.host, settings.trusted_hops) == ("127.0.0.1", 1)
+    assert f"reverse_proxy {settings.host}:{settings.port}" in GUIDE
+    assert f"{urlsplit(settings.base_url).hostname} {{" in GUIDE
+    assert set(given) >= REQUIRED
+
+
+@pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
+@pytest.mark.parametrize("command", ["web", "worker", "run"])
+def test_systemd_understands_the_units(tmp_path: Path, command: str):
+    unit = block("[Unit]").replace("web", command)
+    if command == "run":
+        unit = unit.replace("[Service]\n", block("ReadWritePaths="))
+    # It wants the program to be there.
+    unit = unit.replace("/srv/tidings/.venv/bin/python", sys.executable)
+    file = tmp_path / f"tidings-{command}.service"
+    file.write_text(unit)
+    said = subprocess.run(
+        [str(ANALYZE), "verify", "--man=no", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (said.returncode, said.stderr) == (0, "")
 
 
 def test_what_the_image_holds_is_enough_to_start(tmp_path: Path):
