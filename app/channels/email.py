@@ -359,7 +359,9 @@ def _said(error: BaseException) -> str:
     """A sentence, of a connection as of a message."""
     if isinstance(error, SMTPResponseException):
         return f"The mail server answered {error.code} {_words(error.message)}"
-    what = _words(str(error)).rstrip(".") or _SILENT.get(type(error)) or type(error).__name__
+    # Of a socket that it was handed the library knows no port, and says so.
+    told = str(error).replace(" on port None", "")
+    what = _words(told).rstrip(".") or _SILENT.get(type(error)) or type(error).__name__
     return f"{what}."
 
 

@@ -241,6 +241,21 @@ async def test_a_server_that_fails_before_the_message_does_not_have_it(lines, ou
     assert (error.outcome, error.code) == (outcome, code)
 
 
+async def test_who_hangs_up_on_a_connection_that_was_judged_is_told_of_in_words():
+    async def dial(host: str, port: int) -> socket.socket:
+        connection = socket.create_connection((host, port))
+        connection.setblocking(False)
+        return connection
+
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    url = f"smtp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, connected(url, dial=dial) as channel:
+        [found] = await channel.verify()
+        told = (await failure(channel)).detail
+    assert found.code == "unreachable"
+    assert all(one.startswith("Error connecting to 127.0.0.1: ") for one in (found.message, told))
+
+
 async def test_a_send_that_is_cancelled_before_the_dot_was_not_accepted():
     async with speaking(b"220 hi", b"250 hi") as (url, silent), connected(url) as channel:
         sending = asyncio.create_task(channel.send(letter()))
