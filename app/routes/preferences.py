@@ -12,7 +12,6 @@ from urllib.parse import parse_qs
 from starlette.responses import Response
 
 from app import consent, preferences
-from app.errors import Problem
 from app.preferences import Choice, Link
 from app.store import workspaces
 from app.subscriptions import Reason
@@ -41,13 +40,17 @@ NOBODY = "We have nothing any more to write to you by, so you get no messages."
 
 
 async def show(call: Call) -> Response:
-    return await _page(call, _link(call))
+    link = preferences.read_link(call.process, call.path("token"))
+    return _nowhere() if link is None else await _page(call, link)
 
 
 async def choose(call: Call) -> Response:
     """What says nothing else unsubscribes from what the mail was. Answered when nothing more is on
     its way."""
-    link, said = _link(call), _said(await call.receive_body())
+    link = preferences.read_link(call.process, call.path("token"))
+    if link is None:
+        return _nowhere()
+    said = _said(await call.receive_body())
     channel = said.get("unsubscribe", link.channel)
     if channel not in CHANNELS:  # whatever it says, it is no less a wish to hear no more
         channel = link.channel
@@ -61,13 +64,6 @@ async def choose(call: Call) -> Response:
     return await _page(call, link, LEFT if on_its_way else UNSUBSCRIBED)
 
 
-def _link(call: Call) -> Link:
-    link = preferences.read_link(call.process, call.path("token"))
-    if link is None:
-        raise _unknown()
-    return link
-
-
 def _said(body: bytes) -> dict[str, str]:
     """By a browser's form; a mail program's one click says nothing that we need."""
     given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
@@ -79,7 +75,7 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
         workspace = await workspaces.by_id(db, id=link.workspace_id)
         choices = await preferences.choices(call.process, db, link)
     if workspace is None:
-        raise _unknown()
+        return _nowhere()
     title = f"Messages from {workspace['name']}"
     return (
         page(title, *first, *map(_choice, choices), asks=True) if choices else page(title, NOBODY)
@@ -98,11 +94,16 @@ def masked(address: str) -> str:
     return f"{local[:1]}•••@{domain}" if at else f"•••{address[-4:]}"
 
 
-def _unknown() -> Problem:
-    return Problem("not_found", "This link leads nowhere any more; use that of a newer message.")
+def _nowhere() -> Response:
+    """A page, too: whoever follows a link out of a mail sees what is answered."""
+    found = page("A link that leads nowhere", "Use that of a newer message.")
+    found.status_code = 404
+    return found
 
+
+PAGES = {200: ("text/html",), 404: ("text/html",)}
 
 routes = [
-    get("/u/{token}", show, can=PUBLIC, tx=None, gives={200: ("text/html",)}),
-    post("/u/{token}", choose, can=PUBLIC, tx=None, gives={200: ("text/html",)}),
+    get("/u/{token}", show, can=PUBLIC, tx=None, gives=PAGES),
+    post("/u/{token}", choose, can=PUBLIC, tx=None, gives=PAGES),
 ]

@@ -200,7 +200,7 @@ class _Writer:
                 *self._query_parameters(endpoint),
                 *self._header_parameters(endpoint),
             ],
-            "responses": {**self._answers(endpoint), **self._refusals(endpoint)},
+            "responses": {**self._refusals(endpoint), **self._answers(endpoint)},
             "security": [] if endpoint.can == PUBLIC else [{"bearer": []}],
             "x-permission": endpoint.can,
         }
