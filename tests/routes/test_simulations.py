@@ -77,7 +77,8 @@ async def test_a_draft_is_tried_from_end_to_end_and_nothing_comes_of_it(
     assert rich["output"]["cases"][0]["operands"][0]["found"] == 1.1
     assert b'"found":1.10' in response.content
     assert tag["changes"] == {"tags": [[], ["rich"]]}
-    assert hello["message"]["content"] == {"subject": "Ada 1.10", "html": "<p>Hi</p>"}
+    said = {"subject": "Ada 1.10", "html": "<p>Hi</p>", "text": "Hi"}
+    assert hello["message"]["content"] == said
     assert (hello["message"]["status"], hello["output"]["number"]) == ("SENT", 2)
     assert (pause["enteredAt"], pause["leftAt"]) == (
         "2026-03-01T09:00:00.000Z",
