@@ -67,7 +67,7 @@ async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast,
         "to": "Ada@example.com",
         "status": "SENT",
         "reason": None,
-        "content": {"subject": "Hello Ada & Co", "html": "<p>1.10</p>"},
+        "content": {"subject": "Hello Ada & Co", "html": "<p>1.10</p>", "text": "1.10"},
         "attempts": [receipt["deliveryAttemptId"]],
         "createdAt": message["createdAt"],
     }
