@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +17,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.__main__ import COMMANDS, _parser, main
+from app import demo
+from app.__main__ import COMMANDS, _parser, main, verify_audit
 from app.config import Settings
 from app.main import opened
 from app.process import SCHEMA
@@ -100,6 +102,7 @@ def test_the_help_of_a_command_tells_all_and_its_example_can_be_typed(
         ("doctor", "Exits with 0"),
         ("simulate", "Exits with 0"),
         ("after-restore", "Stop every process first"),
+        ("verify-audit", "Exits with 0"),
     ],
 )
 def test_the_help_says_what_one_must_know_before_one_types_it(name: str, told: str):
@@ -213,6 +216,30 @@ def test_a_user_is_made_super_admin_by_address(environ: dict[str, str], tmp_path
     assert "Traceback" not in unknown[2]
     assert known[0] == 0, known
     assert asyncio.run(is_super_admin(settings, olivia))
+
+
+def test_the_trails_of_all_workspaces_are_walked_by_one_command(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str]
+):
+    settings = Settings.from_environ(environ)
+    asyncio.run(seeded(settings))
+    assert verify_audit(settings, Namespace()) == 0
+    told = capsys.readouterr().out
+    assert re.fullmatch(r"ws_\w{26}  whole: 1 entries, 1 not chained yet, head 0 0{64}\n", told)
+    asyncio.run(tampered(settings))
+    assert verify_audit(settings, Namespace()) == 1
+    told = capsys.readouterr().out
+    assert re.fullmatch(r"ws_\w{26}  NOT WHOLE at entry aud_\w{26}: The entry was changed.\n", told)
+
+
+async def seeded(settings: Settings) -> None:
+    async with opened(settings) as process:
+        await demo.seed(process)
+
+
+async def tampered(settings: Settings) -> None:
+    async with opened(settings) as process, process.database.write() as db:
+        await db.execute("UPDATE audit_logs SET actor_name = 'Mallory'")
 
 
 async def registered(settings: Settings) -> str:
