@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +173,26 @@ async def test_so_many_may_wait_and_who_asks_is_written_down(cast: Cast):
     cleared, made, *_ = (await cast.olivia.read("/audit-logs"))["data"]
     assert cleared["action"] == "sandbox_faults.cleared"
     assert made["action"] == "sandbox_fault.created"
+
+
+CURL = re.compile(r"""curl -sS "\$API(\S+)" -H "\$AUTH"(?: -H "\$JSON" -d '(.*?)')?\n""", re.DOTALL)
+
+
+async def test_what_the_guide_types_works(cast: Cast, process: Process):
+    answers: list[dict[str, Any]] = []
+    for path, body in CURL.findall(GUIDE):
+        if body:
+            answers.append(await cast.ed.made(path, json.loads(body)))
+            await settle(process)
+        else:
+            answers.append(await cast.ed.read(path.replace("msg_…", answers[-1]["messageId"])))
+    assert [one.keys() & {"messageId", "data", "remaining"} for one in answers] == [
+        {"messageId"},
+        {"data"},
+        {"remaining"},
+    ]
+    [captured] = answers[1]["data"]
+    assert captured["messageId"] == answers[0]["messageId"]
 
 
 def test_the_guide_tells_of_every_kind():
