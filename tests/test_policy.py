@@ -165,6 +165,7 @@ POLICY: Mapping[str, str] = {
     "GET /sandbox/faults": "viewer",
     "POST /sandbox/faults": "editor",
     "DELETE /sandbox/faults": "editor",
+    "POST /sandbox/replies": "editor",
 }
 PEOPLE = {"viewer": "vic", "editor": "ed", "admin": "adam", "owner": "olivia"}
 

@@ -27,6 +27,7 @@ from app.routes import (
     runs,
     sandbox,
     sandbox_faults,
+    sandbox_replies,
     sessions,
     settings,
     simulations,
@@ -78,6 +79,7 @@ ROUTES = [
 SANDBOX_ROUTES = [
     *sandbox.routes,
     *sandbox_faults.routes,
+    *sandbox_replies.routes,
     *checkouts.routes,
 ]  # in production they do not exist, signed in or not
 ROUTES += reference.routes(ROUTES, SANDBOX_ROUTES)  # which tell of themselves as well

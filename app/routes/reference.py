@@ -170,6 +170,9 @@ EXAMPLES: Mapping[str, Any] = {
     "waitingFor": None,
     "provider": "smtp",
     "providerMessageId": "<01kk8f3m@tidings.example>",
+    "NewReply": {"channel": "sms", "from": "+4915112345678", "text": "STOP"},
+    "meaning": "stop",
+    "answer": "Acme: you will get no more messages. Reply START to get them.",
     "DeliveryAttempt.events": [
         {"at": "2026-03-14T09:26:53.589Z", "status": "SENT", "code": None, "detail": None}
     ],

@@ -186,11 +186,8 @@ async def test_what_the_guide_types_works(cast: Cast, process: Process):
             await settle(process)
         else:
             answers.append(await cast.ed.read(path.replace("msg_…", answers[-1]["messageId"])))
-    assert [one.keys() & {"messageId", "data", "remaining"} for one in answers] == [
-        {"messageId"},
-        {"data"},
-        {"remaining"},
-    ]
+    found = [one.keys() & {"messageId", "data", "remaining", "meaning"} for one in answers]
+    assert found == [{"messageId"}, {"data"}, {"remaining"}, {"meaning"}]
     [captured] = answers[1]["data"]
     assert captured["messageId"] == answers[0]["messageId"]
 
