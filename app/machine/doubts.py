@@ -53,15 +53,14 @@ def doubts(
     """`addresses` are what the trigger is sure that a contact has, `templates` what those that are
     named read, `bodies` what has come in lately. Without a program nobody knows how a run comes to
     a part: what rests on that is not told."""
-    sure = None
-    if program is not None:
-        sure = _sure(program, frozenset(("address", name) for name in addresses))
+    begun = frozenset(("address", name) for name in addresses)
+    sure = {} if program is None else _sure(program, begun)
     findings: list[Finding] = []
     for part in parts:
-        known = sure.get(part.node.id, frozenset()) if sure is not None else None
         reads = list(dict.fromkeys([*_reads(part), *_by_template(part, templates or {})]))
-        if known is not None:
-            findings += _outputs_missing(reads, known)
+        if program is not None:
+            known = sure.get(part.node.id, frozenset())
+            findings += _outputs_missing(reads, known, program.nodes)
             findings += _address_uncertain(part, known)
         findings += unseen(reads, bodies)
         findings += _fields_unknown(reads)
@@ -74,12 +73,22 @@ def doubts(
 # --- the warnings -------------------------------------------------------------------------------
 
 
-def _outputs_missing(reads: Iterable[Read], known: Facts) -> Iterator[Finding]:
+def _outputs_missing(
+    reads: Iterable[Read], known: Facts, nodes: Mapping[str, Node]
+) -> Iterator[Finding]:
     for read in reads:
         root, *rest = read.path.segments
         if root == "steps" and rest and ("output", str(rest[0])) not in known:
-            message = f"Some path comes here without an output of {quote(str(rest[0]))}."
+            message = _why_no_output(str(rest[0]), nodes.get(str(rest[0])))
             yield _warning("output_missing", read.pointer, message)
+
+
+def _why_no_output(name: str, node: Node | None) -> str:
+    if node is None:
+        return f"There is no step {quote(name)}."
+    if NODES[node.kind].resume is None:
+        return f"{quote(name)} leaves no output: no {node.kind} does."
+    return f"Some path comes here without an output of {quote(name)}."
 
 
 def unseen(reads: Iterable[Read], bodies: Sequence[Json]) -> Iterator[Finding]:

@@ -441,6 +441,26 @@ def test_there_are_three_defects_for_each_finding():
     assert seeded.keys() == written
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ([says("{{ steps.gone.status }}")], "There is no step “gone”."),
+        (
+            [TAG | {"id": "mark"}, says("{{ steps.mark.tag }}")],
+            "“mark” leaves no output: no add_tag does.",
+        ),
+        (
+            [fork(case(SEND | {"id": "a"})), says("{{ steps.a.status }}")],
+            "Some path comes here without an output of “a”.",
+        ),
+    ],
+)
+def test_why_an_output_may_be_missing_is_told(body: Any, said: str):
+    compiled = check.compile("steps", body)
+    doubted = doubts(compiled.program, compiled.parts, addresses=["email"])
+    assert [finding.message for finding in doubted] == [said]
+
+
 # --- what is right is not doubted ---------------------------------------------------------------
 
 SURE = [
