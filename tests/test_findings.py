@@ -318,6 +318,13 @@ async def test_whatever_the_body_is_it_is_answered_in_order(cast: Cast):
         assert [error["pointer"] for error in response.json()["errors"]] == pointers, raw
 
 
+async def test_a_change_of_which_nothing_is_right_is_told_as_for_any_resource(cast: Cast):
+    made = await cast.ed.made("/workflows", {"name": "N", "state": "ACTIVE"})
+    refused = await cast.ed.patch(f"/workflows/{made['id']}", {"nam": "M"})
+    told = "Correct the body: /nam: This field is unknown or read-only."
+    assert (refused.status_code, refused.json()["detail"]) == (422, told)
+
+
 async def test_whoever_is_found_by_an_address_has_it(cast: Cast):
     mail = send(content={"subject": "s", "html": "h"})
     by_phone = {**WEBHOOK, "contactLookup": "phone"}

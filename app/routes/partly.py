@@ -28,6 +28,7 @@ def read(
     it; `without` stands in for what a new one may not lack. Raises Problem where there is nothing
     to go on with."""
     raw, errors, headers = call.body, list[FieldError](), call.request.headers
+    detail = ""
     for _ in range(MOST_ROUNDS):
         try:
             if stored is None:
@@ -42,9 +43,10 @@ def read(
             if problem.code != "invalid" or not all(error.pointer for error in wrong):
                 raise
             errors += wrong
+            detail = detail or problem.detail
             rest = _pruned(document.parse(raw), wrong)
             raw = document.dumps(rest if stored is not None else {**without, **rest})
-    raise Problem("invalid", "Correct the body; errors names what is wrong first.", errors=errors)
+    raise Problem("invalid", detail, errors=errors)
 
 
 def _pruned(value: dict[str, Any], wrong: Iterable[FieldError]) -> dict[str, Any]:
