@@ -143,12 +143,14 @@ async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
         if not names:
             names = list(plan.kinds)
             order.shuffle(names)
-        name, began = names.pop(), time.time()
+        name, began, broke = names.pop(), time.time(), None
         try:
             await FAULTS[name](stage)
+        except Exception as error:  # noqa: BLE001  a finding, and the others go on
+            broke = f"{type(error).__name__}: {error}"
         finally:
-            struck.append(Struck(name, began, time.time()))
-            print(f"  {number + 1}. {name}: {time.time() - began:.1f} s", flush=True)
+            struck.append(Struck(name, began, time.time(), broke))
+            print(f"  {number + 1}. {name}: {time.time() - began:.1f} s {broke or ''}", flush=True)
 
 
 async def unfinished(stage: Stage) -> int:

@@ -51,6 +51,7 @@ async def freeze(stage: Stage) -> None:
 async def roll(stage: Stage) -> None:
     """A deploy: one process after the other, the next when the last is back."""
     for name in (*WEBS, *WORKERS):
+        await stage.back(name)  # whom the fault before has killed
         took, code = await stage.stopped(name, GONE_SECONDS + 5)
         assert code == 0, f"{name} ended with {code} after SIGTERM"
         assert took <= GONE_SECONDS, f"{name} took {took:.1f} s to end"
@@ -112,6 +113,7 @@ def jump(*names: str) -> Fault:
 
     async def strike(stage: Stage) -> None:
         name = stage.chance.choice(names)
+        await stage.back(name)
         stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
         _, code = await stage.stopped(name, GONE_SECONDS + 5)
         assert code is not None, f"{name} did not end after SIGTERM"

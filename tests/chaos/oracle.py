@@ -29,6 +29,7 @@ class Struck:
     name: str
     began: float
     ended: float
+    broke: str | None = None  # what it could not do, or did not find as it should be
 
 
 @dataclass(slots=True)
@@ -108,6 +109,7 @@ def findings(evidence: Evidence) -> list[str]:
     found = [finding for check in checks for finding in check(evidence)]
     found += [f"one contact twice: {row['email_key']}" for row in evidence.contacts_twice]
     found += evidence.tracebacks
+    found += [f"{fault.name}: {fault.broke}" for fault in evidence.faults if fault.broke]
     return found + evidence.probed.findings
 
 

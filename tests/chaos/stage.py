@@ -28,7 +28,7 @@ from tests.servers import free_port
 
 WEBS = ("web 1", "web 2")
 WORKERS = ("worker 1", "worker 2")
-UP_SECONDS = 30.0
+UP_SECONDS = 60.0
 QUEUEING_SECONDS = 0.25  # of the mail server, as real ones: whoever dies then leaves a doubt
 LONGEST_PAUSE = 1.0  # until a platform starts again what has died
 
