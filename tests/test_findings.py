@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -209,6 +210,13 @@ def test_there_are_three_defects_for_each_finding():
     written = codes.written(codes.BEYOND)
     assert {code: seeded[code] for code in written if seeded[code] < 3} == {}
     assert seeded.keys() == written
+
+
+def test_the_page_of_findings_has_each_of_them_once():
+    page = Path(__file__).parents[1] / "docs" / "findings.md"
+    rows = [line.split("|")[1] for line in page.read_text().splitlines() if line.startswith("| `")]
+    told = Counter(code for row in rows for code in re.findall(r"`(\w+)`", row))
+    assert told == Counter(codes.written([*codes.MACHINE, *codes.BEYOND]))
 
 
 def test_nothing_else_finds():
