@@ -16,6 +16,7 @@ _LATIN = """
 222 500 222 833 556 556 556 556 333 500 278 556 500 722 500 500 500 334 260 334 584"""
 _WIDTHS = {chr(32 + index): int(width) for index, width in enumerate(_LATIN.split())}
 _WIDTHS |= {"“": 333, "”": 333, "‘": 222, "’": 222, "–": 556, "—": 1000, "…": 1000, "·": 278}
+_WIDTHS |= {"≠": 549, "≥": 549, "≤": 549}
 _OTHER = 780  # wider than most letters of other alphabets
 _WIDE = 1_300  # emoji may be wider than their em
 _BOLD = 1.08

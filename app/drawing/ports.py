@@ -9,7 +9,7 @@ from app.machine.nodes import NODES
 from app.machine.program import Json
 
 SIGNS: Mapping[str, str] = {"eq": "=", "ne": "≠", "gt": ">", "gte": "≥", "lt": "<", "lte": "≤"}
-LONGEST = 60  # of a value; there is no room for more
+LONGEST, MOST = 60, 20  # of a value, and of a list; there is no room for more
 JOINED: Mapping[str, str] = {"all": "and", "any": "or"}
 
 
@@ -36,7 +36,7 @@ def _words(item: Mapping[str, Json], items: Json) -> str:
     event, match = item.get("event"), _condition(item.get("match"))
     if not isinstance(event, str) or not event:
         return _condition(item.get("when"))
-    return f"{event}, {match.removeprefix('event.properties.')}" if match else event
+    return f"{event}, {match}" if match else event
 
 
 def _share(weight: Json, items: list[Json]) -> str:
@@ -56,7 +56,17 @@ def _condition(raw: Json) -> str:
             join = JOINED["all" if "all" in raw else "any"]
             return _condition(parts[0]) + (f" {join} {len(parts) - 1} more" if parts[1:] else "")
         case {"path": str(path), "op": str(op)}:
-            value = "" if raw.get("value") is None else document.text(raw["value"])[:LONGEST]
-            return f"{path} {SIGNS.get(op, op.replace('_', ' '))} {value}".rstrip()
+            name = path.rpartition(".")[2]  # the box has the whole of it
+            return (
+                f"{name} {SIGNS.get(op, op.replace('_', ' '))} {_value(raw.get('value'))}".rstrip()
+            )
         case _:
             return ""
+
+
+def _value(raw: Json) -> str:
+    if raw is None:
+        return ""
+    if isinstance(raw, list):
+        return ", ".join(_value(one) for one in raw[:MOST])
+    return document.text(raw)[:LONGEST]

@@ -139,7 +139,7 @@ def _described(drawn: Sketch, caption: Caption) -> str:
 def _port(link: Link) -> str:
     """What stands on a link: nothing on the plain way on."""
     name = "" if link.port == "next" else link.port
-    said = f"{name}: {link.says}" if link.says else name
+    said = f"{name}: {link.says}" if link.says not in ("", name) else name
     return cut(clean(said), BOX - 2 * PADDING, SMALL)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -12,6 +13,7 @@ import pytest
 from app.drawing import SHAPES, Caption, Count, ports, write
 from app.drawing.looks import DARK, LIGHT, LOOKS
 from app.drawing.svg import COLUMN
+from app.machine import document
 from app.machine.graph import TRIGGER
 from app.machine.nodes import NODES
 from tests.drawing.pictures import (
@@ -31,6 +33,7 @@ from tests.drawing.pictures import (
     texts,
 )
 
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
 CLOSE = 0.2  # coordinates are written with one decimal
 
@@ -194,7 +197,7 @@ def test_ports_are_written_on_their_links_but_the_plain_way_on():
                     {"port": "vip"},
                 ]
             },
-            {"case1": "trigger.total ≥ 1", "vip": ""},
+            {"case1": "total ≥ 1", "vip": ""},
         ),
         (
             "branch",
@@ -202,6 +205,11 @@ def test_ports_are_written_on_their_links_but_the_plain_way_on():
             {"a": "not now exists or 2 more"},
         ),
         ("branch", {"cases": [{"when": {"all": [WHEN]}}]}, {"case1": "now exists"}),
+        (
+            "branch",
+            {"cases": [{"when": {"path": "contact.locale", "op": "in", "value": ["de", 5, "fr"]}}]},
+            {"case1": "locale in de, 5, fr"},
+        ),
         ("branch", {"cases": [5, {"when": 5}]}, {"case2": ""}),
         ("branch", {"cases": {}}, {}),
         ("branch", 5, {}),
@@ -238,6 +246,18 @@ def test_ports_are_written_on_their_links_but_the_plain_way_on():
 )
 def test_a_port_tells_what_leads_through_it(kind: str, config: Any, told: dict[str, str]):
     assert ports.told(kind, config) == told
+
+
+def test_no_label_of_what_people_write_is_cut():
+    labels = []
+    for file in sorted(EXAMPLES.glob("*.json")):
+        definition = document.parse(file.read_bytes())["definition"]
+        shape = "graph" if "graph" in definition else "steps"
+        root = picture(shape, definition[shape])
+        labels += [text.text for text in root.iter(f"{SVG}text") if text.attrib["class"] == "port"]
+    assert len(labels) > 40
+    assert [label for label in labels if label.endswith("…")] == []
+    assert {"plain: 50 %", "large: employees ≥ 200", "confirmed"} <= set(labels)
 
 
 def test_what_is_missing_or_doubled_is_drawn_as_broken():
