@@ -36,7 +36,8 @@ NOTHING = bytes(32)  # what stands before the first link
 BATCH = 500
 WORKSPACES = 100  # of one round
 LOOKS = 3  # at a chain that changes while it is looked at
-# Code of the release before makes no head with a workspace: for so long one is made up for.
+BEGUN: Mapping[str, Json] = {"auditTrail": "begun"}  # a head was made with this first entry
+# Code of the release before makes none: for so long one is made up for.
 HEADLESS = timedelta(days=1)
 SALT_BYTES = 16
 LONGEST_VALUE = 8_192  # bytes of JSON; of a longer one only its hash is kept
@@ -79,7 +80,8 @@ class Where:
 async def begin(
     db: Handle, vault: Vault, origin: Origin, *, workspace_id: str, after: Mapping[str, Json]
 ) -> None:
-    """The first entry of a new workspace, and the head, which is never made again."""
+    """The first entry of a new workspace, and the head, which is never made again: as the entry
+    tells, and nobody can forge."""
     head = Head().signed(vault, workspace_id)
     await audit_logs.insert_head(db, workspace_id=workspace_id, head=head)
     await note(
@@ -89,7 +91,7 @@ async def begin(
         workspace_id=workspace_id,
         action=FIRST,
         resource_id=workspace_id,
-        after=after,
+        after={**after, **BEGUN},
     )
 
 
@@ -230,13 +232,18 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
 
 
 async def _beheaded(db: Handle, vault: Vault, workspace_id: str) -> bool:
-    """Whether there must have been a head: something is chained, or is too old not to be. What an
-    entry says of its age is worth as much as its MAC."""
+    """Whether there must have been a head: something is chained, or the oldest entry says so, or is
+    too old not to be. What it says is worth as much as its MAC."""
     if await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=1):
         return True
+    begun = document.dumps(differences({}, BEGUN)).decode()[1:-1]
     since = await db.now() - HEADLESS
-    oldest = await audit_logs.unchained(db, workspace_id=workspace_id, limit=1)
-    return any(one["created_at"] < since or _own_fault(vault, one) is not None for one in oldest)
+    return any(
+        begun in (one["changes"] or "")
+        or one["created_at"] < since
+        or _own_fault(vault, one) is not None
+        for one in await audit_logs.unchained(db, workspace_id=workspace_id, limit=1)
+    )
 
 
 async def prune(process: Process, workspace_id: str, moment: datetime) -> bool:
