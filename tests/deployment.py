@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -22,6 +23,7 @@ from tests.servers import free_port
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_SECONDS = 20.0
+COMMAND_SECONDS = 50.0  # that a command may take which comes to an end
 A_CALL_EVERY = 0.15  # of the API, which takes 600 a minute
 
 
@@ -34,10 +36,18 @@ class Forked:
     milliseconds, where Python and the libraries need a second of one core."""
 
     def __init__(
-        self, command: str, environ: Mapping[str, str], directory: Path, output: Path
+        self,
+        words: Sequence[str],
+        environ: Mapping[str, str],
+        directory: Path,
+        output: Path,
+        errors: Path | None = None,  # where they are kept apart
     ) -> None:
+        files = (output, errors or output)
+        for file in files:
+            file.touch()
         self._process = FORKING.Process(
-            target=_begin, args=(command, dict(environ), directory, output)
+            target=_begin, args=(list(words), dict(environ), directory, files)
         )
         self._process.start()
         assert self._process.pid is not None
@@ -64,17 +74,42 @@ class Forked:
         self._process.kill()
 
 
-def _begin(command: str, environ: dict[str, str], directory: Path, output: Path) -> None:
+def _begin(
+    words: list[str], environ: dict[str, str], directory: Path, files: tuple[Path, Path]
+) -> None:
     os.setsid()
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environ)
-    descriptor = os.open(output, os.O_WRONLY | os.O_APPEND)
-    for standard in (sys.stdout, sys.stderr):
+    for standard, file in zip((sys.stdout, sys.stderr), files, strict=True):
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND)
         os.dup2(descriptor, standard.fileno())
-    os.close(descriptor)
-    sys.argv = ["app", command]
+        os.close(descriptor)
+    sys.argv = ["app", *words]
     sys.exit(main())
+
+
+class Command:
+    """`python -m app …` that comes to an end, in a fork."""
+
+    def __init__(
+        self, *words: str, environ: Mapping[str, str], directory: Path | None = None
+    ) -> None:
+        self._kept = tempfile.TemporaryDirectory(prefix="command-")
+        self._files = [Path(self._kept.name) / name for name in ("output", "errors")]
+        environ = {"PATH": os.defpath, "COLUMNS": "100", **environ}
+        self._process = Forked(words, environ, directory or ROOT, *self._files)
+
+    def ended(self) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        with self._kept:
+            try:
+                code = self._process.wait(COMMAND_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                raise
+            output, errors = (file.read_text() for file in self._files)
+            return code, output, errors
 
 
 class Part:
@@ -93,8 +128,7 @@ class Part:
         environ = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), **environ}
         self.process: Running
         if forked:
-            self.output.touch()
-            self.process = Forked(command, environ, directory, self.output)
+            self.process = Forked([command], environ, directory, self.output)
             return
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(

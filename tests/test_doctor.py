@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from app.main import opened
 from app.store.db import Database
 from tests import provider, resend_server, servers, stripe_server, twilio_server
 from tests.conftest import SCHEMA
-from tests.deployment import ROOT
+from tests.deployment import Command
 from tests.listener import Listener, says
 from tests.receivers import Receiver
 from tests.servers import PostgresServer, free_port
@@ -236,14 +233,8 @@ async def test_after_rewrapping_the_older_key_may_go(sound: dict[str, str]):
 
 def command(word: str, environ: Mapping[str, str]) -> tuple[int, str]:
     """Exit code and standard error of `python -m app …`."""
-    ended = subprocess.run(  # noqa: PLW1510 - its exit code is what is asked
-        [sys.executable, "-m", "app", word],
-        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), **environ},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    return ended.returncode, ended.stderr
+    code, _, errors = Command(word, environ=environ).ended()
+    return code, errors
 
 
 async def test_the_command_fails_when_something_is_broken(sound: dict[str, str]):
@@ -290,14 +281,5 @@ async def test_its_report_is_free_of_log_lines(sound: dict[str, str]):
 
 def report(environ: Mapping[str, str]) -> tuple[int, str]:
     """What is printed, by either way out."""
-    done = subprocess.run(
-        [sys.executable, "-m", "app", "doctor"],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], **environ},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    code, output, errors = Command("doctor", environ=environ).ended()
+    return code, output + errors

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import re
-import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,32 +23,11 @@ from app.process import SCHEMA
 from app.store import users
 from app.store.migrations import sections
 from tests import cast, servers
-from tests.deployment import ROOT, Deployment, Part, answers, until
+from tests.deployment import Command, Deployment, Part, answers, until
 from tests.proxy import Proxy, proxy_before
 from tests.servers import PostgresServer
 
 SECRET_KEY = "a secret key that only the tests have"
-SECONDS = 30
-
-
-def command(
-    *words: str, environ: Mapping[str, str] | None = None, directory: Path = ROOT
-) -> subprocess.Popen[str]:
-    """`python -m app …`, started."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "app", *words],
-        cwd=directory,
-        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(environ or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
-    output, errors = process.communicate(timeout=SECONDS)
-    return process.returncode, output, errors
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -141,7 +118,7 @@ def test_a_database_without_tables_is_told_what_to_run(nowhere: dict[str, str], 
     sqlite = nowhere["DATABASE_URL"].startswith("sqlite")
     name = "demo" if sqlite else "web"
     environ = {**nowhere, "PORT": str(servers.free_port()), "REDIS_URL": redis_url}
-    code, _, errors = ended(command(name, environ=environ))
+    code, _, errors = Command(name, environ=environ).ended()
     assert code == 1
     assert "run python -m app migrate first" in errors
     assert "Traceback" not in errors
@@ -150,7 +127,7 @@ def test_a_database_without_tables_is_told_what_to_run(nowhere: dict[str, str], 
 @pytest.mark.parametrize("name", ["web", "worker"])
 def test_one_half_alone_on_sqlite_is_refused_in_words(tmp_path: Path, name: str):
     environ = {"DATABASE_URL": f"sqlite:///{tmp_path}/tidings.db", "SECRET_KEY": SECRET_KEY}
-    code, _, errors = ended(command(name, environ=environ))
+    code, _, errors = Command(name, environ=environ).ended()
     assert code == 1
     assert "python -m app run" in errors
     assert "Traceback" not in errors
@@ -167,7 +144,7 @@ def test_the_demo_is_not_for_production(tmp_path: Path):
         "MAIL_FROM": "hello@acme.test",
         "BASE_URL": "http://127.0.0.1:1",
     }
-    code, _, errors = ended(command("demo", environ=production))
+    code, _, errors = Command("demo", environ=production).ended()
     assert code == 1
     assert "ENVIRONMENT" in errors
 
@@ -176,12 +153,12 @@ def test_the_demo_is_not_for_production(tmp_path: Path):
 
 
 def test_migrating_at_once_and_again_applies_every_section_once(nowhere: dict[str, str]):
-    together = [command("migrate", environ=nowhere) for _ in range(2)]
-    ends = [ended(process) for process in together]
+    together = [Command("migrate", environ=nowhere) for _ in range(2)]
+    ends = [command.ended() for command in together]
     assert [code for code, _, _ in ends] == [0, 0], ends
     applied = [number for _, output, _ in ends for number in applied_by(output)]
     assert sorted(applied) == [section.number for section in sections(SCHEMA)]
-    code, output, _ = ended(command("migrate", environ=nowhere))
+    code, output, _ = Command("migrate", environ=nowhere).ended()
     assert (code, output) == (0, "The schema is up to date.\n")
 
 
@@ -196,7 +173,7 @@ def environ(postgres_url: str) -> Iterator[dict[str, str]]:
 
 
 def test_the_demo_is_seeded_once_and_shown_again(environ: dict[str, str]):
-    first, second = (ended(command("demo", environ=environ)) for _ in range(2))
+    first, second = (Command("demo", environ=environ).ended() for _ in range(2))
     assert first[0] == 0, first
     assert second == first
     assert "td_test_" in first[1]
@@ -207,10 +184,10 @@ def test_a_user_is_made_super_admin_by_address(environ: dict[str, str], tmp_path
     settings = Settings.from_environ(environ, secret_key_file=tmp_path / "key")
     olivia = asyncio.run(registered(settings))
     granting = [
-        command("grant-super-admin", address, environ=environ)
+        Command("grant-super-admin", address, environ=environ)
         for address in ("nobody@acme.test", olivia.upper())
     ]
-    unknown, known = map(ended, granting)
+    unknown, known = (command.ended() for command in granting)
     assert unknown[0] == 1
     assert "nobody@acme.test" in unknown[2]
     assert "Traceback" not in unknown[2]
