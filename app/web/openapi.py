@@ -200,7 +200,7 @@ class _Writer:
                 *self._query_parameters(endpoint),
                 *self._header_parameters(endpoint),
             ],
-            "responses": {**self._refusals(endpoint), **self._answers(endpoint)},
+            "responses": self._responses(endpoint),
             "security": [] if endpoint.can == PUBLIC else [{"bearer": []}],
             "x-permission": endpoint.can,
         }
@@ -271,6 +271,15 @@ class _Writer:
         return dict.fromkeys(media_types, content)
 
     # --- what goes out ---
+
+    def _responses(self, endpoint: Endpoint) -> Schema:
+        """A page may say no; what is no path of ours gets a problem there all the same."""
+        answers, refusals = self._answers(endpoint), self._refusals(endpoint)
+        for status in answers.keys() & refusals.keys():
+            told = self.refusals[refusals[status]["$ref"].rpartition("/")[2]]
+            content = {**answers[status]["content"], **told["content"]}
+            answers[status] = {**told, "content": content}
+        return {**refusals, **answers}
 
     def _answers(self, endpoint: Endpoint) -> Schema:
         answers = {str(status): self._answer(endpoint, status) for status in endpoint.gives}

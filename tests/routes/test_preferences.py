@@ -149,6 +149,8 @@ async def test_a_link_that_was_tampered_with_is_nobody_s(
     assert "leads nowhere" in answers[0]  # a page, for whoever has followed it out of a mail
     assert set(answers) == {answers[0]}
     assert (await cast.vic.read("/suppressions"))["data"] == []
+    for method in ("GET", "POST"):  # which is no token, and no path of ours
+        assert (await client.request(method, "/u/%07")).json()["code"] == "not_found"
 
 
 def test_an_address_is_shown_to_whoever_knows_it():
