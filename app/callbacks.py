@@ -169,7 +169,7 @@ async def _move(process: Process, db: Handle, row: Row, report: Report, status: 
 
 
 def _tell_end(process: Process, row: Row, status: str) -> None:
-    process.metrics.count("tidings_messages_ended", channel=row["channel"], status=status)
+    process.metrics.count("tidings_message_outcomes", channel=row["channel"], status=status)
     whose = {"workspace_id": row["workspace_id"], "message_id": row["id"]}
     log.info("message reported", extra={**whose, "status": status})
 

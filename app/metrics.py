@@ -51,8 +51,10 @@ FAMILIES: Mapping[str, Family] = {
     "tidings_refusals": Family("counter", "Answers that were problems, by code.", ("code",)),
     "tidings_webhooks_accepted": Family("counter", "Events that were answered 202."),
     "tidings_runs_ended": Family("counter", "Runs that ended, by status.", ("status",)),
-    "tidings_messages_ended": Family(
-        "counter", "Messages whose outcome was recorded.", ("channel", "status")
+    "tidings_message_outcomes": Family(
+        "counter",
+        "What was recorded of messages: ends, tries to come (QUEUED), later reports.",
+        ("channel", "status"),
     ),
     "tidings_events_ended": Family(
         "counter", "Outbound events that an endpoint took, or did not.", ("status",)

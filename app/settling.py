@@ -120,7 +120,7 @@ async def settle(
 
 def _tell_end(process: Process, row: Row, ending: Ending, seconds: float) -> None:
     channel, status = row["channel"], ending.status
-    process.metrics.count("tidings_messages_ended", channel=channel, status=status)
+    process.metrics.count("tidings_message_outcomes", channel=channel, status=status)
     if status == "SENT":
         process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
     log.info(

@@ -43,7 +43,7 @@ async def test_an_event_shows_from_its_acceptance_to_its_message(
     for name in (
         "tidings_webhooks_accepted_total",
         "tidings_runs_ended_total",
-        "tidings_messages_ended_total",
+        "tidings_message_outcomes_total",
         "tidings_acceptance_to_first_step_seconds_count",
         "tidings_acceptance_to_sent_seconds_count",
     ):
