@@ -75,6 +75,19 @@ def test_every_container_outlives_a_reboot_and_has_time_to_finish():
     assert len(names) == len(started)
 
 
+def test_containers_are_where_their_settings_say_that_database_and_proxy_are():
+    given = dict(line.split("=", 1) for line in block("ENVIRONMENT=production\n").splitlines())
+    beside = [given["HOST"], *(urlsplit(given[name]).hostname for name in GIVEN_BY_ADDONS)]
+    assert set(beside) == {"127.0.0.1"}  # which in a network of its own is the container
+    started = [words for words in commands() if words[:2] == ["docker", "run"]]
+    assert {words[-1] for words in started} == {"migrate", "web", "worker"}
+    for words in started:
+        options = dict(pairwise(words[: words.index("tidings")]))
+        assert options["--network"] == "host"
+        assert options["--env-file"] == "tidings.env"
+        assert "-p" not in words  # docker publishes nothing of the machine's own network
+
+
 def test_the_units_and_what_is_run_beside_them_have_a_user_and_its_settings():
     unit = dict(words[0].split("=", 1) for words in commands() if re.match(r"[A-Z]\w+=", words[0]))
     user = unit["User"]
