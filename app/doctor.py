@@ -312,7 +312,9 @@ async def _payment_provider(settings: Settings) -> Findings:
         for sentence in doubts:
             yield fail("payments", sentence)
         if not doubts:
-            yield fine("payments", "Stripe takes our key and has the prices that people are told")
+            asked = f"charges what people are told for {', '.join(stripe.sold)}"
+            known = f"and {asked}" if stripe.sold else "and was asked for no price"
+            yield fine("payments", f"Stripe takes our key {known}")
     finally:
         await stripe.close()
 

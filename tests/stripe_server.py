@@ -137,6 +137,7 @@ class StripeServer:
     def _app(self) -> Starlette:
         return Starlette(
             routes=[
+                Route("/v1/prices", self._answer),
                 Route("/v1/prices/{id}", self._answer),
                 Route("/v1/customers", self._answer, methods=["POST"]),
                 Route("/v1/checkout/sessions", self._answer, methods=["POST"]),
@@ -174,6 +175,9 @@ class StripeServer:
 
     async def _done(self, request: Request, form: dict[str, str]) -> Response:
         match request.method, request.url.path.split("/")[2:]:
+            case "GET", ["prices"]:
+                listed = list(self.prices.values())[: int(form["limit"])]
+                return JSONResponse({"object": "list", "has_more": False, "data": listed})
             case "GET", ["prices", id] if id in self.prices:
                 return JSONResponse(self.prices[id])
             case "GET", ["prices", id]:

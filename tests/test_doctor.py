@@ -196,6 +196,13 @@ async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]):
         stripe.prices["price_growth"]["recurring"] = {"interval": "year", "interval_count": 2}
         [finding] = await said()
         assert "59.00 USD every 2 years" in finding
+        for field, value, words in (
+            ("recurring", None, "59.00 USD once"),
+            ("unit_amount", None, "no fixed amount of USD once"),
+        ):
+            stripe.prices["price_growth"][field] = value
+            [finding] = await said()
+            assert f"price_growth is {words} at Stripe" in finding
         stripe.prices["price_growth"]["active"] = False
         del stripe.prices["price_scale"]
         archived, unknown = await said()
@@ -207,6 +214,29 @@ async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]):
         stripe.down = True
         [finding] = await said()
         assert "answers 500" in finding
+
+
+async def test_the_key_is_tried_before_anything_is_sold():
+    async with stripe_server.serving() as stripe:
+
+        async def said(key: str, **more: str) -> str:
+            environ = {
+                "SECRET_KEY": KEY,
+                "STRIPE_SECRET_KEY": key,
+                "STRIPE_WEBHOOK_SECRET": stripe_server.WEBHOOK_SECRET,
+                "STRIPE_BASE_URL": stripe.url,
+            }
+            settings = Settings.from_environ({**environ, **more})
+            [finding] = [str(one) async for one in doctor._payment_provider(settings)]
+            return finding
+
+        wrong = await said("sk_test_of_another_shop")
+        assert "FAIL  payments      STRIPE_SECRET_KEY: " in wrong
+        assert "401: Invalid API Key provided" in wrong
+        right = await said(stripe_server.SECRET_KEY)
+        assert "Stripe takes our key and was asked for no price" in right
+        right = await said(stripe_server.SECRET_KEY, STRIPE_PRICE_SCALE="price_scale")
+        assert "Stripe takes our key and charges what people are told for scale" in right
 
 
 @pytest.mark.parametrize(("minutes", "which"), [(1, "behind"), (-1, "ahead of")])

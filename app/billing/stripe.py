@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -45,6 +46,27 @@ class Missing(Silent):
     """Stripe knows nothing by this id (any more)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What is taken how often, in Stripe's terms; once when there is no interval."""
+
+    amount: int | None
+    currency: str | None
+    interval: str | None
+    count: int | None
+
+    @classmethod
+    def of(cls, price: Mapping[str, Any]) -> Charge:
+        every = price.get("recurring") or {}
+        terms = price.get("unit_amount"), price.get("currency")
+        return cls(*terms, every.get("interval"), every.get("interval_count"))
+
+    def __str__(self) -> str:
+        cost = "no fixed amount of" if self.amount is None else f"{self.amount / 100:.2f}"
+        period = f"a {self.interval}" if self.count == 1 else f"every {self.count} {self.interval}s"
+        return f"{cost} {str(self.currency).upper()} {period if self.interval else 'once'}"
+
+
 class Stripe:
     name = "stripe"
 
@@ -54,6 +76,7 @@ class Stripe:
         """`prices` are Stripe's ids by plan."""
         self._webhook_secret = webhook_secret.encode()
         self._prices = prices
+        self.sold = tuple(prices)
         self._plans = {price: plan for plan, price in prices.items()}
         self._live_mode = "_live_" in secret_key
         self._client = httpx2.AsyncClient(
@@ -146,6 +169,7 @@ class Stripe:
     async def doubts(self) -> list[str]:
         """What keeps people from buying, or lets them pay another price than they are told. Raises
         errors.Silent when Stripe does not take our key."""
+        await self._call("GET", "/v1/prices", {"limit": "1"})  # the key is tried, whatever is sold
         found = []
         for plan, price in self._prices.items():
             setting = f"STRIPE_PRICE_{plan.upper()}"
@@ -154,11 +178,12 @@ class Stripe:
             except Missing:
                 found.append(f"{setting}: Stripe knows no price {price}.")
                 continue
-            told = f"{plans.PLANS[plan].price / 100:.2f} {plans.CURRENCY} a month"
+            told = Charge(plans.PLANS[plan].price, plans.CURRENCY.lower(), "month", 1)
+            charged = Charge.of(known)
             if not known.get("active"):
                 found.append(f"{setting}: {price} is archived at Stripe: nobody can buy {plan}.")
-            elif _cost(known) != told:
-                sentence = f"{price} is {_cost(known)} at Stripe, and people are told {told}."
+            elif charged != told:
+                sentence = f"{price} is {charged} at Stripe, and people are told {told}."
                 found.append(f"{setting}: {sentence}")
         return found
 
@@ -290,14 +315,6 @@ def _unsigned() -> Problem:
         "Stripe signs its events: send one Stripe-Signature of the last five minutes, made with the"
         " endpoint's secret over exactly these bytes.",
     )
-
-
-def _cost(price: Mapping[str, Any]) -> str:
-    amount, every = price.get("unit_amount"), price.get("recurring") or {}
-    cost = f"{amount / 100:.2f}" if isinstance(amount, int) else "no fixed amount of"
-    count, interval = every.get("interval_count"), every.get("interval")
-    period = f"a {interval}" if count == 1 else f"every {count} {interval}s" if every else "once"
-    return f"{cost} {str(price.get('currency')).upper()} {period}"
 
 
 def _silent(cause: str, kind: type[Silent] = Silent) -> Silent:
