@@ -173,7 +173,7 @@ async def index(call: Call) -> Response:
 
 async def show(call: Call) -> Response:
     row = await _found(call)
-    return reply.ok(resource(row), revision=row["revision"])
+    return reply.ok(resource(row), revision=row["revision"], beside=row["failing_since"])
 
 
 async def create(call: Call) -> Response:
@@ -211,7 +211,9 @@ async def update(call: Call) -> Response:
         disabled_reason=None if new.enabled else row["disabled_reason"] or "manual",
     )
     await call.note("event_endpoint.updated", row["id"], resource(row), resource(changed))
-    return reply.ok(resource(changed), revision=changed["revision"])
+    return reply.ok(
+        resource(changed), revision=changed["revision"], beside=changed["failing_since"]
+    )
 
 
 async def remove(call: Call) -> Response:
@@ -235,7 +237,9 @@ async def rotate(call: Call) -> Response:
     )
     await call.note("event_endpoint.secret_rotated", row["id"])
     shown = {**resource(changed), "secret": secret}
-    return reply.ok(shown, revision=changed["revision"], secret=True)
+    return reply.ok(
+        shown, revision=changed["revision"], beside=changed["failing_since"], secret=True
+    )
 
 
 def _columns(new: WritableEndpoint) -> dict[str, Any]:

@@ -105,6 +105,38 @@ async def test_there_is_an_end_to_how_many_there_are(cast: Cast):
     assert (await cast.adam.post("/event-endpoints", {"url": URL})).status_code == 409
 
 
+async def test_who_polls_an_endpoint_sees_it_fail_and_recover(cast: Cast, open_process: Process):
+    async with Listener(says(status="500 Oops")) as listener:
+        made = await cast.adam.post("/event-endpoints", {"url": listener.url})
+        path, well = f"/event-endpoints/{made.json()['id']}", made.headers["etag"]
+
+        async def happens(email: str) -> None:
+            await cast.ed.made("/contacts", {"email": email})
+            await settle(open_process)
+
+        async def polled(tag: str) -> httpx2.Response:
+            return await cast.adam.get(path, headers={"If-None-Match": tag})
+
+        assert (await polled(well)).status_code == 304
+        await happens("ada@x.test")
+        failing = await polled(well)
+        assert (failing.status_code, failing.json()["failingSince"] is None) == (200, False)
+        tag = failing.headers["etag"]
+        assert (await polled(tag)).status_code == 304
+        # It is nothing that a change could overwrite: the tag of before still matches.
+        patch = {"description": "The till"}
+        changed = await cast.adam.patch(path, patch, headers={"If-Match": well})
+        assert changed.status_code == 200, changed.text
+        assert (await polled(changed.headers["etag"])).status_code == 304
+        rotated = await cast.adam.post(f"{path}/rotate")
+        tag = rotated.headers["etag"]
+        assert (await polled(tag)).status_code == 304
+        listener.respond = says()
+        await happens("bob@x.test")
+        recovered = await polled(tag)
+        assert (recovered.status_code, recovered.json()["failingSince"]) == (200, None)
+
+
 async def test_one_attempt_is_replayed_under_its_own_id(cast: Cast, open_process: Process):
     async with Listener() as listener:
         made = await cast.adam.made("/event-endpoints", {"url": listener.url})
