@@ -208,15 +208,14 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
     rows = await audit_logs.unchained(db, workspace_id=workspace_id, limit=BATCH)
     if row is None:
         if await _beheaded(db, vault, workspace_id):
-            log.error("an audit head is gone", extra={"workspace_id": workspace_id})
+            _log_lost(workspace_id, row)
             return 0
         new = Head().signed(vault, workspace_id)
         await audit_logs.insert_head(db, workspace_id=workspace_id, head=new)
         row = await audit_logs.head_locked(db, workspace_id=workspace_id)
     head = _head(vault, workspace_id, row)
     if head is None:
-        # Signed again it would look right; as it is, `verify` finds it.
-        log.error("an audit head was tampered with", extra={"workspace_id": workspace_id})
+        _log_lost(workspace_id, row)
         return 0
     links = []
     for entry in rows:
@@ -229,6 +228,12 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
         said = {"workspace_id": workspace_id, "sequence": head.sequence, "hash": head.hash.hex()}
         db.after_commit(lambda: log.info("audit head", extra=said))
     return len(links)
+
+
+def _log_lost(workspace_id: str, row: Row | None) -> None:
+    """No more is done: signed again it would look right; as it is, `verify` finds it."""
+    told = "an audit head is gone" if row is None else "an audit head was tampered with"
+    log.error(told, extra={"workspace_id": workspace_id})
 
 
 async def _beheaded(db: Handle, vault: Vault, workspace_id: str) -> bool:
@@ -254,6 +259,8 @@ async def prune(process: Process, workspace_id: str, moment: datetime) -> bool:
         row = await audit_logs.head_locked(db, workspace_id=workspace_id)
         head = _head(process.vault, workspace_id, row)
         if head is None:
+            if row is not None or await _beheaded(db, process.vault, workspace_id):
+                _log_lost(workspace_id, row)
             return False
         before = at = Head(sequence=head.first_sequence - 1, hash=head.first_hash)
         oldest = await audit_logs.oldest_links(

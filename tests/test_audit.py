@@ -355,6 +355,38 @@ async def test_an_entry_that_lies_about_its_age_is_not_pruned(process: Process, 
     assert found.sequence == 1
 
 
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("UPDATE audit_heads SET sequence = sequence - 1", "an audit head was tampered with"),
+        ("DELETE FROM audit_heads", "an audit head is gone"),
+    ],
+)
+async def test_without_its_head_nothing_is_pruned_and_the_log_says_why(
+    process: Process, acme: str, caplog: pytest.LogCaptureFixture, sql: str, says: str
+):
+    """Nothing may be left to chain, so that sealing does not look at it."""
+    await written(process, acme, 3)
+    async with process.database.write() as db:
+        await db.execute(sql)
+        later = await db.now() + timedelta(days=1)
+    assert not await audit.prune(process, acme, later)
+    assert len(await entries(process, acme)) == 3
+    [record] = [one for one in caplog.records if one.name == "app.audit"]
+    assert (record.levelname, record.getMessage()) == ("ERROR", says)
+    assert record.__dict__["workspace_id"] == acme
+
+
+async def test_a_head_that_is_still_to_be_made_is_not_missed_by_who_prunes(
+    process: Process, acme: str, caplog: pytest.LogCaptureFixture
+):
+    await written_before(process, acme)
+    async with process.database.read() as db:
+        now = await db.now()
+    assert not await audit.prune(process, acme, now)
+    assert [one for one in caplog.records if one.name == "app.audit"] == []
+
+
 async def test_what_stands_before_a_tampered_entry_is_pruned_and_no_more(
     process: Process, acme: str
 ):
