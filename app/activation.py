@@ -79,7 +79,7 @@ async def change(
         process.vault, workspace_id, row["id"], document.parse(body.encode())
     )
     compiled = _compiled(row["shape"], opened, wrong)
-    found = list(compiled.findings)
+    found = _found(compiled, kept=row["version"] > 0 and body == row["body"])
     if draft.state in LIVE:
         looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
         found += await findings.find(process, db, looked_at)
@@ -126,7 +126,8 @@ async def look_at(process: Process, db: Handle, workspace_id: str, row: Row) -> 
     opened = credentials.opened(process.vault, workspace_id, row["id"], body)
     compiled = check.compile(row["shape"], opened)
     looked_at = Subject(workspace_id, row, row["trigger_config"], None, compiled)
-    return [*compiled.findings, *await findings.find(process, db, looked_at)]
+    found = _found(compiled, kept=True)
+    return [*found, *await findings.find(process, db, looked_at)]
 
 
 async def rotate(db: Handle, workspace_id: str, row: Row) -> Row:
@@ -176,6 +177,14 @@ def _compiled(shape: Shape, body: Json, wrong: Sequence[FieldError]) -> check.Co
         large = FieldError(f"/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")
         raise _invalid([*wrong, large])
     return check.compile(shape, body)
+
+
+def _found(compiled: check.Compiled, *, kept: bool) -> list[Finding]:
+    """Of what runs already and is kept as it is, a limit that it is beyond is no more than told."""
+    return [
+        replace(one, severity="warning", draft=False) if kept and one.limit else one
+        for one in compiled.findings
+    ]
 
 
 def _refuse_draft(found: Sequence[Finding], state: State) -> None:

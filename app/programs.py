@@ -27,6 +27,7 @@ async def of(vault: Vault, db: Handle, row: Row) -> Program:
         compiled = check.compile(pinned["shape"], body)
         while len(_programs) >= MOST:
             del _programs[next(iter(_programs))]
-        # Checked when it was pinned; should newer code refuse it, the run ends by STEP_MISSING.
+        # Checked when it was pinned, and a limit set since is none here; a step that newer code
+        # cannot read any more ends the run by STEP_MISSING.
         _programs[key] = compiled.program or Program("gone", {})
     return _programs[key]

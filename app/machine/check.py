@@ -42,7 +42,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The Program, or None when a finding is an error; the gravest findings come first.
+    """The Program, or None for an error that is no limit; the gravest findings come first.
 
     `templates` and `starts` are listed whether or not the rest is right, so that all is found in
     one go.
@@ -64,7 +64,7 @@ def compile(shape: Shape, body: Json) -> Compiled:
     if outline.whole:
         _check_paths(outline, findings)
     program = None
-    if not findings:
+    if all(finding.limit for finding in findings):
         entry = outline.entries[0] if outline.entries else None
         program = Program(entry, {part.node.id: part.node for part in outline.parts})
         if entry is None:

@@ -7,7 +7,7 @@ null is a value that `eq` and `ne` see and `exists` does not. compare.py says wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
@@ -15,6 +15,8 @@ from typing import TypeAlias
 from app.machine import compare, document, path, template
 from app.machine.fields import Field, Place, choice, duration, quote, read_object, refuse_unknown
 from app.machine.program import Facts, Json
+
+MOST_COMPARISONS = 100  # of a step: each may look through a text as long as a body can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,12 @@ def comparisons(condition: Condition) -> int:
             return comparisons(part)
         case Comparison():
             return 1
+
+
+def limit(conditions: Iterable[Condition], place: Place) -> None:
+    if sum(map(comparisons, conditions)) > MOST_COMPARISONS:
+        message = f"A step makes at most {MOST_COMPARISONS} comparisons; split it in two."
+        place.limit("too_many", message)
 
 
 def evaluate(condition: Condition, facts: Facts) -> Verdict:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from app.machine import document
 from app.machine.program import Facts, Finding, Json
-from app.machine.template import Rendered, Template, TemplateError, parse
+from app.machine.template import Rendered, Template, TemplateError, excess, parse
 
 # --- where, and what is wrong -------------------------------------------------------------------
 
@@ -29,6 +29,10 @@ class Place:
     def refuse(self, code: str, message: str) -> None:
         """Even a draft may not be saved like this."""
         self.findings.append(Finding(code, self.pointer, message, draft=True))
+
+    def limit(self, code: str, message: str) -> None:
+        """As refuse; but it can be read, so what was saved with it before runs on."""
+        self.findings.append(Finding(code, self.pointer, message, draft=True, limit=True))
 
     def hold(self, code: str, message: str) -> None:
         """A draft may stand like this; an active definition may not."""
@@ -160,10 +164,13 @@ def liquid(value: Json, place: Place, *, html: bool = False) -> Liquid | None:
         place.refuse("wrong_type", "This must be text; Liquid may stand in it.")
         return None
     try:
-        return Liquid(value, parse(value, html=html))
+        read = Liquid(value, parse(value, html=html))
     except TemplateError as error:
         place.refuse("bad_template", _encodable(str(error)))
         return None
+    if told := excess(value):
+        place.limit("bad_template", told)
+    return read
 
 
 _COUNT = r"([0-9]{1,8}(?:[.,][0-9]{1,6})?)"

@@ -63,7 +63,8 @@ class Finding:
 
     `pointer` is a JSON pointer (RFC 6901) into the definition's own body (`/steps/2/templateId`,
     `/graph/nodes/0/data/duration`). `draft` findings refuse even a draft (types, unknown
-    fields, grammar, size); the others only stop an activation.
+    fields, grammar, size); the others only stop an activation. A `limit` on what may be saved does
+    not stop what was saved before there was one: that still compiles, and runs.
     """
 
     code: str
@@ -71,6 +72,7 @@ class Finding:
     message: str
     severity: Literal["error", "warning"] = "error"
     draft: bool = False
+    limit: bool = False
 
 
 # --- what drives a step -----------------------------------------------------------------------

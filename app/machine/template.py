@@ -27,7 +27,7 @@ from app.machine.program import Facts
 ROOTS: Final = frozenset({"trigger", "contact", "workspace", "run", "steps", "now"})
 
 SOURCE = 64 * 1024  # characters of a template
-TAGS = 5_000  # in them: reading as many takes an eighth of a second
+TAGS = 5_000  # in one that is saved: reading as many takes an eighth of a second
 NOTED = 100  # missing paths are as many as a person reads
 
 
@@ -85,6 +85,13 @@ def parse(source: str, *, html: bool = False, roots: frozenset[str] = ROOTS) -> 
     return _parsed(source, html, roots)
 
 
+def excess(source: str) -> str | None:
+    """What is too much to be saved anew; what was saved before is parsed and rendered."""
+    if source.count("{{") + source.count("{%") > TAGS:
+        return f"A template has at most {TAGS:,} tags."
+    return None
+
+
 def variables(source: str) -> list[str]:
     """The paths that a template reads, as text, in their order. Raises TemplateError."""
     return [str(Path(segments)) for segments in parse(source).paths]
@@ -94,8 +101,6 @@ def variables(source: str) -> list[str]:
 def _parsed(source: str, html: bool, roots: frozenset[str]) -> Template:
     if len(source) > SOURCE:
         raise TemplateError(f"A template has at most {SOURCE} characters", 1, 1)
-    if source.count("{{") + source.count("{%") > TAGS:
-        raise TemplateError(f"A template has at most {TAGS:,} tags", 1, 1)
     try:
         template = LIQUID[html].from_string(source)
         found = template.analyze(include_partials=False)

@@ -42,6 +42,8 @@ def _liquid(value: Any) -> Any:
     match value:
         case str():
             template.parse(value, roots=frozenset({"trigger"}))
+            if told := template.excess(value):
+                raise ValueError(told)
             return value
         case dict():
             return {name: _liquid(inner) for name, inner in value.items()}

@@ -16,11 +16,10 @@ import pytest
 
 from app import intake
 from app.machine import condition, document, template
-from app.machine.condition import OPS
+from app.machine.condition import MOST_COMPARISONS, OPS
 from app.machine.fields import Place
 from app.machine.liquid.filters import FILTERS
 from app.machine.liquid.limits import SECONDS
-from app.machine.nodes import MOST_COMPARISONS
 from app.machine.template import RenderError
 from app.process import Process
 from tests import test_heavy

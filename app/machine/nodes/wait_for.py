@@ -13,7 +13,6 @@ from app.machine.program import Changed, Event, Happened, Json, WaitFor, Woken
 from app.machine.reasons import Reason
 
 MOST_CONDITIONS = 8
-MOST_COMPARISONS = 100  # made each time that something happens
 _WITH_EVENT = template.ROOTS | {"event"}
 
 
@@ -101,8 +100,7 @@ def _settle(config: Config, place: Place) -> Config:
     if len(conditions) > MOST_CONDITIONS:
         at.refuse("too_many", f"A step waits for at most {MOST_CONDITIONS} things at once.")
     asked = [one[name] for one in conditions for name in ("when", "match") if name in one]
-    if sum(map(condition.comparisons, asked)) > MOST_COMPARISONS:
-        at.refuse("too_many", f"A step makes at most {MOST_COMPARISONS} comparisons.")
+    condition.limit(asked, at)
     after = config.pop("after", None)
     if after is not None and "timeout" in config:
         place.at("after").hold("both", "Give a timeout or after, not both; they say the same.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.machine import check
-from app.machine.nodes import MOST_COMPARISONS
+from app.machine.condition import MOST_COMPARISONS
 
 ONE = {"path": "trigger.x", "op": "eq", "value": 1}
 
