@@ -66,7 +66,10 @@ async def choose(call: Call) -> Response:
 
 def _said(body: bytes) -> dict[str, str]:
     """By a browser's form; a mail program's one click says nothing that we need."""
-    given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    try:
+        given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    except ValueError:  # more than any form of ours: no less a wish to hear no more
+        return {}
     return {name: values[-1] for name, values in given.items()}
 
 

@@ -176,6 +176,19 @@ async def test_whatever_is_unsubscribed_from_the_link_s_channel_is_and_the_page_
     assert "Done: what you chose" in back.text
 
 
+@pytest.mark.parametrize("body", [b"&" * 20, b"a=1&" * 20, b"\xff\x00=%zz"])
+async def test_a_body_that_nobody_can_read_is_the_same_wish(
+    cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient, body: bytes
+):
+    [mail] = await mails(cast, process, tmp_path / "ledger", NEWS)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = await client.post(token_in(mail), content=body, headers=form)
+    assert answer.status_code == 200
+    assert "Done: you are unsubscribed" in answer.text
+    [held] = (await cast.vic.read("/suppressions"))["data"]
+    assert (held["address"], held["reason"]) == ("ada@example.com", "unsubscribed")
+
+
 async def test_what_is_not_theirs_to_undo_the_page_does_not_claim_to_undo(
     cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient
 ):
