@@ -43,8 +43,9 @@ class Inbound:
 
 
 def meaning(text: str) -> Meaning:
-    """A keyword stands alone, in any case, with a full stop perhaps."""
-    word = text.strip().strip(".!\"'").upper()
+    """A keyword stands alone, however it is spaced, quoted and ended: only its letters count, and
+    digits, for "Yes 2" answers something else."""
+    word = "".join(filter(str.isalnum, text)).upper()
     if word in KEYWORDS:
         return KEYWORDS[word]
     return "flagged" if WORRYING.search(text) else "other"

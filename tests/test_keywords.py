@@ -15,7 +15,15 @@ WORDS: list[tuple[str, keywords.Meaning]] = [
     (" stop ", "stop"),
     ("Stop.", "stop"),
     ("sToP\n", "stop"),
+    *((text, "stop") for text in ("OPT OUT", "opt-out", "Opt\u2011out", "stop all", "STOP ALL!")),
+    *(
+        (text, "stop")
+        for text in ("\u201cStop\u201d", "\u00abSTOP\u00bb", "STOP .", "STOP,", "(stop)")
+    ),
+    ("STOP \U0001f6d1\ufe0f", "stop"),
+    ("\u200bSTOP\u00a0", "stop"),
     ("START", "start"),
+    ("Un-stop", "start"),
     ("unstop", "start"),
     ("Yes", "start"),
     ("HELP", "help"),
@@ -23,7 +31,13 @@ WORDS: list[tuple[str, keywords.Meaning]] = [
     ("Stop texting me", "flagged"),
     ("please unsubscribe me", "flagged"),
     ("I want to opt-out", "flagged"),
+    ("Please stop", "flagged"),
+    ("Don't stop", "flagged"),
+    ("Stop. Now.", "flagged"),
+    ("Stop 2", "flagged"),
     ("The bus stopped here", "other"),
+    ("Yes 2", "other"),
+    ("...", "other"),
     ("Yes please", "other"),
     ("", "other"),
 ]
