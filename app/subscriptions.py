@@ -36,6 +36,9 @@ STATUS: Mapping[Reason, Status] = {
     "unsubscribed": "unsubscribed",
 }
 
+# Who complained at an old address is not asked anew at another one.
+OUT = frozenset({"unsubscribed", "complained"})
+
 
 @dataclass(frozen=True, slots=True)
 class OptOut:
@@ -116,11 +119,12 @@ async def judge(db: Handle, vault: Vault, people: Sequence[Person]) -> list[OptO
         chosen, now = person.columns["subscriptions"], {}
         for channel, column in COLUMN.items():
             held = reasons[found[channel]] if channel in found else []
-            # Who complained at an old address is not asked anew at another one.
-            chose_not_to = chosen.get(channel) in ("unsubscribed", "complained")
+            was, chose_not_to = person.before.get(channel), chosen.get(channel) in OUT
             now[channel] = status([*held, "unsubscribed"] if chose_not_to else held)
-            is_new = channel not in person.before
-            if chose_not_to and not held and (is_new or channel in found):
+            # What the address alone makes of them they did not choose, and may end with its reason.
+            is_said = "unsubscribed" in held or chosen.get(channel) == was == status(held)
+            is_new = was not in OUT
+            if chose_not_to and not is_said and (is_new or channel in found):
                 address = person.columns[column]
                 out = OptOut(person.id, channel, address, found.get(channel), is_new)
                 opting.append(out)

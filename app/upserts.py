@@ -206,7 +206,7 @@ def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
 def _opted_out(held: Mapping[str, str], entry: Entry) -> dict[str, str]:
     """A file takes consent away and never gives it: it may be older than somebody's opt-out."""
     said = entry.checked.columns["subscriptions"].items()
-    return {**{channel: status for channel, status in said if status == "unsubscribed"}, **held}
+    return {**held, **{channel: status for channel, status in said if status == "unsubscribed"}}
 
 
 def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:

@@ -43,6 +43,24 @@ async def suppress(
         )
 
 
+async def lift(process: Process, acme: str, reason: subscriptions.Reason) -> None:
+    """A member takes Ada's address off the list."""
+    async with process.database.write() as db:
+        await consent.lift(
+            process, db, workspace_id=acme, channel="email", address=ADA,
+            reasons=[reason], source="member",
+        )  # fmt: skip
+
+
+async def change(process: Process, acme: str, id: str, **values: Any) -> dict[str, str]:
+    """How they are subscribed then."""
+    async with process.database.write() as db:
+        row = await contacts.locked(db, workspace_id=acme, id=id)
+        assert row is not None
+        changed = await audience.change(db, Workspace(acme, None, process.vault), row, values)
+    return dict(subscriptions.shown(changed))
+
+
 async def order(
     process: Process,
     acme: str,
@@ -143,6 +161,42 @@ async def test_a_contact_made_at_a_suppressed_address_is_not_subscribed(
     await suppress(process, acme, "bounced")
     id = await contact(process, acme, email="Ada@Example.com")
     assert subscriptions.shown(await read(process, acme, id))["email"] == "bounced"
+
+
+@pytest.mark.parametrize("reason", ["bounced", "complained", "manual"])
+async def test_an_opt_out_outlives_what_else_was_held_against_the_address(
+    process: Process, acme: str, reason: subscriptions.Reason
+):
+    await suppress(process, acme, reason)
+    id = await contact(process, acme, email=ADA, subscriptions={"email": "unsubscribed"})
+    await lift(process, acme, reason)
+    assert subscriptions.shown(await read(process, acme, id))["email"] == "unsubscribed"
+    barred = await order(process, acme, "marketing")
+    await settle(process)
+    assert await status_of(process, acme, barred) == ("SUPPRESSED", "suppressed_unsubscribed")
+
+
+async def test_who_unsubscribed_stays_so_at_a_new_address_that_had_bounced(
+    process: Process, acme: str
+):
+    id = await contact(process, acme, email="old@example.com")
+    await suppress(process, acme, "unsubscribed", "old@example.com")
+    await suppress(process, acme, "bounced")
+    assert (await change(process, acme, id, email=ADA))["email"] == "bounced"
+    await lift(process, acme, "bounced")
+    assert subscriptions.shown(await read(process, acme, id))["email"] == "unsubscribed"
+
+
+@pytest.mark.parametrize("reason", ["bounced", "complained", "manual"])
+async def test_what_only_the_address_made_of_somebody_ends_with_it(
+    process: Process, acme: str, reason: subscriptions.Reason
+):
+    """Whatever else of them was changed meanwhile."""
+    id = await contact(process, acme, email=ADA)
+    await suppress(process, acme, reason)
+    await change(process, acme, id, firstName="Ada")
+    await lift(process, acme, reason)
+    assert subscriptions.shown(await read(process, acme, id))["email"] == "subscribed"
 
 
 async def test_an_erased_person_hears_nothing_and_is_known_by_a_hash_alone(

@@ -9,6 +9,7 @@ import pytest
 from app.process import Process
 from tests.cast import HELLO, Cast, settle
 from tests.routes.test_messages import errors, refused
+from tests.test_consent import suppress
 
 SUPPRESSIONS = "/suppressions"
 ADA = {"email": "Ada@example.com", "phone": "+14155550132"}
@@ -152,6 +153,28 @@ async def test_a_file_takes_consent_away_and_never_gives_it(cast: Cast):
     wrong = b"email,subscriptions.fax\n"
     response = await cast.ed.call("POST", "/contacts/import", content=wrong, headers=headers)
     assert list(errors(response)) == ["/subscriptions.fax"]
+
+
+@pytest.mark.parametrize("reason", ["bounced", "complained"])
+async def test_what_a_file_takes_away_outlives_what_providers_said(
+    cast: Cast, process: Process, reason: str
+):
+    await cast.ed.made("/contacts", ADA)
+    acme = cast.ed.workspace_id
+    assert acme is not None
+    await suppress(process, acme, reason, ADA["email"])  # type: ignore[arg-type]  # a key
+    sheet = b"email,subscriptions.email\nada@example.com,unsubscribed\n"
+    headers = {"Content-Type": "text/csv"}
+    response = await cast.ed.call("POST", "/contacts/import", content=sheet, headers=headers)
+    assert response.json()["updated"] == 1
+    [ada] = (await cast.vic.read("/contacts?email=ada@example.com"))["data"]
+    assert ada["subscriptions"]["email"] == reason
+    held = (await cast.vic.read(SUPPRESSIONS))["data"]
+    assert {one["reason"] for one in held} == {reason, "unsubscribed"}
+    [first] = (await cast.vic.read(f"{SUPPRESSIONS}?reason={reason}"))["data"]
+    await cast.adam.delete(f"{SUPPRESSIONS}/{first['id']}")
+    [ada] = (await cast.vic.read("/contacts?email=ada@example.com"))["data"]
+    assert ada["subscriptions"]["email"] == "unsubscribed"
 
 
 async def test_what_only_providers_say_is_refused_with_what_may_be_written(cast: Cast):
