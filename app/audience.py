@@ -189,7 +189,7 @@ async def make_all(db: Handle, missing: Mapping[Who, Missing]) -> dict[Who, Foun
 
 async def _insert(db: Handle, workspace: Workspace, checked: profile.Checked) -> Row | None:
     new = Person(workspace.id, new_id("con"), dict(checked.columns))
-    opting = await _judged(db, workspace, new)
+    opting = await subscriptions.judge(db, workspace.vault, [new])
     row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
     if row is not None:
         await subscriptions.keep(db, workspace.id, opting, "member")
@@ -230,7 +230,7 @@ async def replace(
         return row
     new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"])
     await _resubscribe(db, workspace, new, shown(row))
-    opting = await _judged(db, workspace, new)
+    opting = await subscriptions.judge(db, workspace.vault, [new])
     try:
         async with db.savepoint():
             changed = await contacts.update(
@@ -277,7 +277,7 @@ async def _resubscribe(
             errors.append(FieldError(pointer, _not_theirs(was, wanted)))
         elif wanted != was == subscriptions.UNSUBSCRIBED and channel in known:
             hash = known[channel]
-            await suppressions.lock(db, address_hash=hash)
+            await suppressions.lock(db, hash)
             where = {"workspace_id": workspace.id, "address_hash": hash}
             await suppressions.lift(db, **where, reasons=["unsubscribed"])
             left = await suppressions.reasons(db, workspace_id=workspace.id, address_hashes=[hash])
@@ -292,14 +292,6 @@ async def _resubscribe(
         if was == "unsubscribed" and new.columns["subscriptions"][channel] == "subscribed"
     ]
     await subscriptions.tell(db, workspace.id, again, kind="opted_in", reason=None, source="member")
-
-
-async def _judged(db: Handle, workspace: Workspace, new: Person) -> list[OptOut]:
-    """Their addresses locked: whoever sends to one of them meanwhile waits, and obeys."""
-    opting = await subscriptions.judge(db, workspace.vault, [new])
-    for address_hash in sorted(one.address_hash for one in opting if one.address_hash):
-        await suppressions.lock(db, address_hash=address_hash)
-    return opting
 
 
 HEARD = frozenset({"bounced", "complained"})  # of an address; no member says so

@@ -59,7 +59,7 @@ async def suppress(
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
     contact = await owner(db, workspace_id, channel, key)  # before the address, as an intent locks
-    await suppressions.lock(db, address_hash=hash)
+    await suppressions.lock(db, hash)
     held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=hash)
     row = await suppressions.insert(
         db,
@@ -94,7 +94,7 @@ async def lift(
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
     contact = await owner(db, workspace_id, channel, key)
-    await suppressions.lock(db, address_hash=hash)
+    await suppressions.lock(db, hash)
     lifted = await suppressions.lift(
         db, workspace_id=workspace_id, address_hash=hash, reasons=reasons
     )
@@ -221,7 +221,7 @@ async def judge(
     `contact` is given, locked, when the address is its own; another's is judged by the suppressions
     alone.
     """
-    await suppressions.lock(db, address_hash=address_hash)
+    await suppressions.lock(db, address_hash)
     held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=address_hash)
     if contact is not None and contact["subscriptions"].get(channel, "subscribed") != "subscribed":
         held.append("unsubscribed")

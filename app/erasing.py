@@ -63,8 +63,7 @@ async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> None:
     known = subscriptions.hashes(workspace.vault, workspace.id, row)
     if not known:
         return
-    for address_hash in sorted(set(known.values())):
-        await suppressions.lock(db, address_hash=address_hash)
+    await suppressions.lock(db, *known.values())
     await suppressions.insert_many(
         db,
         workspace_id=workspace.id,

@@ -108,8 +108,13 @@ class Person:
 
 async def judge(db: Handle, vault: Vault, people: Sequence[Person]) -> list[OptOut]:
     """`subscriptions` among the columns, which says what they chose or were, becomes what they are.
-    Those who opt out by this are to be kept (`keep`) once they are written."""
+    Those who opt out by this are to be kept (`keep`) once they are written; their addresses are
+    locked: whoever sends to one of them meanwhile waits, and obeys."""
     known = [hashes(vault, one.workspace_id, one.columns) for one in people]
+    chosen = zip((one.columns["subscriptions"] for one in people), known, strict=True)
+    await suppressions.lock(
+        db, *(found[name] for said, found in chosen for name in found if said.get(name) in OUT)
+    )
     asked = sorted({one for found in known for one in found.values()})
     reasons = await suppressions.reasons_in(
         db, workspace_ids=sorted({one.workspace_id for one in people}), address_hashes=asked

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from app import audience, consent, delivery, erasing, ordering, subscriptions
+from app import audience, consent, delivery, erasing, ordering, subscriptions, upserts
 from app.audience import Workspace
 from app.consent import Suppression
 from app.process import Process
 from app.store import contacts, messages, suppressions
-from app.store.db import Row
+from app.store.db import Handle, Row
+from app.upserts import Entry
 from tests.cast import HELLO, settle
 from tests.chaos import optout
 from tests.receivers import HESITATE, Receiver
 from tests.test_delivery import accepts, with_provider
 
 ADA = "ada@example.com"
+OptOut: TypeAlias = Callable[[Process, Handle, str], Awaitable[None]]
 
 
 async def contact(process: Process, acme: str, **values: Any) -> str:
@@ -300,22 +303,35 @@ async def test_an_opt_out_waits_for_what_is_under_way_and_names_what_stays_there
     assert row["in_flight"] == [id]
 
 
-async def test_an_intent_waits_for_an_opt_out_under_way_and_obeys_it(process: Process, acme: str):
-    """To an address that is no contact's, so that there is no row to lock."""
+async def by_link(process: Process, db: Handle, acme: str) -> None:
+    """Ada opts out, who is no contact: there is no row to lock."""
+    await consent.suppress(
+        process,
+        db,
+        workspace_id=acme,
+        channel="email",
+        address=ADA,
+        reason="unsubscribed",
+        source="link",
+    )
+
+
+async def by_file(process: Process, db: Handle, acme: str) -> None:
+    entry = Entry.read(None, {"email": ADA, "subscriptions": {"email": "unsubscribed"}})
+    workspace = Workspace(acme, None, process.vault)
+    assert await upserts.upsert(db, workspace, [entry]) == ["created"]
+
+
+@pytest.mark.parametrize("opt_out", [by_link, by_file])
+async def test_an_intent_waits_for_an_opt_out_under_way_and_obeys_it(
+    process: Process, acme: str, opt_out: OptOut
+):
     if process.database.engine == "sqlite":
         pytest.skip("SQLite's one writer makes every transaction wait for every other")
     process, provider = with_provider(process, accepts)
     id = await order(process, acme, "marketing")
     async with process.database.write() as db:
-        await consent.suppress(
-            process,
-            db,
-            workspace_id=acme,
-            channel="email",
-            address=ADA,
-            reason="unsubscribed",
-            source="link",
-        )
+        await opt_out(process, db, acme)
         sends = asyncio.create_task(settle(process))
         await asyncio.wait([sends], timeout=0.3)  # time enough to send, were it not waiting
         assert provider.given == []

@@ -11,10 +11,11 @@ from app.store.db import Handle, Row
 COLUMNS = "id, channel, address, reason, source, in_flight, created_at"
 
 
-async def lock(db: Handle, *, address_hash: str) -> None:
-    """Until the transaction ends: whoever sends to the address, or says that nobody may, waits."""
-    number = int.from_bytes(bytes.fromhex(address_hash)[:8], "big", signed=True)
-    await db.lock(number)
+async def lock(db: Handle, *address_hashes: str) -> None:
+    """Until the transaction ends: whoever sends to one of them, or says that nobody may, waits."""
+    if address_hashes:
+        cut = (bytes.fromhex(one)[:8] for one in address_hashes)
+        await db.lock(*(int.from_bytes(one, "big", signed=True) for one in cut))
 
 
 async def insert(
