@@ -258,8 +258,8 @@ async def _orphans(db: Handle) -> tuple[int, bool]:
     until = time.monotonic() + LOOK_SECONDS
     found, after = 0, admin.BEGINNING
     while True:
-        found += await admin.orphans(db, after=after)
-        last = await admin.unfinished_after(db, after)
+        more, last = await admin.orphans(db, after=after)
+        found += more
         if last is None or time.monotonic() > until:
             return found, last is not None
         after = last

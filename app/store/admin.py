@@ -218,36 +218,22 @@ async def unchained(db: Handle, *, late: datetime) -> int:
 
 Key: TypeAlias = tuple[str, str, str]  # of an unfinished run, in the order of their index
 BEGINNING: Key = ("", "", "")
+UNFINISHED = """FROM runs
+             WHERE finished_at IS NULL
+               AND (workspace_id, definition_id, id) > (:workspace_id, :definition_id, :id)
+             ORDER BY workspace_id, definition_id, id"""
 
 
-async def unfinished_after(db: Handle, after: Key) -> Key | None:
-    """The last one of the next RUNS_AT_ONCE; None when there are fewer."""
-    row = await db.fetch_one(
-        """
-        SELECT workspace_id, definition_id, id FROM runs
-        WHERE finished_at IS NULL
-          AND (workspace_id, definition_id, id) > (:workspace_id, :definition_id, :id)
-        ORDER BY workspace_id, definition_id, id
-        LIMIT 1 OFFSET :others
-        """,
-        **dict(zip(("workspace_id", "definition_id", "id"), after, strict=True)),
-        others=RUNS_AT_ONCE - 1,
-    )
-    return None if row is None else (row["workspace_id"], row["definition_id"], row["id"])
-
-
-async def orphans(db: Handle, *, after: Key) -> int:
+async def orphans(db: Handle, *, after: Key) -> tuple[int, Key | None]:
     """Of the next RUNS_AT_ONCE unfinished runs those that nobody will ever move: not due, and what
-    they wait for is over or gone."""
-    return int(
-        await db.fetch_value(
-            """
+    they wait for is over or gone. And the last of the next; None when there are fewer.
+
+    By one statement: of two, each sees another end when a run finishes or starts between them."""
+    row = await db.returning(
+        f"""
+        SELECT (
             SELECT count(*)
-            FROM (SELECT workspace_id, wake_at, waiting_for FROM runs
-                  WHERE finished_at IS NULL
-                    AND (workspace_id, definition_id, id) > (:workspace_id, :definition_id, :id)
-                  ORDER BY workspace_id, definition_id, id
-                  LIMIT :at_once) AS r
+            FROM (SELECT workspace_id, wake_at, waiting_for {UNFINISHED} LIMIT :at_once) AS r
             WHERE r.wake_at IS NULL AND COALESCE(r.waiting_for ->> 'kind', '') <> 'event'
               AND NOT EXISTS (
                   SELECT 1 FROM messages m
@@ -257,8 +243,15 @@ async def orphans(db: Handle, *, after: Key) -> int:
                   SELECT 1 FROM calls c
                   WHERE c.workspace_id = r.workspace_id AND c.id = r.waiting_for ->> 'callId'
                     AND c.status <> 'ANSWERED')
-            """,
-            **dict(zip(("workspace_id", "definition_id", "id"), after, strict=True)),
-            at_once=RUNS_AT_ONCE,
-        )
+        ) AS found, last.workspace_id, last.definition_id, last.id
+        FROM (SELECT 1 AS one) AS once
+        LEFT JOIN (
+            SELECT workspace_id, definition_id, id {UNFINISHED} LIMIT 1 OFFSET :others
+        ) AS last ON TRUE
+        """,
+        **dict(zip(("workspace_id", "definition_id", "id"), after, strict=True)),
+        at_once=RUNS_AT_ONCE,
+        others=RUNS_AT_ONCE - 1,
     )
+    last = (row["workspace_id"], row["definition_id"], row["id"])
+    return int(row["found"]), None if row["id"] is None else last

@@ -12,6 +12,7 @@ from app import accounts, runner
 from app.process import Process
 from app.routes import admin
 from app.store import admin as store
+from app.store.db import Handle
 from app.store.jobs import Table
 from tests.cast import Cast, Person, hook, settle
 from tests.store.test_jobs import INSERT
@@ -210,6 +211,29 @@ async def test_an_orphan_is_found_behind_any_number_of_others_or_said_to_be_left
     monkeypatch.setattr(admin, "LOOK_SECONDS", -1)
     found = await root.read("/admin/invariants")
     assert (found["orphans"], found["orphansLeft"]) == (0, True)
+
+
+async def test_no_orphan_is_passed_over_because_runs_end_meanwhile(
+    cast: Cast, root: Person, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    token = await hook(process, cast.ed.workspace_id)
+    for name in "abcde":
+        await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": f"{name}@x.test"})
+    async with process.database.write() as db:
+        first, _, third, *_ = await db.fetch_all("SELECT id FROM runs ORDER BY id")
+        await db.execute("UPDATE runs SET wake_at = NULL WHERE id = :id", id=third["id"])
+    look = store.orphans
+
+    async def looked(db: Handle, *, after: store.Key) -> tuple[int, store.Key | None]:
+        found = await look(db, after=after)
+        async with process.database.write() as other:
+            await other.execute("UPDATE runs SET finished_at = :now WHERE id = :id", id=first["id"])
+        return found
+
+    monkeypatch.setattr(store, "RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(store, "orphans", looked)
+    found = await root.read("/admin/invariants")
+    assert (found["orphans"], found["orphansLeft"]) == (1, False)
 
 
 async def an_hour_ago(process: Process):
