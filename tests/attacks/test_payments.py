@@ -179,6 +179,7 @@ LINES: dict[str, Line] = {
     "K4": the_way_back_pays_nothing,
     "K6": a_lower_plan_loses_no_run,
 }
+RACES = ("K2", "K2 in any order")  # which each engine settles in a way of its own
 ELSEWHERE: dict[str, tuple[Callable[..., Any], ...]] = {
     "K1": (test_stripe.test_a_signature_is_judged_as_stripes_own_library_judges_it,),
     "K4": (test_billing.test_a_plan_is_paid_for_at_the_sandboxs_own_till,),
@@ -187,8 +188,11 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], ...]] = {
 }
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    ("line", "database_url"),
+    [(line, "sqlite") for line in LINES] + [(line, "postgresql") for line in RACES],
+    indirect=["database_url"],
+)
 async def test_no_plan_is_had_for_nothing(line: str, cast: Cast, process: Process):
     async with opened(cast, process) as shop:
         await LINES[line](shop)
