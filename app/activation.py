@@ -38,7 +38,8 @@ UNSAVED = "The definition cannot be saved like this; see errors."
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What a member wants a definition to be. `signing_secret`: None keeps, "" removes. `wrong` is
-    what could not be read of it: it is told with all that is wrong with the rest."""
+    what could not be read of it: it is told with all that is wrong with the rest. A body that lacks
+    some of that is not `whole`, and not judged: much would seem wrong for what it lacks."""
 
     name: str
     state: State
@@ -46,6 +47,7 @@ class Draft:
     body: Json
     signing_secret: str | None = None
     wrong: Sequence[FieldError] = ()
+    whole: bool = True
 
 
 async def create(
@@ -78,7 +80,7 @@ async def change(
     opened = credentials.opened(
         process.vault, workspace_id, row["id"], document.parse(body.encode())
     )
-    compiled = _compiled(row["shape"], opened, wrong)
+    compiled = _compiled(row["shape"], opened, wrong) if draft.whole else check.NOTHING
     found = _found(compiled, kept=row["version"] > 0 and body == row["body"])
     if draft.state in LIVE:
         looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)

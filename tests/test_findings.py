@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.machine import template
 from app.process import Process
 from tests.cast import Cast, settle
 from tests.machine import codes
@@ -324,6 +326,40 @@ async def test_whatever_the_body_is_it_is_answered_in_order(cast: Cast):
         )
         assert response.status_code == 422, response.text
         assert [error["pointer"] for error in response.json()["errors"]] == pointers, raw
+
+
+async def test_what_could_not_be_read_makes_nothing_else_wrong(cast: Cast):
+    """Of nodes that were left out no edge can be judged, nor by those that are stored."""
+
+    def body(*ids: str, **data: str) -> dict[str, Any]:
+        nodes = [{"id": "t", "type": "trigger"}]
+        nodes += [{"id": id, "type": "add_tag", "data": {"tag": "x", **data}} for id in ids]
+        ends = itertools.pairwise(["t", *ids])
+        return {"nodes": nodes, "edges": [{"source": a, "target": b} for a, b in ends]}
+
+    trigger = {"source": "event"}
+    new = {"name": "N", "state": "ACTIVE", "trigger": trigger, "graph": body("a", "b", tag="\0")}
+    made = await cast.ed.made("/automations", {"name": "N", "graph": body("c")})
+    for response in (
+        await cast.ed.post("/automations", new),
+        await cast.ed.patch(f"/automations/{made['id']}", new),
+    ):
+        answer = response.json()
+        assert (response.status_code, answer["code"]) == (422, "invalid"), answer
+        pointers = [error["pointer"] for error in answer["errors"]]
+        assert pointers == ["/graph/nodes/1/data/tag", "/graph/nodes/2/data/tag", "/trigger/name"]
+        assert [one["pointer"] for one in answer["findings"]] == pointers
+
+
+async def test_what_is_wrong_with_what_is_stored_is_told_once(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+):
+    trigger = {**WEBHOOK, "contactDefaults": {"firstName": "{{trigger.x}}{{trigger.y}}"}}
+    made = await cast.ed.made("/workflows", {"name": "N", "trigger": trigger})
+    monkeypatch.setattr(template, "TAGS", 1)
+    refused = await cast.ed.patch(f"/workflows/{made['id']}", {"name": "M"})
+    pointers = [error["pointer"] for error in refused.json()["errors"]]
+    assert (refused.status_code, pointers) == (422, ["/trigger/contactDefaults/firstName"])
 
 
 async def test_a_change_of_which_nothing_is_right_is_told_as_for_any_resource(cast: Cast):

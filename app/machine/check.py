@@ -56,6 +56,9 @@ class Compiled:
     parts: tuple[Part, ...]
 
 
+NOTHING = Compiled(None, (), (), (), ())  # of a body that nobody could read
+
+
 def compile(shape: Shape, body: Json) -> Compiled:
     """Compile any JSON value whatsoever, a graph object or a list of steps if all is well."""
     findings: list[Finding] = []

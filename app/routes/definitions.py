@@ -300,7 +300,7 @@ class Kind:
         """What the body makes of the definition `row`, or of nothing. Raises Problem for what is no
         JSON object."""
         stored = None if row is None else self.writable(row)
-        new, wrong = partly.read(call, self.model, stored, without={"name": "…"})
+        new, wrong, gone = partly.read(call, self.model, stored, without={"name": "…"})
         if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
             only = "Only with contactLookup contact_id."
             wrong.append(FieldError("/trigger/metadataField", only))
@@ -311,6 +311,7 @@ class Kind:
             body=new.graph if isinstance(new, WritableAutomation) else new.steps,
             signing_secret=new.trigger.secret,
             wrong=wrong,
+            whole=not any(f"{one}/".startswith(f"/{self.shape}/") for one in gone),
         )
 
     def writable(self, row: Row) -> dict[str, Any]:

@@ -23,17 +23,17 @@ def read(
     stored: Mapping[str, Json] | None,
     *,
     without: Mapping[str, Json],
-) -> tuple[Written, list[FieldError]]:
-    """What the body says, or makes of what is `stored`, and everything that could not be read of
-    it; `without` stands in for what a new one may not lack. Raises Problem where there is nothing
-    to go on with."""
+) -> tuple[Written, list[FieldError], set[str]]:
+    """What the body says, or makes of what is `stored`; all that could not be read of it; and the
+    pointers to what was left out for that. `without` stands in for what a new one may not lack.
+    Raises Problem where there is nothing to go on with."""
     raw, errors, headers = call.body, list[FieldError](), call.request.headers
-    detail = ""
+    detail, gone = "", set[str]()
     for _ in range(MOST_ROUNDS):
         try:
             if stored is None:
-                return body.read(model, headers, raw), errors
-            return body.patch(model, stored, headers, raw), errors
+                return body.read(model, headers, raw), errors, gone
+            return body.patch(model, stored, headers, raw), errors, gone
         except Unchanged:
             if not errors:
                 raise
@@ -44,19 +44,27 @@ def read(
                 raise
             errors += wrong
             detail = detail or problem.detail
-            rest = _pruned(document.parse(raw), wrong)
-            raw = document.dumps(rest if stored is not None else {**without, **rest})
+            rest = document.parse(raw)
+            gone |= _prune(rest, wrong)
+            rest = rest if stored is not None else {**without, **rest}
+            if rest == document.parse(raw):
+                break  # it would be wrong again, and told again
+            raw = document.dumps(rest)
     raise Problem("invalid", detail, errors=errors)
 
 
-def _pruned(value: dict[str, Any], wrong: Iterable[FieldError]) -> dict[str, Any]:
-    """Without the members in which something is wrong; of a list there is all or nothing."""
+def _prune(value: dict[str, Any], wrong: Iterable[FieldError]) -> set[str]:
+    """Take out the members in which something is wrong, of a list all, and tell their pointers."""
+    gone = set()
     for error in wrong:
         _, *tokens = (
             token.replace("~1", "/").replace("~0", "~") for token in error.pointer.split("/")
         )
-        holder = value
-        while len(tokens) > 1 and isinstance(holder.get(tokens[0]), dict):
-            holder = holder[tokens.pop(0)]
-        holder.pop(tokens[0], None)
-    return value
+        holder, depth = value, 0
+        while depth + 1 < len(tokens) and isinstance(holder.get(tokens[depth]), dict):
+            holder = holder[tokens[depth]]
+            depth += 1
+        if tokens[depth] in holder:
+            del holder[tokens[depth]]
+            gone.add(document.pointer(*tokens[: depth + 1]))
+    return gone
