@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app import intake
+from app import heavy, intake
 from app.machine import condition, document, template
 from app.machine.condition import MOST_COMPARISONS, OPS
 from app.machine.fields import Place
 from app.machine.liquid.filters import FILTERS
-from app.machine.liquid.limits import SECONDS
+from app.machine.liquid.limits import OUTPUT
 from app.machine.template import RenderError
 from app.process import Process
 from tests import test_heavy
@@ -31,7 +31,7 @@ from tests.test_runner import steps_of
 EVIL = '<script>alert(1)</script>" onload="x\' javascript:alert(1) &amp;'
 JSON = {"Content-Type": "application/json"}
 ONCE = "{{7*7}}{% for i in (1..3) %}{{secrets}}{% endfor %}{{ trigger.email }}"
-SPENT = 2 * SECONDS  # of the processor, by all that an answer or a step takes
+SPENT = 0.5  # seconds of the processor, for a step or what else is rendered: the specification's
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,12 @@ class Desk:
 
     cast: Cast
     process: Process
+    spent: list[float]  # by each piece of work since it was last asked
+
+    def most_spent(self) -> float:
+        most = max(self.spent)
+        self.spent.clear()
+        return most
 
     async def saved(self, source: str, channel: str = "email") -> Any:
         content = {"subject": "s", "html": source} if channel == "email" else {"text": source}
@@ -142,9 +148,8 @@ async def no_template_without_an_end(desk: Desk) -> None:
     """H3: in a preview, and in every kind of step that renders; the run says why."""
     body = {"big": "a" * 200_000}
     for source in ENDLESS:
-        began = process_time()
         told = await desk.previewed(source, body)
-        assert process_time() - began < SPENT, source
+        assert desk.most_spent() < SPENT, source
         assert told["error"], source
         assert told.get("rendered") is None, source
     steps: list[dict[str, Any]] = [
@@ -153,10 +158,27 @@ async def no_template_without_an_end(desk: Desk) -> None:
         {"type": "add_tag", "tag": ENDLESS[2]},
     ]
     for step in steps:
-        began = process_time()
         run = await desk.run([step], body)
-        assert process_time() - began < SPENT, step
+        assert desk.most_spent() < SPENT, step
         assert run["steps"][0]["reason"]["code"] == "template_error", step
+
+
+async def no_text_without_an_end(desk: Desk) -> None:
+    """H3: what is printed, captured or held is as long as it may be, and not a byte longer."""
+    body = {"big": "a" * (OUTPUT // 5)}
+    full = "{{trigger.big}}" * 5
+    assert len((await desk.previewed(full, body))["rendered"]) == OUTPUT
+    for source in (
+        f"{full}a",
+        f"{{% capture x %}}{full}a{{% endcapture %}}",
+        "{% assign x = trigger.big" + " | append: trigger.big" * 5 + " %}",
+    ):
+        told = await desk.previewed(source, body)
+        assert str(OUTPUT) in told["error"], source
+        assert told.get("rendered") is None, source
+        run = await desk.run([{"type": "add_tag", "tag": source}], body)
+        assert run["steps"][0]["reason"]["code"] == "template_error", source
+    assert desk.most_spent() < SPENT
 
 
 async def no_branch_without_an_end(desk: Desk) -> None:
@@ -168,9 +190,8 @@ async def no_branch_without_an_end(desk: Desk) -> None:
         token = await hook(desk.process, desk.cast.ed.workspace_id, steps)
         body = document.dumps({"email": "ada@example.com", "x": value})
         accepted = await intake.receive(desk.process, token=token, body=body)
-        began = process_time()
         await settle(desk.process)
-        assert process_time() - began < SPENT, wanted[:9]
+        assert desk.most_spent() < SPENT, wanted[:9]
         [step] = await steps_of(desk.process, desk.cast.ed.workspace_id, accepted.run_id)
         assert step["port"] == "else", wanted[:9]
 
@@ -189,9 +210,8 @@ HUGE = [
 async def no_argument_is_too_large(desk: Desk) -> None:
     """H4."""
     for source in HUGE:
-        began = process_time()
         told = await desk.previewed(source, document.parse(b'{"huge": 1e400}'))
-        assert process_time() - began < SPENT, source
+        assert desk.most_spent() < SPENT, source
         assert told.get("error") or len(told["rendered"]) <= 10_000, source
 
 
@@ -266,6 +286,7 @@ LINES: dict[str, Line] = {
     "H1": a_value_is_no_template,
     "H2": no_way_out_of_the_roots,
     "H3": no_template_without_an_end,
+    "H3 by length": no_text_without_an_end,
     "H3 by conditions": no_branch_without_an_end,
     "H4": no_argument_is_too_large,
     "H5": no_markup_of_a_value,
@@ -293,5 +314,18 @@ def test_no_line_of_the_catalogue_is_left_out():
 
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_no_template_does_harm(line: str, cast: Cast, process: Process, database_url: str):
-    await LINES[line](Desk(cast, process))
+async def test_no_template_does_harm(
+    line: str, cast: Cast, process: Process, database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    spent: list[float] = []
+    run = heavy.Meter.run
+
+    def timed(meter: heavy.Meter, *given: Any, **named: Any) -> Any:
+        began = thread_time()  # of this work alone, however busy the machine is
+        try:
+            return run(meter, *given, **named)
+        finally:
+            spent.append(thread_time() - began)
+
+    monkeypatch.setattr(heavy.Meter, "run", timed)
+    await LINES[line](Desk(cast, process, spent))
