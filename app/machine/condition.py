@@ -16,7 +16,7 @@ from app.machine import compare, document, path, template
 from app.machine.fields import Field, Place, choice, duration, quote, read_object, refuse_unknown
 from app.machine.program import Facts, Json
 
-MOST_COMPARISONS = 100  # of a step: each may look through a text as long as a body can hold
+MOST_COMPARISONS = 50  # of a step: each may look 4 ms through a text as long as a body can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _Look:
     lists: dict[int, compare.Items] = field(default_factory=dict)
 
     def into(self, found: Json) -> Json:
-        """A stranger's list is long, and a branch may ask for a hundred things in it."""
+        """A stranger's list is long, and a branch may ask for many things in it."""
         if not isinstance(found, list):
             return found
         if id(found) not in self.lists:
