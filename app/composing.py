@@ -87,7 +87,7 @@ async def prepare(
             channel=row["channel"],
             to=subscriptions.clean(row["channel"], to, None),
             content=words.parts,
-            headers=_way_out(process, row, said, own),
+            headers=_way_out(process, row, said, own, hash),
         )
     except addresses.BadAddress as error:
         return Ending("FAILED", Reason.INVALID_ADDRESS, str(error))
@@ -134,12 +134,14 @@ async def _barred(
     )
 
 
-def _way_out(process: Process, row: Row, said: Said, own: Row | None) -> dict[str, str]:
+def _way_out(
+    process: Process, row: Row, said: Said, own: Row | None, address_hash: str
+) -> dict[str, str]:
     """The headers of mail that nobody has to put up with."""
     if row["channel"] != "email" or said.category != "marketing":
         return {}
     link = preferences.Link(
-        row["workspace_id"], row["id"], own["id"] if own else None, row["channel"]
+        row["workspace_id"], row["id"], own["id"] if own else None, row["channel"], address_hash
     )
     return preferences.headers(process, link)
 

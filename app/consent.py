@@ -59,6 +59,32 @@ async def suppress(
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
     contact = await owner(db, workspace_id, channel, key)  # before the address, as an intent locks
+    return await suppress_hashed(
+        process,
+        db,
+        workspace_id=workspace_id,
+        channel=channel,
+        hash=hash,
+        reason=reason,
+        source=source,
+        address=address,
+        contact=contact,
+    )
+
+
+async def suppress_hashed(
+    process: Process,
+    db: Handle,
+    *,
+    workspace_id: str,
+    channel: str,
+    hash: str,
+    reason: subscriptions.Reason,
+    source: str,
+    address: str | None = None,
+    contact: Row | None = None,
+) -> Suppression:
+    """Likewise for an address of which no more is known; `contact`, locked, is whose it is."""
     await suppressions.lock(db, hash)
     held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=hash)
     row = await suppressions.insert(

@@ -36,6 +36,7 @@ SUBSCRIBED = "Done: what you chose counts from now on."
 BARRED = "That is not for this page to change; see why below."
 UNSUBSCRIBED = "Done: you are unsubscribed, and nothing more is on its way."
 LEFT = "Done: you are unsubscribed. A message that had left before may still arrive."
+UNKNOWN = "The address that the mail went to"
 NOBODY = "We have nothing any more to write to you by, so you get no messages."
 
 
@@ -86,7 +87,8 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
 
 
 def _choice(choice: Choice) -> str:
-    told = f"{escape(masked(choice.address))} {STATES[choice.reason]}"
+    whose = UNKNOWN if choice.address is None else masked(choice.address)
+    told = f"{escape(whose)} {STATES[choice.reason]}"
     button = BUTTONS.get(choice.reason, "").format(choice.channel, CHANNELS[choice.channel])
     return f"{told}<br>{button}"
 

@@ -123,8 +123,34 @@ async def test_a_link_outlives_the_contact(
     await cast.ed.delete(f"/contacts/{ada['id']}")
     page = await client.post(token_in(mail), data=ONE_CLICK)
     assert page.status_code == 200
-    assert "you get no messages" in page.text
+    assert "what was known of you has been erased" in page.text
     assert "example.com" not in page.text
+
+
+async def test_a_link_outlives_the_message(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+):
+    """To an address that is nobody's own: retention leaves nothing that tells which it was."""
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    news = {"contactId": ada["id"], "to": "bob@example.com", "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", news)
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM delivery_attempts")
+        await db.execute("DELETE FROM messages")
+    link = token_in(mail)
+    assert "Unsubscribe from email" in (await client.get(link)).text
+    page = await client.post(link, data=ONE_CLICK)
+    assert "Done: you are unsubscribed" in page.text
+    assert "bob" not in page.text
+    [held] = (await cast.vic.read("/suppressions"))["data"]
+    assert (held["address"], held["reason"]) == (None, "unsubscribed")
+    assert await mails(cast, process, tmp_path / "later", news) == []
+    [barred] = (await cast.vic.read("/messages"))["data"]
+    assert barred["status"] == "SUPPRESSED"
+    back = await client.post(link, data={"subscribe": "email"})
+    assert "Done: what you chose" in back.text
+    assert (await cast.vic.read("/suppressions"))["data"] == []
+    assert len(await mails(cast, process, tmp_path / "again", news)) == 1
 
 
 async def test_a_link_that_was_tampered_with_is_nobody_s(
