@@ -183,11 +183,15 @@ async def _heed(process: Process, db: Handle, row: Row, report: Report) -> None:
         "channel": row["channel"],
         "address": row["to_address"],
     }
+    # Whom a letter about an account went to is not for every reader of the list.
+    is_shown = row["account_mail"] is None
     code = report.became.code
     if code is not None and code in BARRING:
-        await consent.suppress(process, db, **where, reason=BARRING[code], source="provider")
+        await consent.suppress(
+            process, db, **where, reason=BARRING[code], source="provider", is_shown=is_shown
+        )
     elif code == Reason.BOUNCED_SOFT:
-        await consent.soft_bounced(process, db, **where)
+        await consent.soft_bounced(process, db, **where, is_shown=is_shown)
     elif report.became.status == "DELIVERED":
         await consent.delivered(process, db, **where)
 

@@ -45,6 +45,7 @@ async def suppress(
     address: str,
     reason: subscriptions.Reason,
     source: str,
+    is_shown: bool = True,
 ) -> Suppression:
     """From the commit on nothing is sent to the address that the reason forbids; its contact's
     subscription and activity say so. Saying it twice is saying it once.
@@ -52,7 +53,8 @@ async def suppress(
     `channel` is email, sms or whatsapp, `address` as it is written (a phone number in E.164);
     addresses.BadAddress when it is none. `reason`: a provider's callback says `bounced` (for good)
     or `complained`, STOP `stopped`, a person `unsubscribed`, a member `manual`. `source` says where
-    it was heard: `provider`, `inbound`, `link`, `member`.
+    it was heard: `provider`, `inbound`, `link`, `member`. Without `is_shown` the list of addresses
+    does not say which it is.
 
     Whoever answers the opt-out awaits `quiet` after the commit, and before the answer.
     """
@@ -67,7 +69,7 @@ async def suppress(
         hash=hash,
         reason=reason,
         source=source,
-        address=address,
+        address=address if is_shown else None,
         contact=contact,
     )
 
@@ -261,7 +263,13 @@ async def judge(
 
 
 async def soft_bounced(
-    process: Process, db: Handle, *, workspace_id: str, channel: str, address: str
+    process: Process,
+    db: Handle,
+    *,
+    workspace_id: str,
+    channel: str,
+    address: str,
+    is_shown: bool = True,
 ) -> Suppression | None:
     """The address bounced for a while: the fifth time in a row it is taken for dead."""
     key = subscriptions.key(channel, address)
@@ -280,6 +288,7 @@ async def soft_bounced(
         address=address,
         reason="bounced",
         source="soft_bounces",
+        is_shown=is_shown,
     )
 
 

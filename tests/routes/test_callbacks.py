@@ -18,7 +18,7 @@ from app.store import event_endpoints
 from app.store.db import Row
 from tests import cast as company
 from tests import resend_server, twilio_server
-from tests.cast import Cast, hook, settle
+from tests.cast import HELLO, Cast, hook, settle
 from tests.resend_server import API_KEY, WEBHOOK_SECRET, ResendServer, event, signed
 from tests.routes.test_channels import RESEND, TWILIO, put
 from tests.test_delivery_providers import (
@@ -94,11 +94,13 @@ class Town:
         self, kind: str, mail: Mapping[str, Any], id: str | None = None, **more: Any
     ) -> Row:
         """As Resend would."""
-        body = event(kind, mail, **more)
+        await self.report(event(kind, mail, **more), id)
+        return await self.attempt()
+
+    async def report(self, body: bytes, id: str | None = None) -> None:
         url = providers.operators_url(self.process.settings.base_url, self.process.vault, "resend")
         response = await self.client.post(url, content=body, headers=signed(body, id=id))
         assert response.status_code == 204, response.text
-        return await self.attempt()
 
     async def says(self, words: str, *, sid: str = "SMin", url: str = "", **more: str) -> str:
         """A person writes back; the answer in TwiML."""
@@ -265,6 +267,30 @@ async def test_nothing_of_an_erased_contact_is_written_down_again(town: Town, ca
     assert (attempt["status"], attempt["reason_detail"]) == ("BOUNCED", None)
     assert "ada@" not in str(attempt["events"])
     assert await town.reasons() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "times", "more"),
+    [
+        ("email.bounced", 1, {"bounce": {"type": "Permanent"}}),
+        ("email.bounced", 5, {"bounce": {"type": "Transient"}}),
+        ("email.complained", 1, {}),
+    ],
+)
+async def test_the_list_does_not_say_whom_a_letter_about_an_account_went_to(
+    town: Town, kind: str, times: int, more: Mapping[str, Any]
+):
+    wanted = ordering.Order(
+        town.acme, "email", None, "ada@example.com", None, HELLO, account_mail="invitation"
+    )
+    for _ in range(times):
+        async with town.process.database.write() as db:
+            await ordering.create(town.process, db, wanted)
+        await settle(town.process)
+        await town.report(event(kind, list(town.resend.accepted.values())[-1], **more))
+    async with town.process.database.read() as db:
+        rows = await db.fetch_all("SELECT address, reason FROM suppressions")
+    assert rows == [{"address": None, "reason": kind.removeprefix("email.")}]
 
 
 async def test_an_older_attempt_says_nothing_about_the_message(town: Town):
