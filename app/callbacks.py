@@ -31,7 +31,8 @@ from app.subscriptions import Reason as Barring
 log = logging.getLogger(__name__)
 
 REMEMBERED = timedelta(days=400)  # Twilio's signatures never grow old, so a copy may be as old
-SHARING = 200  # workspaces that one number's STOP is carried to
+SHARING = 200  # workspaces read at once that one number's STOP is carried to
+PAGES = 1_000  # of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +222,21 @@ async def _inbound(process: Process, account: Account, said: Inbound) -> str | N
     out: list[Suppression] = [one.suppression for one in heard if one.suppression is not None]
     await consent.all_quiet(process, out)
     replies = [one.reply for one in heard if one.reply is not None]
-    return replies[0] if replies and not said.answered else None
+    return replies[-1] if replies and not said.answered else None
 
 
 async def _writers(process: Process, channel: str, sender: str) -> list[str]:
+    """All of them, the last one last."""
+    hash, after = providers.shared_hash(process, channel, sender), callbacks.BEGINNING
+    found: list[str] = []
     async with process.database.read() as db:
-        hash = providers.shared_hash(process, channel, sender)
-        return await callbacks.writers(db, address_hash=hash, limit=SHARING)
+        for _ in range(PAGES):
+            rows = await callbacks.writers(db, address_hash=hash, after=after, limit=SHARING)
+            found += (row["workspace_id"] for row in rows)
+            if len(rows) < SHARING:
+                break
+            after = rows[-1]["written_at"], rows[-1]["workspace_id"]
+    return found
 
 
 async def _said_to(

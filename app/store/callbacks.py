@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
-from app.store.db import Handle
+from app.store.db import Handle, Row
 
 
 async def heard(db: Handle, *, workspace_id: str, id: str, expires_at: datetime) -> bool:
@@ -56,16 +56,24 @@ async def wrote(db: Handle, *, workspace_id: str, address_hash: str) -> None:
     )
 
 
-async def writers(db: Handle, *, address_hash: str, limit: int) -> list[str]:
-    """The workspaces that have written to the number, the last one first."""
-    rows = await db.fetch_all(
+BEGINNING = (datetime.min.replace(tzinfo=UTC), "")  # of writers
+
+
+async def writers(
+    db: Handle, *, address_hash: str, after: tuple[datetime, str], limit: int
+) -> list[Row]:
+    """The workspaces that have written to the number, by when they did last and their id: a page
+    that begins after such a pair. One that writes meanwhile comes again, and none is left out."""
+    return await db.fetch_all(
         """
-        SELECT workspace_id FROM shared_recipients
+        SELECT written_at, workspace_id FROM shared_recipients
         WHERE address_hash = :address_hash
-        ORDER BY written_at DESC
+          AND (written_at, workspace_id) > (:last_at, :last_id)
+        ORDER BY written_at, workspace_id
         LIMIT :limit
         """,
         address_hash=address_hash,
+        last_at=after[0],
+        last_id=after[1],
         limit=limit,
     )
-    return [row["workspace_id"] for row in rows]

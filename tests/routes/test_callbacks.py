@@ -12,8 +12,9 @@ import httpx2
 import orjson
 import pytest
 
-from app import intake, ordering, providers
+from app import callbacks, intake, ordering, providers
 from app.process import Process
+from app.store import callbacks as store
 from app.store import event_endpoints
 from app.store.db import Row
 from tests import cast as company
@@ -444,6 +445,37 @@ async def test_a_number_that_many_share_carries_a_stop_to_all_who_wrote_from_it(
     found = {(row["workspace_id"], row["reason"]) for row in rows}
     assert found == {(town.acme, "stopped"), (theirs, "stopped")}
     assert uninvolved not in {workspace_id for workspace_id, _ in found}
+
+
+@pytest.mark.parametrize("page", [1, 2, 5])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_stop_is_carried_to_all_however_many_they_are(
+    town: Town, cast: Cast, monkeypatch: pytest.MonkeyPatch, page: int, at_once: bool
+):
+    monkeypatch.setattr(callbacks, "SHARING", page)
+    others = [f"ws_{number}" for number in range(4)]
+    hash = providers.shared_hash(town.process, "sms", PHONE)
+    async with town.process.database.write() as db:
+        for id in others:
+            await db.execute(
+                """
+                INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at,
+                                        updated_at)
+                VALUES (:id, :id, 'UTC', FALSE, 1, :now, :now)
+                """,
+                id=id,
+            )
+            await store.wrote(db, workspace_id=id, address_hash=hash)
+    if not at_once:
+        async with town.process.database.write() as db:
+            for id in others[:2]:
+                await store.wrote(db, workspace_id=id, address_hash=hash)
+    assert ("ws_3" if at_once else "ws_1") in await town.says("STOP")  # the last that wrote
+    async with town.process.database.read() as db:
+        rows = await db.fetch_all("SELECT workspace_id, reason FROM suppressions")
+    assert sorted((row["workspace_id"], row["reason"]) for row in rows) == [
+        (id, "stopped") for id in others
+    ]
 
 
 async def test_to_a_workspace_s_own_number_it_is_said_to_the_workspace_alone(

@@ -349,7 +349,9 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"],
     ),
     "who has written to a number": (
-        lambda db: callbacks.writers(db, address_hash="hash10050", limit=10),
+        lambda db: callbacks.writers(
+            db, address_hash="hash10050", after=callbacks.BEGINNING, limit=10
+        ),
         ["address_hash"],
     ),
     "the attempt that a provider tells of": (
