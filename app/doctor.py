@@ -16,7 +16,6 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import httpx2
-from redis.exceptions import RedisError
 
 from app import plans, providers
 from app.channels import api, operators
@@ -26,7 +25,7 @@ from app.errors import Silent
 from app.main import NotReady, database_of, sign_on_of, stripe_of
 from app.oidc import Attempt
 from app.process import SCHEMA
-from app.queue import connector
+from app.queue import SILENCE, connector
 from app.store import health, keys
 from app.store.db import Database, outstanding
 from app.vault import Vault, VaultError
@@ -253,7 +252,7 @@ async def _redis(settings: Settings) -> Findings:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await redis.ping()
         yield fine("redis", "answers")
-    except (RedisError, OSError, TimeoutError) as error:
+    except SILENCE as error:
         said = " ".join(str(error).split()) or type(error).__name__
         yield fail("redis", f"REDIS_URL does not answer ({said}): work goes on, later.")
     finally:

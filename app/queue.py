@@ -42,6 +42,10 @@ TRIP_SECONDS = 1.0  # nobody waits for it
 PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
 TTL_SECONDS = 60  # an older hint tells nothing that the loop has not found
 
+# How a Redis that is away is heard of: uvloop has a RuntimeError for a connection that was closed
+# while it was being made.
+SILENCE = (RedisError, OSError, TimeoutError, RuntimeError)
+
 Pair: TypeAlias = tuple[str, str]  # (workspace_id, id)
 Connect: TypeAlias = Callable[[], ArqRedis]
 
@@ -139,7 +143,7 @@ class Queue:
             async with asyncio.timeout(TRIP_SECONDS):
                 await self._trip(waiting)
             self.answering = True
-        except (RedisError, OSError, TimeoutError) as error:
+        except SILENCE as error:
             self.answering = False
             # The rows are due and stay so; the loop of any worker finds them.
             self._silent_until = time.monotonic() + PAUSE_SECONDS

@@ -12,10 +12,12 @@ from typing import Any
 
 import orjson
 import pytest
+from arq.connections import ArqRedis
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from redis.asyncio import Connection, ConnectionPool
 
 from app.config import Settings
 from app.queue import ADVANCE, DELIVER, IDS_PER_HINT, NAME, Pair, Queue, connector, serialized
@@ -178,6 +180,22 @@ async def test_without_redis_a_hint_is_dropped_and_redis_left_alone_for_a_while(
         queue.hint(ADVANCE, [("ws_1", "run_1")])
         await settled(queue)
         assert not queue.answering
+
+
+class Torn(Connection):
+    """Closed by its peer while it is being made, as uvloop tells it."""
+
+    async def on_connect(self) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+
+async def test_a_connection_that_is_torn_while_it_is_made_is_silence(own_redis: RedisServer):
+    torn = ConnectionPool(connection_class=Torn, host="127.0.0.1", port=own_redis.port)
+    queue = Queue(lambda: ArqRedis(torn))
+    queue.hint(ADVANCE, [("ws_1", "run_1")])
+    await settled(queue)
+    assert not queue.answering
+    await queue.close()
 
 
 async def test_when_redis_is_back_it_is_told_again(own_redis: RedisServer):

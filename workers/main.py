@@ -24,13 +24,13 @@ from arq.worker import Worker
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError, RedisError, TimeoutError
+from redis.exceptions import ConnectionError, TimeoutError
 
 from app import logs, tasks
 from app.config import Settings
 from app.main import NotReady, opened
 from app.process import Process
-from app.queue import ADVANCE, CALL, DELIVER, NAME, POST, TTL_SECONDS, serialized
+from app.queue import ADVANCE, CALL, DELIVER, NAME, POST, SILENCE, TTL_SECONDS, serialized
 from workers import calls, chores, deliveries, loop, posts, runs
 from workers.crew import Crew
 
@@ -101,7 +101,7 @@ async def listen_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
         try:
             async with _listener(process, crews) as worker:
                 await worker.async_run()
-        except (RedisError, OSError) as error:
+        except SILENCE as error:
             log.warning("redis does not answer; the loop goes on", extra={"error": repr(error)})
         await asyncio.sleep(RESTART_SECONDS)
 
@@ -118,7 +118,7 @@ async def _listener(process: Process, crews: Mapping[str, Crew]) -> AsyncIterato
         finally:
             await tasks.end(*worker.tasks.values())
             # The connection may be the very thing that broke.
-            with contextlib.suppress(RedisError, OSError):
+            with contextlib.suppress(*SILENCE):
                 await redis.delete(worker.health_check_key)
     finally:
         await redis.aclose(close_connection_pool=True)

@@ -14,11 +14,12 @@ from hashlib import sha1
 from typing import TypeAlias, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 
 from app import tasks
 from app.batching import gathered
 from app.errors import Problem
+from app.queue import SILENCE
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,6 @@ PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
 CONNECT_SECONDS = 2.0
 LOOKS = 5  # during a trip, whether its answer has come
 Found: TypeAlias = tuple[bytes, int, bytes]  # a tally, as the script tells it
-SILENCE = (RedisError, OSError, TimeoutError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
