@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
-from email.parser import BytesParser
+from email.parser import BytesHeaderParser, BytesParser
 from email.policy import default
 from pathlib import Path
 from typing import Any, Self
@@ -78,7 +78,8 @@ class Received:
     @property
     def message_key(self) -> str:
         """The local part of the Message-ID."""
-        return str(self.mail["Message-ID"]).strip("<>").rpartition("@")[0]
+        headers = BytesHeaderParser().parsebytes(self.raw)  # of tens of thousands, in seconds
+        return str(headers["Message-ID"]).strip("<>").rpartition("@")[0]
 
 
 def read_ledger(path: Path) -> list[Received]:

@@ -169,10 +169,10 @@ def _what_was_refused_is_not_there(evidence: Evidence) -> Iterator[str]:
 def _every_run_ended(evidence: Evidence) -> Iterator[str]:
     """A call that was cut off is no success, and its run says so."""
     for row in evidence.runs:
+        honest = row["status"] == "COMPLETED" or str(row["reason_code"]).startswith("http_")
         if row["finished_at"] is None:
             yield f"{row['id']} is still {row['status']}"
-        honest = row["status"] == "COMPLETED" or str(row["reason_code"]).startswith("http_")
-        if row["definition_id"] in evidence.definitions and not honest:
+        elif row["definition_id"] in evidence.definitions and not honest:
             yield f"{row['id']} is {row['status']}: {row['reason_code']}"
 
 
