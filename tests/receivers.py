@@ -79,7 +79,7 @@ class Received:
     def message_key(self) -> str:
         """The local part of the Message-ID."""
         headers = BytesHeaderParser().parsebytes(self.raw)  # of tens of thousands, in seconds
-        return str(headers["Message-ID"]).strip("<>").rpartition("@")[0]
+        return str(headers["Message-ID"]).strip(" <>\r\n").rpartition("@")[0]
 
 
 def read_ledger(path: Path) -> list[Received]:
