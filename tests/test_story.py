@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -116,6 +117,8 @@ def deployment(
 def api(deployment: Deployment, mail: MailServer) -> Iterator[httpx2.Client]:
     with owner_of(deployment, "Acme") as client:
         until(lambda: mail.received, "she was asked whether the address is hers")
+        [token] = re.findall(r"#\S*token=(\S+)", text_of(mail.received[0]))
+        assert client.post("/auth/email/verify", json={"token": token}).status_code == 204
         changed = client.patch("/settings/workspace", json={"country": "US"})
         assert changed.status_code == 200, changed.text
         yield client
