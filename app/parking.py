@@ -1,4 +1,4 @@
-"""What a workspace does not send for now waits, and is due once it sends again."""
+"""What a workspace does not send waits, and is due once it sends again."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def insert(
     addressee_id: str | None = None,
     sealed: bytes | None = None,
 ) -> None:
-    """QUEUED and due at once. Its first attempt is made beside it (`insert_attempt`)."""
+    """QUEUED and due at once. Its first attempt is made beside it (store/delivery_attempts.py)."""
     await db.execute(
         """
         INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, template_id,
