@@ -42,20 +42,15 @@ def provider(process: Process) -> Provider:
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    id: str
+    order: Order
     till: Till
 
 
 async def checkout(
-    process: Process,
-    origin: Origin,
-    workspace_id: str,
-    plan: str,
-    *,
-    success_url: str,
-    cancel_url: str,
+    process: Process, workspace_id: str, plan: str, *, success_url: str, cancel_url: str
 ) -> Checkout:
-    """Where to pay for a higher plan; until that is done nothing changes.
+    """Where to pay for a higher plan; until that is done nothing changes, and until it is begun
+    nobody else knows of it.
 
     Raises Problem `billing_not_configured`, `conflict`, `unavailable`.
     """
@@ -68,20 +63,22 @@ async def checkout(
         raise Problem("conflict", "The workspace has this plan or a higher one; lower it by PATCH.")
     customer_id = await _customer(process, till_of, workspace_id, known)
     order = Order(new_id("chk"), workspace_id, customer_id, plan, success_url, cancel_url)
-    till = await till_of.checkout(order, now)
-    async with process.database.write() as db:
-        if till.token is not None:
-            await _keep(db, order, till, till.token)
-        await audit.note(
-            db,
-            process.vault,
-            origin,
-            workspace_id=workspace_id,
-            action="checkout.created",
-            resource_id=order.id,
-            after={"plan": plan},
-        )
-    return Checkout(order.id, till)
+    return Checkout(order, await till_of.checkout(order, now))
+
+
+async def begin(process: Process, db: Handle, origin: Origin, begun: Checkout) -> None:
+    order, till = begun.order, begun.till
+    if till.token is not None:
+        await _keep(db, order, till, till.token)
+    await audit.note(
+        db,
+        process.vault,
+        origin,
+        workspace_id=order.workspace_id,
+        action="checkout.created",
+        resource_id=order.id,
+        after={"plan": order.plan},
+    )
 
 
 async def _customer(

@@ -155,20 +155,23 @@ async def update(call: Call) -> Response:
 async def checkout(call: Call) -> Response:
     """Send the owner's browser to `checkoutUrl`. The plan changes once it is paid, and not because
     `successUrl` was opened."""
-    await call.receive_body()
     wanted = call.read(NewCheckout)
     begun = await paying.checkout(
         call.process,
-        call.origin,
         call.member.workspace_id,
         wanted.plan,
         success_url=wanted.success_url,
         cancel_url=wanted.cancel_url,
     )
-    return reply.created(
-        begun.till.url,
-        {"id": begun.id, "checkoutUrl": begun.till.url, "expiresAt": begun.till.expires_at},
-    )
+    id, till = begun.order.id, begun.till
+
+    async def begin(db: Handle) -> Response:
+        await paying.begin(call.process, db, call.origin, begun)
+        return reply.created(
+            till.url, {"id": id, "checkoutUrl": till.url, "expiresAt": till.expires_at}
+        )
+
+    return await call.conclude(begin)
 
 
 async def hear(call: Call) -> Response:
@@ -198,6 +201,7 @@ routes = [
         checkout,
         can="billing:write",
         tx=None,
+        concludes=True,
         takes=NewCheckout,
         gives={201: Checkout},
         raises=("conflict", "billing_not_configured"),

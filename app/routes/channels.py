@@ -18,12 +18,12 @@ from app.channels import PROVIDERS
 from app.channels.base import Fault
 from app.channels.mime import Sender
 from app.errors import FieldError, Problem
-from app.machine import document
+from app.routes import partly
 from app.routes.settings import is_our_domain
 from app.store import channel_settings, workspaces
 from app.store.db import Row
 from app.web import reply
-from app.web.body import Shape
+from app.web.body import Shape, Writable
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, post, put
 from app.web.throttle import Rule
@@ -36,7 +36,7 @@ VERIFY_SECONDS = 30.0
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000)]
 
 
-class NewChannel(Shape):
+class NewChannel(Writable):
     """By `provider`: smtp has `url` and `from`; resend `apiKey`, `from` and, to hear what becomes
     of mail, `webhookSecret`; twilio `accountSid`, `authToken`, `from` or `messagingServiceSid`."""
 
@@ -159,17 +159,11 @@ def _wrong(channel: str, given: Mapping[str, str]) -> Iterator[FieldError]:
 
 def _given(call: Call, channel: str) -> dict[str, Any]:
     """Raises Problem `invalid`, with what is wrong of the shape and of its fields at once."""
-    errors: list[FieldError] = []
-    try:
-        given = call.read(NewChannel).model_dump(by_alias=True, exclude_none=True)
-    except Problem as problem:
-        body = document.parse(call.body) if problem.errors else None
-        if not isinstance(body, dict):
-            raise
-        errors += problem.errors
-        given = {name: value for name, value in body.items() if isinstance(value, str)}
+    read, errors, _ = partly.read(call, NewChannel, None, without={"provider": "smtp"})
+    given = read.model_dump(by_alias=True, exclude_none=True)
     known = {error.pointer for error in errors}
-    errors += [error for error in _wrong(channel, given) if error.pointer not in known]
+    if "/provider" not in known:  # by which the others are judged
+        errors += [error for error in _wrong(channel, given) if error.pointer not in known]
     if errors:
         raise Problem(
             "invalid", "The channel cannot be set up like this; see errors.", errors=errors

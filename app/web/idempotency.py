@@ -1,7 +1,8 @@
 """Idempotency-Key: the copies of a request get its first answer, and have no effect of their own.
 
 The answer is kept in the request's own transaction: it and the effect exist together or not at
-all, so a refused request leaves its key free.
+all, so a refused request leaves its key free. Whoever has to ask somebody outside before that
+transaction looks for a kept answer first, and keeps its own at the end.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from starlette.datastructures import Headers
@@ -40,60 +42,83 @@ def key_of(headers: Headers) -> str | None:
     return given[0] if given else None
 
 
-async def once(
-    db: Handle,
-    work: Callable[[], Awaitable[Response]],
-    *,
-    key: str,
-    vault: Vault,
-    member: Member,
-    request: Request,
-) -> Response:
-    """What `work` answers, or answered before; `db` is the transaction that it works in.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request that carries a key."""
 
-    Raises Problem `idempotency_in_progress` and `idempotency_mismatch`.
-    """
-    scope, workspace_id = request.scope, member.workspace_id
-    place = json.dumps([workspace_id, scope["method"], scope["path"], key]).encode()
-    id = vault.keyed_hash(f"{PURPOSE} key", place)
-    # Keyed as well: a body may be a secret that is easily guessed.
-    body = await request.body()
-    asked = vault.keyed_hash(f"{PURPOSE} body", scope["query_string"] + b"\n" + body)
-    if not await idempotency.lock(db, id=id):
-        raise Problem(
-            "idempotency_in_progress",
-            "The first request with this Idempotency-Key is not done; send this one again later.",
-            headers={"Retry-After": "1"},
-        )
-    # Only now, in a statement of its own: what the last holder of the lock wrote has to be seen.
-    kept = await idempotency.by_id(db, workspace_id=workspace_id, id=id)
-    if kept is not None:
-        _refuse_another(kept, asked, member)
-        return _replayed(vault.decrypt(PURPOSE, kept["answer"], workspace_id, id.hex()))
-    response = await work()
-    await idempotency.insert(
-        db,
-        workspace_id=workspace_id,
-        id=id,
-        asked=asked,
-        only_for=member.via_id if isinstance(response, SecretResponse) else None,
-        answer=vault.encrypt(PURPOSE, _written(response), workspace_id, id.hex()),
-        expires_at=await db.now() + KEPT_FOR,
-    )
-    return response
+    vault: Vault
+    member: Member
+    id: bytes  # of the key in its place: workspace, method and path
+    content: bytes  # a hash of what was asked
 
+    @classmethod
+    async def by(cls, request: Request, key: str, *, vault: Vault, member: Member) -> Asked:
+        scope = request.scope
+        place = json.dumps([member.workspace_id, scope["method"], scope["path"], key]).encode()
+        # Keyed as well: a body may be a secret that is easily guessed.
+        content = scope["query_string"] + b"\n" + await request.body()
+        return cls(
+            vault,
+            member,
+            vault.keyed_hash(f"{PURPOSE} key", place),
+            vault.keyed_hash(f"{PURPOSE} body", content),
+        )
 
-def _refuse_another(kept: Row, asked: bytes, member: Member) -> None:
-    if kept["asked"] != asked:
-        raise Problem(
-            "idempotency_mismatch",
-            "This Idempotency-Key was used here with another body; a new request needs a new key.",
+    async def answer(self, db: Handle) -> Response | None:
+        """What was answered before. Raises Problem `idempotency_mismatch`."""
+        member = self.member
+        kept = await idempotency.by_id(db, workspace_id=member.workspace_id, id=self.id)
+        if kept is None:
+            return None
+        self._refuse_another(kept)
+        return _replayed(
+            self.vault.decrypt(PURPOSE, kept["answer"], member.workspace_id, self.id.hex())
         )
-    if kept["only_for"] not in (None, member.via_id):
-        raise Problem(
-            "idempotency_mismatch",
-            "This Idempotency-Key was used here by somebody else, who was shown a secret.",
+
+    async def once(self, db: Handle, work: Callable[[], Awaitable[Response]]) -> Response:
+        """What `work` answers, or answered before; `db` is the transaction that it works in.
+
+        Raises Problem `idempotency_in_progress` and `idempotency_mismatch`.
+        """
+        if not await idempotency.lock(db, id=self.id):
+            raise Problem(
+                "idempotency_in_progress",
+                "The first request with this Idempotency-Key is not done; send this one again"
+                " later.",
+                headers={"Retry-After": "1"},
+            )
+        # Only now, in a statement of its own: what the lock's last holder wrote has to be seen.
+        answer = await self.answer(db)
+        if answer is None:
+            answer = await work()
+            await self._keep(db, answer)
+        return answer
+
+    async def _keep(self, db: Handle, answer: Response) -> None:
+        workspace_id = self.member.workspace_id
+        written = _written(answer)
+        await idempotency.insert(
+            db,
+            workspace_id=workspace_id,
+            id=self.id,
+            asked=self.content,
+            only_for=self.member.via_id if isinstance(answer, SecretResponse) else None,
+            answer=self.vault.encrypt(PURPOSE, written, workspace_id, self.id.hex()),
+            expires_at=await db.now() + KEPT_FOR,
         )
+
+    def _refuse_another(self, kept: Row) -> None:
+        if kept["asked"] != self.content:
+            raise Problem(
+                "idempotency_mismatch",
+                "This Idempotency-Key was used here with another body; a new request needs a new"
+                " key.",
+            )
+        if kept["only_for"] not in (None, self.member.via_id):
+            raise Problem(
+                "idempotency_mismatch",
+                "This Idempotency-Key was used here by somebody else, who was shown a secret.",
+            )
 
 
 def _written(response: Response) -> bytes:

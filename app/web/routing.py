@@ -73,6 +73,7 @@ class Call:
     _query: BaseModel | None = None
     _db: Handle | None = None
     _body: bytes | None = None
+    _asked: idempotency.Asked | None = None
     _if_match_was_judged: bool = False
     _awaited: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
 
@@ -174,6 +175,14 @@ class Call:
         handler refuses, nor for a copy that gets the first answer again."""
         self._awaited.append(work)
 
+    async def conclude(self, work: Callable[[Handle], Awaitable[Response]]) -> Response:
+        """What `work` answers in a transaction of its own, or has answered to this request before:
+        the end of a `concludes` route, which has asked somebody outside until here."""
+        async with self.process.database.write() as db:
+            if self._asked is None:
+                return await work(db)
+            return await self._asked.once(db, lambda: work(db))
+
     async def receive_body(self) -> bytes:
         """For tx=None routes, which judge the head first. Raises Problem: 408 or 413."""
         if self._body is None:
@@ -220,6 +229,7 @@ class Says(TypedDict, total=False):
     gives   status → what is answered with it
     raises  codes of the problems that are its own: what follows from the rest is known
     plan    the least plan of a workspace that may use it
+    concludes  that a tx=None POST has all of its effect in Call.conclude
     """
 
     takes: Content
@@ -227,6 +237,7 @@ class Says(TypedDict, total=False):
     gives: Mapping[int, Content]
     raises: Sequence[str]
     plan: str
+    concludes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +254,7 @@ class Endpoint:
     gives: Mapping[int, Content] = field(default_factory=dict)
     raises: Sequence[str] = ()
     plan: str | None = None
+    concludes: bool = False
     is_bare: bool = False
 
     def __str__(self) -> str:
@@ -283,7 +295,7 @@ class Endpoint:
         """Whether an Idempotency-Key counts. Not without a transaction to keep the answer in, and
         not on /auth/: a copy must not be shown tokens, or be signed out twice."""
         member = self.can != PUBLIC and not self.path.startswith("/auth/")
-        return self.method == "POST" and member and self.tx is not None
+        return self.method == "POST" and member and (self.tx is not None or self.concludes)
 
 
 def get(
@@ -397,13 +409,17 @@ class _Path:
         if endpoint.parameters is not None:
             call._query = body.query(endpoint.parameters, call.request.scope["query_string"])
         key = idempotency.key_of(call.request.headers) if endpoint.takes_key else None
-        if endpoint.tx is not None or endpoint.refuses_body:
+        if endpoint.tx is not None or endpoint.refuses_body or endpoint.concludes:
             call._body = b"" if endpoint.method == "GET" else await call.request.body()
         if endpoint.refuses_body:
             body.nothing(call.request.headers, call.body)
+        if key is not None:
+            call._asked = await idempotency.Asked.by(
+                call.request, key, vault=call.process.vault, member=call.member
+            )
         try:
             async with self._connection(endpoint.tx) as call._db:
-                response = await self._answered(endpoint, call, key)
+                response = await self._answered(endpoint, call)
         except Duplicate:
             raise Problem(
                 "conflict", "Something else has a value that only one may have; change it."
@@ -412,17 +428,16 @@ class _Path:
             await work()
         return response
 
-    async def _answered(self, endpoint: Endpoint, call: Call, key: str | None) -> Response:
-        if key is None or endpoint.tx != "write":
-            return await self._handle(endpoint, call)
-        return await idempotency.once(
-            call.db,
-            lambda: self._handle(endpoint, call),
-            key=key,
-            vault=call.process.vault,
-            member=call.member,
-            request=call.request,
-        )
+    async def _answered(self, endpoint: Endpoint, call: Call) -> Response:
+        asked = call._asked
+        if asked is not None and endpoint.tx == "write":
+            return await asked.once(call.db, lambda: self._handle(endpoint, call))
+        if asked is not None and endpoint.concludes:
+            async with self._process.database.read() as db:
+                answer = await asked.answer(db)
+            if answer is not None:
+                return answer
+        return await self._handle(endpoint, call)
 
     async def _handle(self, endpoint: Endpoint, call: Call) -> Response:
         judges = endpoint.judges_tag(self._endpoints.get("GET"))

@@ -321,6 +321,34 @@ async def test_a_plan_is_paid_for_through_stripe(
     ]
 
 
+async def test_whoever_asks_again_with_the_same_key_is_led_to_the_same_till(
+    buyer: Person, server: StripeServer, shop: Process
+):
+    async def ask(**changed: str) -> httpx2.Response:
+        headers = {"Idempotency-Key": "k"}
+        return await buyer.post("/billing/checkout", {**WANTED, **changed}, headers=headers)
+
+    copies = await asyncio.gather(*(ask() for _ in range(5)))
+    first, *others = [one for one in copies if one.status_code == 201]
+    assert {one.content for one in others} <= {first.content}
+    refused = [one.json()["code"] for one in copies if one.status_code != 201]
+    assert set(refused) <= {"idempotency_in_progress"}
+    [session] = [
+        one for one in server.sessions.values() if one["url"] == first.json()["checkoutUrl"]
+    ]
+    sessions = len(server.sessions)
+    another = await ask(plan="scale")
+    assert (another.status_code, another.json()["code"]) == (422, "idempotency_mismatch")
+    assert (await told(buyer, server.pay(session["id"]))).status_code == 200
+    assert (await plan_of(buyer))["plan"] == "growth"
+    copy = await ask()
+    assert (copy.status_code, copy.content) == (201, first.content)
+    assert copy.headers["idempotency-replayed"] == "true"
+    assert len(server.sessions) == sessions  # Stripe was not asked again
+    acts = [action for _, action in await trail(shop, buyer)]
+    assert acts == ["checkout.created", "plan.changed"]
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_what_is_not_signed_changes_nothing(buyer: Person, server: StripeServer):
     body = await paid(buyer, server)
