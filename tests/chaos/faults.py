@@ -94,10 +94,15 @@ async def flush_redis(stage: Stage) -> None:
         await client.flushall()
 
 
-async def stop_redis(stage: Stage) -> None:
-    await asyncio.to_thread(stage.redis.stop)
-    await asyncio.sleep(stage.chance.uniform(1, 5))
-    await asyncio.to_thread(stage.redis.start)
+def stop_redis_for(least: float, most: float) -> Fault:
+    """Seconds."""
+
+    async def strike(stage: Stage) -> None:
+        await asyncio.to_thread(stage.redis.stop)
+        await asyncio.sleep(stage.chance.uniform(least, most))
+        await asyncio.to_thread(stage.redis.start)
+
+    return strike
 
 
 async def fill_redis(stage: Stage) -> None:
@@ -166,7 +171,7 @@ FAULTS: dict[str, Fault] = {
     "PostgreSQL silent to the web": silence("web → PostgreSQL"),
     "PostgreSQL silent to workers": silence("worker → PostgreSQL"),
     "FLUSHALL": flush_redis,
-    "Redis stopped": stop_redis,
+    "Redis stopped": stop_redis_for(1, 5),
     "Redis full": fill_redis,
     "Redis silent": silence("Redis"),
     "a web COMMIT cut before": cut("web → PostgreSQL", b"COMMIT", after=False),
@@ -185,18 +190,28 @@ if LIBRARY is not None:
     FAULTS["a web clock jumps"] = jump(*WEBS)
     FAULTS["a worker's clock jumps"] = jump(*WORKERS)
 
-# What strikes more often than once in a round: ten rounds are what promise 1 asks for.
+FAULTS["Redis gone for a minute"] = stop_redis_for(60, 60)
+
+# What strikes more or less often than once in a round: ten rounds are what promise 1 asks for.
 OFTEN = {
     "kill -9 a web process": 9,
     "kill -9 a worker": 9,
     "kill -9 everything": 2,
     "PostgreSQL stopped at once": 2,
     "FLUSHALL": 2,
+    "Redis gone for a minute": 0,
 }
 ROUND = tuple(name for name in FAULTS for _ in range(OFTEN.get(name, 1)))
 
 # While one of these lasts, and until connections are back, 503 is an honest answer.
 NO_DATABASE = {
-    name for name in FAULTS if "PostgreSQL" in name or "COMMIT" in name or "backend" in name
-} | {"the table of runs locked"}
-KILLS = {name for name in FAULTS if name.startswith("kill")}
+    "PostgreSQL stopped at once",
+    "every backend terminated",
+    "PostgreSQL read-only",
+    "the table of runs locked",
+    "PostgreSQL silent to the web",
+    "a web COMMIT cut before",
+    "a web COMMIT cut after",
+}
+# Whoever speaks to a process that these end is cut off, and may find no other.
+NO_WEB = {"kill -9 a web process", "kill -9 everything"}

@@ -7,19 +7,25 @@ right. What it was told must be so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
 
 from tests.bench import figures
+from tests.chaos.faults import NO_DATABASE, NO_WEB
 from tests.chaos.probes import Probed
-from tests.chaos.senders import Sent
+from tests.chaos.senders import AWAY, CUT, LATE, Sent, Try
 from tests.chaos.stage import Stage
 from tests.receivers import Received
 
 SETTLED = {"SENT", "DELIVERED", "FAILED", "UNKNOWN", "SUPPRESSED"}
+
+# What a sender may be told, or not told, because of which faults; after them until everything has
+# found its connections again.
+EXCUSES = {503: NO_DATABASE, CUT: NO_WEB, AWAY: NO_WEB, LATE: NO_DATABASE | NO_WEB}
+AFTERWARDS_SECONDS = 15.0
 
 
 @dataclass(slots=True)
@@ -97,6 +103,7 @@ def findings(evidence: Evidence) -> list[str]:
         _what_was_accepted_is_there,
         _one_key_is_one_run,
         _what_was_refused_is_not_there,
+        _every_sender_was_answered,
         _every_run_ended,
         _every_path_was_walked_once,
         _no_message_went_twice,
@@ -164,6 +171,24 @@ def _what_was_refused_is_not_there(evidence: Evidence) -> Iterator[str]:
                 yield f"{sent.name} ({sent.kind}) was answered with {one.status}: {one.answer}"
             unasked[str(one.status)] += 1
     evidence.figures["answers"] = dict(unasked.most_common())
+
+
+def _every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
+    """Without 503, or silence, but those that a fault excuses."""
+    for sent in evidence.ledger:
+        for one in sent.tries:
+            told = one.silence if one.status is None else one.status
+            if told in EXCUSES and not _excused(one, evidence.faults, EXCUSES[told]):
+                yield f"{sent.name} ({sent.kind}) at {one.began:.1f}: {told}, without a reason"
+
+
+def _excused(one: Try, faults: Sequence[Struck], by: Container[str]) -> bool:
+    return any(
+        fault.name in by
+        and fault.began < one.ended
+        and one.began < fault.ended + AFTERWARDS_SECONDS
+        for fault in faults
+    )
 
 
 def _every_run_ended(evidence: Evidence) -> Iterator[str]:
