@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app import accounts, audit, cases, demo, doctor, logs, restoring, tasks
-from app.addresses import BadAddress
+from app import audit, demo, doctor, restoring
+from app.accounts import registration as accounts
 from app.config import ConfigError, Settings, place_of_key
+from app.contacts.addresses import BadAddress
 from app.errors import Problem
 from app.machine import reasons
 from app.main import FOR_EVER, Front, NotReady, database_of, opened, web
 from app.process import SCHEMA
+from app.runtime import logs, tasks
+from app.simulations import cases
 from app.store import keys, retention
 from app.store.db import migrate
 from app.store.migrations import MigrationError

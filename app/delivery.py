@@ -17,26 +17,19 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
 
-from app import (
-    composing,
-    consent,
-    heavy,
-    leases,
-    pacing,
-    parking,
-    providers,
-    quotas,
-    settling,
-)
-from app.batching import Kind
+from app import quotas
 from app.channels.base import Channel, Message, Receipt, SendError
-from app.composing import Prepared, TooHeavy
+from app.contacts import consent
 from app.errors import CommitUnknown, Unavailable
-from app.leases import Lease
 from app.machine import document
 from app.machine.reasons import Reason
+from app.messages import composing, pacing, parking, providers, settling
+from app.messages.composing import Prepared, TooHeavy
+from app.messages.settling import Ending
 from app.process import Process
-from app.settling import Ending
+from app.runtime import heavy, leases
+from app.runtime.batching import Kind
+from app.runtime.leases import Lease
 from app.store import company, messages
 from app.store.db import Handle, Row
 

@@ -7,9 +7,12 @@ import secrets
 import shlex
 from dataclasses import dataclass
 
-from app import accounts, activation, addresses, keyring
-from app.activation import Draft
+from app.accounts import keyring
+from app.accounts import registration as accounts
 from app.audit import Where
+from app.contacts import addresses
+from app.definitions import activation
+from app.definitions.activation import Draft
 from app.process import Process
 from app.store import definitions, memberships, templates, users
 from app.store.db import Handle, new_id

@@ -17,13 +17,14 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from app import plans, providers
+from app import plans
+from app.accounts.oidc import Attempt
 from app.channels import api, operators
 from app.channels.base import Provider
 from app.config import Settings
 from app.errors import Silent
 from app.main import NotReady, database_of, sign_on_of, stripe_of
-from app.oidc import Attempt
+from app.messages import providers
 from app.process import SCHEMA
 from app.queue import SILENCE, connector
 from app.store import health, keys

@@ -32,7 +32,7 @@ from typing import Any, Literal, TypeAlias
 import httpcore2
 from httpx2 import URL, InvalidURL
 
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

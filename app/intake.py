@@ -3,7 +3,7 @@
 The order of the checks, and what each answers, is the specification's (§4.2, §5, §7). The caller
 has counted the request and read its body under the cap; nothing is written before every check has
 passed, and the answer waits for the commit. What needs the database is asked for many requests at
-once: the doors here, the rest in app/acceptance.py.
+once: the doors here, the rest in app/webhooks/acceptance.py.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ import orjson
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from app import acceptance, audience, lookup, webhook_requests
-from app.acceptance import ACCEPT, Accepted, Event, Outdated
-from app.audience import Lookup, Workspace
-from app.batching import Kind
+from app.contacts import audience
+from app.contacts.audience import Lookup, Workspace
 from app.errors import FieldError, Problem, Unavailable
 from app.machine import document, path
 from app.machine.document import MalformedJson
 from app.machine.path import MISSING
 from app.machine.program import Json
 from app.process import Process
+from app.runtime.batching import Kind
 from app.store import definitions
 from app.store.db import Row, new_id
-from app.webhook_requests import Head, Note, Visit
+from app.webhooks import acceptance, lookup, webhook_requests
+from app.webhooks.acceptance import ACCEPT, Accepted, Event, Outdated
+from app.webhooks.webhook_requests import Head, Note, Visit
 
 __all__ = ["Accepted", "Door", "Head", "Visit", "admit", "door_of", "receive", "settled"]
 

@@ -15,8 +15,7 @@ from dataclasses import replace
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from app import callbacks, composing, metrics, providers, tasks
-from app.batching import Kind
+from app.accounts.oidc import Provider
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
 from app.channels import api, operators
@@ -27,10 +26,12 @@ from app.channels.telling import Became
 from app.config import Settings
 from app.egress import Egress
 from app.errors import Unavailable
-from app.oidc import Provider
+from app.messages import callbacks, composing, providers
 from app.process import SCHEMA, Process
 from app.queue import Queue, connector
 from app.routes import ROUTES, SANDBOX_ROUTES
+from app.runtime import metrics, tasks
+from app.runtime.batching import Kind
 from app.store import keys, sandbox, sandbox_faults
 from app.store.db import Database, outstanding
 from app.vault import Vault

@@ -14,12 +14,12 @@ from typing import Any, Literal, TypeAlias
 
 from app import audit, plans, quotas
 from app.audit import Origin
-from app.batching import Kind
 from app.billing import sandbox
 from app.billing.base import NOTHING, Order, Provider, Standing, Till
 from app.errors import Problem, Unavailable
 from app.machine.program import Json
 from app.process import Process
+from app.runtime.batching import Kind
 from app.store import checkouts, paid_plans, workspaces
 from app.store.db import Handle, Row, new_id
 from app.vault import digest

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from app import audience, leases
+from app.contacts import audience
 from app.egress import Answer, Failure, Request
-from app.leases import Lease
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
+from app.runtime import leases
+from app.runtime.leases import Lease
 from app.store import event_endpoints, events, runs
 from app.store.db import Handle, Row
 

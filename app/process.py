@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.batching import Batches
+from app.accounts.oidc import Provider
 from app.billing.base import Provider as Payments
 from app.billing.stripe import Stripe
 from app.channels.base import Channel
 from app.channels.own import Own
 from app.config import Settings
 from app.egress import Egress
-from app.metrics import Metrics
-from app.oidc import Provider
 from app.queue import Queue
+from app.runtime.batching import Batches
+from app.runtime.metrics import Metrics
 from app.store.db import Database
 from app.vault import Vault
 

@@ -25,8 +25,8 @@ from fakeredis.aioredis import FakeAsyncRedisConnection
 from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
-from app import tasks
 from app.config import Settings
+from app.runtime import tasks
 from app.store.db import Handle
 
 log = logging.getLogger(__name__)

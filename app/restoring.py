@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app import settling
 from app.machine.reasons import SENTENCES, Reason
+from app.messages import settling
 from app.process import Process
 from app.store import restored
 

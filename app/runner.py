@@ -14,17 +14,19 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from app import arrivals, effects, events, facts, heavy, leases, programs
-from app.arrivals import Arrived
-from app.audience import Workspace
-from app.batching import Kind
-from app.effects import Standing
+from app import events
+from app.contacts.audience import Workspace
 from app.errors import CommitUnknown
-from app.leases import Lease
 from app.machine import document, step
 from app.machine.program import Event, Facts, Go, Program, Record, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
+from app.runs import arrivals, effects, facts, programs
+from app.runs.arrivals import Arrived
+from app.runs.effects import Standing
+from app.runtime import heavy, leases
+from app.runtime.batching import Kind
+from app.runtime.leases import Lease
 from app.store import calls, company, contact_events, contacts, erasure, runs
 from app.store.db import Handle, Row
 

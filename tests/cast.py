@@ -13,9 +13,13 @@ from typing import Any
 import httpx2
 from starlette.types import ASGIApp
 
-from app import activation, addresses, calling, delivery, keyring, passwords, posting, runner
+from app import delivery, posting, runner
+from app.accounts import keyring, passwords
+from app.contacts import addresses
+from app.definitions import activation
 from app.main import web
 from app.process import Process
+from app.runs import calling
 from app.store import memberships, users, workspaces
 from app.store.db import Handle, new_id
 from app.web.edge import Edge

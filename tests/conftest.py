@@ -17,10 +17,10 @@ import httpx2
 import pytest
 import structlog
 
-from app import logs
 from app.config import Settings
 from app.main import upon
 from app.process import Process
+from app.runtime import logs
 from app.store.db import Database
 from tests import cast as cast_module
 from tests import servers

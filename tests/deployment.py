@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 import httpx2
 
 from app.__main__ import main
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 from tests.receivers import Received, read_ledger
 from tests.servers import free_port
 

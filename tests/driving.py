@@ -15,10 +15,11 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from app import activation, audience, intake, profile, scenes, simulation, steering
-from app.audience import Workspace
-from app.cases import Case
+from app import intake
 from app.config import Settings
+from app.contacts import audience, profile
+from app.contacts.audience import Workspace
+from app.definitions import activation
 from app.egress import Egress
 from app.machine import check, document
 from app.machine.kind import Visit
@@ -26,10 +27,13 @@ from app.machine.nodes import NODES
 from app.machine.program import Program
 from app.main import opened
 from app.process import Process
-from app.simulation import Happening
+from app.runs import steering
+from app.simulations import scenes, simulation
+from app.simulations.cases import Case
+from app.simulations.simulation import Happening
+from app.simulations.traces import End, Passage, Said, Trace
 from app.store import contacts, definitions, runs, templates, workspaces
 from app.store.db import Handle, Row, new_id
-from app.traces import End, Passage, Said, Trace
 from tests.cast import settle
 
 MOST_JUMPS = 200

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app import consent, delivery, intake, runner
+from app import delivery, intake, runner
+from app.contacts import consent
 from app.machine import document
 from app.process import Process
 from app.store.db import Row

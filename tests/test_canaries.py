@@ -17,12 +17,12 @@ import httpx2
 import pytest
 import structlog
 
-from app import logs
 from app.config import Settings
 from app.egress import Egress
 from app.main import upon
 from app.process import Process
 from app.routes import ROUTES
+from app.runtime import logs
 from app.store.db import Database
 from app.web.routing import ADMIN, PUBLIC
 from tests.cast import any_address, caller, settle, started

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app import activation, closure, delivery
+from app import closure, delivery
+from app.definitions import activation
 from app.process import Process
 from app.store import definitions, messages, runs, workspaces
 from app.store.db import new_id

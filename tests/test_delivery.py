@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from app import delivery, erasing, intake, pacing, runner
-from app.audience import Workspace
+from app import delivery, intake, runner
 from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.channels.email import EmailChannel
+from app.contacts import erasing
+from app.contacts.audience import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
+from app.messages import pacing
 from app.process import Process
 from app.store import delivery_attempts, messages, runs
 from app.store.db import Database, Row

@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from app import audience, consent, delivery, ordering, pacing, settling
-from app.audience import Workspace
+from app import delivery
 from app.channels.base import Message, Receipt, SendError
+from app.contacts import audience, consent
+from app.contacts.audience import Workspace
 from app.machine.reasons import Reason
+from app.messages import ordering, pacing, settling
 from app.process import Process
 from tests.cast import HELLO
 from tests.test_delivery import accepts, with_provider
@@ -29,7 +31,7 @@ async def test_nobody_waits_in_a_circle(
         pytest.skip("SQLite has one writer")
     monkeypatch.setattr(settling, "RETRY_SECONDS", (0.01,))
     monkeypatch.setattr(pacing, "PAUSES", dict.fromkeys(pacing.PAUSES, (0.01, 0.01)))
-    caplog.set_level("INFO", "app.batching")
+    caplog.set_level("INFO", "app.runtime.batching")
     luck = random.Random(6)
 
     async def moody(message: Message) -> Receipt:
@@ -52,7 +54,9 @@ async def test_nobody_waits_in_a_circle(
     async with process.database.read() as db:
         left = await db.fetch_value("SELECT count(*) FROM messages WHERE status = 'SENDING'")
     assert left == 0
-    failed = [one.args[0] for one in caplog.records if one.name == "app.batching" and one.args]
+    failed = [
+        one.args[0] for one in caplog.records if one.name == "app.runtime.batching" and one.args
+    ]
     assert [error for error in failed if sqlstate(error) == "40P01"] == []  # a deadlock
     await beside.batches.close()
 

@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 import pytest
 
-from app import composing, intake, providers
+from app import intake
 from app.channels import api, operators
 from app.channels.own import Own
 from app.egress import Egress
+from app.messages import composing, providers
 from app.process import Process
 from app.store import delivery_attempts
 from app.store.db import Row

@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from app import logs
 from app.config import Settings
 from app.egress import (
     FRAMING,
@@ -32,6 +31,7 @@ from app.egress import (
     parse_url,
     shown,
 )
+from app.runtime import logs
 from tests.listener import Asked, Listener, Respond, never, says
 from tests.servers import free_port
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from app import cases, traces
 from app.__main__ import main
-from app.cases import Case
 from app.machine import document
 from app.process import Process
-from app.scenes import HttpAnswer
+from app.simulations import cases, traces
+from app.simulations.cases import Case
+from app.simulations.scenes import HttpAnswer
 from tests.driving import drive, opened_on
 from tests.listener import Listener, Respond, says
 

@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from app import audience, intake
-from app.audience import Workspace
+from app import intake
+from app.contacts import audience
+from app.contacts.audience import Workspace
 from app.errors import Problem
 from app.process import Process
 from app.store import contacts, runs

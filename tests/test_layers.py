@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import app
 from app import queue
 from app.process import SCHEMA
 from workers import loop
@@ -76,7 +77,7 @@ def test_http_stays_at_the_edge(place: str):
     ("library", "home"),
     [
         # A case is a file that is read as a body would be.
-        ("starlette", ("app/web", "app/routes", "app/main.py", "app/cases.py")),
+        ("starlette", ("app/web", "app/routes", "app/main.py", "app/simulations/cases.py")),
         ("hypercorn", ("app/web",)),
         ("databases", ("app/store",)),
         ("asyncpg", ("app/store",)),
@@ -84,11 +85,11 @@ def test_http_stays_at_the_edge(place: str):
         ("liquid", ("app/machine",)),
         ("aiosmtplib", ("app/channels",)),
         ("arq", ("app/queue.py", "workers")),
-        ("joserfc", ("app/access_tokens.py", "app/oidc.py", "app/vault.py")),
-        ("authlib", ("app/oidc.py",)),
-        ("argon2", ("app/passwords.py",)),
-        ("phonenumbers", ("app/addresses.py",)),
-        ("email_validator", ("app/addresses.py",)),
+        ("joserfc", ("app/accounts/access_tokens.py", "app/accounts/oidc.py", "app/vault.py")),
+        ("authlib", ("app/accounts/oidc.py",)),
+        ("argon2", ("app/accounts/passwords.py",)),
+        ("phonenumbers", ("app/contacts/addresses.py",)),
+        ("email_validator", ("app/contacts/addresses.py",)),
     ],
 )
 def test_a_library_has_one_home(library: str, home: tuple[str, ...]):
@@ -253,3 +254,9 @@ def test_no_returning_asks_whether_something_is_null():
 def test_every_job_has_a_worker_and_every_worker_its_job():
     names = {function.__name__ for function in OPTIONS["functions"]}
     assert names == {queue.ADVANCE, queue.DELIVER, queue.CALL, queue.POST} == set(loop.TABLES)
+
+
+def test_the_house_names_every_room_on_its_ground_floor():
+    rooms = {path.stem for path in (ROOT / "app").glob("*.py")} - {"__init__"}
+    rooms |= {path.parent.name for path in (ROOT / "app").glob("*/__init__.py")}
+    assert rooms <= set(re.findall(r"\w+", str(app.__doc__)))

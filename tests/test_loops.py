@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from app import audience
+from app.contacts import audience
 from app.process import Process
 from app.queue import ADVANCE
 from tests.cast import WEBHOOK, Cast, settle
 from tests.listener import Asked, Listener, says
-from tests.test_calling import open_process  # noqa: F401  a fixture
+from tests.runs.test_calling import open_process  # noqa: F401  a fixture
 
 JSON = {"Content-Type": "application/json"}
 ADA = {"email": "ada@example.com"}

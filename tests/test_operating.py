@@ -8,11 +8,11 @@ from pathlib import Path
 
 import httpx2
 
-from app import accounts
 from app.__main__ import COMMANDS
-from app.metrics import FAMILIES
+from app.accounts import registration as accounts
 from app.process import Process
 from app.routes import ROUTES
+from app.runtime.metrics import FAMILIES
 from tests.cast import Cast
 from tests.test_policy import session
 

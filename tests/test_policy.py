@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import httpx2
 
-from app import addresses, roles, signing_in
+from app.accounts import roles, signing_in
 from app.audit import Where
+from app.contacts import addresses
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.web.routing import ADMIN, MEMBER, PUBLIC, Endpoint

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from app import audience, delivery, quotas, upserts
-from app.audience import Workspace
+from app import delivery, quotas
 from app.channels.base import Message, Receipt, SendError
+from app.contacts import audience, upserts
+from app.contacts.audience import Workspace
+from app.contacts.upserts import Entry
 from app.plans import PLANS
 from app.process import Process
 from app.store import usage, workspaces
 from app.store.db import Database, new_id
 from app.store.usage import CONTACTS, MESSAGES
-from app.upserts import Entry
 from tests.cast import HELLO, Cast, hook, settle
 from tests.test_delivery import with_provider
 from tests.test_layers import ROOT, modules

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from app import cases, scenes, simulation, traces
 from app.machine import check, document
 from app.machine.nodes import NODES
 from app.machine.program import Event, Program, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
-from app.simulation import Ending, Happening, Paper, Scenario
+from app.simulations import cases, scenes, simulation, traces
+from app.simulations.simulation import Ending, Happening, Paper, Scenario
 from tests.driving import drive, opened_on
 from tests.listener import Asked, Listener, says
 

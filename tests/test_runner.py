@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from app import audience, erasing, intake, runner
-from app.audience import Workspace
+from app import intake, runner
+from app.contacts import audience, erasing
+from app.contacts.audience import Workspace
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import contacts, messages, runs

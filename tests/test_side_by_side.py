@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from app.runtime.tls import system_trust
 from app.store.migrations import sections
-from app.tls import system_trust
 from tests import servers
 from tests.cast import WEBHOOK, any_address
 from tests.conftest import SCHEMA

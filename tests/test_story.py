@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 from tests import servers
 from tests.deployment import (
     A_CALL_EVERY,

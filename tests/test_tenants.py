@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
-from app import roles
+from app.accounts import roles
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.web.routing import ADMIN, MEMBER, PUBLIC, Endpoint

@@ -8,11 +8,13 @@ from typing import Any
 
 import orjson
 
-from app import arrivals, audience, erasing, runner
-from app.audience import Workspace
+from app import runner
+from app.contacts import audience, erasing
+from app.contacts.audience import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
+from app.runs import arrivals
 from app.store import contacts
 from app.store.db import Row
 from tests.cast import settle

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app import calling
 from app.process import Process
+from app.runs import calling
 from workers.crew import Crew
 
 HANDS = 64  # each waits for a server most of the time; half of them for one workspace

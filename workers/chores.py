@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 
-from app import audit, closure, pacing, parking, paying, quotas
+from app import audit, closure, paying, quotas
 from app.errors import Unavailable
+from app.messages import pacing, parking
 from app.process import Process
 from app.retention import Rounds
 from app.store import (

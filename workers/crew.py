@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 import structlog
 
-from app import tasks
-from app.batching import gathered
 from app.errors import Unavailable
 from app.process import Process
 from app.queue import Pair
+from app.runtime import tasks
+from app.runtime.batching import gathered
 from app.store import jobs
 from app.store.db import Row
 from app.store.jobs import Roster, Table

@@ -26,11 +26,11 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError, TimeoutError
 
-from app import logs, tasks
 from app.config import Settings
 from app.main import NotReady, opened
 from app.process import Process
 from app.queue import ADVANCE, CALL, DELIVER, NAME, POST, SILENCE, TTL_SECONDS, serialized
+from app.runtime import logs, tasks
 from workers import calls, chores, deliveries, loop, posts, runs
 from workers.crew import Crew
 

@@ -25,7 +25,7 @@ from app.billing.base import NOTHING, Order, Standing, Till
 from app.errors import Problem, Silent
 from app.machine import document
 from app.machine.program import Json
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 
 log = logging.getLogger(__name__)
 

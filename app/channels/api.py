@@ -21,7 +21,7 @@ from app.channels.base import Fault, Outcome, SendError
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 
 log = logging.getLogger(__name__)
 

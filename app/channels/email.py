@@ -30,7 +30,7 @@ from aiosmtplib import (
 from app.channels.base import Capabilities, Fault, Message, Receipt, SendError
 from app.channels.mime import Mail, Sender, compose
 from app.egress import Refused
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 
 REPLY_SECONDS = 30.0
 BODY_SECONDS = 180.0  # RFC 5321 §4.5.3.2.5

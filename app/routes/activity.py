@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
+from app.contacts.subscriptions import Reason
 from app.errors import Problem
 from app.routes.contact_events import ContactEventSummary
 from app.routes.contact_events import summary as event_summary
@@ -17,7 +18,6 @@ from app.routes.messages import summary as told
 from app.routes.runs import MessageStatus, RunSummary, summary
 from app.store import activity, contacts
 from app.store.db import Row
-from app.subscriptions import Reason
 from app.web import paging
 from app.web.body import Shape
 from app.web.paging import Paging

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import audit, parking
+from app import audit
 from app.errors import FieldError, Problem
+from app.messages import parking
 from app.routes.audit_logs import AuditLog
 from app.routes.audit_logs import Filters as AuditFilters
 from app.routes.audit_logs import resource as audit_resource

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import audit, plans, sheets
+from app import audit, plans
+from app.contacts import sheets
 from app.machine import document
 from app.routes.ids import AuditLogId
 from app.store import audit_logs

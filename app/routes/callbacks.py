@@ -7,8 +7,8 @@ from html import escape
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from app import callbacks
-from app.callbacks import Heard
+from app.messages import callbacks
+from app.messages.callbacks import Heard
 from app.web import reply
 from app.web.routing import PUBLIC, Call, post
 

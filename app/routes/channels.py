@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from starlette.responses import Response
 
-from app import casts, providers
+from app import casts
 from app.channels import PROVIDERS
 from app.channels.base import Fault
 from app.channels.mime import Sender
 from app.errors import FieldError, Problem
+from app.messages import providers
 from app.routes import partly
 from app.routes.settings import is_our_domain
 from app.store import channel_settings, workspaces

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app import audience
+from app.contacts import audience
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.routes.contacts import locked, own_workspace

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
-from app import addresses, audience, audit, consent, erasing, profile, quotas
-from app.audience import Workspace
+from app import audit, quotas
+from app.contacts import addresses, audience, consent, erasing, profile
+from app.contacts.audience import Workspace
+from app.contacts.subscriptions import COLUMN, Status
 from app.errors import FieldError, Problem
 from app.machine.program import Json
 from app.plans import PLANS
@@ -19,14 +21,14 @@ from app.process import Process
 from app.routes.ids import ContactId
 from app.store import contacts, workspaces
 from app.store.db import Handle, Row
-from app.subscriptions import COLUMN, Status
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
 from app.web.paging import UPDATED_AFTER, Paging
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
-# What app/profile.py takes, for the document alone: it judges every way in, with all that is wrong.
+# What app/contacts/profile.py takes, for the document alone: it judges every way in, with all
+# that is wrong.
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 NULL = {"type": "null"}
 LINE = {"type": "string", "maxLength": profile.NAME_LENGTH, "pattern": PRINTABLE}

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import activation, credentials, lookup, profile
-from app.activation import Draft
+from app.contacts import profile
+from app.definitions import activation, credentials
+from app.definitions.activation import Draft
 from app.errors import FieldError, Problem
 from app.machine import document, path, program, template
 from app.routes import partly
@@ -23,6 +24,7 @@ from app.web.body import WRITE_ONLY, Name, Shape, Writable
 from app.web.paging import Changing
 from app.web.reply import Page, Revised
 from app.web.routing import Call, Endpoint, get, patch, post
+from app.webhooks import lookup
 
 States = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
 LONGEST_SECRET = 1_024

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import exports, imports
+from app.contacts import exports, imports
 from app.errors import FieldError, Problem
 from app.routes.contacts import Narrowing, filters_of
 from app.web import stream

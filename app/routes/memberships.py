@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 from starlette.responses import Response
 
-from app import joining
+from app.accounts import joining
+from app.accounts.joining import require_grantable
 from app.errors import Problem
-from app.joining import require_grantable
 from app.routes.ids import InvitationId, MembershipId, UserId
 from app.routes.sessions import (
     Address,

@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app import letters, ordering
+from app.accounts import letters
 from app.errors import Problem
 from app.machine import document
+from app.messages import ordering
 from app.routes.ids import AttemptId, ContactId, MessageId, RunId, TemplateId
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from app import metrics
 from app.errors import Problem
+from app.runtime import metrics
 from app.store import counters, health, troubles
 from app.web.routing import PUBLIC, Call, get
 

@@ -8,11 +8,12 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import addresses, composing, ordering, subscriptions
+from app.contacts import addresses, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine.fields import Place
 from app.machine.program import Finding
+from app.messages import composing, ordering
 from app.routes.contacts import country_of
 from app.routes.messages import MessageQueued, queued
 from app.store import contacts, memberships, templates

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
-from app import consent, preferences
-from app.preferences import Choice, Link
+from app.contacts import consent, preferences
+from app.contacts.preferences import Choice, Link
+from app.contacts.subscriptions import Reason
 from app.store import workspaces
-from app.subscriptions import Reason
 from app.web.page import page
 from app.web.routing import PUBLIC, Call, get, post
 

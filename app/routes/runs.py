@@ -9,13 +9,14 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app import audience, steering
+from app.contacts import audience
 from app.errors import Problem
 from app.machine import document
 from app.machine.reasons import SENTENCES
 from app.routes import automations, workflows
 from app.routes.definitions import Kind
 from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
+from app.runs import steering
 from app.store import definitions, messages, runs
 from app.store.db import Row
 from app.web import paging, reply

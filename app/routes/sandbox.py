@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
-from app import letters
+from app.accounts import letters
 from app.routes.ids import AttemptId, CapturedId, ContactId, MessageId, RunId
 from app.store import sandbox
 from app.store.db import Row

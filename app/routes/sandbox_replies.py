@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import addresses, consent, keywords
+from app.contacts import addresses, consent, keywords
+from app.contacts.keywords import Meaning
 from app.errors import FieldError, Problem
-from app.keywords import Meaning
 from app.store import workspaces
 from app.web import reply
 from app.web.body import Shape

@@ -10,12 +10,14 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema
 from starlette.responses import Response
 
-from app import access_tokens, accounts, addresses, identity, passwords, signing_in
-from app.addresses import Email
+from app.accounts import access_tokens, identity, passwords, signing_in
+from app.accounts import registration as accounts
+from app.accounts.signing_in import SignIn
+from app.contacts import addresses
+from app.contacts.addresses import Email
 from app.errors import Problem
 from app.routes.ids import UserId
 from app.routes.settings import Workspace, workspace_resource
-from app.signing_in import SignIn
 from app.store import users, workspaces
 from app.store.db import Row
 from app.web import reply

@@ -9,8 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import addresses, closure, keyring, parking, paying, places, roles
+from app import closure, paying, places
+from app.accounts import keyring, roles
+from app.contacts import addresses
 from app.errors import FieldError, Problem
+from app.messages import parking
 from app.routes.ids import KeyId, WorkspaceId
 from app.store import api_keys, channel_settings, workspaces
 from app.store.db import Row

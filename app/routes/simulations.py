@@ -11,35 +11,28 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app import (
-    activation,
-    audience,
-    cases,
-    credentials,
-    findings,
-    lookup,
-    providers,
-    scenes,
-    simulation,
-    traces,
-)
+from app.contacts import audience
+from app.definitions import activation, credentials, findings
+from app.definitions.findings import Subject
 from app.errors import FieldError, Problem
-from app.findings import Subject
 from app.machine import check, document
 from app.machine.program import Finding as Found
 from app.machine.program import Json
 from app.machine.reasons import SENTENCES
+from app.messages import providers
 from app.routes import automations, workflows
 from app.routes.definitions import Finding, Kind
 from app.routes.runs import Reason
-from app.scenes import Given
-from app.simulation import Scenario
+from app.simulations import cases, scenes, simulation, traces
+from app.simulations.scenes import Given
+from app.simulations.simulation import Scenario
+from app.simulations.traces import Passage, Trace
 from app.store import contacts, definitions, templates, workspaces
 from app.store.db import Handle, Row
-from app.traces import Passage, Trace
 from app.web import reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
+from app.webhooks import lookup
 
 # One at a time in each process: it holds the interpreter's lock, and intakes wait for that too.
 PAPER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="simulation")

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 from starlette.responses import RedirectResponse, Response
 
-from app import single_sign_on
+from app.accounts import single_sign_on
+from app.accounts.single_sign_on import Answer
 from app.config import Settings
 from app.routes.sessions import Registered, sign_in_resource, user_resource
-from app.single_sign_on import Answer
 from app.web import reply
 from app.web.routing import PUBLIC, Call, get
 from app.web.throttle import AUTH

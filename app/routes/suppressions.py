@@ -8,13 +8,13 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import addresses, consent, subscriptions
+from app.contacts import addresses, consent, subscriptions
+from app.contacts.subscriptions import Reason
 from app.errors import FieldError, Problem
 from app.routes.contacts import country_of
 from app.routes.ids import MessageId, SuppressionId
 from app.store import suppressions
 from app.store.db import Row
-from app.subscriptions import Reason
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging

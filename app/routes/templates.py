@@ -9,13 +9,14 @@ from typing import Any, Literal
 from pydantic import Field, RootModel
 from starlette.responses import Response
 
-from app import facts, heavy
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine.fields import Place
 from app.machine.kind import missing
 from app.machine.program import Finding, Json
 from app.routes.ids import TemplateId
+from app.runs import facts
+from app.runtime import heavy
 from app.store import contacts, definitions, templates
 from app.store.db import Handle, Row, new_id
 from app.web import paging, reply

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from app import credentials
+from app.definitions import credentials
 from app.errors import Problem
 from app.machine import document
 from app.routes import automations, workflows

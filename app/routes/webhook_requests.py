@@ -10,9 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import picking, retrying
-from app.audience import Workspace
-from app.picking import Proposal
+from app.contacts.audience import Workspace
 from app.routes import automations, workflows
 from app.routes.contacts import workspace_of
 from app.routes.definitions import Kind
@@ -25,6 +23,8 @@ from app.web.body import Shape
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, Endpoint, get, post
+from app.webhooks import picking, retrying
+from app.webhooks.picking import Proposal
 
 Outcome = Literal["ACCEPTED", "REPEATED", "REFUSED"]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-from app import accounts
+from app.accounts import registration as accounts
 from app.errors import Problem
 from app.routes.settings import WorkspaceFields, workspace_resource
 from app.store import memberships

@@ -5,7 +5,7 @@
 A piece of work knows nothing of the others. Once all of them wait for the database, what they asked
 is sent: one statement of several goes in one trip, one question of several is asked once. All of it
 is committed, or nothing: what one raises ends the others too, and whoever wants to know which it
-was tries each alone (app/batching.py).
+was tries each alone (app/runtime/batching.py).
 
 What each would lock must differ, or be locked by the database: among themselves they do not wait
 for one another. Locks that they ask for together are taken in the order of what they name.
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
-from app import tasks
 from app.errors import CommitUnknown
+from app.runtime import tasks
 from app.store.db import Database
 from app.store.engine import Link, Row
 from app.store.handle import Handle

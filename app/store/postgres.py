@@ -19,9 +19,9 @@ from databases.backends.postgres import PostgresTransaction as DatabasesPostgres
 from databases.core import DatabaseURL
 
 from app.errors import CommitUnknown, Duplicate, Unavailable
+from app.runtime.tls import system_trust
 from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, Row, Stage
 from app.store.sql import NUMBER, Document, Statement, bound, numbered, parsed, yields_rows
-from app.tls import system_trust
 
 logger = logging.getLogger(__name__)
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

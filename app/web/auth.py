@@ -7,9 +7,10 @@ import re
 import structlog
 from starlette.datastructures import Headers
 
-from app import identity, plans
+from app import plans
+from app.accounts import identity
+from app.accounts.identity import Member
 from app.errors import Problem
-from app.identity import Member
 from app.process import Process
 
 PUBLIC = "PUBLIC"  # anybody may call: the intake, sign-in, health

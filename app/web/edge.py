@@ -20,10 +20,10 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import logs, tasks
 from app.config import Settings
 from app.errors import Problem, Unavailable
-from app.metrics import Metrics
+from app.runtime import logs, tasks
+from app.runtime.metrics import Metrics
 from app.web import cors, reply
 
 log = structlog.get_logger(__name__)

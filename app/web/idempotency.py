@@ -17,8 +17,8 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.accounts.identity import Member
 from app.errors import Problem
-from app.identity import Member
 from app.store import idempotency
 from app.store.db import Handle, Row
 from app.vault import Vault

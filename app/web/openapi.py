@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from app.accounts.roles import PERMISSIONS, ROLES
 from app.errors import CODES
-from app.roles import PERMISSIONS, ROLES
 from app.web.body import MERGE_PATCH, Query, Writable
 from app.web.naming import PARAMETER, operation_id, path_of, tag_of, words_of
 from app.web.reply import Page

@@ -23,9 +23,9 @@ from starlette.routing import Route, Router
 from starlette.types import Lifespan, Receive, Scope, Send
 
 from app import audit
+from app.accounts.identity import Member
 from app.audit import Origin, Where
 from app.errors import Duplicate, Problem
-from app.identity import Member
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process

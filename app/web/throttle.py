@@ -16,10 +16,10 @@ from typing import TypeAlias, cast
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from app import tasks
-from app.batching import gathered
 from app.errors import Problem
 from app.queue import SILENCE
+from app.runtime import tasks
+from app.runtime.batching import gathered
 
 log = logging.getLogger(__name__)
 

@@ -10,19 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests import (
-    test_calling,
     test_canaries,
     test_config,
-    test_facts,
-    test_identity,
     test_layers,
     test_main,
-    test_passwords,
     test_policy,
     test_queue,
-    test_roles,
     test_tenants,
 )
+from tests.accounts import test_identity, test_passwords, test_roles
 from tests.billing import test_stripe
 from tests.channels import test_resend, test_twilio
 from tests.fuzz import test_api as test_fuzz
@@ -39,6 +35,7 @@ from tests.routes import (
     test_workflows,
 )
 from tests.routes import test_passwords as test_password_routes
+from tests.runs import test_calling, test_facts
 from tests.store import test_files, test_idempotency
 from tests.web import (
     test_auth,

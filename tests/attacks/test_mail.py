@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 import pytest
 
 from app.process import Process
-from tests import test_delivery_providers, test_keywords
+from tests import test_delivery_providers
 from tests.cast import Cast, settle
 from tests.channels.test_mime import ALWAYS, TRICKS
 from tests.chaos.optout import sending
+from tests.contacts import test_keywords
 from tests.receivers import Received, Receiver
 from tests.routes import test_callbacks, test_new_messages, test_settings, test_suppressions
 from tests.routes import test_channels as channels

@@ -9,18 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from app import logs
 from app.process import Process
-from tests import (
-    test_audit,
-    test_canaries,
-    test_logs,
-    test_queue,
-    test_retention,
-    test_sheets,
-    test_vault,
-)
+from app.runtime import logs
+from tests import test_audit, test_canaries, test_queue, test_retention, test_vault
 from tests.conftest import Records
+from tests.contacts import test_sheets
 from tests.routes import (
     test_attacks,
     test_audit_logs,
@@ -28,6 +21,7 @@ from tests.routes import (
     test_imports,
 )
 from tests.routes.conftest import visiting
+from tests.runtime import test_logs
 from tests.web import test_edge
 
 NASTY = (

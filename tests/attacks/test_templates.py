@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app import heavy, intake
+from app import intake
 from app.machine import condition, document, template
 from app.machine.condition import MOST_COMPARISONS, OPS
 from app.machine.fields import Place
@@ -22,10 +22,11 @@ from app.machine.liquid.filters import FILTERS
 from app.machine.liquid.limits import OUTPUT
 from app.machine.template import RenderError
 from app.process import Process
-from tests import test_heavy
+from app.runtime import heavy
 from tests.attacks import test_mail
 from tests.cast import Cast, hook, settle
 from tests.machine import test_template
+from tests.runtime import test_heavy
 from tests.test_runner import steps_of
 
 EVIL = '<script>alert(1)</script>" onload="x\' javascript:alert(1) &amp;'

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from app import ordering
 from app.channels.base import Channel
 from app.channels.email import EmailChannel
 from app.config import Settings
 from app.main import opened
+from app.messages import ordering
 from app.process import Process
 from app.store.db import Row
 from tests import receivers, servers

@@ -48,7 +48,7 @@ class Mutant:
 MUTANTS = {
     "m1": Mutant(
         "202 whether or not it was committed",
-        "app/acceptance.py",
+        "app/webhooks/acceptance.py",
         """    except CommitUnknown as unknown:
         return await _settled(process, events, unknown)
 """,
@@ -93,7 +93,7 @@ MUTANTS = {
     ),
     "m6": Mutant(
         "the run is woken after the commit, not in it",
-        "app/settling.py",
+        "app/messages/settling.py",
         """        await runs.wake(
             db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"]
         )
@@ -117,7 +117,7 @@ MUTANTS = {
     ),
     "m8": Mutant(
         "idempotency keys are not kept in the run's transaction",
-        "app/acceptance.py",
+        "app/webhooks/acceptance.py",
         """        if not new:
             return
         new.sort(""",
@@ -159,13 +159,13 @@ async def locked""",
     ),
     "m11": Mutant(
         "opt-outs are not asked for when the message goes",
-        "app/composing.py",
+        "app/messages/composing.py",
         "        if barred is not None:\n",
         "        if barred is not None and row['run_id'] is None:\n",
     ),
     "m12": Mutant(
         "the body goes through JSON",
-        "app/acceptance.py",
+        "app/webhooks/acceptance.py",
         """                    self._contact(event),
                     event.visit.body,
 """,

@@ -16,10 +16,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app import consent, delivery, ordering
+from app import delivery
 from app.channels.email import EmailChannel
 from app.config import Settings
+from app.contacts import consent
 from app.main import opened
+from app.messages import ordering
 from app.process import Process
 from tests import servers
 from tests.cast import HELLO, workspace

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import httpx2
 
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 from tests import servers
 from tests.clocks import Clock
 from tests.deployment import Deployment, MailServer, Part, answers

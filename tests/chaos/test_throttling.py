@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app import settling
+from app.messages import settling
 from app.process import Process
 from tests.chaos import throttling
 

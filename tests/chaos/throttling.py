@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from app import ordering
 from app.channels import api
 from app.channels.base import Channel
 from app.channels.email import EmailChannel
 from app.channels.resend import Resend
 from app.config import Settings
 from app.main import opened
+from app.messages import ordering
 from app.process import Process
 from tests import resend_server, servers
 from tests.cast import HELLO, workspace

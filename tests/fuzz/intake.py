@@ -27,7 +27,7 @@ import httpx2
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 from tests.deployment import Part, answers, made, owner_of, until
 from tests.servers import free_port
 

@@ -10,7 +10,8 @@ import app
 
 APP = Path(app.__file__).parent
 MACHINE = sorted((APP / "machine").rglob("*.py"))
-BEYOND = [APP / "findings.py", APP / "starts.py"]  # what only the database can tell
+# What only the database can tell.
+BEYOND = [APP / "definitions" / "findings.py", APP / "definitions" / "starts.py"]
 FINDERS = frozenset({"Finding", "refuse", "hold", "warn", "_warning"})
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app import findings
+from app.definitions import findings
 from app.machine import check, document
 from app.machine.nodes import NODES
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp
 
-from app import letters
+from app.accounts import letters
 from app.process import Process
 from tests.cast import PASSWORD, Cast, Person, any_address, caller, settle
 from tests.cast import client as cast_client

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import httpx2
 
-from app import letters
+from app.accounts import letters
 
 
 async def test_the_page_runs_its_own_script_and_nothing_else(client: httpx2.AsyncClient):

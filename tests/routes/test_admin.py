@@ -8,7 +8,8 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from app import accounts, runner
+from app import runner
+from app.accounts import registration as accounts
 from app.process import Process
 from app.routes import admin
 from app.store import admin as store

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import OctKey
 
-from app import preferences
+from app.contacts import preferences
 from app.process import Process
 from app.web import paging
 from tests.cast import HELLO, PASSWORD, WEBHOOK, Cast, hook, settle

@@ -12,7 +12,8 @@ import httpx2
 import orjson
 import pytest
 
-from app import callbacks, intake, ordering, providers
+from app import intake
+from app.messages import callbacks, ordering, providers
 from app.process import Process
 from app.store import callbacks as store
 from app.store import event_endpoints

@@ -11,10 +11,11 @@ import httpx2
 import orjson
 import pytest
 
-from app import intake, pacing
+from app import intake
 from app.channels import api
 from app.channels.own import Own
 from app.egress import Egress
+from app.messages import pacing
 from app.process import Process
 from app.store import keys
 from app.vault import Vault

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from app import delivery, erasing, runner
+from app import delivery, runner
 from app.channels.base import Message, Receipt, SendError
 from app.channels.inbox import Inbox
+from app.contacts import erasing
 from app.process import Process
 from app.store.db import Database
 from tests.cast import Cast, hook

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import exports
+from app.contacts import exports
 from app.main import web
 from app.process import Process
 from tests.cast import Cast, Person

@@ -7,8 +7,8 @@ from dataclasses import replace
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from app.metrics import FAMILIES
 from app.process import Process
+from app.runtime.metrics import FAMILIES
 from tests import cast as cast_module
 from tests.cast import Cast, hook, settle
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from app import consent, keyring
+from app.accounts import keyring
+from app.contacts import consent
 from app.process import Process
 from tests import cast as company
 from tests.cast import HELLO, Cast, Person, settle

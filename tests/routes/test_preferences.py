@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app import consent
-from app.consent import FORBIDS
+from app.contacts import consent
+from app.contacts.consent import FORBIDS
 from app.process import Process
 from app.routes.preferences import STATES, masked
 from tests.cast import HELLO, Cast, settle

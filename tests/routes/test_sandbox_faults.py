@@ -68,13 +68,13 @@ async def test_a_fault_befalls_the_next_message_and_no_other(
 async def test_a_callback_that_comes_twice_counts_once(
     cast: Cast, process: Process, caplog: pytest.LogCaptureFixture
 ):
-    caplog.set_level("INFO", "app.callbacks")
+    caplog.set_level("INFO", "app.messages.callbacks")
     await cast.olivia.made("/event-endpoints", {"url": "http://localhost/hook"})
     await cast.ed.made(FAULTS, {"kind": "duplicate_callback"})
     message = await sent(cast, process)
     assert await inbox_of(cast) == 1
     await process.channels["email"].close()  # it calls back now at the latest
-    told = [one.message for one in caplog.records if one.name == "app.callbacks"]
+    told = [one.message for one in caplog.records if one.name == "app.messages.callbacks"]
     assert sorted(told) == ["callback was heard before", "message reported"]
     [id] = message["attempts"]
     attempt = await cast.vic.read(f"/messages/delivery-attempts/{id}")

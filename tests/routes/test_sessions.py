@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import roles
+from app.accounts import roles
 from app.process import Process
 from tests.cast import Cast, any_address, caller, started
 from tests.cast import client as cast_client

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import roles
+from app.accounts import roles
 from app.process import Process
 from tests.cast import Cast, settle
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app import cases
 from app.machine import document
 from app.process import Process
+from app.simulations import cases
 from tests.cast import Cast
 
 STEPS = [

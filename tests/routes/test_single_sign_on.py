@@ -12,12 +12,12 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from app.accounts.oidc import Provider
 from app.config import ConfigError, Settings
 from app.main import opened
-from app.oidc import Provider
 from app.process import Process
+from app.runtime.tls import system_trust
 from app.store import users
-from app.tls import system_trust
 from tests import provider as providers
 from tests.cast import PASSWORD, Cast
 from tests.provider import ADA, CLIENT_ID, CLIENT_SECRET, OpenIdProvider, unsigned

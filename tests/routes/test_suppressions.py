@@ -8,8 +8,8 @@ import pytest
 
 from app.process import Process
 from tests.cast import HELLO, Cast, settle
+from tests.contacts.test_consent import suppress
 from tests.routes.test_messages import errors, refused
-from tests.test_consent import suppress
 
 SUPPRESSIONS = "/suppressions"
 ADA = {"email": "Ada@example.com", "phone": "+14155550132"}

@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import audit, closure, consent, delivery, quotas, runner
+from app import audit, closure, delivery, quotas, runner
+from app.contacts import consent
 from app.process import SCHEMA, Process
 from app.store import (
     callbacks,

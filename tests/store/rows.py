@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app import profile
+from app.contacts import profile
 from app.store import contacts, definitions, delivery_attempts, messages, runs, workspaces
 from app.store.db import Database, Row, new_id
 

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from app import logs
 from app.config import ConfigError, Settings
+from app.runtime import logs
 from app.web import server
 from app.web.edge import Edge
 from app.web.routing import router

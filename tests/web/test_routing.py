@@ -9,8 +9,9 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse, Response
 
-from app import addresses, identity, signing_in
+from app.accounts import identity, signing_in
 from app.audit import Where
+from app.contacts import addresses
 from app.errors import Problem
 from app.process import Process
 from app.store import users, workspaces

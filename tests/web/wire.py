@@ -11,7 +11,7 @@ import httpx2
 from starlette.types import ASGIApp
 
 from app.config import Settings
-from app.tls import system_trust
+from app.runtime.tls import system_trust
 from app.web import server
 
 SECRET_KEY = "a secret key for the tests and nothing else"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app import ordering
+from app.messages import ordering
 from app.process import Process
 from app.store import idempotency, workspaces
 from tests.cast import settle

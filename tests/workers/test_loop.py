@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app import intake, tasks
+from app import intake
 from app.config import Settings
 from app.main import opened
 from app.process import Process
 from app.queue import NAME
+from app.runtime import tasks
 from app.store import runs
 from app.store.db import Row
 from tests.cast import hook, workspace

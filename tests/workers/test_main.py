@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from app import tasks
 from app.channels.base import Message, Receipt
 from app.config import ConfigError, Settings
 from app.main import NotReady, opened
 from app.process import Process
 from app.queue import ADVANCE, CALL, DELIVER, NAME, POST
+from app.runtime import tasks
 from tests import servers
 from tests.cast import SEND_HELLO, workspace
 from tests.deployment import ROOT

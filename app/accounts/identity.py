@@ -1,0 +1,82 @@
+"""Who is calling: the bearer of an access token or of an API key, made a Member.
+
+Neither carries authority of its own: membership, role, revocation, log-out and suspension are read
+on every request, in one query, so that a change counts on the very next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from app import plans
+from app.accounts import access_tokens, keyring
+from app.accounts.roles import PERMISSIONS
+from app.errors import Problem
+from app.process import Process
+from app.store import sessions
+from app.store.db import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Somebody, or their program, acting in one workspace."""
+
+    workspace_id: str
+    user_id: str  # behind a key: its maker
+    role: str
+    permissions: frozenset[str]
+    via: Literal["session", "key"]
+    via_id: str
+    super_admin: bool  # a person's property: never a key's
+    suspended: bool  # the workspace: what is the person's own is not
+    name: str  # of the person, or of the key
+    plan: str  # the workspace's
+
+
+async def authenticate(process: Process, bearer: str) -> Member:
+    """Raises Problem `unauthenticated`."""
+    by_key = bearer.startswith("td_")
+    row = await (keyring.bearer if by_key else _by_token)(process, bearer)
+    if row is None:
+        raise unauthenticated(
+            "Send `Authorization: Bearer` with an access token or an API key that is still valid."
+        )
+    return Member(
+        workspace_id=row["workspace_id"],
+        user_id=row["user_id"],
+        role=row["role"],
+        permissions=PERMISSIONS[row["role"]],
+        via="key" if by_key else "session",
+        via_id=row["via_id"],
+        super_admin=row["super_admin"],
+        suspended=row["suspended"],
+        name=row["name"],
+        plan=plans.higher(row["plan"], process.settings.default_plan),
+    )
+
+
+async def _by_token(process: Process, token: str) -> Row | None:
+    claims = access_tokens.read(process, token)
+    if claims is None:
+        return None
+    async with process.database.read() as db:
+        return await sessions.bearer(
+            db,
+            id=claims.sid,
+            user_id=claims.sub,
+            workspace_id=claims.ws,
+            issued_at=datetime.fromtimestamp(claims.iat, UTC),
+            expires_at=datetime.fromtimestamp(claims.exp, UTC),
+        )
+
+
+def require_session(member: Member) -> None:
+    """Raises Problem `forbidden`."""
+    if member.via != "session":
+        raise Problem("forbidden", "An API key is no person: sign in with email and password.")
+
+
+def unauthenticated(detail: str) -> Problem:
+    return Problem("unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})

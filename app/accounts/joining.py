@@ -1,0 +1,217 @@
+"""Joining a workspace: a role is offered to an address, and taken once by who reads mail there."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+
+from app import audit, quotas
+from app.accounts import identity, letters, passwords, roles, signing_in
+from app.accounts import registration as accounts
+from app.accounts.identity import Member
+from app.accounts.signing_in import SignIn
+from app.audit import Where
+from app.contacts.addresses import Email
+from app.errors import Duplicate, FieldError, Problem
+from app.process import Process
+from app.store import invitations, memberships, users
+from app.store.db import Handle, Row, new_id
+from app.vault import digest
+
+LIFETIME = timedelta(days=7)
+
+
+def require_grantable(member: Member, role: str) -> None:
+    """Nobody gives or takes a role above their own. Raises Problem `forbidden`."""
+    if not roles.grantable(member.role, role):
+        raise Problem("forbidden", f"You are {member.role}: {role} is not yours to give or take.")
+
+
+# --- offered ------------------------------------------------------------------------------------
+
+
+async def invite(process: Process, db: Handle, member: Member, email: Email, role: str) -> Row:
+    """In place of what this address was offered here before; the token is in the mail alone.
+
+    Raises Problem `conflict`, `forbidden`, `quota_exceeded`.
+    """
+    require_grantable(member, role)
+    user = await users.by_email(db, email_key=email.key)
+    if user is None and process.settings.registration == "closed":
+        raise Problem("forbidden", "Nobody can make an account here, not even when invited.")
+    if user is not None:
+        await require_stranger(db, member.workspace_id, user["id"])
+    await quotas.require_member(process, db, member.workspace_id, more=1)
+    earlier = await invitations.pending(db, workspace_id=member.workspace_id, email_key=email.key)
+    if earlier is not None:
+        require_grantable(member, earlier["role"])
+        await invitations.revoke(db, workspace_id=member.workspace_id, id=earlier["id"])
+    id, token = new_id("inv"), secrets.token_urlsafe(24)
+    await invitations.insert(
+        db,
+        workspace_id=member.workspace_id,
+        id=id,
+        email=email.address,
+        email_key=email.key,
+        role=role,
+        hash=digest(token),
+        invited_by=member.user_id,
+        expires_at=await db.now() + LIFETIME,
+    )
+    await letters.send(
+        process,
+        db,
+        letters.OWNER_INVITATION if role == "owner" else letters.INVITATION,
+        workspace_id=member.workspace_id,
+        to=email.address,
+        token=token,
+        inviter=member.name,
+        role=role,
+        lifetime="seven days",
+    )
+    made = await invitations.by_id(db, workspace_id=member.workspace_id, id=id)
+    if made is None:
+        raise LookupError("an invitation that was just made is there")
+    return made
+
+
+async def require_stranger(db: Handle, workspace_id: str, user_id: str) -> None:
+    """Raises Problem `conflict` for a member."""
+    row = await memberships.by_user(db, workspace_id=workspace_id, user_id=user_id)
+    if row is not None:
+        raise Problem(
+            "conflict",
+            "They are a member already; change their role instead.",
+            existingId=row["id"],
+        )
+
+
+# --- taken --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    user: Row
+    membership: Row
+    sign_in: SignIn
+
+
+async def by_token(process: Process, token: str) -> Row:
+    """The PENDING invitation. Raises Problem `not_found`, `invitation_used`, `conflict`."""
+    async with process.database.read() as db:
+        row = await invitations.by_hash(db, hash=digest(token))
+    if row is None:
+        raise Problem("not_found", "There is no such invitation.")
+    _require_pending(row)
+    return row
+
+
+async def accept(
+    process: Process, where: Where, invitation: Row, name: str | None, password: str | None
+) -> Joined:
+    """The holder of the address joins, signed in: with their own password, or with the name and
+    the password that they choose for a new account.
+
+    Raises Problem `invalid`, `unauthenticated`, `forbidden`, `conflict`, `invitation_used`,
+    `quota_exceeded`.
+    """
+    async with process.database.read() as db:
+        user = await users.by_email(db, email_key=invitation["email_key"])
+    if user is None:
+        return await _accept_as_new(process, where, invitation, name, password)
+    if password is None:
+        raise _invalid("Your address has an account: give its password.", ["password"])
+    if not await passwords.match(password, user["password_hash"]):
+        raise identity.unauthenticated("This is not the password of your account.")
+    async with process.database.write() as db:
+        await signing_in.require_unchanged(db, user)
+        await take(db, invitation)
+        return await _join(process, db, where, invitation, user)
+
+
+async def _accept_as_new(
+    process: Process, where: Where, invitation: Row, name: str | None, password: str | None
+) -> Joined:
+    if process.settings.registration == "closed":
+        raise Problem("forbidden", accounts.CLOSED["closed"])
+    if name is None or password is None:
+        given = {"name": name, "password": password}
+        missing = [field for field, value in given.items() if value is None]
+        raise _invalid("Your address has no account: choose a name and a password.", missing)
+    if len(password) < passwords.SHORTEST:
+        raise _invalid(f"Must have at least {passwords.SHORTEST} characters.", ["password"])
+    password_hash = await passwords.hashed(password)
+    email = Email(invitation["email"], invitation["email_key"])
+    try:
+        async with process.database.write() as db:
+            await take(db, invitation)
+            user = await accounts.new_user(db, email, name, password_hash)
+            return await _join(process, db, where, invitation, user)
+    except Duplicate:
+        raise Problem(
+            "conflict", "Your address has just got an account: accept with its password."
+        ) from None
+
+
+async def take(db: Handle, invitation: Row) -> None:
+    """Before anything else is done: of two who accept at once the second waits here.
+
+    Raises Problem `invitation_used`.
+    """
+    taken = await invitations.accept(
+        db, workspace_id=invitation["workspace_id"], id=invitation["id"]
+    )
+    if not taken:
+        raise Problem("invitation_used", USED)
+
+
+async def _join(process: Process, db: Handle, where: Where, invitation: Row, user: Row) -> Joined:
+    workspace_id, user_id = invitation["workspace_id"], user["id"]
+    membership = await join(process, db, workspace_id, user_id, invitation["role"])
+    workspace = await entered(db, user_id, workspace_id)
+    verified = await users.verify_email(db, id=user_id)  # who has the letter reads mail there
+    signed = await signing_in.start(process, db, user_id, workspace)
+    await audit.note(
+        db,
+        process.vault,
+        where.user(user),
+        workspace_id=workspace_id,
+        action="membership.created",
+        resource_id=membership["id"],
+        after={"userId": user_id, "role": invitation["role"]},
+    )
+    return Joined(verified, membership, signed)
+
+
+async def join(process: Process, db: Handle, workspace_id: str, user_id: str, role: str) -> Row:
+    """The new membership. Raises Problem `conflict` for a member, `quota_exceeded`."""
+    await require_stranger(db, workspace_id, user_id)
+    row = await memberships.insert(
+        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user_id, role=role
+    )
+    await quotas.require_member(process, db, workspace_id)
+    return row
+
+
+async def entered(db: Handle, user_id: str, workspace_id: str) -> Row:
+    """The workspace of a membership that was just made."""
+    workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
+    if workspace is None:
+        raise LookupError("a membership that was just made leads to its workspace")
+    return workspace
+
+
+def _require_pending(row: Row) -> None:
+    if row["status"] == "ACCEPTED":
+        raise Problem("invitation_used", USED)
+    held = row["inviter_role"] is not None and roles.grantable(row["inviter_role"], row["role"])
+    if row["status"] != "PENDING" or not held:
+        raise Problem("conflict", "This invitation is no longer good: ask for a new one.")
+
+
+USED = "This invitation was accepted before; sign in instead."
+
+
+def _invalid(detail: str, fields: list[str]) -> Problem:
+    return Problem("invalid", detail, errors=[FieldError(f"/{field}", detail) for field in fields])

@@ -1,0 +1,94 @@
+"""Mail about an account: an invitation, a new password, an address to be verified.
+
+They go out as every message does, with its intent, outcome and record. What they hold is a key to
+an account, so it is sealed until it has gone out, and the record keeps the subject alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.accounts.identity import Member
+from app.messages import ordering
+from app.process import Process
+from app.store.db import Handle
+
+INVITATION = "invitation"
+OWNER_INVITATION = "owner_invitation"  # not for those who may make no owners
+PASSWORD_RESET = "password_reset"  # noqa: S105 - the kind of a letter
+EMAIL_VERIFICATION = "email_verification"
+
+INVITED = {
+    "subject": "{{trigger.inviter}} invites you to {{workspace.name}}",
+    "html": """<p>Hello,</p>
+<p>{{trigger.inviter}} invites you to work in {{workspace.name}} as {{trigger.role}}. Accept
+here:</p>
+<p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
+<p>The link works once, for {{trigger.lifetime}}. If you expected no invitation, leave it
+be.</p>""",
+}
+LETTERS: Mapping[str, Mapping[str, str]] = {
+    INVITATION: INVITED,
+    OWNER_INVITATION: INVITED,
+    PASSWORD_RESET: {
+        "subject": "Choose a new password",
+        "html": """<p>Hello {{trigger.name}},</p>
+<p>somebody, perhaps you, has forgotten your password. Choose a new one here:</p>
+<p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
+<p>The link works once, for {{trigger.lifetime}}. If it was not you, leave it be: your password
+stays as it is.</p>""",
+    },
+    EMAIL_VERIFICATION: {
+        "subject": "Is this your address?",
+        "html": """<p>Hello {{trigger.name}},</p>
+<p>an account was made with this address. If that was you, say so here:</p>
+<p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
+<p>The link works for {{trigger.lifetime}}. If it was not you, leave it be.</p>""",
+    },
+}
+
+
+async def send(
+    process: Process,
+    db: Handle,
+    kind: str,
+    *,
+    workspace_id: str,
+    to: str,
+    token: str,
+    addressee_id: str | None = None,
+    **words: str,
+) -> None:
+    """Filed in a workspace, written to one address. An invitation has no addressee: those who
+    manage the members may read it."""
+    await ordering.create(
+        process,
+        db,
+        ordering.Order(
+            workspace_id=workspace_id,
+            channel="email",
+            contact_id=None,
+            to=to,
+            template_id=None,
+            content=LETTERS[kind],
+            data={**words, "link": _link(process, kind, token)},
+            account_mail=kind,
+            addressee_id=addressee_id,
+        ),
+    )
+
+
+def _link(process: Process, kind: str, token: str) -> str:
+    """The token stands behind the #, which no browser sends: it is in no server's log."""
+    page = INVITATION if kind == OWNER_INVITATION else kind
+    return f"{process.settings.base_url}/account#{page}&token={token}"
+
+
+def sight(member: Member) -> dict[str, Any]:
+    """Which of these letters a member may read: what store/messages.VISIBLE asks for."""
+    readable = {"memberships:write": INVITATION, "workspaces:write": OWNER_INVITATION}
+    return {
+        "mails": [mail for can, mail in readable.items() if can in member.permissions],
+        "reader": member.user_id if member.via == "session" else None,
+    }

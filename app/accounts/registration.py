@@ -1,0 +1,287 @@
+"""An account: made, proved to be its address's, and opened again when its password is forgotten.
+
+The tokens in the letters are signed and kept nowhere. Each holds as long as what it would change is
+what it was when the letter was written, so that a used one is worthless.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from app import audit
+from app.accounts import identity, letters, passwords, signing_in
+from app.accounts.identity import Member
+from app.accounts.signing_in import SignIn
+from app.audit import Origin, Where
+from app.contacts import addresses
+from app.contacts.addresses import Email
+from app.errors import Duplicate, FieldError, Problem
+from app.process import Process
+from app.store import memberships, sessions, users, workspaces
+from app.store.db import Handle, Row, new_id
+
+RESET = "password reset"  # the purposes that the vault signs for
+VERIFY = "email verification"
+RESET_LIFETIME = timedelta(hours=1)
+VERIFY_LIFETIME = timedelta(days=7)
+
+CLOSED = {
+    "invite_only": "Accounts are by invitation here; ask a member of the workspace for one.",
+    "closed": "Registration is closed here; ask the operator for an account.",
+}
+
+
+# --- made ---------------------------------------------------------------------------------------
+
+
+async def register(
+    process: Process,
+    where: Where,
+    *,
+    email: Email,
+    password: str,
+    name: str,
+    workspace_name: str,
+) -> tuple[Row, SignIn]:
+    """A user who owns a new workspace, signed in to it. Raises Problem `conflict`, `forbidden`.
+
+    Whoever has left every workspace comes back this way too, with the password of their account:
+    there is nothing else that they could sign in to.
+    """
+    if process.settings.registration != "open":
+        raise Problem("forbidden", CLOSED[process.settings.registration])
+    password_hash = await passwords.hashed(password)
+    try:
+        async with process.database.write() as db:
+            user = await new_user(db, email, name, password_hash)
+            workspace = await new_workspace(process, db, where.user(user), workspace_name)
+            await ask_to_verify(process, db, user, workspace["id"])
+            return user, await signing_in.start(process, db, user["id"], workspace)
+    except Duplicate:
+        return await _return(process, where, email, password, workspace_name)
+
+
+async def _return(
+    process: Process, where: Where, email: Email, password: str, workspace_name: str
+) -> tuple[Row, SignIn]:
+    taken = "This email address has an account; sign in instead, or use another."
+    async with process.database.read() as db:
+        user = await users.by_email(db, email_key=email.key)
+        if user is None or await memberships.workspace(db, user_id=user["id"], workspace_id=None):
+            raise Problem("conflict", taken)
+    if not await passwords.match(password, user["password_hash"]):
+        raise Problem("conflict", taken)
+    async with process.database.write() as db:
+        await signing_in.require_unchanged(db, user)
+        workspace = await new_workspace(process, db, where.user(user), workspace_name)
+        return user, await signing_in.start(process, db, user["id"], workspace)
+
+
+async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> Row:
+    """Raises errors.Duplicate when the address is taken."""
+    return await users.insert(
+        db,
+        id=new_id("usr"),
+        email=email.address,
+        email_key=email.key,
+        name=name,
+        password_hash=password_hash,
+    )
+
+
+async def new_workspace(process: Process, db: Handle, owner: Origin, name: str) -> Row:
+    """With the first entry of its audit trail."""
+    workspace = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
+    await memberships.insert(
+        db, workspace_id=workspace["id"], id=new_id("mem"), user_id=str(owner.id), role="owner"
+    )
+    await audit.begin(db, process.vault, owner, workspace_id=workspace["id"], after={"name": name})
+    return workspace
+
+
+async def found_workspace(
+    process: Process, db: Handle, member: Member, origin: Origin, name: str
+) -> Row:
+    """A further one, which the member owns. Raises Problem `forbidden`."""
+    identity.require_session(member)
+    if process.settings.registration == "closed" and not member.super_admin:
+        raise Problem("forbidden", "Workspaces are the operator's to make here; ask them for one.")
+    return await new_workspace(process, db, origin, name)
+
+
+async def grant_super_admin(process: Process, email: str) -> bool:
+    """From the command line only. False when no user has this address; raises BadAddress."""
+    async with process.database.write() as db:
+        return await users.grant_super_admin(db, email_key=addresses.email(email).key)
+
+
+# --- proved to be its address's -----------------------------------------------------------------
+
+
+async def ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: str) -> None:
+    """A letter to the address, filed in the workspace. Raises Problem `conflict`."""
+    if user["email_verified_at"] is not None:
+        raise Problem("conflict", "Your address is verified already.")
+    expires_at = await db.now() + VERIFY_LIFETIME
+    await letters.send(
+        process,
+        db,
+        letters.EMAIL_VERIFICATION,
+        workspace_id=workspace_id,
+        to=user["email"],
+        token=_token(process, VERIFY, user["id"], user["email_key"], expires_at),
+        addressee_id=user["id"],
+        name=user["name"],
+        lifetime="seven days",
+    )
+
+
+async def verify_email(process: Process, where: Where, token: str) -> None:
+    """Raises Problem `invalid`. Saying it again is no fault."""
+    stale = _worthless("This link has expired, or is none of ours.")
+    proof = _opened(process, VERIFY, token)
+    if proof is None:
+        raise stale
+    async with process.database.write() as db:
+        user = await users.by_id(db, id=proof.user_id)
+        if not user or not proof.holds(process, user["email_key"], await db.now()):
+            raise stale
+        await users.verify_email(db, id=user["id"])
+        await _note_at_home(process, db, where, user, "user.email_verified")
+
+
+# --- the password -------------------------------------------------------------------------------
+
+
+async def forget_password(process: Process, email: Email) -> None:
+    """A letter to the address, if it has an account. The caller is told nothing either way."""
+    async with process.database.read() as db:
+        user = await users.by_email(db, email_key=email.key)
+    if user is None:
+        return
+    async with process.database.write() as db:
+        workspace_id = await users.home(db, id=user["id"], email_key=user["email_key"])
+        if workspace_id is None:
+            return  # in no workspace and invited to none: there is nothing to sign in to
+        expires_at = await db.now() + RESET_LIFETIME
+        await letters.send(
+            process,
+            db,
+            letters.PASSWORD_RESET,
+            workspace_id=workspace_id,
+            to=user["email"],
+            token=_token(process, RESET, user["id"], user["password_hash"], expires_at),
+            addressee_id=user["id"],
+            name=user["name"],
+            lifetime="one hour",
+        )
+
+
+async def reset_password(process: Process, where: Where, token: str, password: str) -> None:
+    """Ends every session; and whoever has the letter reads mail at the address.
+
+    Raises Problem `invalid` when the token is spent, expired or none.
+    """
+    proof = _opened(process, RESET, token)
+    if proof is None:
+        raise _spent()
+    new_hash = await passwords.hashed(password)
+    async with process.database.write() as db:
+        user = await users.locked(db, id=proof.user_id)
+        if not user or not proof.holds(process, user["password_hash"], await db.now()):
+            raise _spent()
+        await users.change_password(
+            db, id=user["id"], old_hash=user["password_hash"], new_hash=new_hash
+        )
+        await users.verify_email(db, id=user["id"])
+        await sessions.end_all(db, user_id=user["id"])
+        await _note_at_home(process, db, where, user, "user.password_changed")
+
+
+async def change_password(
+    process: Process, origin: Origin, member: Member, user: Row, *, current: str, new: str
+) -> None:
+    """Ends the other sessions, and every link to reset the old one. Raises Problem `invalid`."""
+    if not await passwords.match(current, user["password_hash"]):
+        raise _invalid("/currentPassword", "This is not your password.")
+    new_hash = await passwords.hashed(new)
+    async with process.database.write() as db:
+        changed = await users.change_password(
+            db, id=user["id"], old_hash=user["password_hash"], new_hash=new_hash
+        )
+        if not changed:
+            raise Problem("conflict", "The password was changed just now by somebody else.")
+        await sessions.end_all(db, user_id=user["id"], but=member.via_id)
+        await _note(process, db, origin, member.workspace_id, "user.password_changed")
+
+
+async def _note_at_home(process: Process, db: Handle, where: Where, user: Row, action: str) -> None:
+    """In the trail of the workspace that mail about the account is filed in, if there is one."""
+    home = await users.home(db, id=user["id"], email_key=user["email_key"])
+    if home is not None:
+        await _note(process, db, where.user(user), home, action)
+
+
+async def _note(
+    process: Process, db: Handle, origin: Origin, workspace_id: str, action: str
+) -> None:
+    """What somebody did to their own account."""
+    await audit.note(
+        db,
+        process.vault,
+        origin,
+        workspace_id=workspace_id,
+        action=action,
+        resource_id=str(origin.id),
+    )
+
+
+def _spent() -> Problem:
+    return _worthless("This link was used, or has expired, or is none of ours.")
+
+
+# --- tokens -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Whoever shows it reads mail at the user's address."""
+
+    purpose: str
+    user_id: str
+    expires_at: datetime
+    about: str
+
+    def holds(self, process: Process, value: str, now: datetime) -> bool:
+        """Whether `value`, which it would change, is what it was."""
+        same = hmac.compare_digest(self.about, _about(process, self.purpose, value))
+        return same and now < self.expires_at
+
+
+def _token(process: Process, purpose: str, user_id: str, value: str, expires_at: datetime) -> str:
+    about = _about(process, purpose, value)
+    payload = f"{user_id} {int(expires_at.timestamp())} {about}"
+    return process.vault.sign(purpose, payload.encode())
+
+
+def _opened(process: Process, purpose: str, token: str) -> Proof | None:
+    """None for what we did not sign for this purpose."""
+    payload = process.vault.unsign(purpose, token)
+    if payload is None:
+        return None
+    user_id, expires_at, about = payload.decode().split(" ")
+    return Proof(purpose, user_id, datetime.fromtimestamp(int(expires_at), UTC), about)
+
+
+def _about(process: Process, purpose: str, value: str) -> str:
+    return process.vault.keyed_hash(purpose, value.encode()).hex()[:32]
+
+
+def _worthless(detail: str) -> Problem:
+    return _invalid("/token", f"{detail} Ask for a new one.")
+
+
+def _invalid(pointer: str, message: str) -> Problem:
+    return Problem("invalid", message, errors=[FieldError(pointer, message)])

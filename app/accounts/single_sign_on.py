@@ -1,0 +1,211 @@
+"""Single sign-on: whom a provider of OpenID Connect vouches for has an account here, and is in.
+
+An account belongs to (issuer, subject), for an address may be given to somebody else. The first
+time, a *verified* address finds the account; and only one that proved its address here as well, or
+whoever had registered somebody else's address would share the account with them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+
+from app.accounts import identity, joining, oidc, passwords, roles, signing_in
+from app.accounts import registration as accounts
+from app.accounts.signing_in import SignIn
+from app.audit import Where
+from app.contacts import addresses
+from app.contacts.addresses import BadAddress, Email
+from app.errors import Duplicate, Problem
+from app.process import Process
+from app.store import invitations, memberships, user_identities, users
+from app.store.db import Handle, Row
+from app.vault import VaultError
+
+PURPOSE = "single sign-on"  # that the vault encrypts for
+LIFETIME = timedelta(minutes=10)  # from the way out to the way back
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the provider sent the browser back with."""
+
+    state: str | None
+    code: str | None
+    error: str | None
+    issuer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Where the browser goes, and what it keeps to be known by when it comes back."""
+
+    url: str
+    kept: str
+
+
+def provider(process: Process) -> oidc.Provider:
+    """Raises Problem `not_found` where there is none."""
+    if process.provider is None:
+        raise Problem("not_found", "There is nothing at this path.")
+    return process.provider
+
+
+# --- the way out, and back ------------------------------------------------------------------------
+
+
+async def depart(process: Process, workspace_id: str | None) -> Departure:
+    """Raises Problem `not_found`, `unavailable`."""
+    attempt = oidc.Attempt.new()
+    url = await provider(process).authorization_url(attempt)
+    async with process.database.read() as db:
+        ends_at = int((await db.now() + LIFETIME).timestamp())
+    kept = {"attempt": asdict(attempt), "workspace_id": workspace_id, "ends_at": ends_at}
+    sealed = process.vault.encrypt(PURPOSE, json.dumps(kept).encode())
+    return Departure(url, base64.urlsafe_b64encode(sealed).decode())
+
+
+async def arrive(
+    process: Process, where: Where, answer: Answer, kept: str | None
+) -> tuple[Row, SignIn]:
+    """Raises Problem `unauthenticated`, `forbidden`, `conflict`, `not_found`, `unavailable`."""
+    async with process.database.read() as db:
+        now = await db.now()
+    attempt, workspace_id = _opened(process, kept, answer.state, now)
+    if answer.error is not None or answer.code is None:
+        raise identity.unauthenticated("The provider did not sign you in; begin again.")
+    try:
+        claims = await provider(process).claims(attempt, answer.code, answer.issuer, now)
+    except oidc.Refused as error:
+        raise identity.unauthenticated(f"{error} Begin again.") from None
+    # Of two first sign-ins at once the second finds what the first has made.
+    try:
+        return await _enter(process, where, claims, workspace_id)
+    except Duplicate:
+        return await _enter(process, where, claims, workspace_id)
+
+
+def _opened(
+    process: Process, kept: str | None, state: str | None, now: datetime
+) -> tuple[oidc.Attempt, str | None]:
+    """What this browser set out with. Without it somebody else might have sent it here, to sign in
+    to an account that they can look into (RFC 9700 §4.7)."""
+    try:
+        plain = process.vault.decrypt(PURPOSE, base64.urlsafe_b64decode(kept or ""))
+    except (VaultError, ValueError):
+        raise _lost() from None
+    told = json.loads(plain)
+    attempt = oidc.Attempt(**told["attempt"])
+    same = state is not None and hmac.compare_digest(state.encode(), attempt.state.encode())
+    if not same or now >= datetime.fromtimestamp(told["ends_at"], UTC):
+        raise _lost()
+    return attempt, told["workspace_id"]
+
+
+def _lost() -> Problem:
+    return identity.unauthenticated(
+        "This browser did not begin this sign-in, or too long ago: begin at /auth/oidc/login."
+    )
+
+
+# --- who it is ------------------------------------------------------------------------------------
+
+
+async def _enter(
+    process: Process, where: Where, claims: oidc.Claims, workspace_id: str | None
+) -> tuple[Row, SignIn]:
+    unguessable = await passwords.hashed(secrets.token_urlsafe(32))
+    async with process.database.write() as db:
+        user = await _known(db, provider(process).issuer, claims)
+        email = _verified(claims) if user is None else None
+        if email is not None:
+            user = await _found(db, email) or await _made(process, db, claims, email, unguessable)
+            await user_identities.insert(
+                db, issuer=provider(process).issuer, subject=claims.sub, user_id=user["id"]
+            )
+        assert user is not None  # noqa: S101 - known, found or made, or _verified had raised
+        workspace = await _workspace(process, db, where, user, workspace_id)
+        signed = await signing_in.start(process, db, user["id"], workspace)
+        await signing_in.note(process, db, where.user(user), signed)
+        return user, signed
+
+
+async def _known(db: Handle, issuer: str, claims: oidc.Claims) -> Row | None:
+    user_id = await user_identities.user(db, issuer=issuer, subject=claims.sub)
+    return None if user_id is None else await users.locked(db, id=user_id)
+
+
+def _verified(claims: oidc.Claims) -> Email:
+    """Raises Problem `forbidden`."""
+    if claims.email is None or not claims.email_verified:
+        raise Problem("forbidden", "The provider does not vouch for your address; verify it there.")
+    try:
+        return addresses.email(claims.email)
+    except BadAddress as error:
+        raise Problem("forbidden", f"Your address at the provider is none: {error}") from None
+
+
+async def _found(db: Handle, email: Email) -> Row | None:
+    user = await users.by_email(db, email_key=email.key)
+    if user is not None and user["email_verified_at"] is None:
+        raise Problem(
+            "conflict",
+            "Your address has an account that never proved to be yours: verify the address by the"
+            " letter you were sent, or choose a new password, and sign in here again.",
+        )
+    return user
+
+
+async def _made(
+    process: Process, db: Handle, claims: oidc.Claims, email: Email, password_hash: str
+) -> Row:
+    mode = process.settings.registration
+    invited = mode == "invite_only" and await _offer(db, email.key, None) is not None
+    if mode != "open" and not invited:
+        raise Problem("forbidden", accounts.CLOSED[mode])
+    user = await accounts.new_user(db, email, _name(claims, email), password_hash)
+    return await users.verify_email(db, id=user["id"])
+
+
+def _name(claims: oidc.Claims, email: Email) -> str:
+    """On one line, as every name here; without one the address says something."""
+    words = "".join(one if one.isprintable() else " " for one in claims.name or "").split()
+    return " ".join(words)[:LONGEST_NAME] or email.address.partition("@")[0][:LONGEST_NAME]
+
+
+# --- where they act -------------------------------------------------------------------------------
+
+
+async def _workspace(
+    process: Process, db: Handle, where: Where, user: Row, workspace_id: str | None
+) -> Row:
+    """The one that was asked for, else that of the oldest membership; into which an invitation
+    leads too, for the provider vouches for the address as well as a letter does."""
+    user_id = user["id"]
+    workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
+    if workspace is not None:
+        return workspace
+    offer = await _offer(db, user["email_key"], workspace_id) if user["email_verified_at"] else None
+    if offer is not None:
+        await joining.take(db, offer)
+        await joining.join(process, db, offer["workspace_id"], user_id, offer["role"])
+        return await joining.entered(db, user_id, offer["workspace_id"])
+    if workspace_id is not None:
+        raise Problem("not_found", "You are not a member of such a workspace.")
+    if process.settings.registration != "open":
+        raise Problem("forbidden", "You are in no workspace; ask somebody to invite you.")
+    name = f"{user['name'][:180]}'s workspace"
+    return await accounts.new_workspace(process, db, where.user(user), name)
+
+
+async def _offer(db: Handle, email_key: str, workspace_id: str | None) -> Row | None:
+    """The newest invitation that its inviter may still give."""
+    for offer in await invitations.offers(db, email_key=email_key, workspace_id=workspace_id):
+        if offer["inviter_role"] and roles.grantable(offer["inviter_role"], offer["role"]):
+            return offer
+    return None

@@ -1,0 +1,1 @@
+"""People and their addresses: written, found, imported, opted out, erased."""

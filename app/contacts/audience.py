@@ -1,0 +1,467 @@
+"""Every write to a contact but its end (erasing.py): find or create it, change it, tag it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from app import events
+from app.contacts import profile, subscriptions
+from app.contacts.subscriptions import OptOut, Person, Status, shown
+from app.errors import Duplicate, FieldError, Problem, Unavailable
+from app.machine import document
+from app.machine.program import Json
+from app.queue import Queue
+from app.store import (
+    batches,
+    contact_events,
+    contacts,
+    definitions,
+    runs,
+    suppressions,
+)
+from app.store.db import Handle, Row, new_id
+from app.vault import Vault
+
+LONGEST_CHAIN = 10  # of runs that start one another
+DEPTH = "tidings-depth"  # the header by which a chain is known that leads through HTTP steps
+_DEPTH = re.compile("[0-9]{1,3}", re.ASCII)
+
+# What a trigger looks for, by its source.
+Source: TypeAlias = Literal["contact_created", "tag_added", "event"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where a contact lives; `country` reads its national phone numbers, `vault` knows suppressed
+    addresses by their hashes.
+
+    A run that writes there says how deep in a chain the runs are that it starts by this, and finds
+    in `refused` the definitions that were not started because the chain is too long.
+    """
+
+    id: str
+    country: str | None
+    vault: Vault
+    depth: int = 0
+    refused: list[str] = field(default_factory=list, compare=False)
+    queue: Queue | None = field(default=None, compare=False)  # else the workers' loop finds them
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What identifies a contact: an address in its clean form, our id, or a metadata field."""
+
+    kind: Literal["email", "phone", "contact_id", "metadata"]
+    value: str  # as a contact made from it would hold it
+    key: str  # as it is compared
+    field: str = ""
+
+    def within(self, workspace_id: str) -> Who:
+        return (workspace_id, self.kind, self.field, self.key)
+
+
+Who: TypeAlias = tuple[str, str, str, str]  # workspace, kind of lookup, field, key
+
+
+def depth_told(values: Sequence[str]) -> int:
+    """How deep in a chain a request comes, by the values of its header. Anybody may claim depth;
+    all they get is that less is started."""
+    return int(values[0]) if len(values) == 1 and _DEPTH.fullmatch(values[0]) else 0
+
+
+def refuse_too_deep(depth: int) -> None:
+    """Raises Problem `chain_too_long`."""
+    if depth > LONGEST_CHAIN:
+        raise Problem(
+            "chain_too_long",
+            f"More than {LONGEST_CHAIN} runs have started one another to come here.",
+        )
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def resource(row: Row, tags: Sequence[str]) -> dict[str, Json]:
+    """A contact as the API shows it, and as templates and conditions see it."""
+    return {
+        "id": row["id"],
+        "email": row["email"],
+        "phone": row["phone"],
+        "firstName": row["first_name"],
+        "lastName": row["last_name"],
+        "timezone": row["timezone"],
+        "locale": row["locale"],
+        "metadata": row["metadata"],
+        "tags": list(tags),
+        "subscriptions": shown(row),
+        "createdAt": row["created_at"],
+        "updatedAt": row["updated_at"],
+    }
+
+
+def writable(row: Row, tags: Sequence[str] | None = None) -> dict[str, Json]:
+    """The part of a contact that its API lets be changed."""
+    values = {name: resource(row, ())[name] for name in profile.WRITABLE}
+    return values if tags is None else {**values, "tags": list(tags)}
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+async def create(
+    db: Handle, workspace: Workspace, values: Mapping[str, Json], tags: Json = None
+) -> Row:
+    """A new contact. Raises Problem `invalid`, or `conflict` with the `existingId`."""
+    checked = profile.check(workspace.country, values, tags)
+    checked.raise_errors()
+    _refuse_heard(checked.columns["subscriptions"])
+    row = await _insert(db, workspace, checked)
+    if row is None:
+        raise await _conflict(db, workspace, checked.columns)
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    id: str
+    is_one_of_several: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Who is to be made when nobody is found; what a contact may not hold is left out."""
+
+    workspace: Workspace
+    lookup: Lookup
+    values: Mapping[str, Json]
+    tags: Sequence[Json]
+
+
+async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
+    """Those who exist: a statement for each kind of lookup, whoever they belong to."""
+    by_kind: dict[str, list[Who]] = {}
+    for who in set(wanted):
+        by_kind.setdefault(who[1], []).append(who)
+    found = {}
+    for kind, some in by_kind.items():
+        rows = await batches.found(
+            db, kind, [(workspace_id, field, key) for workspace_id, _, field, key in some]
+        )
+        for row in rows:
+            if row["id"] is not None:
+                who = (row["workspace_id"], kind, row["field"], row["value"])
+                found[who] = Found(row["id"], row["another"] is not None)
+    return found
+
+
+async def make_all(db: Handle, missing: Mapping[Who, Missing]) -> dict[Who, Found]:
+    """A contact for each email or phone; fifty requests at once make one. One that another request
+    has made since we looked is found instead."""
+    made = {}
+    people, new = [], {}
+    for who in sorted(missing):
+        one = missing[who]
+        checked = profile.check(
+            one.workspace.country, {**one.values, one.lookup.kind: one.lookup.value}, one.tags
+        )
+        made[who] = Found(new_id("con"))
+        new[made[who].id] = (one.workspace, checked)
+        people.append(Person(one.workspace.id, made[who].id, dict(checked.columns)))
+    await subscriptions.judge(db, missing[who].workspace.vault, people)
+    inserted = await batches.insert_missing(
+        db, [(one.workspace_id, one.id, one.columns) for one in people]
+    )
+    made_in: dict[Workspace, dict[str, Sequence[str]]] = {}
+    for id in sorted(inserted):
+        workspace, checked = new[id]
+        await _insert_belongings(db, workspace.id, id, checked)
+        made_in.setdefault(workspace, {})[id] = checked.tags
+    for workspace, some in made_in.items():
+        await appeared(db, workspace, some)
+    overtaken = [who for who, found in made.items() if found.id not in inserted]
+    found = await find_all(db, overtaken) if overtaken else {}
+    if len(found) < len(overtaken):
+        raise Unavailable("The contact was erased while it was being made; send the request again.")
+    return {**made, **found}
+
+
+async def _insert(db: Handle, workspace: Workspace, checked: profile.Checked) -> Row | None:
+    new = Person(workspace.id, new_id("con"), dict(checked.columns))
+    opting = await subscriptions.judge(db, workspace.vault, [new])
+    row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
+    if row is not None:
+        await subscriptions.keep(db, workspace.id, opting, "member")
+        await _insert_belongings(db, workspace.id, row["id"], checked)
+        await appeared(db, workspace, {row["id"]: checked.tags})
+    return row
+
+
+async def _insert_belongings(
+    db: Handle, workspace_id: str, id: str, checked: profile.Checked
+) -> None:
+    if checked.fields:
+        await contacts.add_fields(db, workspace_id=workspace_id, fields=[(id, checked.fields)])
+    if checked.tags:
+        await contacts.add_tags(db, workspace_id=workspace_id, tags=[(id, checked.tags)])
+
+
+async def change(db: Handle, workspace: Workspace, row: Row, patch: Mapping[str, Json]) -> Row:
+    """A merge patch (RFC 7396) judged on its result; otherwise like `replace`."""
+    return await replace(db, workspace, row, document.merge(writable(row), patch))
+
+
+async def replace(
+    db: Handle,
+    workspace: Workspace,
+    row: Row,
+    values: Mapping[str, Json],
+    tags: Json = None,
+) -> Row:
+    """All writable fields of the locked contact `row`; its tags too, when they are given. When
+    that is what it holds, however it is spelled, it stays as it is and nobody is told.
+
+    Raises Problem `invalid` or `conflict`, and then nothing has changed.
+    """
+    checked = profile.check(workspace.country, values, tags)
+    checked.raise_errors()
+    if await _is_so(db, workspace, row, checked, tags):
+        return row
+    new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"])
+    await _resubscribe(db, workspace, new, shown(row))
+    opting = await subscriptions.judge(db, workspace.vault, [new])
+    try:
+        async with db.savepoint():
+            changed = await contacts.update(
+                db, workspace_id=workspace.id, id=row["id"], columns=new.columns
+            )
+    except Duplicate:
+        raise await _conflict(db, workspace, checked.columns, other_than=row["id"]) from None
+    await subscriptions.keep(db, workspace.id, opting, "member")
+    if not profile.same(checked.columns["metadata"], row["metadata"]):
+        await contacts.replace_fields(
+            db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
+        )
+    added = set() if tags is None else await _replace_tags(db, workspace, row["id"], checked.tags)
+    await changed_in(db, workspace, {row["id"]: sorted(added)})
+    return changed
+
+
+async def _is_so(
+    db: Handle, workspace: Workspace, row: Row, checked: profile.Checked, tags: Json
+) -> bool:
+    held = {**{name: row[name] for name in checked.columns}, "subscriptions": shown(row)}
+    if held != checked.columns or not profile.same(held["metadata"], checked.columns["metadata"]):
+        return False
+    return tags is None or set(await _held(db, workspace, row["id"])) == set(checked.tags)
+
+
+def _not_theirs(was: Status, wanted: Status) -> str:
+    if was in HEARD:
+        return f"It is {was}, as its provider said; an admin can delete the suppression."
+    return f"Write subscribed or unsubscribed: {wanted} is heard of providers."
+
+
+async def _resubscribe(
+    db: Handle, workspace: Workspace, new: Person, before: Mapping[str, Status]
+) -> None:
+    """Where a member says that the person wants to be written to again. What the person or a
+    provider said is not a member's to take back: Problem `invalid`."""
+    errors, known = [], subscriptions.hashes(workspace.vault, workspace.id, new.columns)
+    for channel, was in before.items():
+        wanted, pointer = new.columns["subscriptions"].get(channel), f"/subscriptions/{channel}"
+        if wanted is None:
+            errors.append(FieldError(pointer, "Must be subscribed or unsubscribed."))
+        elif wanted != was and {wanted, was} & HEARD:
+            errors.append(FieldError(pointer, _not_theirs(was, wanted)))
+        elif wanted != was == subscriptions.UNSUBSCRIBED and channel in known:
+            hash = known[channel]
+            await suppressions.lock(db, hash)
+            where = {"workspace_id": workspace.id, "address_hash": hash}
+            await suppressions.lift(db, **where, reasons=["unsubscribed"])
+            left = await suppressions.reasons(db, workspace_id=workspace.id, address_hashes=[hash])
+            if left[hash]:
+                told = "The address is suppressed for another reason: lift that suppression."
+                errors.append(FieldError(pointer, told))
+    if errors:
+        raise profile.invalid(errors)
+    again = [
+        OptOut(new.id, channel, None, None)
+        for channel, was in before.items()
+        if was == "unsubscribed" and new.columns["subscriptions"][channel] == "subscribed"
+    ]
+    await subscriptions.tell(db, workspace.id, again, kind="opted_in", reason=None, source="member")
+
+
+HEARD = frozenset({"bounced", "complained"})  # of an address; no member says so
+
+
+def _refuse_heard(chosen: Mapping[str, str]) -> None:
+    errors = [
+        FieldError(f"/subscriptions/{channel}", f"{status} is read-only.")
+        for channel, status in chosen.items()
+        if status in HEARD
+    ]
+    if errors:
+        raise profile.invalid(errors)
+
+
+async def add_tags(db: Handle, workspace: Workspace, contact_id: str, tags: Sequence[str]) -> None:
+    """Raises Problem `invalid` for a tag that cannot be one, or for one too many."""
+    errors: list[FieldError] = []
+    tags = profile.check_tags(tags, errors)
+    held = await _held(db, workspace, contact_id)
+    if len({*held, *tags}) > profile.TAGS:
+        errors.append(FieldError("/tags", f"A contact has at most {profile.TAGS} tags."))
+    if errors:
+        raise profile.invalid(errors)
+    added = set(tags) - set(held)
+    if added:
+        await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
+        await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
+        await changed_in(db, workspace, {contact_id: sorted(added)})
+
+
+async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str) -> bool:
+    """True when the contact had it."""
+    removed = await contacts.remove_tag(
+        db, workspace_id=workspace.id, contact_id=contact_id, tag=tag
+    )
+    if removed:
+        await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
+        await changed_in(db, workspace, {contact_id: ()})
+    return removed
+
+
+# --- what hangs on it -----------------------------------------------------------------------------
+
+Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
+
+
+async def appeared(db: Handle, workspace: Workspace, made: Tagged, *, starts: bool = True) -> None:
+    """New contacts: start what starts with them."""
+    await _tell(db, workspace, "contact.created", made)
+    if not starts:
+        return
+    at = document.text(await db.now())
+    await _start(db, workspace, ("contact_created", ""), list(made), {"at": at})
+    await _start_by_tags(db, workspace, made)
+
+
+async def _tell(db: Handle, workspace: Workspace, type: events.Type, ids: Iterable[str]) -> None:
+    """What a run did says how deep in its chain: what is told may come back and start the next."""
+    chain = {"depth": workspace.depth} if workspace.depth else {}
+    await events.tell(db, workspace.id, type, *({"contactId": id, **chain} for id in ids))
+
+
+async def changed_in(
+    db: Handle, workspace: Workspace, changed: Tagged, *, starts: bool = True
+) -> None:
+    """Locked contacts that were changed: tell the runs that wait for it, start what tags start."""
+    await _tell(db, workspace, "contact.updated", changed)
+    listening = await contact_events.listening(
+        db, workspace_id=workspace.id, contact_ids=list(changed)
+    )
+    told = [row["id"] for row in listening if row["waiting_for"]["contact"]]
+    if told:
+        await contact_events.signal(
+            db, workspace_id=workspace.id, run_ids=told, id=contact_events.CONTACT
+        )
+    if starts:
+        await _start_by_tags(db, workspace, changed)
+
+
+async def happened(
+    db: Handle, workspace: Workspace, contact_id: str, name: str, properties: Mapping[str, Json]
+) -> Row:
+    """The locked contact did something: tell the runs that wait for it, start what starts by it."""
+    event = await contact_events.insert(
+        db,
+        workspace_id=workspace.id,
+        id=new_id("evt"),
+        contact_id=contact_id,
+        name=name,
+        properties=document.dumps(properties).decode(),
+    )
+    listening = await contact_events.listening(
+        db, workspace_id=workspace.id, contact_ids=[contact_id]
+    )
+    told = [row["id"] for row in listening if name in row["waiting_for"]["events"]]
+    if told:
+        await contact_events.signal(db, workspace_id=workspace.id, run_ids=told, id=event["id"])
+    body = {"name": name, "properties": properties, "at": document.text(event["at"])}
+    await _start(db, workspace, ("event", name), [contact_id], body)
+    return event
+
+
+async def _start_by_tags(db: Handle, workspace: Workspace, tagged: Tagged) -> None:
+    at = document.text(await db.now())
+    for tag in sorted({tag for tags in tagged.values() for tag in tags}):
+        ids = [id for id, tags in tagged.items() if tag in tags]
+        await _start(db, workspace, ("tag_added", tag), ids, {"tag": tag, "at": at})
+
+
+async def _start(
+    db: Handle,
+    workspace: Workspace,
+    cause: tuple[Source, str],
+    contact_ids: Sequence[str],
+    body: Mapping[str, Json],
+) -> None:
+    """One run for each contact of each definition that this triggers."""
+    source, key = cause
+    started = await definitions.started_by(db, workspace_id=workspace.id, source=source, key=key)
+    if started and workspace.depth > LONGEST_CHAIN:
+        workspace.refused.extend(started)
+    elif started:
+        rows = [(new_id("run"), id, contact_id) for contact_id in contact_ids for id in started]
+        await runs.insert_many(
+            db,
+            workspace_id=workspace.id,
+            rows=rows,
+            body=document.dumps(body),
+            depth=workspace.depth,
+        )
+        if workspace.queue is not None:
+            workspace.queue.advance(db, workspace.id, *(id for id, _, _ in rows))
+
+
+async def _held(db: Handle, workspace: Workspace, contact_id: str) -> list[str]:
+    tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=[contact_id])
+    return tags[contact_id]
+
+
+async def _replace_tags(
+    db: Handle, workspace: Workspace, contact_id: str, tags: Sequence[str]
+) -> set[str]:
+    """Those that it did not have."""
+    held = await _held(db, workspace, contact_id)
+    for tag in set(held) - set(tags):
+        await contacts.remove_tag(db, workspace_id=workspace.id, contact_id=contact_id, tag=tag)
+    if added := set(tags) - set(held):
+        await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
+    return added
+
+
+async def _conflict(
+    db: Handle,
+    workspace: Workspace,
+    columns: Mapping[str, Any],
+    other_than: str | None = None,
+) -> Problem:
+    found = [
+        await contacts.by_email(db, workspace_id=workspace.id, email_key=columns["email_key"])
+        if columns["email_key"]
+        else None,
+        await contacts.by_phone(db, workspace_id=workspace.id, phone=columns["phone"])
+        if columns["phone"]
+        else None,
+    ]
+    others = [row["id"] for row in found if row and row["id"] != other_than]
+    return Problem(
+        "conflict",
+        "Another contact has this email or phone; change that one instead.",
+        existingId=others[0] if others else None,
+    )

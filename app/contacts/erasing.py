@@ -1,0 +1,83 @@
+"""A contact's end: what is under way for it stops, and nothing that it left can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from app import events
+from app.contacts import mentions, subscriptions
+from app.contacts.audience import Workspace
+from app.machine.reasons import Reason
+from app.store import contacts, erasure, runs, suppressions
+from app.store.db import Handle, Row, new_id
+
+# Of one transaction: a second or so of SQLite's one writer.
+FORGOTTEN_PAGES = 5
+FORGOTTEN_ROWS = 500
+CANCELLED_AT_ONCE = 1_000
+
+Erasure: TypeAlias = Literal["done", "unknown", "more"]
+
+
+async def erase(
+    db: Handle,
+    workspace: Workspace,
+    contact_id: str,
+    match: Callable[[int], None] | None = None,
+) -> Erasure:
+    """Its unfinished runs end before anything else is sent; what they and its messages held is
+    forgotten, and the contact is gone. When its history is long, that is "more": again, in another
+    transaction.
+
+    `match` is given its revision, and may raise: then nothing has happened.
+    """
+    # Then its runs, as a worker locks them: in the other order the two could wait for each other.
+    row = await contacts.locked(db, workspace_id=workspace.id, id=contact_id)
+    if row is None:
+        return "unknown"
+    if match is not None:
+        match(row["revision"])
+    cancelled = await runs.cancel_some(
+        db,
+        workspace_id=workspace.id,
+        contact_id=contact_id,
+        reason_code=Reason.CONTACT_ERASED,
+        limit=CANCELLED_AT_ONCE,
+    )
+    if cancelled == CANCELLED_AT_ONCE:
+        return "more"
+    for _ in range(FORGOTTEN_PAGES):
+        if not await erasure.forget_some(
+            db, workspace_id=workspace.id, contact_id=contact_id, limit=FORGOTTEN_ROWS
+        ):
+            await mentions.forget_refused(db, workspace.id, row)
+            await _suppress_erased(db, workspace, row)
+            await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
+            await events.tell(db, workspace.id, "contact.deleted", {"contactId": contact_id})
+            return "done"
+    return "more"
+
+
+async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> None:
+    """Whoever has their data erased hears no more, though nobody can read any longer who it was."""
+    known = subscriptions.hashes(workspace.vault, workspace.id, row)
+    if not known:
+        return
+    await suppressions.lock(db, *known.values())
+    await suppressions.insert_many(
+        db,
+        workspace_id=workspace.id,
+        rows=[
+            {
+                "id": new_id("sup"),
+                "channel": channel,
+                "address_hash": address_hash,
+                "address": None,
+                "reason": "erased",
+                "source": "erasure",
+            }
+            for channel, address_hash in known.items()
+        ],
+    )
+    await suppressions.forget(db, workspace_id=workspace.id, address_hashes=list(known.values()))

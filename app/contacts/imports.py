@@ -1,0 +1,339 @@
+"""A file of contacts comes in: read as a stream, checked row by row, stored five hundred at a time.
+
+Each batch is a transaction of its own, so what was read is kept when the rest cannot be; a file may
+be sent again, and changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from app import audit, quotas
+from app.audit import Origin
+from app.contacts import profile, sheets, subscriptions, upserts
+from app.contacts.audience import Workspace
+from app.contacts.sheets import Record
+from app.contacts.upserts import Entry, Outcome
+from app.errors import Duplicate, FieldError, Problem, Unavailable
+from app.machine import document
+from app.machine.program import Json
+from app.plans import Plan
+from app.process import Process
+from app.store import workspaces
+from app.store.db import Handle
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+CHECKS_IN_A_ROW = 10  # then others of this process have their turn
+PROGRESS_SECONDS = 2.0
+# While it sends, a client may not read: what is told early must fit into the buffers in between.
+EARLY_BYTES = 32 * 1024
+ERRORS = 1_000  # that are listed
+PAUSES = (0.1, 0.5, 2.0)  # before a batch that met a lock or a database away is tried again
+
+ADDRESSES = ("email", "phone", "id")  # by which a contact is found
+NAMES = ("id", *profile.WRITABLE, "tags")
+READ_ONLY = ("createdAt", "updatedAt")  # an export has them: they may come back, and count nothing
+METADATA = "metadata."
+SUBSCRIPTIONS = "subscriptions."
+
+Values: TypeAlias = Mapping[str, Json]
+
+
+class Format(Protocol):
+    """A kind of file: its rows as a contact's values."""
+
+    reader: sheets.Reader
+
+    def values(self, record: Record) -> Values | Sequence[FieldError] | None:
+        """None for a row that is no contact. Raises Problem when the file cannot be read at all."""
+
+    def end(self) -> None:
+        """Raises Problem when something was missing."""
+
+
+async def run(
+    process: Process,
+    workspace_id: str,
+    rows: Format,
+    pieces: AsyncIterator[bytes],
+    *,
+    dry_run: bool,
+    starts: bool = False,
+    by: Origin | None = None,
+    progress_seconds: float = PROGRESS_SECONDS,
+) -> AsyncGenerator[bytes, None]:
+    """Lines of JSON: progress while it reads, then the errors, then the totals. Who it is `by` is
+    noted in the audit trail with the first rows that are stored.
+
+    What ends it before the file has ended is the last line instead, or, before any line, a Problem.
+    """
+    async with process.database.read() as db:
+        row = await workspaces.by_id(db, id=workspace_id)
+    workspace = Workspace(
+        workspace_id, row["country"] if row else None, process.vault, queue=process.queue
+    )
+    plan = quotas.plan_of(process, row)
+    work = _Import(process, workspace, plan, rows, dry_run=dry_run, starts=starts, by=by)
+    cut_short: Problem | None = None
+    try:
+        async for piece in pieces:
+            await work.read(rows.reader.feed(piece))
+            if line := work.progress(progress_seconds):
+                yield line
+        await work.read(rows.reader.end())
+        rows.end()
+        await work.flush()
+    except Problem as problem:
+        if not work.told:
+            raise
+        cut_short = problem
+    for error in sorted(work.errors, key=lambda error: error["row"]):
+        yield _line("error", error)
+    if cut_short is None:
+        yield _line("totals", work.totals)
+    else:
+        told = {"code": cut_short.code, "detail": cut_short.detail}
+        yield _line("problem", {**work.totals, **told})
+
+
+def _line(type: str, values: Mapping[str, Json]) -> bytes:
+    return document.dumps({"type": type, **values}) + b"\n"
+
+
+class _Import:
+    """How far it has come."""
+
+    def __init__(
+        self,
+        process: Process,
+        workspace: Workspace,
+        plan: Plan,
+        rows: Format,
+        *,
+        dry_run: bool,
+        starts: bool,
+        by: Origin | None,
+    ) -> None:
+        self._process = process
+        self._workspace = workspace
+        self._plan = plan
+        self._rows = rows
+        self._dry_run = dry_run
+        self._starts = starts
+        self._by = None if dry_run else by
+        self._batch: list[tuple[int, Entry]] = []
+        self._checked = 0
+        self._counts: Counter[str] = Counter()
+        self._told_at = time.monotonic()
+        self.told = 0  # bytes
+        self.errors: list[Mapping[str, Json]] = []
+
+    @property
+    def totals(self) -> Mapping[str, Json]:
+        names = ("created", "updated", "unchanged", "failed")
+        return {**{name: self._counts[name] for name in names}, "dryRun": self._dry_run}
+
+    def progress(self, every: float) -> bytes | None:
+        if time.monotonic() < self._told_at + every or self.told > EARLY_BYTES:
+            return None
+        line = _line("progress", self.totals)
+        self._told_at = time.monotonic()
+        self.told += len(line)
+        return line
+
+    async def read(self, records: Iterator[Record]) -> None:
+        for record in records:
+            self._take(record)
+            if len(self._batch) == BATCH:
+                await self.flush()
+            self._checked += 1
+            if self._checked % CHECKS_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+
+    def _take(self, record: Record) -> None:
+        if record.fault is not None:
+            return self._fail(record.number, [FieldError("", record.fault)])
+        values = self._rows.values(record)
+        if values is None:
+            return None
+        if not isinstance(values, Mapping):
+            return self._fail(record.number, values)
+        entry = Entry.read(self._workspace.country, values)
+        if entry.checked.errors:
+            return self._fail(record.number, entry.checked.errors)
+        self._batch.append((record.number, entry))
+        return None
+
+    async def flush(self) -> None:
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        outcomes = await self._stored([entry for _, entry in batch])
+        for (number, _), outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, str):
+                self._counts[outcome] += 1
+            else:
+                self._fail(number, outcome)
+
+    def _fail(self, number: int, errors: Sequence[FieldError]) -> None:
+        self._counts["failed"] += 1
+        for error in errors[: ERRORS - len(self.errors)]:
+            told = {"row": number, "pointer": error.pointer, "message": error.message}
+            self.errors.append(told)
+
+    async def _stored(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Tried again after what may pass: it is an upsert, and does nothing twice."""
+        for pause in (*PAUSES, None):
+            try:
+                return await self._once(entries)
+            except Duplicate:
+                # Somebody was faster, or two of the rows exchange an address: in steps it works.
+                if pause is None:
+                    raise
+                if len(entries) > 1:
+                    return [one for entry in entries for one in await self._stored([entry])]
+            except Unavailable as problem:
+                if pause is None:
+                    raise
+                log.info("import tries a batch again", extra={"cause": problem.detail})
+                await asyncio.sleep(pause)
+        raise AssertionError("the last pause is None")
+
+    async def _once(self, entries: Sequence[Entry]) -> list[Outcome]:
+        database = self._process.database
+        async with database.read() if self._dry_run else database.write() as db:
+            outcomes = await upserts.upsert(
+                db,
+                self._workspace,
+                entries,
+                room=await self._room(db),
+                dry_run=self._dry_run,
+                starts=self._starts,
+            )
+            if self._by is not None:
+                await self._note(db, self._by)
+        self._by = None
+        return outcomes
+
+    async def _note(self, db: Handle, by: Origin) -> None:
+        await audit.note(
+            db,
+            self._process.vault,
+            by,
+            workspace_id=self._workspace.id,
+            action="contact.imported",
+            resource_id=by.request_id,
+        )
+
+    async def _room(self, db: Handle) -> int | None:
+        """A dry run has made none of those that it counted."""
+        room = await quotas.room(db, self._workspace.id, self._plan, only_looks=self._dry_run)
+        return room - self._counts["created"] if room is not None and self._dry_run else room
+
+
+# --- the two formats ------------------------------------------------------------------------------
+
+
+class CsvFormat:
+    """The first row names the columns: email, phone, firstName, …, tags, metadata.<name>,
+    subscriptions.<channel>."""
+
+    def __init__(self) -> None:
+        self.reader: sheets.Reader = sheets.Csv()
+        self._columns: Sequence[str] | None = None
+
+    def values(self, record: Record) -> Values | Sequence[FieldError] | None:
+        cells: list[str] = record.value
+        if self._columns is None:
+            self._columns = _columns(cells)
+            return None
+        if len(cells) > len(self._columns) and any(cells[len(self._columns) :]):
+            sentence = f"The row has {len(cells)} cells, the header {len(self._columns)}."
+            return [FieldError("", sentence)]
+        return _values(self._columns, cells)
+
+    def end(self) -> None:
+        if self._columns is None:
+            raise _bad_header([FieldError("", "The file is empty; begin it with a header row.")])
+
+
+class JsonLinesFormat:
+    """A contact a line, as in the body of POST /contacts, with an optional id."""
+
+    def __init__(self) -> None:
+        self.reader: sheets.Reader = sheets.JsonLines()
+
+    def values(self, record: Record) -> Values | Sequence[FieldError] | None:
+        return {name: value for name, value in record.value.items() if name not in READ_ONLY}
+
+    def end(self) -> None:
+        """A file of no lines is one of no contacts."""
+
+
+FORMATS: Mapping[str, Callable[[], Format]] = {
+    "text/csv": CsvFormat,
+    "application/x-ndjson": JsonLinesFormat,
+    "application/ndjson": JsonLinesFormat,
+    "application/jsonl": JsonLinesFormat,
+}
+
+
+def _columns(cells: Sequence[str]) -> Sequence[str]:
+    """Raises Problem `invalid` with everything that is wrong with the header."""
+    names = [sheets.as_written(cell).strip() for cell in cells]
+    errors = [
+        FieldError(f"/{name}", sentence)
+        for place, name in enumerate(names)
+        if (sentence := _wrong(name, names[:place]))
+    ]
+    if not errors and not set(ADDRESSES) & set(names):
+        errors.append(FieldError("", "Have a column email, phone or id."))
+    if errors:
+        raise _bad_header(errors)
+    return names
+
+
+def _wrong(name: str, before: Sequence[str]) -> str | None:
+    if name in before:
+        return "This column is there twice."
+    if ";" in name or "\t" in name:
+        return "Separate the columns by commas."
+    if name in (*NAMES, *READ_ONLY) and name not in ("metadata", "subscriptions"):
+        return None
+    if name.startswith(METADATA) and name != METADATA:
+        return None
+    if name.startswith(SUBSCRIPTIONS) and name.removeprefix(SUBSCRIPTIONS) in subscriptions.COLUMN:
+        return None
+    return f"There is no such column; metadata goes into columns like {METADATA}plan."
+
+
+def _bad_header(errors: Sequence[FieldError]) -> Problem:
+    return Problem("invalid", "The header row is not valid; see errors.", errors=errors[:100])
+
+
+def _values(columns: Sequence[str], cells: Sequence[str]) -> Values:
+    """An empty cell says nothing."""
+    given = {
+        name: sheets.as_written(cell)
+        for name, cell in zip(columns, cells, strict=False)
+        if cell and name not in READ_ONLY
+    }
+    values: dict[str, Json] = {name: cell for name, cell in given.items() if "." not in name}
+    for group, prefix in (("metadata", METADATA), ("subscriptions", SUBSCRIPTIONS)):
+        within = {
+            name.removeprefix(prefix): cell
+            for name, cell in given.items()
+            if name.startswith(prefix)
+        }
+        if within:
+            values[group] = within
+    if "tags" in given:
+        values["tags"] = [tag.strip() for tag in given["tags"].split(";") if tag.strip()]
+    return values

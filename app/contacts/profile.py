@@ -1,0 +1,277 @@
+"""What a contact may hold: values from anybody, checked into a row's columns."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app import places
+from app.contacts import addresses, subscriptions
+from app.errors import FieldError, Problem
+from app.machine import document
+from app.machine.program import Json
+
+WRITABLE = (
+    "email",
+    "phone",
+    "firstName",
+    "lastName",
+    "timezone",
+    "locale",
+    "metadata",
+    "subscriptions",
+)
+
+# The counts and lengths that Stripe's metadata has made the custom.
+NAME_LENGTH = 200
+METADATA_FIELDS = 50
+METADATA_NAME_LENGTH = 40
+METADATA_VALUE_LENGTH = 500
+TAG_LENGTH = 100
+LOCALE_LENGTH = 100
+# Subtags as BCP 47 writes them; many systems put an underscore between them, as POSIX does.
+LOCALE = re.compile("^([A-Za-z]{2,8}|[xiXI])([-_][A-Za-z0-9]{1,8})*$")
+TAGS = 200
+
+# The last two are heard of the address; nobody writes them.
+STATUSES = ("subscribed", "unsubscribed", "bounced", "complained")
+
+ERRORS = 100  # that are listed: an answer must not outgrow its question
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What can be stored of what was given, and what was wrong with the rest."""
+
+    columns: Mapping[str, Any]
+    fields: Mapping[str, str]  # the metadata as text, by which the contact is found
+    tags: Sequence[str]
+    errors: Sequence[FieldError]
+
+    def raise_errors(self) -> None:
+        if self.errors:
+            raise invalid(self.errors)
+
+    def with_error(self, error: FieldError) -> Checked:
+        return replace(self, errors=[*self.errors, error])
+
+
+def invalid(errors: Sequence[FieldError]) -> Problem:
+    detail = "The contact cannot be stored like this; see errors."
+    return Problem("invalid", detail, errors=errors[:ERRORS])
+
+
+def check(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked:
+    """What the values would store, and everything that is wrong with them."""
+    checked = part(country, values, tags)
+    if checked.errors:
+        return checked
+    return replace(checked, errors=whole(checked.columns, checked.tags))
+
+
+def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked:
+    """The same for values that are to be joined with others: `whole` judges the result."""
+    errors = [_unknown(name) for name in values if name not in WRITABLE]
+    email = _address(values.get("email"), "/email", addresses.email, errors)
+    phone = _address(
+        values.get("phone"), "/phone", lambda text: addresses.phone(text, country), errors
+    )
+    columns = {
+        "email": email and email.address,
+        "email_key": email and email.key,
+        "phone": phone,
+        "first_name": _line(values.get("firstName"), "/firstName", errors),
+        "last_name": _line(values.get("lastName"), "/lastName", errors),
+        "timezone": _timezone(values.get("timezone"), errors),
+        "locale": _locale(values.get("locale"), errors),
+        "metadata": _metadata(values.get("metadata"), errors),
+        "subscriptions": _subscriptions(values.get("subscriptions"), errors),
+    }
+    kept = check_tags(tags, errors)
+    return Checked(columns, as_text(columns["metadata"]), kept, errors)
+
+
+def whole(columns: Mapping[str, Any], tags: Sequence[str]) -> list[FieldError]:
+    """What is wrong with a contact although each of its parts is right."""
+    errors = []
+    if not (columns["email"] or columns["phone"] or columns["metadata"]):
+        errors.append(FieldError("", "Give at least an email, a phone or one metadata field."))
+    if len(columns["metadata"]) > METADATA_FIELDS:
+        errors.append(FieldError("/metadata", f"At most {METADATA_FIELDS} fields."))
+    if len(tags) > TAGS:
+        errors.append(FieldError("/tags", f"A contact has at most {TAGS} tags."))
+    return errors
+
+
+def as_text(metadata: Mapping[str, Json]) -> dict[str, str]:
+    """By which the contact is found."""
+    return {name: document.text(value) for name, value in metadata.items()}
+
+
+def same(metadata: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    """To Python true is 1, and to whoever looks for `true` it is not."""
+    return metadata == other and as_text(metadata) == as_text(other)
+
+
+def _unknown(name: str) -> FieldError:
+    return FieldError(_pointer(name), "This field is unknown or read-only.")
+
+
+def _address(
+    value: Json, pointer: str, clean: Callable[[str], Any], errors: list[FieldError]
+) -> Any:
+    if value is None:
+        return None
+    try:
+        return clean(value)
+    except (addresses.BadAddress, TypeError, AttributeError) as error:
+        message = str(error) if isinstance(error, addresses.BadAddress) else "Must be a string."
+        errors.append(FieldError(pointer, message))
+        return None
+
+
+def _line(value: Json, pointer: str, errors: list[FieldError]) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not _printable(value) or len(value) > NAME_LENGTH:
+        message = f"Must be one line of at most {NAME_LENGTH} characters."
+        errors.append(FieldError(pointer, message))
+        return None
+    return value
+
+
+def _timezone(value: Json, errors: list[FieldError]) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or value not in places.TIMEZONES:
+        errors.append(FieldError("/timezone", "Must be an IANA time zone, such as Europe/Berlin."))
+        return None
+    return value
+
+
+def _locale(value: Json, errors: list[FieldError]) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > LOCALE_LENGTH or not LOCALE.fullmatch(value):
+        errors.append(FieldError("/locale", "Must be a language tag, such as en-GB (BCP 47)."))
+        return None
+    return value.replace("_", "-")
+
+
+def _subscriptions(value: Json, errors: list[FieldError]) -> dict[str, str]:
+    """What is said of channels; of the others nothing."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        message = "Must be an object of channels: subscribed, or unsubscribed."
+        errors.append(FieldError("/subscriptions", message))
+        return {}
+    for channel, status in value.items():
+        if channel not in subscriptions.COLUMN:
+            message = f"There is no such channel: {', '.join(subscriptions.COLUMN)}."
+        elif status not in STATUSES:
+            message = "Must be subscribed or unsubscribed."
+        else:
+            continue
+        errors.append(FieldError(_pointer("subscriptions", channel), message))
+    return {channel: value[channel] for channel in subscriptions.COLUMN if channel in value}
+
+
+def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        errors.append(FieldError("/metadata", "Must be an object of names and scalar values."))
+        return {}
+    if len(value) > METADATA_FIELDS:
+        errors.append(FieldError("/metadata", f"At most {METADATA_FIELDS} fields."))
+        return {}
+    kept = {}
+    for name, field in value.items():
+        message = _metadata_error(name, field)
+        if message is not None:
+            errors.append(FieldError(_pointer("metadata", name), message))
+        elif field is not None:
+            kept[name] = plain(field)
+    return kept
+
+
+def _metadata_error(name: str, field: Json) -> str | None:
+    if not 1 <= len(name) <= METADATA_NAME_LENGTH or not _printable(name):
+        return f"A name is 1 to {METADATA_NAME_LENGTH} printable characters."
+    if not _scalar(field):
+        return (
+            f"Must be a string of at most {METADATA_VALUE_LENGTH} characters, a number that fits"
+            " a double (a whole one: up to 2^53), true, false or null."
+        )
+    return None
+
+
+def _pointer(*names: str) -> str:
+    """What cannot be printed is not echoed."""
+    return document.pointer(*(name if _printable(name) else "?" for name in names))
+
+
+def _scalar(value: Json) -> bool:
+    match value:
+        case None | bool():
+            return True
+        case str():
+            return len(value) <= METADATA_VALUE_LENGTH and _storable(value)
+        case int():
+            return abs(value) <= 2**53
+        case float():
+            return math.isfinite(value)
+        case _:
+            return False
+
+
+def plain(value: Json) -> Json:
+    """A number without its sender's literal, which a JSONB column cannot keep: 1.10 is 1.1."""
+    match value:
+        case bool():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case _:
+            return value
+
+
+def check_tags(tags: Json, errors: list[FieldError]) -> list[str]:
+    if tags is None:
+        return []
+    if not isinstance(tags, list | tuple):
+        errors.append(FieldError("/tags", "Must be an array."))
+        return []
+    if len(tags) > TAGS:
+        errors.append(FieldError("/tags", f"At most {TAGS} tags."))
+        return []
+    kept = []
+    for index, given in enumerate(tags):
+        tag = given.strip() if isinstance(given, str) else given
+        if isinstance(tag, str) and 1 <= len(tag) <= TAG_LENGTH and _printable(tag):
+            if tag not in kept:
+                kept.append(tag)
+        else:
+            message = f"A tag is 1 to {TAG_LENGTH} printable characters."
+            errors.append(FieldError(f"/tags/{index}", message))
+    return kept
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_UNSTORABLE = re.compile(
+    "[\0\ud800-\udfff]"
+)  # PostgreSQL's text holds no NUL and no half of a pair
+
+
+def _printable(text: str) -> bool:
+    return _storable(text) and _CONTROL.search(text) is None
+
+
+def _storable(text: str) -> bool:
+    return _UNSTORABLE.search(text) is None

@@ -1,0 +1,1 @@
+"""Automations and workflows: checked, activated, their credentials sealed, what they start."""

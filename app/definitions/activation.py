@@ -1,0 +1,268 @@
+"""A definition becomes ACTIVE: compile, refuse bad programs, pin a version, mint the token."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.definitions import credentials, findings
+from app.definitions.findings import LAST4_FROM, Subject
+from app.errors import FieldError, Problem
+from app.machine import check, document
+from app.machine.program import Finding, Json
+from app.machine.reasons import Reason
+from app.process import Process
+from app.store import definitions, runs
+from app.store.db import Handle, Row, new_id
+
+State = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
+Shape = Literal["graph", "steps"]
+
+TRANSITIONS: Mapping[str, Sequence[str]] = {
+    "DRAFT": ("DRAFT", "ACTIVE", "ARCHIVED"),
+    "ACTIVE": ("ACTIVE", "PAUSED", "ARCHIVED"),
+    "PAUSED": ("PAUSED", "ACTIVE", "ARCHIVED"),
+    "ARCHIVED": (),
+}
+LIVE = ("ACTIVE", "PAUSED")  # runs may exist, so what they walk is checked and versioned
+MAX_BYTES = 256 * 1024
+TOKEN_LENGTH = 30
+EMPTY: Mapping[Shape, str] = {"graph": '{"nodes":[],"edges":[]}', "steps": "[]"}
+CANCELLED_AT_ONCE = 200
+UNSAVED = "The definition cannot be saved like this; see errors."
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a member wants a definition to be. `signing_secret`: None keeps, "" removes. `wrong` is
+    what could not be read of it: it is told with all that is wrong with the rest. A body that lacks
+    some of that is not `whole`, and not judged: much would seem wrong for what it lacks."""
+
+    name: str
+    state: State
+    trigger: Mapping[str, Json]
+    body: Json
+    signing_secret: str | None = None
+    wrong: Sequence[FieldError] = ()
+    whole: bool = True
+
+
+async def create(
+    process: Process, db: Handle, workspace_id: str, shape: Shape, draft: Draft
+) -> tuple[Row, list[Finding]]:
+    """A new definition, activated at once when the draft says so; the findings are warnings."""
+    if draft.state not in ("DRAFT", "ACTIVE"):
+        told = FieldError("/state", "A new definition is DRAFT or ACTIVE.")
+        draft = replace(draft, state="DRAFT", wrong=[*draft.wrong, told])
+    row = await definitions.insert(
+        db,
+        workspace_id=workspace_id,
+        id=new_id("aut" if shape == "graph" else "wfl"),
+        shape=shape,
+        name=draft.name,
+        trigger_config=draft.trigger,
+        body=EMPTY[shape],
+    )
+    return await change(process, db, workspace_id, row, draft)
+
+
+async def change(
+    process: Process, db: Handle, workspace_id: str, row: Row, draft: Draft
+) -> tuple[Row, list[Finding]]:
+    """The locked definition `row` becomes what the draft says, as a whole or not at all."""
+    if draft.state not in TRANSITIONS[row["state"]]:
+        raise _no_way(row["state"], draft.state)
+    sealed, unkept = _sealed(process, workspace_id, row, draft)
+    wrong, body = [*draft.wrong, *unkept], _written(sealed)
+    opened = credentials.opened(
+        process.vault, workspace_id, row["id"], document.parse(body.encode())
+    )
+    compiled = _compiled(row["shape"], opened, wrong) if draft.whole else check.NOTHING
+    found = _found(compiled, kept=row["version"] > 0 and body == row["body"])
+    if draft.state in LIVE:
+        looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
+        found += await findings.find(process, db, looked_at)
+    found = findings.unread(wrong, found)
+    _refuse_draft(found, draft.state)
+    warnings = []
+    version = row["version"]
+    if draft.state in LIVE:
+        _refuse(found)
+        warnings = [finding for finding in found if finding.severity == "warning"]
+        if version == 0 or (body, draft.trigger) != (row["body"], row["trigger_config"]):
+            version += 1
+            await definitions.pin(
+                db,
+                workspace_id=workspace_id,
+                definition_id=row["id"],
+                version=version,
+                trigger_config=draft.trigger,
+                body=body,
+            )
+    if draft.signing_secret is not None:
+        await _keep_secret(process, db, workspace_id, row["id"], draft.signing_secret)
+    if draft.state == "ARCHIVED":
+        await _end_runs(db, workspace_id, row["id"])
+    changed = await definitions.update(
+        db,
+        workspace_id=workspace_id,
+        id=row["id"],
+        name=draft.name,
+        state=draft.state,
+        trigger_config=draft.trigger,
+        body=body,
+        version=version,
+        token=row["token"] or (_new_token() if _takes_webhooks(draft) else None),
+    )
+    return changed, warnings
+
+
+async def look_at(process: Process, db: Handle, workspace_id: str, row: Row) -> list[Finding]:
+    """What its check finds today, of one that was activated and is not archived."""
+    if row["state"] not in LIVE:
+        return []
+    body = document.parse(row["body"].encode())
+    opened = credentials.opened(process.vault, workspace_id, row["id"], body)
+    compiled = check.compile(row["shape"], opened)
+    looked_at = Subject(workspace_id, row, row["trigger_config"], None, compiled)
+    found = _found(compiled, kept=True)
+    return [*found, *await findings.find(process, db, looked_at)]
+
+
+async def rotate(db: Handle, workspace_id: str, row: Row) -> Row:
+    """The locked definition `row` gets another webhook URL, or its first; from the commit on the
+    old one is known to nobody. Raises Problem `conflict` when it takes no webhooks."""
+    if row["state"] == "ARCHIVED":
+        raise Problem("conflict", "ARCHIVED is final: it takes no webhooks any more.")
+    if row["trigger_config"]["source"] != "inbound_webhook":
+        raise Problem("conflict", "Its trigger takes no webhooks: make inbound_webhook its source.")
+    return await definitions.set_token(
+        db, workspace_id=workspace_id, id=row["id"], token=_new_token()
+    )
+
+
+async def archive(db: Handle, workspace_id: str, row: Row) -> None:
+    """Its runs end and stay readable; the definition is shown no more."""
+    await _end_runs(db, workspace_id, row["id"])
+    await definitions.archive(db, workspace_id=workspace_id, id=row["id"])
+
+
+async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
+    """As many as nobody waits long for; a worker ends the rest (app/closure.py)."""
+    await runs.cancel_some(
+        db,
+        workspace_id=workspace_id,
+        definition_id=id,
+        reason_code=Reason.DEFINITION_ARCHIVED,
+        limit=CANCELLED_AT_ONCE,
+    )
+
+
+# --- what is checked ----------------------------------------------------------------------------
+
+
+def _sealed(
+    process: Process, workspace_id: str, row: Row, draft: Draft
+) -> tuple[Json, list[FieldError]]:
+    """As it is stored; and every mask that stands where no credential is kept."""
+    stored = document.parse(row["body"].encode())
+    body, errors = credentials.sealed(process.vault, workspace_id, row["id"], draft.body, stored)
+    return body, [FieldError(f"/{row['shape']}{one.pointer}", one.message) for one in errors]
+
+
+def _compiled(shape: Shape, body: Json, wrong: Sequence[FieldError]) -> check.Compiled:
+    """Raises Problem `invalid` for more than anybody reads."""
+    if len(_written(body).encode()) > MAX_BYTES:
+        large = FieldError(f"/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")
+        raise _invalid([*wrong, large])
+    return check.compile(shape, body)
+
+
+def _found(compiled: check.Compiled, *, kept: bool) -> list[Finding]:
+    """Of what runs already and is kept as it is, a limit that it is beyond is no more than told."""
+    return [
+        replace(one, severity="warning", draft=False) if kept and one.limit else one
+        for one in compiled.findings
+    ]
+
+
+def _refuse_draft(found: Sequence[Finding], state: State) -> None:
+    """Raises Problem `invalid` for what not even a draft may hold. Who would have it run is told
+    all that stands in the way of that too."""
+    if not any(finding.draft for finding in found):
+        return
+    live = state in LIVE
+    refused = [one for one in found if one.draft or (live and one.severity == "error")]
+    errors = [FieldError(finding.pointer, finding.message) for finding in refused]
+    if not live:
+        raise _invalid(errors)
+    raise Problem("invalid", UNSAVED, errors=errors, findings=told(found))
+
+
+def _refuse(found: Sequence[Finding]) -> None:
+    errors = [finding for finding in found if finding.severity == "error"]
+    if errors:
+        raise Problem(
+            "not_activatable",
+            "The definition cannot run like this; mend what errors lists and activate it again.",
+            errors=[FieldError(finding.pointer, finding.message) for finding in errors],
+            findings=told(found),
+        )
+
+
+def told(found: Sequence[Finding]) -> list[dict[str, str]]:
+    """As clients see them."""
+    return [
+        {
+            "severity": finding.severity,
+            "code": finding.code,
+            "pointer": finding.pointer,
+            "message": finding.message,
+        }
+        for finding in found
+    ]
+
+
+def _invalid(errors: Sequence[FieldError]) -> Problem:
+    return Problem("invalid", UNSAVED, errors=errors)
+
+
+def _no_way(now: str, wanted: str) -> Problem:
+    ways = " or ".join(TRANSITIONS[now])
+    detail = f"From {now} it may become {ways}, not {wanted}." if ways else "ARCHIVED is final."
+    return Problem("conflict", detail)
+
+
+# --- token and secret ---------------------------------------------------------------------------
+
+
+def _takes_webhooks(draft: Draft) -> bool:
+    return draft.state == "ACTIVE" and draft.trigger["source"] == "inbound_webhook"
+
+
+def _new_token() -> str:
+    """178 bits: whoever has the URL may post (specification §5)."""
+    alphabet = string.ascii_letters + string.digits
+    return "".join(secrets.choice(alphabet) for _ in range(TOKEN_LENGTH))
+
+
+async def _keep_secret(
+    process: Process, db: Handle, workspace_id: str, id: str, secret: str
+) -> None:
+    sealed = None
+    if secret:
+        sealed = process.vault.encrypt("signing secret", secret.encode(), workspace_id, id)
+    await definitions.set_secret(
+        db,
+        workspace_id=workspace_id,
+        id=id,
+        signing_secret=sealed,
+        last4=secret[-4:] if len(secret) >= LAST4_FROM else None,
+    )
+
+
+def _written(body: Json) -> str:
+    return document.dumps(body).decode()

@@ -1,0 +1,261 @@
+"""A provider tells what became of a message, or what somebody has written back.
+
+The token in the URL says whose credentials have signed it. What is told is told twice, late and in
+any order: each thing counts once, and an attempt only ever moves up, from accepted to delivered,
+bounced, complained of. So an UNKNOWN is resolved by whatever comes first, and a late `sent` undoes
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from app.channels import resend_events, twilio_callbacks
+from app.channels.inbox import Captured, Inbox
+from app.channels.telling import Became, Inbound, Report, Told, Unsigned
+from app.contacts import addresses, consent, keywords
+from app.contacts.consent import Suppression
+from app.contacts.subscriptions import Reason as Barring
+from app.errors import Problem
+from app.machine import document
+from app.machine.reasons import Reason
+from app.messages import providers, settling
+from app.messages.providers import Account
+from app.process import Process
+from app.store import callbacks, delivery_reports, runs, workspaces
+from app.store.db import Handle, Row
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = timedelta(days=400)  # Twilio's signatures never grow old, so a copy may be as old
+SHARING = 200  # workspaces read at once that one number's STOP is carried to
+PAGES = 1_000  # of these
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A callback as it came. `url` as the provider was given it; names of headers in lower case."""
+
+    provider: str
+    token: str
+    url: str
+    headers: Mapping[str, str]
+    signatures: Sequence[str]  # Twilio's
+    body: bytes
+
+
+async def hear(process: Process, heard: Heard) -> str | None:
+    """What to say to the person who has written, if anything. Answered when nothing more is on its
+    way to who opted out. Raises Problem `not_found`, `invalid_signature`, `malformed_json`."""
+    async with process.database.read() as db:
+        account = await providers.account(process, db, heard.provider, heard.token)
+        now = await db.now()
+    if account is None:
+        raise Problem("not_found", "There is nothing at this path.")
+    told = _read(account, heard, now)
+    if isinstance(told, Report):
+        await report(process, account, told)
+    elif isinstance(told, Inbound):
+        return await _inbound(process, account, told)
+    return None
+
+
+async def captured(process: Process, one: Captured, became: Became) -> None:
+    """The sandbox's own provider tells what became of what it captured. Nobody signs that: it comes
+    from within."""
+    account = Account(Inbox.provider, one.workspace_id, "")
+    id, words = f"{became.status}|{one.message_key}", "The sandbox was told to report this."
+    told = Report(id, one.workspace_id, one.attempt_id, None, became, words)
+    await report(process, account, told)
+
+
+def _read(account: Account, heard: Heard, now: datetime) -> Told:
+    try:
+        if heard.provider == "twilio":
+            return twilio_callbacks.read(account.secret, heard.url, heard.signatures, heard.body)
+        return resend_events.read(account.secret, heard.headers, heard.body, now)
+    except Unsigned:
+        raise Problem(
+            "invalid_signature",
+            "The provider's signature is missing, too old, or not made with this channel's secret"
+            " over exactly this.",
+        ) from None
+    except document.MalformedJson as error:
+        raise Problem("malformed_json", str(error)) from None
+
+
+# --- what became of a message ---------------------------------------------------------------------
+
+# How far an attempt has come; it never goes back. Of two ends of one rank the first stays.
+RANKS: Mapping[str, int] = {"SENT": 1, "FAILED": 2, "DELIVERED": 2, "BOUNCED": 3, "COMPLAINED": 5}
+HARD_RANK = 4
+
+# What an end says about the address.
+BARRING: Mapping[Reason, Barring] = {
+    Reason.BOUNCED_HARD: "bounced",
+    Reason.COMPLAINED: "complained",
+    Reason.SUPPRESSED_STOPPED: "stopped",
+}
+
+
+def _rank(status: str, code: str | None) -> int:
+    return HARD_RANK if code == Reason.BOUNCED_HARD else RANKS.get(status, 0)
+
+
+async def report(process: Process, account: Account, told: Report) -> None:
+    """What the account's provider says of a message, once its signature holds."""
+    workspace_id = account.workspace_id or told.workspace_id
+    async with process.database.write() as db:
+        row = await delivery_reports.locked(
+            db, workspace_id=workspace_id, attempt_id=told.attempt_id
+        )
+        if row is None or row["provider"] not in (None, account.provider):
+            return  # pruned, or of an installation that shares the account
+        if not await _once(process, db, workspace_id, account.provider, told.id):
+            log.info(
+                "callback was heard before",
+                extra={"workspace_id": workspace_id, "message_id": row["id"]},
+            )
+            return
+        await _remember(db, row, told)
+        status, code = told.became.status, told.became.code
+        if status is not None and _rank(status, code) > _rank(row["status"], row["reason_code"]):
+            # The contact before the run, as everywhere.
+            await _heed(process, db, row, told)
+            await _move(process, db, row, told, status)
+
+
+async def _remember(db: Handle, row: Row, report: Report) -> None:
+    """In the attempt's history, whatever it changes."""
+    event = {
+        "at": document.text(await db.now()),
+        "status": report.became.status or row["status"],
+        "code": report.became.code,
+        "detail": _detail(row, report),
+    }
+    await delivery_reports.remember(
+        db,
+        workspace_id=row["workspace_id"],
+        attempt_id=row["attempt_id"],
+        provider_message_id=report.provider_message_id,
+        events=[*row["events"], event][-settling.KEPT_EVENTS :],
+    )
+
+
+def _detail(row: Row, report: Report) -> str | None:
+    """A provider's words may name an address, which is not written down again once it is erased."""
+    return report.detail if row["to_address"] is not None else None
+
+
+async def _move(process: Process, db: Handle, row: Row, report: Report, status: str) -> None:
+    ending = {
+        "workspace_id": row["workspace_id"],
+        "status": status,
+        "reason_code": report.became.code,
+        "reason_detail": _detail(row, report) if report.became.code is not None else None,
+    }
+    await delivery_reports.move_attempt(db, attempt_id=row["attempt_id"], **ending)
+    await settling.tell(db, row, settling.Ending(status, report.became.code))
+    db.after_commit(partial(_tell_end, process, row, status))
+    if not row["is_newest"]:
+        return
+    await delivery_reports.move_message(db, id=row["id"], **ending)
+    if row["run_id"] is not None and row["status"] not in settling.ENDED:
+        where = {"workspace_id": row["workspace_id"], "id": row["run_id"]}
+        await runs.wake(db, **where, awaited_id=row["id"])
+        process.queue.advance(db, row["workspace_id"], row["run_id"])
+
+
+def _tell_end(process: Process, row: Row, status: str) -> None:
+    process.metrics.count("tidings_message_outcomes", channel=row["channel"], status=status)
+    whose = {"workspace_id": row["workspace_id"], "message_id": row["id"]}
+    log.info("message reported", extra={**whose, "status": status})
+
+
+async def _heed(process: Process, db: Handle, row: Row, report: Report) -> None:
+    """What it says about the address, unless that is erased: then nobody writes to it anyway."""
+    if row["to_address"] is None:
+        return
+    where = {
+        "workspace_id": row["workspace_id"],
+        "channel": row["channel"],
+        "address": row["to_address"],
+    }
+    # Whom a letter about an account went to is not for every reader of the list.
+    is_shown = row["account_mail"] is None
+    code = report.became.code
+    if code is not None and code in BARRING:
+        await consent.suppress(
+            process, db, **where, reason=BARRING[code], source="provider", is_shown=is_shown
+        )
+    elif code == Reason.BOUNCED_SOFT:
+        await consent.soft_bounced(process, db, **where, is_shown=is_shown)
+    elif report.became.status == "DELIVERED":
+        await consent.delivered(process, db, **where)
+
+
+async def _once(process: Process, db: Handle, workspace_id: str, provider: str, id: str) -> bool:
+    name = process.vault.keyed_hash("callback", f"{provider}|{id}".encode()).hex()
+    expires_at = await db.now() + REMEMBERED
+    return await callbacks.heard(db, workspace_id=workspace_id, id=name, expires_at=expires_at)
+
+
+# --- what people write ----------------------------------------------------------------------------
+
+
+async def _inbound(process: Process, account: Account, said: Inbound) -> str | None:
+    """To a workspace's own number it is said to the workspace; to the operator's, to every one that
+    has written to this person from there."""
+    try:
+        sender = addresses.phone(said.sender, None)
+    except addresses.BadAddress:
+        return None  # a short code or a name: nobody that was written to
+    if account.workspace_id is not None:
+        asked = [account.workspace_id]
+    else:
+        asked = await _writers(process, said.channel, sender)
+    found = [await _said_to(process, account, workspace_id, sender, said) for workspace_id in asked]
+    heard = [one for one in found if one is not None]
+    out: list[Suppression] = [one.suppression for one in heard if one.suppression is not None]
+    await consent.all_quiet(process, out)
+    replies = [one.reply for one in heard if one.reply is not None]
+    return replies[-1] if replies and not said.answered else None
+
+
+async def _writers(process: Process, channel: str, sender: str) -> list[str]:
+    """All of them, the last one last."""
+    hash, after = providers.shared_hash(process, channel, sender), callbacks.BEGINNING
+    found: list[str] = []
+    async with process.database.read() as db:
+        for _ in range(PAGES):
+            rows = await callbacks.writers(db, address_hash=hash, after=after, limit=SHARING)
+            found += (row["workspace_id"] for row in rows)
+            if len(rows) < SHARING:
+                break
+            after = rows[-1]["written_at"], rows[-1]["workspace_id"]
+    return found
+
+
+async def _said_to(
+    process: Process, account: Account, workspace_id: str, sender: str, said: Inbound
+) -> keywords.Inbound | None:
+    """None when it was said before, or nobody is there to hear it."""
+    async with process.database.write() as db:
+        workspace = await workspaces.by_id(db, id=workspace_id)
+        if workspace is None:
+            return None
+        if not await _once(process, db, workspace_id, account.provider, said.id):
+            return None
+        return await keywords.obey(
+            process,
+            db,
+            workspace_id=workspace_id,
+            sender=sender,
+            text=said.text,
+            workspace_name=workspace["name"],
+            channel=said.channel,
+        )

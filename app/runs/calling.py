@@ -1,0 +1,211 @@
+"""A step calls out: the intent is committed → the call is made → its answer wakes the run.
+
+The run waits; the call is a row of its own, made by a crew of its own, so that a server which takes
+its time holds up no other run. A call whose worker died is made again under the same
+Idempotency-Key, and so is what surely did not arrive: at most three times in all, then the step
+has failed. What may have arrived is made again only when its method says that this is harmless.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+
+from app.contacts import audience
+from app.egress import Answer, Failure, Request
+from app.machine import document
+from app.machine.program import HttpCall, Json
+from app.machine.reasons import Reason
+from app.process import Process
+from app.runtime import leases
+from app.runtime.leases import Lease
+from app.store import calls, runs
+from app.store.db import Handle, Row, new_id
+
+TRIES = 3
+RETRY_SECONDS = (2, 10)
+LONGEST_RETRY_AFTER = 60
+NOT_NOW = frozenset({429, 503})  # refused for the moment (RFC 6585 §4, RFC 9110 §15.6.4)
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110 §9.2.2
+SEALED = "http call"  # the purpose that the vault encrypts for
+
+REASONS: Mapping[str, Reason] = {
+    "invalid_request": Reason.HTTP_INVALID,
+    "refused_target": Reason.HTTP_REFUSED,
+    "connect_failed": Reason.HTTP_UNREACHABLE,
+    "tls_failed": Reason.HTTP_UNREACHABLE,
+    "timeout": Reason.HTTP_TIMEOUT,
+    "broken_answer": Reason.HTTP_BROKEN,
+}
+PASSING = frozenset({"connect_failed", "timeout", "broken_answer"})  # may be better next time
+CUT_OFF = Failure("broken_answer", "The worker stopped while it waited for the answer.", True)
+LOST = Failure("broken_answer", "Every worker that made the call was lost before the answer.", True)
+
+
+async def create(
+    process: Process, db: Handle, workspace_id: str, run_id: str, effect: HttpCall, *, depth: int
+) -> str:
+    """The call, to be made once the transaction commits; its id. It may hold credentials, so it is
+    encrypted until it is answered, and then forgotten."""
+    id = new_id("call")
+    parts = ("v1", run_id, effect.node_id, str(effect.visit))
+    request = {
+        "method": effect.method,
+        "url": effect.url,
+        "headers": [
+            *effect.headers,
+            ("Idempotency-Key", hashlib.sha256("|".join(parts).encode()).hexdigest()[:40]),
+            # Should the request come back to us, what it starts is that deep in the chain.
+            (audience.DEPTH, str(depth)),
+        ],
+        "body": effect.body,
+        "timeoutMs": effect.timeout_ms,
+    }
+    await calls.insert(
+        db,
+        workspace_id=workspace_id,
+        id=id,
+        run_id=run_id,
+        sealed=process.vault.encrypt(SEALED, document.dumps(request), workspace_id, id),
+    )
+    process.queue.call(db, workspace_id, id)
+    return id
+
+
+claim = partial(leases.claim, "calls")
+
+
+async def make(process: Process, claimed: Row) -> None:
+    """Make the claimed call, and write down what it came to."""
+    lease = Lease(process, "calls", claimed)
+    request = await _begin(process, claimed)
+    if request is None or not lease.held:
+        return
+    outcome = await lease.over(process.egress.call(request)) or CUT_OFF
+
+    async def record() -> None:
+        async with process.database.write() as db:
+            row = await _held(db, claimed)
+            if row is not None:
+                await _settle(process, db, row, request, outcome)
+
+    await leases.surely(record, claimed["id"])
+
+
+async def _begin(process: Process, claimed: Row) -> Request | None:
+    """Count the try; None when nobody waits for it any more, or it was the last."""
+    async with process.database.write() as db:
+        row = await _held(db, claimed)
+        if row is None:
+            return None
+        request = _request(process, row)
+        if row["tries"] >= TRIES:
+            await _settle(process, db, row, request, LOST)
+            return None
+        await calls.begin(
+            db,
+            workspace_id=row["workspace_id"],
+            id=row["id"],
+            lease_token=row["lease_token"],
+            wake_at=await db.now() + timedelta(seconds=process.settings.lease_seconds),
+        )
+        return request
+
+
+async def _held(db: Handle, claimed: Row) -> Row | None:
+    """The claimed call with its run, both locked; None when it is lost, or for nothing."""
+    workspace_id, id = claimed["workspace_id"], claimed["id"]
+    run_id = await calls.run_of(db, workspace_id=workspace_id, id=id)
+    if run_id is None:
+        return None
+    run = await runs.locked(db, workspace_id=workspace_id, id=run_id)
+    row = await calls.held(db, workspace_id=workspace_id, id=id, lease_token=claimed["lease_token"])
+    archived = run is not None and run["definition_state"] == "ARCHIVED"
+    if row is not None and (archived or not row["awaited"]):
+        await calls.delete_of_run(db, workspace_id=workspace_id, run_id=run_id)
+        return None
+    return row
+
+
+def _request(process: Process, row: Row) -> Request:
+    told = document.parse(
+        process.vault.decrypt(SEALED, row["sealed"], row["workspace_id"], row["id"])
+    )
+    return Request(
+        told["method"],
+        told["url"],
+        [(name, value) for name, value in told["headers"]],
+        told["body"].encode(),
+        told["timeoutMs"] / 1_000,
+    )
+
+
+async def _settle(
+    process: Process, db: Handle, row: Row, request: Request, outcome: Answer | Failure
+) -> None:
+    """The call and the run that waits for it, in one transaction."""
+    mine = {
+        "workspace_id": row["workspace_id"],
+        "id": row["id"],
+        "lease_token": row["lease_token"],
+    }
+    if row["tries"] < TRIES and _again(request, outcome):
+        wait = timedelta(seconds=_pause(row["tries"], outcome))
+        await calls.requeue(db, **mine, wake_at=await db.now() + wait)
+        return
+    if isinstance(outcome, Answer):
+        await calls.answer(db, **mine, answer=document.dumps(_told(outcome)).decode())
+    else:
+        code = REASONS[outcome.code]
+        await calls.answer(db, **mine, reason_code=code, reason_detail=outcome.detail)
+    await runs.wake(db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"])
+    process.queue.advance(db, row["workspace_id"], row["run_id"])
+
+
+# --- again, or not --------------------------------------------------------------------------------
+
+
+def _again(request: Request, outcome: Answer | Failure) -> bool:
+    if isinstance(outcome, Answer):
+        return outcome.status in NOT_NOW
+    if outcome is CUT_OFF:
+        return True  # like a crash: the key tells the other side that it is the same
+    return outcome.code in PASSING and (not outcome.sent or request.method in IDEMPOTENT)
+
+
+def _pause(tries: int, outcome: Answer | Failure) -> float:
+    """Seconds before the next try; as asked for, within reason."""
+    if outcome is CUT_OFF:
+        return 0
+    asked = outcome.header("retry-after") if isinstance(outcome, Answer) else None
+    if asked is not None and asked.isascii() and asked.isdigit():
+        return min(int(asked[:6]), LONGEST_RETRY_AFTER)
+    return RETRY_SECONDS[tries - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - spreads, no secret
+
+
+# --- what the run is told -------------------------------------------------------------------------
+
+
+def _told(answer: Answer) -> dict[str, Json]:
+    headers: dict[str, str] = {}
+    for name, value in answer.headers:
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return {
+        "status": answer.status,
+        "headers": headers,
+        "body": _body(answer),
+        "truncated": answer.truncated,
+    }
+
+
+def _body(answer: Answer) -> Json:
+    """JSON with its literals when it is JSON, whole; else text."""
+    if not answer.truncated:
+        try:
+            return document.parse(answer.body)
+        except document.MalformedJson:
+            pass
+    return document.text(answer.body.decode("utf-8", "replace"))

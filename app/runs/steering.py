@@ -1,0 +1,98 @@
+"""What members do to runs: start one by hand, cancel it, try it again from where it failed, or play
+it again from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.contacts import audience
+from app.errors import FieldError, Problem
+from app.machine import document
+from app.machine.program import Json, State
+from app.machine.reasons import Reason
+from app.messages import settling
+from app.process import Process
+from app.store import contacts, runs
+from app.store.db import Handle, Row, new_id
+
+
+async def start(
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    *,
+    definition_id: str,
+    contact_id: str,
+    data: Json,
+    depth: int = 0,
+) -> str:
+    """A run of what the definition is now, with `data` as its trigger; its id. Raises Problem."""
+    audience.refuse_too_deep(depth)
+    if await contacts.by_id(db, workspace_id=workspace_id, id=contact_id) is None:
+        raise Problem(
+            "invalid",
+            "The run cannot be started like this; see errors.",
+            errors=[FieldError("/contactId", "There is no such contact.")],
+        )
+    new = {"definition_id": definition_id, "contact_id": contact_id, "body": document.dumps(data)}
+    return await _begin(process, db, workspace_id, {**new, "depth": depth})
+
+
+async def replay(process: Process, db: Handle, workspace_id: str, row: Row) -> str:
+    """A new run of what the definition is now, with this one's body; its id. Raises Problem."""
+    await _refuse_erased(db, workspace_id, row)
+    again = {name: row[name] for name in ("definition_id", "contact_id", "body")}
+    return await _begin(process, db, workspace_id, again)
+
+
+async def _begin(process: Process, db: Handle, workspace_id: str, new: Mapping[str, Any]) -> str:
+    id = new_id("run")
+    if not await runs.insert(db, workspace_id=workspace_id, id=id, **new):
+        raise Problem("conflict", "Only what is ACTIVE takes new runs; activate it first.")
+    process.queue.advance(db, workspace_id, id)
+    return id
+
+
+async def cancel(process: Process, db: Handle, workspace_id: str, row: Row) -> None:
+    """The run ends where it is. What it was about to send is not sent; a message that is on its way
+    is left to arrive. Raises Problem when the run has ended otherwise.
+
+    Messages, run, calls: the order in which everybody locks them.
+    """
+    if row["finished_at"] is None:
+        await settling.suppress(process, db, workspace_id, row["id"], Reason.CANCELLED)
+        await runs.locked(db, workspace_id=workspace_id, id=row["id"])  # once no worker moves it
+        await runs.cancel_some(
+            db, workspace_id=workspace_id, reason_code=Reason.CANCELLED, limit=1, run_id=row["id"]
+        )
+    ended = await runs.by_id(db, workspace_id=workspace_id, id=row["id"])
+    if ended is None or ended["status"] != "CANCELLED":
+        raise Problem("conflict", "The run has ended, so there is nothing to cancel.")
+
+
+async def retry(process: Process, db: Handle, workspace_id: str, row: Row) -> None:
+    """The locked run goes on at the step that it failed at, entered anew. Raises Problem."""
+    if row["status"] != "FAILED":
+        raise Problem(
+            "conflict",
+            f"Only a FAILED run can be retried; this one is {row['status']}. A replay starts"
+            " another with the same body.",
+        )
+    if row["definition_state"] == "ARCHIVED":
+        raise Problem("conflict", "The definition was archived, which ends its runs.")
+    await _refuse_erased(db, workspace_id, row)
+    state = row["state"]
+    if state is not None:
+        # A run that was set aside may have stood in the middle of a wait.
+        stood = State.from_json(document.parse(state.encode()))
+        again = replace(stood, waiting=False, since_wait=0)
+        state = document.dumps(again.to_json()).decode()
+    await runs.reopen(db, workspace_id=workspace_id, id=row["id"], state=state)
+    process.queue.advance(db, workspace_id, row["id"])
+
+
+async def _refuse_erased(db: Handle, workspace_id: str, row: Row) -> None:
+    if await contacts.by_id(db, workspace_id=workspace_id, id=row["contact_id"]) is None:
+        raise Problem("conflict", "The contact was erased, and with it what the run knew.")

@@ -1,0 +1,1 @@
+"""What every process runs on: batches, tasks, leases, logs, metrics; nothing of the product."""

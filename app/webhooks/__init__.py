@@ -1,0 +1,1 @@
+"""What intake.py leads to: events looked up, accepted together, written down, tried again."""

@@ -1,0 +1,362 @@
+"""The one transaction that accepts events: receipts, contacts, runs and the record of it all.
+
+Events that come while a transaction is under way share the next. It is all or nothing for them, and
+runtime/batching.py tries each alone when it was nothing. Within a batch they are sorted and
+de-duplicated, so that no statement touches a row twice and no two processes deadlock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeAlias
+
+from app.contacts import audience
+from app.contacts.audience import Found, Lookup, Missing, Who, Workspace
+from app.errors import CommitUnknown, Problem, Unavailable
+from app.machine import document, template
+from app.machine.program import Json
+from app.process import Process
+from app.queue import ADVANCE
+from app.runtime.batching import Kind
+from app.store import receipts, runs
+from app.store import webhook_requests as records
+from app.store.db import Handle
+from app.store.receipts import Receipt
+from app.store.runs import NewRun
+from app.store.webhook_requests import Request
+from app.webhooks import webhook_requests
+from app.webhooks.lookup import contact_path
+from app.webhooks.webhook_requests import Visit
+
+REPEATED_WITHIN = timedelta(hours=24)
+TRIES = 5  # another process may get ahead of us with a key, but hardly time and again
+SETTLE_SECONDS = 2.0  # to find out whether runs exist; then the senders are told that we cannot
+LARGE = 64 * 1024  # a body that is parsed in a thread: the loop goes on meanwhile
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """A request that passed every check that needs no more of the database."""
+
+    visit: Visit
+    workspace: Workspace
+    trigger: Mapping[str, Json]
+    revision: int  # of the definition, by which it was judged
+    lookup: Lookup | Problem  # a repeat is answered all the same
+    receipt: bytes | None
+    run_id: str = field(init=False)
+    who: Who | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # A run has its request's number: where one is known, so is the other.
+        self.run_id = self.visit.id.replace("req_", "run_")
+        lookup = self.lookup
+        self.who = lookup.within(self.workspace.id) if isinstance(lookup, Lookup) else None
+
+    @property
+    def creates(self) -> bool:
+        """By an address: an id alone makes nobody."""
+        is_address = isinstance(self.lookup, Lookup) and self.lookup.kind in ("email", "phone")
+        return is_address and bool(self.trigger.get("createContact"))
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    run_id: str
+    contact_id: str
+    replayed: bool = False
+
+
+class Outdated(Exception):
+    """The definition was changed since the event was judged by it; nothing has happened."""
+
+
+Answer: TypeAlias = Accepted | Problem | Outdated
+
+
+async def parse(body: bytes) -> Json:
+    """With the sender's literals. Raises MalformedJson."""
+    if len(body) < LARGE:
+        return document.parse(body)
+    return await asyncio.to_thread(document.parse, body)
+
+
+async def accept(process: Process, events: Sequence[Event]) -> Sequence[Answer | CommitUnknown]:
+    """One run for each, or the Problem that says why not, or Outdated: to be judged again."""
+    try:
+        return await _accept(process, events)
+    except CommitUnknown as unknown:
+        return await _settled(process, events, unknown)
+
+
+ACCEPT: Kind[Process, Event, Accepted] = Kind(accept, weigh=lambda event: len(event.visit.body))
+
+
+async def _settled(
+    process: Process, events: Sequence[Event], unknown: CommitUnknown
+) -> Sequence[Answer | CommitUnknown]:
+    """COMMIT was sent and its answer lost. The same ids again: when the first commit did arrive
+    this finds its rows, waiting for it if need be, and otherwise it is the first.
+
+    CommitUnknown, a 503, only where no second look could tell: of an outdated event nothing is
+    inserted, and so nothing waits for a first commit that is still on its way.
+    """
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            answers = await _accept(process, events, again=True)
+        except Unavailable:
+            await asyncio.sleep(0.1)
+        else:
+            return [unknown if isinstance(answer, Outdated) else answer for answer in answers]
+    raise unknown
+
+
+async def _accept(
+    process: Process, events: Sequence[Event], *, again: bool = False
+) -> Sequence[Answer]:
+    outdated: set[str] = set()
+    for _ in range(TRIES):
+        try:
+            async with process.database.write() as db:
+                batch = _Batch(db, events, outdated)
+                await batch.settle(again=again)
+                fresh = [(event.workspace.id, event.run_id) for event in batch.fresh]
+                if fresh:
+                    db.after_commit(lambda: process.queue.hint(ADVANCE, fresh))  # noqa: B023
+            return [batch.answers[event.run_id] for event in events]
+        except _Overtaken as overtaken:
+            outdated |= overtaken.outdated
+    raise Unavailable("Others with the same key are being served; send the request again.")
+
+
+class _Overtaken(Exception):
+    """Something changed since we looked: everything is undone and looked at again."""
+
+    def __init__(self, outdated: set[str]) -> None:
+        super().__init__()
+        self.outdated = outdated  # runs of events that were judged by what is no longer so
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The steps 7 to 9 for all events at once, after the look at their receipts."""
+
+    db: Handle
+    events: Sequence[Event]
+    outdated: set[str]
+    answers: dict[str, Answer] = field(default_factory=dict)  # by run id
+    fresh: list[Event] = field(default_factory=list)  # to become runs
+    copies: list[Event] = field(default_factory=list)  # of a fresh one, which came together
+    contacts: dict[Who, Found] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)  # for the owner, by run id
+
+    async def settle(self, *, again: bool) -> None:
+        for event in self.events:
+            if event.run_id in self.outdated:
+                self.answers[event.run_id] = Outdated()
+        if again:
+            await self._recognise(self._open())
+        await self._repeat()
+        await self._look_up()
+        await self._create()
+        await self._keep_receipts()
+        await self._start()
+        self._answer_copies()
+        await records.insert_many(self.db, list(self._records()))
+
+    def _open(self) -> list[Event]:
+        return [event for event in self.events if event.run_id not in self.answers]
+
+    async def _recognise(self, events: Sequence[Event]) -> None:
+        """Runs that an earlier try of these very requests has made."""
+        if not events:
+            return
+        known = await runs.contacts_of(
+            self.db, [(event.workspace.id, event.run_id) for event in events]
+        )
+        for run_id, contact_id in known.items():
+            self.answers[run_id] = Accepted(run_id, contact_id)
+
+    async def _repeat(self) -> None:
+        keyed = {
+            (event.workspace.id, event.receipt): event
+            for event in self._open()
+            if event.receipt is not None
+        }
+        if not keyed:
+            return
+        kept = {
+            (receipt.workspace_id, receipt.id): receipt
+            for receipt in await receipts.by_ids(self.db, list(keyed))
+        }
+        for event in self._open():
+            receipt = kept.get((event.workspace.id, event.receipt or b""))
+            if receipt is not None:
+                self.answers[event.run_id] = Accepted(receipt.run_id, receipt.contact_id, True)
+
+    async def _look_up(self) -> None:
+        waiting = self._open()
+        wanted = {event.who for event in waiting if event.who is not None}
+        if wanted:
+            self.contacts = await audience.find_all(self.db, wanted)
+        led: set[tuple[str, bytes]] = set()
+        for event in waiting:
+            if isinstance(event.lookup, Problem):
+                self.answers[event.run_id] = event.lookup
+            elif event.who not in self.contacts and not event.creates:
+                self.answers[event.run_id] = _unknown_contact(event, event.lookup)
+            elif event.receipt is None:
+                self.fresh.append(event)
+            elif (event.workspace.id, event.receipt) in led:
+                self.copies.append(event)
+            else:
+                led.add((event.workspace.id, event.receipt))
+                self.fresh.append(event)
+
+    async def _create(self) -> None:
+        missing: dict[Who, Missing] = {}
+        for event in self.fresh:
+            who, lookup = event.who, event.lookup
+            assert who is not None  # noqa: S101 - the others were refused
+            assert isinstance(lookup, Lookup)  # noqa: S101
+            if self.contacts.get(who, _NOBODY).is_one_of_several:
+                self.notes[event.run_id] = "Several contacts match; the oldest was taken."
+            if who not in self.contacts and who not in missing:
+                given = defaults(
+                    event.trigger.get("contactDefaults") or {}, await parse(event.visit.body)
+                )
+                missing[who] = Missing(event.workspace, lookup, given.values, given.tags)
+                if given.failed:
+                    left_out = ", ".join(given.failed)
+                    self.notes[event.run_id] = f"Left out of the new contact: {left_out}."
+        if missing:
+            self.contacts |= await audience.make_all(self.db, missing)
+
+    async def _keep_receipts(self) -> None:
+        new = [
+            Receipt(event.workspace.id, event.receipt, event.run_id, self._contact(event))
+            for event in self.fresh
+            if event.receipt is not None
+        ]
+        if not new:
+            return
+        new.sort(key=lambda receipt: (receipt.workspace_id, receipt.id))
+        expires_at = await self.db.now() + REPEATED_WITHIN
+        if await receipts.insert_many(self.db, new, expires_at=expires_at) < len(new):
+            raise _Overtaken(set())
+
+    async def _start(self) -> None:
+        if not self.fresh:
+            return
+        started = await runs.insert_each(
+            self.db,
+            [
+                NewRun(
+                    event.workspace.id,
+                    event.run_id,
+                    event.visit.definition_id,
+                    event.revision,
+                    self._contact(event),
+                    event.visit.body,
+                    event.workspace.depth,
+                )
+                for event in self.fresh
+            ],
+        )
+        for event in self.fresh:
+            if event.run_id in started:
+                self.answers[event.run_id] = Accepted(event.run_id, self._contact(event))
+        left = [event for event in self.fresh if event.run_id not in started]
+        # Our own first try was under way until now; or the definition was changed meanwhile.
+        await self._recognise(left)
+        outdated = {event.run_id for event in left if event.run_id not in self.answers}
+        if outdated:
+            raise _Overtaken(outdated)
+
+    def _answer_copies(self) -> None:
+        first = {(event.workspace.id, event.receipt): event for event in self.fresh}
+        for event in self.copies:
+            original = first[event.workspace.id, event.receipt]
+            self.answers[event.run_id] = Accepted(
+                original.run_id, self._contact(original), replayed=True
+            )
+
+    def _contact(self, event: Event) -> str:
+        assert event.who is not None  # noqa: S101 - the others were refused
+        return self.contacts[event.who].id
+
+    def _records(self) -> Iterator[Request]:
+        for event in self.events:
+            answer = self.answers[event.run_id]
+            if isinstance(answer, Problem):
+                yield webhook_requests.refusal(event.visit, answer)
+            elif isinstance(answer, Accepted):
+                yield self._record(event, answer)
+
+    def _record(self, event: Event, answer: Accepted) -> Request:
+        return webhook_requests.record(
+            event.visit,
+            "REPEATED" if answer.replayed else "ACCEPTED",
+            202,
+            detail=self.notes.get(event.run_id),
+            run_id=answer.run_id,
+            contact_id=answer.contact_id,
+        )
+
+
+_NOBODY = Found("")
+
+
+def _unknown_contact(event: Event, lookup: Lookup) -> Problem:
+    what, advice = f"the {lookup.kind.replace('_', ' ')}", "create it first"
+    if lookup.kind == "metadata":
+        what = f"the metadata field {lookup.field}"
+    elif lookup.kind != "contact_id":  # which alone makes nobody
+        advice = "create it first, or switch on createContact"
+    detail = f"No contact matches {what} at {contact_path(event.trigger)}; {advice}."
+    return Problem("contact_not_found", detail)
+
+
+# --- what a new contact starts with ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    values: Mapping[str, Json]
+    tags: Sequence[Json]
+    failed: Sequence[str]  # names of what could not be rendered
+
+
+def defaults(raw: Mapping[str, Json], payload: Json) -> Defaults:
+    """The fields and tags; strings are Liquid, one that fails is left out."""
+    failed: list[str] = []
+    values = {
+        name: _rendered(value, payload, name, failed)
+        for name, value in raw.items()
+        if name != "tags"
+    }
+    tags = [_rendered(tag, payload, "tags", failed) for tag in raw.get("tags") or ()]
+    kept = {name: value for name, value in values.items() if value is not None}
+    return Defaults(kept, tags, failed)
+
+
+def _rendered(value: Json, payload: Json, name: str, failed: list[str]) -> Json:
+    match value:
+        case str():
+            try:
+                return template.parse(value).render({"trigger": payload}).text or None
+            except (template.TemplateError, template.RenderError):
+                failed.append(name)
+                return None  # a default may fail; the event may not
+        case dict():
+            return {
+                key: _rendered(inner, payload, f"{name}.{key}", failed)
+                for key, inner in value.items()
+            }
+        case _:
+            return value

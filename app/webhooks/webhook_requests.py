@@ -1,0 +1,174 @@
+"""What is kept of the requests to a webhook URL: what came, and why it was refused.
+
+Records of accepted requests are written with their runs; those of refused ones after the answer, so
+that writing them down neither delays nor fails it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from app.errors import Problem
+from app.process import Process
+from app.runtime.batching import Kind
+from app.store import webhook_requests
+from app.store.webhook_requests import LONGEST_BODY, Outcome, Request
+
+log = logging.getLogger(__name__)
+
+MASK = "***"
+# Headers whose values open something, whatever they look like.
+SECRET = re.compile(
+    "auth|cookie|signature|secret|token|passw|credential|session|api-?key", re.IGNORECASE
+)
+# Long runs of what keys are made of; also what stands after /webhooks/in/.
+TOKEN = re.compile(r"[A-Za-z0-9_+/=.~-]{24,}")
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+NO_SECRET = frozenset({"idempotency-key", "webhook-id", "x-request-id", "content-type", "host"})
+
+
+@dataclass(slots=True)
+class Head:
+    """What is known of a request beside its body."""
+
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)  # names in lower case
+    ip: str = ""
+    began: float = field(default_factory=time.perf_counter)
+
+    def values(self, name: bytes) -> list[str]:
+        return [value.decode("latin-1") for key, value in self.headers if key == name]
+
+
+def masked(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """By name, those that came twice joined by a comma (RFC 9110 §5.3)."""
+    kept: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, is_secret, is_plain = _judged(raw_name)
+        value = MASK if is_secret else raw_value.decode("latin-1")
+        if len(value) >= 24 and not is_plain:
+            value = TOKEN.sub(MASK, value)
+        kept[name] = f"{kept[name]}, {value}" if name in kept else value
+    return kept
+
+
+@lru_cache(1_024)
+def _judged(raw_name: bytes) -> tuple[str, bool, bool]:
+    """A header's name, whether its value opens something, and whether it surely does not."""
+    name = raw_name.decode("latin-1")
+    is_plain = name in NO_SECRET
+    return name, not is_plain and SECRET.search(name) is not None, is_plain
+
+
+@dataclass(slots=True)
+class Visit:
+    """A request to the webhook URL of a definition."""
+
+    id: str
+    workspace_id: str
+    definition_id: str
+    head: Head
+    body: bytes
+
+
+def record(visit: Visit, outcome: Outcome, status: int, **rest: Any) -> Request:
+    return Request(
+        workspace_id=visit.workspace_id,
+        definition_id=visit.definition_id,
+        id=visit.id,
+        outcome=outcome,
+        status=status,
+        headers=masked(visit.head.headers),
+        ip=visit.head.ip,
+        duration_ms=round((time.perf_counter() - visit.head.began) * 1000),
+        **rest,
+    )
+
+
+def refusal(visit: Visit, problem: Problem, detail: str | None = None) -> Request:
+    """`detail`: more than its sender was told."""
+    return record(
+        visit,
+        "REFUSED",
+        problem.status,
+        code=problem.code,
+        detail=UNSTORABLE.sub("\ufffd", detail or problem.detail),
+        body=visit.body[:LONGEST_BODY],
+    )
+
+
+# --- written after the answer ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A request to be written down; `cause` is found out only then, for it may cost something."""
+
+    request: Request
+    cause: Callable[[], str | None] | None = None
+
+
+def note(process: Process, note: Note) -> None:
+    """Returns at once. Under a flood of refused requests the newest go unrecorded."""
+    if not process.batches.tell(NOTES, process, note):
+        log.warning("too many refused requests to write each down")
+
+
+async def _write(process: Process, notes: Sequence[Note]) -> Sequence[None]:
+    requests = await asyncio.to_thread(lambda: [_explained(note) for note in notes])
+    async with process.database.write() as db:
+        await webhook_requests.insert_many(db, requests)
+    return [None] * len(notes)
+
+
+def _explained(note: Note) -> Request:
+    return note.request if note.cause is None else replace(note.request, cause=note.cause())
+
+
+NOTES: Kind[Process, Note, None] = Kind(
+    _write, most=100, weigh=lambda note: len(note.request.body or b"")
+)
+
+
+# --- why a signature was wrong --------------------------------------------------------------------
+
+
+def is_reserialised(body: bytes, is_right: Callable[[bytes], bool]) -> bool:
+    """Whether the signature is right for the same JSON written in another way: the sender parsed
+    its body and signed what it wrote again, the most common mistake of all."""
+    if len(body) > LONGEST_BODY:
+        return False
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    return any(is_right(other) for other in _rewritten(body, value))
+
+
+def _rewritten(body: bytes, value: Any) -> Iterator[bytes]:
+    yield body.strip()
+    yield body.strip() + b"\n"
+    for layout in _LAYOUTS:
+        for ascii_only in (True, False):
+            try:
+                yield json.dumps(value, ensure_ascii=ascii_only, **layout).encode()
+            except (UnicodeEncodeError, RecursionError):
+                continue
+
+
+_LAYOUTS: Sequence[Mapping[str, Any]] = (
+    {"separators": (",", ":")},
+    {},
+    {"indent": 2},
+    {"separators": (",", ":"), "sort_keys": True},
+    {"sort_keys": True},
+)

@@ -1,0 +1,282 @@
+"""A file of contacts: in batches, tried again, cut short; told in lines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.contacts import imports
+from app.contacts.imports import CsvFormat, Format, JsonLinesFormat
+from app.errors import Problem, Unavailable
+from app.process import Process
+from app.store import contacts
+from app.store.db import Database, Deadlines, Handle
+
+PEOPLE = 1_234
+
+
+def sheet(*rows: str, header: str = "email") -> bytes:
+    return "\n".join([header, *rows, ""]).encode()
+
+
+def people(count: int) -> bytes:
+    return sheet(*(f"p{i}@x.test" for i in range(count)))
+
+
+async def pieces(
+    data: bytes, size: int = 4_096, fails: Exception | None = None
+) -> AsyncIterator[bytes]:
+    for first in range(0, len(data), size):
+        yield data[first : first + size]
+    if fails is not None:
+        raise fails
+
+
+async def run(
+    process: Process,
+    workspace_id: str,
+    data: bytes | AsyncIterator[bytes],
+    format: Format | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    lines = imports.run(
+        process,
+        workspace_id,
+        format or CsvFormat(),
+        pieces(data) if isinstance(data, bytes) else data,
+        **{"dry_run": False, **options},
+    )
+    return [json.loads(line) async for line in lines]
+
+
+def totals(created: int = 0, updated: int = 0, unchanged: int = 0, failed: int = 0, **rest: Any):
+    counts = {"created": created, "updated": updated, "unchanged": unchanged, "failed": failed}
+    return {"type": "totals", **counts, "dryRun": False, **rest}
+
+
+async def count(database: Database) -> int:
+    async with database.read() as db:
+        return int(await db.fetch_value("SELECT count(*) FROM contacts"))
+
+
+async def test_a_file_of_several_batches_is_stored_and_safe_to_send_again(
+    process: Process, acme: str
+):
+    *_, first = await run(process, acme, people(PEOPLE))  # of progress a slow machine tells too
+    assert first == totals(created=PEOPLE)
+    assert await count(process.database) == PEOPLE
+    *_, again = await run(process, acme, people(PEOPLE))
+    assert again == totals(unchanged=PEOPLE)
+    lines = b"".join(b'{"email":"P%d@x.test"}\n' % i for i in range(PEOPLE))
+    *_, changed = await run(process, acme, lines, JsonLinesFormat())
+    assert changed == totals(updated=PEOPLE)
+    assert await count(process.database) == PEOPLE
+
+
+async def test_a_dry_run_tells_the_same_and_writes_nothing(process: Process, acme: str):
+    data = sheet("a@x.test,A", "bad,B", "b@x.test,", header="email,firstName")
+    await run(process, acme, sheet("b@x.test"))
+    told = await run(process, acme, data, dry_run=True)
+    assert await count(process.database) == 1
+    assert told[-1] == {**totals(created=1, unchanged=1, failed=1), "dryRun": True}
+    assert await run(process, acme, data) == [*told[:-1], totals(created=1, unchanged=1, failed=1)]
+
+
+async def test_every_column_lands_where_it_belongs(process: Process, acme: str):
+    header = (
+        "email,phone,firstName,lastName,timezone,locale,tags,metadata.plan,metadata.n,createdAt"
+    )
+    data = sheet(
+        'a@x.test,\'+14155550100,Ada,"Love, lace",Europe/London,en,vip; lead;;vip,pro,3,2020',
+        "b@x.test",
+        header=header,
+    )
+    assert await run(process, acme, data) == [totals(created=2)]
+    async with process.database.read() as db:
+        row = await contacts.by_email(db, workspace_id=acme, email_key="a@x.test")
+        assert row is not None
+        tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[row["id"]])
+    assert (row["phone"], row["first_name"], row["last_name"]) == (
+        "+14155550100",
+        "Ada",
+        "Love, lace",
+    )
+    assert (row["timezone"], row["locale"]) == ("Europe/London", "en")
+    assert (row["metadata"], tags[row["id"]]) == ({"plan": "pro", "n": "3"}, ["lead", "vip"])
+    assert row["created_at"].year > 2020
+
+
+async def test_a_national_number_is_read_with_the_workspace_s_country(process: Process, acme: str):
+    data = sheet("(415) 555-0100", header="phone")
+    assert (await run(process, acme, data))[-1] == totals(failed=1)
+    async with process.database.write() as db:
+        await db.execute("UPDATE workspaces SET country = 'US'")
+    assert await run(process, acme, data) == [totals(created=1)]
+
+
+async def test_what_is_wrong_with_a_row_is_told_by_its_number(process: Process, acme: str):
+    rows = (
+        "a@x.test,",
+        "nobody,Mars/Olympus",
+        '"b"x,',
+        ",",
+        "c@x.test,,,",
+        "d@x.test,,more",
+        "\xff",
+    )
+    lines = await run(
+        process, acme, sheet(*rows, header="email,timezone").replace(b"\xc3\xbf", b"\xff")
+    )
+    told = [(one["row"], one["pointer"]) for one in lines[:-1]]
+    assert told == [(3, "/email"), (3, "/timezone"), (4, ""), (5, ""), (7, ""), (8, "")]
+    assert all(one["type"] == "error" and one["message"] for one in lines[:-1])
+    assert lines[-1] == totals(created=2, failed=5)
+
+
+async def test_so_many_errors_are_listed_and_all_are_counted(process: Process, acme: str):
+    lines = await run(process, acme, sheet(*["nobody"] * 3_000))
+    assert len(lines) == imports.ERRORS + 1
+    assert lines[-1] == totals(failed=3_000)
+
+
+HEADERS: list[tuple[bytes, list[str]]] = [
+    (b"", [""]),
+    (b"\n\n", [""]),
+    (b"firstName,tags\nA,b\n", [""]),
+    (b"email,emial,plan\n", ["/emial", "/plan"]),
+    (b"email,email\n", ["/email"]),
+    (b"email,metadata,metadata.\n", ["/metadata", "/metadata."]),
+    (b"email;firstName\n", ["/email;firstName"]),
+    (b"email\tfirstName\n", ["/email\tfirstName"]),
+]
+
+
+@pytest.mark.parametrize(("data", "pointers"), HEADERS)
+async def test_a_wrong_header_is_refused_with_all_that_is_wrong(
+    process: Process, acme: str, data: bytes, pointers: list[str]
+):
+    with pytest.raises(Problem) as raised:
+        await run(process, acme, data)
+    assert raised.value.code == "invalid"
+    assert [error.pointer for error in raised.value.errors] == pointers
+
+
+async def test_a_header_that_cannot_be_read_is_told(process: Process, acme: str):
+    with pytest.raises(Problem) as raised:
+        await run(process, acme, "email,firstName\nö@x.test,Ö\n".encode("utf-16"))
+    assert raised.value.code == "invalid"
+
+
+async def test_what_cuts_it_short_before_a_line_is_raised_and_after_one_is_the_last_line(
+    process: Process, acme: str
+):
+    problem = Problem("request_timeout", "Send more.")
+    data = b"email\n" + people(600)[6:] + b"nobody\n" * 2
+    with pytest.raises(Problem) as raised:
+        # No progress is told meanwhile, however slow the machine is.
+        await run(process, acme, pieces(data, fails=problem), progress_seconds=3_600)
+    assert raised.value is problem
+    assert await count(process.database) == 500  # a batch is kept
+    *told, last = await run(process, acme, pieces(data, fails=problem), progress_seconds=0)
+    assert {line["type"] for line in told} == {"progress", "error"}
+    assert last == {
+        **totals(unchanged=500, failed=2),
+        "type": "problem",
+        "code": "request_timeout",
+        "detail": "Send more.",
+    }
+
+
+async def test_what_is_told_early_fits_into_the_buffers_on_the_way(process: Process, acme: str):
+    """A client that sends all before it reads must not be waited for."""
+    lines = imports.run(
+        process,
+        acme,
+        CsvFormat(),
+        pieces(people(3_000), size=16),
+        dry_run=True,
+        progress_seconds=0,
+    )
+    early = b"".join([line async for line in lines if b'"progress"' in line])
+    assert imports.EARLY_BYTES < len(early) < imports.EARLY_BYTES + 200
+
+
+async def test_a_batch_that_meets_a_lock_is_tried_again(
+    process: Process, acme: str, connect: Callable[..., Awaitable[Database]]
+):
+    if process.database.engine == "sqlite":
+        pytest.skip("SQLite's writer waits in turn")
+    await run(process, acme, sheet("a@x.test,A", header="email,firstName"))
+    hasty = await connect(deadlines=Deadlines(lock_ms=50))
+    data = sheet("a@x.test,B", header="email,firstName")
+    tried = Counting(hasty)
+    async with process.database.write() as db:
+        await db.execute("SELECT id FROM contacts FOR UPDATE")
+        running = asyncio.create_task(run(replace(process, database=tried), acme, data))
+        await tried.twice.wait()
+    assert await running == [totals(updated=1)]
+
+
+class Counting:
+    """A database that says when a second transaction begins."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._begun = 0
+        self.read = database.read
+        self.twice = asyncio.Event()
+
+    def write(self) -> AbstractAsyncContextManager[Handle]:
+        self._begun += 1
+        if self._begun == 2:
+            self.twice.set()
+        return self._database.write()
+
+
+async def test_an_exchange_of_addresses_within_a_batch_is_made_one_by_one(
+    process: Process, acme: str
+):
+    header = "email,phone"
+    await run(process, acme, sheet("a@x.test,+14155550100", "b@x.test,+14155550101", header=header))
+    exchange = ("a@x.test,+14155550102", "b@x.test,+14155550100", "a@x.test,+14155550101")
+    assert await run(process, acme, sheet(*exchange, header=header)) == [totals(updated=3)]
+
+
+async def test_a_database_that_is_away_is_told_as_that(
+    process: Process, acme: str, connect: Callable[..., Awaitable[Database]]
+):
+    busy = await connect(pool_size=1, deadlines=Deadlines(acquire_ms=500, writer_ms=100))
+    lines = imports.run(
+        replace(process, database=busy), acme, CsvFormat(), pieces(people(1)), dry_run=False
+    )
+
+    async def first() -> bytes:
+        return await anext(lines)
+
+    async with busy.write():  # the only connection, or SQLite's writer
+        with pytest.raises(Unavailable):
+            await asyncio.create_task(first())
+
+
+async def test_whoever_stops_reading_stops_it(process: Process, acme: str):
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        yield b"email\n"
+        while True:
+            sent += 1
+            yield b"p%d@x.test\n" % sent
+
+    lines = imports.run(process, acme, CsvFormat(), endless(), dry_run=False, progress_seconds=0)
+    await anext(lines)
+    await lines.aclose()
+    stopped_at = sent
+    await asyncio.sleep(0)
+    assert sent == stopped_at

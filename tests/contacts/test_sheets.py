@@ -1,0 +1,113 @@
+"""CSV and JSON lines in pieces of any size, and what is wrong with a row in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.contacts import sheets
+from app.contacts.sheets import Csv, JsonLines, Reader, Record
+
+
+def read(reader: Callable[[], Reader], data: bytes, size: int = 1_000_000) -> list[Record]:
+    """In pieces of so many bytes."""
+    one = reader()
+    records = []
+    for first in range(0, len(data), size):
+        records += one.feed(data[first : first + size])
+    return [*records, *one.end()]
+
+
+def told(records: list[Record]) -> list[object]:
+    """The values, and in their place the faults."""
+    return [record.fault or record.value for record in records]
+
+
+SHEETS: list[tuple[bytes, list[tuple[int, object]]]] = [
+    (b"", []),
+    (b"a,b", [(1, ["a", "b"])]),
+    (b"a,b\r\n", [(1, ["a", "b"])]),
+    (b"\xef\xbb\xbfa,b\n", [(1, ["a", "b"])]),
+    (b'\xef\xbb\xbf"a",b\n', [(1, ["a", "b"])]),
+    (b"a\n\n\nb\n", [(1, ["a"]), (4, ["b"])]),
+    (b'"a\r\nb","c ""d"", e"\nf\n', [(1, ["a\r\nb", 'c "d", e']), (2, ["f"])]),
+    ("é,名前,\u2028\x0b\n".encode(), [(1, ["é", "名前", "\u2028\x0b"])]),
+    (b"a\nb\xff\nc\n", [(1, ["a"]), (2, sheets.NOT_UTF_8), (3, ["c"])]),
+    (
+        b'a\n"b" c\nd\n',
+        [(1, ["a"]), (2, "The row is not CSV: ',' expected after '\"'."), (3, ["d"])],
+    ),
+    (
+        b'a\n"b\nc\nd\n',
+        [(1, ["a"]), (2, "The row begins a quotation that does not end."), (3, ["c"]), (4, ["d"])],
+    ),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1_000])
+@pytest.mark.parametrize(("data", "rows"), SHEETS)
+def test_a_sheet_is_the_same_in_pieces_of_any_size(data: bytes, rows: list[object], size: int):
+    records = read(Csv, data, size)
+    assert [(one.number, one.fault or one.value) for one in records] == rows
+
+
+LINES: list[tuple[bytes, list[tuple[int, object]]]] = [
+    (b"", []),
+    (b'{"a":1}', [(1, {"a": 1})]),
+    (b'\xef\xbb\xbf{"a":1}\r\n\r\n{"b":2}\n', [(1, {"a": 1}), (3, {"b": 2})]),
+    (b"[1]\n", [(1, "The line must be an object.")]),
+    (b'{"a":1\n{"b":2}', [(1, None), (2, {"b": 2})]),
+    (b'{"a":"\xff"}\n{}', [(1, None), (2, {})]),
+    (b'{"a":NaN}', [(1, None)]),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1_000])
+@pytest.mark.parametrize(("data", "rows"), LINES)
+def test_lines_of_json_are_the_same_in_pieces_of_any_size(data: bytes, rows, size: int):
+    records = read(JsonLines, data, size)
+    assert [record.number for record in records] == [number for number, _ in rows]
+    for record, (_, expected) in zip(records, rows, strict=True):
+        if expected is None:
+            assert record.fault is not None
+            assert record.fault.startswith("The line is not")
+        else:
+            assert (record.fault or record.value) == expected
+
+
+@pytest.mark.parametrize("size", [1_000, 65_536, 10_000_000])
+def test_a_row_that_grows_too_long_is_told_and_the_next_one_read(size: int):
+    long = b"x" * (sheets.ROW_BYTES * 3)
+    assert told(read(Csv, b"a\n" + long + b",b\nc\n", size)) == [["a"], sheets.TOO_LONG, ["c"]]
+    assert told(read(JsonLines, b"{}\n" + long + b"\n{}\n", size)) == [{}, sheets.TOO_LONG, {}]
+
+
+@pytest.mark.parametrize("reader", [Csv, JsonLines])
+@pytest.mark.parametrize("line", [b"x" * 1_000, b'"' + b"x" * 999, b'"\n'])
+def test_little_more_than_a_row_is_kept(reader: Callable[[], Reader], line: bytes):
+    one = reader()
+    for _ in range(3_000):
+        for record in one.feed(line):
+            assert len(str(record.value)) <= sheets.ROW_BYTES
+    assert len(one._lines._rest) <= sheets.ROW_BYTES + 1
+    if isinstance(one, Csv):
+        assert sum(map(len, one._pending)) <= sheets.ROW_BYTES + len(line)
+
+
+CELLS = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9), min_size=1
+)
+
+
+@given(
+    rows=st.lists(CELLS.filter(lambda cells: cells != [""]), max_size=9), size=st.integers(1, 30)
+)
+def test_what_is_written_is_read_back_and_no_cell_of_it_is_a_formula(
+    rows: list[list[str]], size: int
+):
+    records = read(Csv, sheets.csv_text(rows), size)
+    assert not any(cell[:1] in tuple("=+-@\t\r") for one in records for cell in one.value if cell)
+    assert [[sheets.as_written(cell) for cell in one.value] for one in records] == rows

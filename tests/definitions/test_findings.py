@@ -1,0 +1,431 @@
+"""Seeded defects that only the database can tell: each is found at its pointer, all at once."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.machine import template
+from app.process import Process
+from tests.cast import Cast, settle
+from tests.machine import codes
+
+WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
+BY_ID = {"source": "inbound_webhook", "contactLookup": "contact_id"}
+SHORT = "too short"
+
+
+def send(channel: str = "email", **more: Any) -> dict[str, Any]:
+    return {"type": "send_message", "channel": channel, **more}
+
+
+def text(channel: str, said: str = "x") -> dict[str, Any]:
+    return send(channel, content={"text": said})
+
+
+def arms(*steps: Any) -> dict[str, Any]:
+    return {
+        "type": "branch",
+        "cases": [{"when": {"path": "now", "op": "exists"}, "steps": list(steps)}],
+    }
+
+
+def start(**target: str) -> dict[str, Any]:
+    return {"type": "start_workflow", **target}
+
+
+def graph(data: dict[str, Any]) -> dict[str, Any]:
+    nodes = [
+        {"id": "t", "type": "trigger", "data": {}},
+        {"id": "a", "type": "send_message", "data": data},
+    ]
+    return {"nodes": nodes, "edges": [{"source": "t", "target": "a"}]}
+
+
+def templates(mail: str, chat: str) -> list[tuple[str, Any, str]]:
+    gone = "tpl_" + "0" * 26
+    return [
+        ("template_unknown", [send(templateId=gone)], "/steps/0/templateId"),
+        ("template_unknown", [arms(send(templateId="x"))], "/steps/0/cases/0/steps/0/templateId"),
+        (
+            "template_unknown",
+            graph({"channel": "sms", "templateId": gone}),
+            "/graph/nodes/1/data/templateId",
+        ),
+        ("template_channel", [send(templateId=chat)], "/steps/0/templateId"),
+        ("template_channel", [send("sms", templateId=mail)], "/steps/0/templateId"),
+        (
+            "template_channel",
+            graph({"channel": "whatsapp", "templateId": mail}),
+            "/graph/nodes/1/data/templateId",
+        ),
+    ]
+
+
+TRIGGERS: list[tuple[str, dict[str, Any], str]] = [
+    ("lookup_missing", {"source": "inbound_webhook"}, "/trigger/contactLookup"),
+    (
+        "lookup_missing",
+        {"source": "inbound_webhook", "contactPath": "a.b"},
+        "/trigger/contactLookup",
+    ),
+    (
+        "lookup_missing",
+        {"source": "inbound_webhook", "createContact": True, "signingSecret": SHORT},
+        "/trigger/contactLookup",
+    ),
+    ("create_without_address", {**BY_ID, "createContact": True}, "/trigger/createContact"),
+    (
+        "create_without_address",
+        {**BY_ID, "createContact": True, "metadataField": "crm"},
+        "/trigger/createContact",
+    ),
+    (
+        "create_without_address",
+        {**BY_ID, "createContact": True, "signingSecret": SHORT},
+        "/trigger/createContact",
+    ),
+    ("short_secret", {**WEBHOOK, "signingSecret": "x"}, "/trigger/signingSecret"),
+    ("short_secret", {**WEBHOOK, "signingSecret": "x" * 15}, "/trigger/signingSecret"),
+    ("short_secret", {**BY_ID, "signingSecret": SHORT}, "/trigger/signingSecret"),
+    ("tag_missing", {"source": "tag_added"}, "/trigger/tag"),
+    ("tag_missing", {"source": "tag_added", "tag": None}, "/trigger/tag"),
+    ("tag_missing", {"source": "tag_added", "name": "vip"}, "/trigger/tag"),
+    ("name_missing", {"source": "event"}, "/trigger/name"),
+    ("name_missing", {"source": "event", "name": None}, "/trigger/name"),
+    ("name_missing", {"source": "event", "tag": "paid"}, "/trigger/name"),
+]
+
+
+def starts(mine: str, theirs: str, drawn: str) -> list[tuple[str, Any, str]]:
+    """`theirs` starts `mine`; `drawn` is a draft."""
+    return [
+        ("start_loop", [start(workflowId=mine)], "/steps/0/workflowId"),
+        ("start_loop", [start(workflowId=theirs)], "/steps/0/workflowId"),
+        ("start_loop", [arms(start(workflowId=theirs))], "/steps/0/cases/0/steps/0/workflowId"),
+        ("start_unknown", [start(workflowId="wfl_0")], "/steps/0/workflowId"),
+        ("start_unknown", [start(automationId=theirs)], "/steps/0/automationId"),
+        ("start_unknown", [start(workflowId=drawn)], "/steps/0/workflowId"),
+        ("start_inactive", [start(automationId=drawn)], "/steps/0/automationId"),
+        (
+            "start_inactive",
+            [arms(start(automationId=drawn))],
+            "/steps/0/cases/0/steps/0/automationId",
+        ),
+        (
+            "start_inactive",
+            [send("sms", content={"text": "x"}), start(automationId=drawn)],
+            "/steps/1/automationId",
+        ),
+    ]
+
+
+CHANNELS: list[tuple[str, Any, str]] = [
+    ("channel_not_configured", [text("sms")], "/steps/0/channel"),
+    ("channel_not_configured", [arms(text("whatsapp"))], "/steps/0/cases/0/steps/0/channel"),
+    (
+        "channel_not_configured",
+        graph({"channel": "sms", "content": {"text": "x"}}),
+        "/graph/nodes/1/data/channel",
+    ),
+]
+
+
+TAGGED = {"source": "tag_added", "tag": "vip"}
+
+
+def tag(name: str) -> dict[str, Any]:
+    return {"type": "add_tag", "tag": name}
+
+
+TAGS: list[tuple[str, Any, str]] = [
+    ("tag_starts_again", [tag("vip")], "/steps/0/tag"),
+    ("tag_starts_again", [{"type": "remove_tag", "tag": "vip"}, tag(" vip ")], "/steps/1/tag"),
+    ("tag_starts_again", [tag("lead"), arms(tag("vip"))], "/steps/1/cases/0/steps/0/tag"),
+]
+
+# What is no definition at all, each beside a step that is wrong as well.
+UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
+    ("invalid", {"stepz": []}, "/stepz"),
+    ("invalid", {"name": ""}, "/name"),
+    ("invalid", {"name": None}, "/name"),
+    ("invalid", {"trigger": {**WEBHOOK, "contactLokup": "email"}}, "/trigger/contactLokup"),
+    ("invalid", {"trigger": {**WEBHOOK, "contactLookup": "mail"}}, "/trigger/contactLookup"),
+    ("invalid", {"trigger": {**WEBHOOK, "metadataField": "crm"}}, "/trigger/metadataField"),
+    (
+        "invalid",
+        {"trigger": {**WEBHOOK, "contactDefaults": {"tags": [7]}}},
+        "/trigger/contactDefaults/tags/0",
+    ),
+    ("invalid", {"trigger": 5}, "/trigger"),
+]
+
+
+async def found(cast: Cast, body: Any, trigger: Any = WEBHOOK) -> list[tuple[str, str]]:
+    """What activating it answers, be that 201 or 422."""
+    shape, path = ("graph", "/automations") if isinstance(body, dict) else ("steps", "/workflows")
+    response = await cast.ed.post(
+        path, {"name": "N", "state": "ACTIVE", "trigger": trigger, shape: body}
+    )
+    assert response.status_code in (201, 422), response.text
+    return [(one["code"], one["pointer"]) for one in response.json()["findings"]]
+
+
+@pytest.fixture
+def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where nobody has set up a provider for the rest."""
+    for channel in ("sms", "whatsapp"):
+        monkeypatch.delitem(process.channels, channel)  # type: ignore[arg-type]  # it is a dict
+
+
+@pytest.mark.usefixtures("mail_alone")
+async def test_every_defect_is_found_where_it_is(cast: Cast):
+    mail = await cast.ed.made(
+        "/templates", {"name": "M", "channel": "email", "content": {"subject": "s", "html": "h"}}
+    )
+    chat = await cast.ed.made(
+        "/templates", {"name": "C", "channel": "sms", "content": {"text": "{{ steps.a.status }}"}}
+    )
+    for code, body, pointer in [*templates(mail["id"], chat["id"]), *CHANNELS]:
+        assert (code, pointer) in await found(cast, body)
+    for code, trigger, pointer in TRIGGERS:
+        assert (code, pointer) in await found(cast, [], trigger)
+    for code, body, pointer in TAGS:
+        assert [(code, pointer)] == await found(cast, body, TAGGED)
+    # What a template reads counts where it is sent.
+    assert ("output_missing", "/steps/0/templateId") in await found(
+        cast, [send("sms", templateId=chat["id"])]
+    )
+
+
+def test_there_are_three_defects_for_each_finding():
+    seeded = Counter(
+        code
+        for seeds in (TRIGGERS, CHANNELS, TAGS, UNREADABLE, templates("", ""), starts("", "", ""))
+        for code, _, _ in seeds
+    )
+    written = codes.written(codes.BEYOND)
+    assert {code: seeded[code] for code in written if seeded[code] < 3} == {}
+    assert seeded.keys() == written
+
+
+def test_the_page_of_findings_has_each_of_them_once():
+    page = Path(__file__).parents[2] / "docs" / "findings.md"
+    rows = [line.split("|")[1] for line in page.read_text().splitlines() if line.startswith("| `")]
+    told = Counter(code for row in rows for code in re.findall(r"`(\w+)`", row))
+    assert told == Counter(codes.written([*codes.MACHINE, *codes.BEYOND]))
+
+
+def test_nothing_else_finds():
+    """Else its codes would be counted nowhere."""
+    finds = {
+        path
+        for path in codes.APP.rglob("*.py")
+        if re.search(r"^from app\.machine\.program import .*\bFinding\b", path.read_text(), re.M)
+        and codes.written([path])
+    }
+    assert finds <= {*codes.MACHINE, *codes.BEYOND}
+
+
+async def test_a_loop_of_starts_is_found_wherever_it_closes(cast: Cast):
+    mine = await cast.ed.made("/workflows", {"name": "M", "state": "ACTIVE"})
+    theirs = await cast.ed.made(
+        "/workflows",
+        {"name": "T", "state": "ACTIVE", "steps": [start(workflowId=mine["id"])]},
+    )
+    drawn = await cast.ed.made("/automations", {"name": "D"})
+    for code, steps, pointer in starts(mine["id"], theirs["id"], drawn["id"]):
+        response = await cast.ed.patch(f"/workflows/{mine['id']}", {"steps": steps})
+        findings = [(one["code"], one["pointer"]) for one in response.json()["findings"]]
+        assert (code, pointer) in findings, steps
+
+
+@pytest.mark.usefixtures("mail_alone")
+async def test_all_is_answered_at_once_the_warnings_beside_the_errors(cast: Cast):
+    trigger = {**BY_ID, "createContact": True, "signingSecret": SHORT}
+    told = await found(cast, [send(templateId="x"), text("sms"), {"type": "wait"}], trigger)
+    assert set(told) == {
+        ("missing", "/steps/2/duration"),
+        ("template_unknown", "/steps/0/templateId"),
+        ("create_without_address", "/trigger/createContact"),
+        ("short_secret", "/trigger/signingSecret"),
+        ("channel_not_configured", "/steps/1/channel"),
+    }
+
+
+@pytest.mark.usefixtures("mail_alone")
+async def test_what_cannot_be_saved_hides_nothing_of_what_cannot_run(cast: Cast):
+    """And neither hides a warning that needs no way through the steps."""
+    trigger = {**BY_ID, "createContact": True}
+    steps = [
+        {"type": "add_tag", "tag": "{{ nobody.x }}"},
+        send("whatsapp", content={"contentSid": "x", "variables": {"a": "{{ nobody.x }}"}}),
+        send(templateId="x"),
+        {"type": "wait"},
+        {"type": "wait_for", "conditions": [{"event": "paid", "steps": []}]},
+    ]
+    response = await cast.ed.post(
+        "/workflows", {"name": "N", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    )
+    assert (response.status_code, response.json()["code"]) == (422, "invalid"), response.text
+    assert {error["pointer"] for error in response.json()["errors"]} == {
+        "/steps/0/tag",
+        "/steps/1/content/contentSid",
+        "/steps/1/content/variables/a",
+        "/steps/2/templateId",
+        "/steps/3/duration",
+    }
+    warned = {one["code"] for one in response.json()["findings"] if one["severity"] == "warning"}
+    assert warned == {"create_without_address", "channel_not_configured", "no_timeout"}
+    drafted = await cast.ed.post("/workflows", {"name": "N", "trigger": trigger, "steps": steps})
+    assert len(drafted.json()["errors"]) == 3
+    assert "findings" not in drafted.json()
+
+
+@pytest.mark.usefixtures("mail_alone")
+async def test_what_is_no_definition_hides_nothing_of_its_steps(cast: Cast):
+    """Neither in a new one nor in a change; and a draft is told only what no draft may hold."""
+    wrong = [tag("{{ nobody.x }}"), send(templateId="x"), {"type": "wait"}, text("sms")]
+    steps = {"/steps/0/tag", "/steps/1/templateId", "/steps/2/duration"}
+    made = await cast.ed.made("/workflows", {"name": "N", "trigger": WEBHOOK})
+    for code, change, pointer in UNREADABLE:
+        body = {"name": "N", "trigger": WEBHOOK, "steps": wrong, **change}
+        live = {**body, "state": "ACTIVE"}
+        for response in (
+            await cast.ed.post("/workflows", live),
+            await cast.ed.patch(f"/workflows/{made['id']}", live),
+        ):
+            answer = response.json()
+            assert (response.status_code, answer["code"]) == (422, "invalid"), answer
+            assert {error["pointer"] for error in answer["errors"]} == {pointer, *steps}, answer
+            told = [(one["code"], one["pointer"]) for one in answer["findings"]]
+            assert (code, pointer) in told
+            assert ("channel_not_configured", "/steps/3/channel") in told
+            assert len(told) == len(set(told))
+        drafted = await cast.ed.post("/workflows", body)
+        assert {error["pointer"] for error in drafted.json()["errors"]} == {pointer, "/steps/0/tag"}
+    assert (await cast.vic.read(f"/workflows/{made['id']}"))["name"] == "N"
+    assert len((await cast.vic.read("/workflows"))["data"]) == 1
+
+
+async def test_whatever_the_body_is_it_is_answered_in_order(cast: Cast):
+    """Where there is nothing to go on with, by that alone."""
+    for raw, pointers in (
+        (b"[]", [""]),
+        (b'{"name": "N", "state": "ACTIV", "steps": 5}', ["/state", "/steps"]),
+        (b'{"name": "N", "steps": [{"type": "add_tag", "tag": "a\\u0000b"}]}', ["/steps/0/tag"]),
+        (b'{"name": "N", "state": "PAUSED", "x": 1}', ["/x", "/state"]),
+    ):
+        response = await cast.ed.post(
+            "/workflows", content=raw, headers={"Content-Type": "application/json"}
+        )
+        assert response.status_code == 422, response.text
+        assert [error["pointer"] for error in response.json()["errors"]] == pointers, raw
+
+
+async def test_what_could_not_be_read_makes_nothing_else_wrong(cast: Cast):
+    """Of nodes that were left out no edge can be judged, nor by those that are stored."""
+
+    def body(*ids: str, **data: str) -> dict[str, Any]:
+        nodes = [{"id": "t", "type": "trigger"}]
+        nodes += [{"id": id, "type": "add_tag", "data": {"tag": "x", **data}} for id in ids]
+        ends = itertools.pairwise(["t", *ids])
+        return {"nodes": nodes, "edges": [{"source": a, "target": b} for a, b in ends]}
+
+    trigger = {"source": "event"}
+    new = {"name": "N", "state": "ACTIVE", "trigger": trigger, "graph": body("a", "b", tag="\0")}
+    made = await cast.ed.made("/automations", {"name": "N", "graph": body("c")})
+    for response in (
+        await cast.ed.post("/automations", new),
+        await cast.ed.patch(f"/automations/{made['id']}", new),
+    ):
+        answer = response.json()
+        assert (response.status_code, answer["code"]) == (422, "invalid"), answer
+        pointers = [error["pointer"] for error in answer["errors"]]
+        assert pointers == ["/graph/nodes/1/data/tag", "/graph/nodes/2/data/tag", "/trigger/name"]
+        assert [one["pointer"] for one in answer["findings"]] == pointers
+
+
+async def test_what_is_wrong_with_what_is_stored_is_told_once(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+):
+    trigger = {**WEBHOOK, "contactDefaults": {"firstName": "{{trigger.x}}{{trigger.y}}"}}
+    made = await cast.ed.made("/workflows", {"name": "N", "trigger": trigger})
+    monkeypatch.setattr(template, "TAGS", 1)
+    refused = await cast.ed.patch(f"/workflows/{made['id']}", {"name": "M"})
+    pointers = [error["pointer"] for error in refused.json()["errors"]]
+    assert (refused.status_code, pointers) == (422, ["/trigger/contactDefaults/firstName"])
+
+
+async def test_a_change_of_which_nothing_is_right_is_told_as_for_any_resource(cast: Cast):
+    made = await cast.ed.made("/workflows", {"name": "N", "state": "ACTIVE"})
+    refused = await cast.ed.patch(f"/workflows/{made['id']}", {"nam": "M"})
+    told = "Correct the body: /nam: This field is unknown or read-only."
+    assert (refused.status_code, refused.json()["detail"]) == (422, told)
+
+
+async def test_whoever_is_found_by_an_address_has_it(cast: Cast):
+    mail = send(content={"subject": "s", "html": "h"})
+    by_phone = {**WEBHOOK, "contactLookup": "phone"}
+    assert await found(cast, [mail], WEBHOOK) == []
+    for trigger in (by_phone, BY_ID, {"source": "manual"}):
+        assert await found(cast, [mail], trigger) == [("address_uncertain", "/steps/0/channel")]
+
+
+async def test_a_secret_that_is_kept_is_still_short(cast: Cast):
+    made = await cast.ed.made(
+        "/workflows", {"name": "N", "trigger": {**WEBHOOK, "signingSecret": SHORT}}
+    )
+    changed = await cast.ed.patch(f"/workflows/{made['id']}", {"state": "ACTIVE"})
+    codes = [one["code"] for one in changed.json()["findings"]]
+    assert codes == ["does_nothing", "short_secret"]
+
+
+async def test_what_no_body_had_is_told_once_bodies_came(cast: Cast, process: Process):
+    steps = [{"type": "add_tag", "tag": "{{ trigger.data.plan }}"}]
+    defaults = {"firstName": "{{ trigger.name }}", "tags": ["{{ trigger.gone }}"]}
+    made = await cast.ed.made(
+        "/workflows",
+        {
+            "name": "N",
+            "state": "ACTIVE",
+            "trigger": {**WEBHOOK, "contactDefaults": defaults},
+            "steps": steps,
+        },
+    )
+    assert made["findings"] == []
+    await cast.client.post(
+        made["trigger"]["webhookUrl"], json={"email": "ada@example.com", "name": "Ada"}
+    )
+    await settle(process)
+    renamed = await cast.ed.patch(f"/workflows/{made['id']}", {"name": "M"})
+    assert [(one["code"], one["pointer"]) for one in renamed.json()["findings"]] == [
+        ("trigger_unseen", "/trigger/contactDefaults/tags/0"),
+        ("trigger_unseen", "/steps/0/tag"),
+    ]
+
+
+async def test_bodies_that_were_refused_tell_too_what_senders_send(cast: Cast, process: Process):
+    """As a rule the first ones are: the path was a guess."""
+    trigger = {**WEBHOOK, "contactPath": "email"}
+    steps = [{"type": "add_tag", "tag": "{{ trigger.data.plan }}"}]
+    made = await cast.ed.made(
+        "/workflows", {"name": "N", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    )
+    bodies: dict[str, list[str]] = {
+        '{"data": {"mail": "ada@example.com"}}': ["trigger_unseen"],
+        '{"data": {"plan": "pro"}}': [],
+        '["no object"]': [],
+    }
+    for body, expected in bodies.items():
+        json = {"Content-Type": "application/json"}
+        refused = await cast.client.post(made["trigger"]["webhookUrl"], content=body, headers=json)
+        assert refused.status_code == 422
+        await process.batches.close()  # refused ones are written after their answer
+        renamed = await cast.ed.patch(f"/workflows/{made['id']}", {"name": body})
+        assert [one["code"] for one in renamed.json()["findings"]] == expected

@@ -1,0 +1,262 @@
+"""A provider that does not take messages is asked, not hammered, and no message pays for it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import httpx2
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as read
+
+from app import delivery
+from app.channels.base import Message, Receipt, SendError
+from app.machine.reasons import Reason
+from app.messages import ordering, pacing, settling
+from app.process import Process
+from app.store.db import Row
+from tests import cast as cast_module
+from tests.cast import HELLO, settle
+from tests.test_delivery import Provider, accepts, with_provider
+from tests.test_runner import later
+
+THROTTLED = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "454 Too much from you")
+AWAY = SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused.")
+BARRED = SendError("not_accepted", Reason.PROVIDER_MISCONFIGURED, "535 Authentication failed")
+SILENT = SendError("unknown", Reason.OUTCOME_UNKNOWN, "Connection lost after the end.")
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause is over because a test takes its time."""
+    monkeypatch.setattr(pacing, "PAUSES", dict.fromkeys(pacing.PAUSES, (120.0, 600.0)))
+    monkeypatch.setattr(settling, "RETRY_SECONDS", (120,))
+
+
+class Mood:
+    """What the provider answers is what it has in mind now."""
+
+    def __init__(self, error: SendError | None) -> None:
+        self.error = error
+
+    async def __call__(self, message: Message) -> Receipt:
+        if self.error is not None:
+            raise self.error
+        return await accepts(message)
+
+
+def provided(process: Process, error: SendError | None) -> tuple[Process, Provider, Mood]:
+    mood = Mood(error)
+    process, provider = with_provider(process, mood)
+    return process, provider, mood
+
+
+async def order(process: Process, workspace_id: str, count: int = 1) -> None:
+    async with process.database.write() as db:
+        for number in range(count):
+            to = f"p{number}@example.com"
+            wanted = ordering.Order(workspace_id, "email", None, to, None, HELLO)
+            await ordering.create(process, db, wanted)
+
+
+async def statuses(process: Process) -> dict[str, int]:
+    async with process.database.read() as db:
+        rows = await db.fetch_all("SELECT status, count(*) AS n FROM messages GROUP BY status")
+    return {row["status"]: row["n"] for row in rows}
+
+
+async def reasons(process: Process) -> list[Row]:
+    async with process.database.read() as db:
+        return await db.fetch_all("SELECT reason_code, reason_detail FROM messages ORDER BY id")
+
+
+async def trouble(process: Process) -> Row | None:
+    async with process.database.read() as db:
+        return await db.fetch_one("SELECT * FROM provider_troubles")
+
+
+@pytest.mark.parametrize("error", [THROTTLED, AWAY, BARRED, SILENT], ids=lambda error: error.code)
+async def test_after_some_failures_in_a_row_the_others_are_held_back(
+    process: Process, acme: str, error: SendError
+):
+    process, provider, _ = provided(process, error)
+    await order(process, acme, 20)
+    while claimed := await delivery.claim(process, [], 1):
+        await delivery.deliver(process, claimed[0])
+    assert len(provider.given) == pacing.SHUT_AFTER
+    assert (await statuses(process))["QUEUED"] >= 15
+    last = (await reasons(process))[-1]
+    assert last["reason_detail"].startswith("Waiting: the provider")
+
+
+async def test_who_waits_says_for_what_and_until_when(process: Process, acme: str):
+    busy = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "429", retry_after_seconds=90)
+    process, provider, _ = provided(process, busy)
+    await order(process, acme, 2)
+    await settle(process)
+    assert len(provider.given) in {1, 2}  # they may have been under way together
+    await order(process, acme)
+    await settle(process)
+    known = await trouble(process)
+    assert known is not None
+    at: datetime = known["ask_at"]
+    row = (await reasons(process))[-1]
+    assert row["reason_code"] == "provider_throttled"
+    assert row["reason_detail"] == pacing.told(known)
+    assert at.strftime("throttles until %Y-%m-%dT%H:%M:%S") in row["reason_detail"]
+    assert timedelta(seconds=80) < at - datetime.now(at.tzinfo) <= timedelta(seconds=90)
+
+
+async def test_when_its_time_has_come_one_asks_and_the_others_follow(process: Process, acme: str):
+    process, provider, mood = provided(process, THROTTLED)
+    await order(process, acme, 40)
+    while claimed := await delivery.claim(process, [], 1):
+        await delivery.deliver(process, claimed[0])
+    for _ in range(3):  # it is still throttled: one call each time
+        before = len(provider.given)
+        await its_time_comes(process)
+        await settle(process)
+        assert len(provider.given) == before + 1
+    mood.error = None
+    await its_time_comes(process)
+    await settle(process)
+    early = pacing.SHUT_AFTER - 1  # tried before it was known: they wait as they would alone
+    assert await statuses(process) == {"SENT": 40 - early, "QUEUED": early}
+    assert await trouble(process) is None
+    await later(process, "messages", 200)
+    await settle(process)
+    assert await statuses(process) == {"SENT": 40}
+
+
+async def its_time_comes(process: Process) -> None:
+    """Nobody's own wait is over."""
+    async with process.database.write() as db:
+        [row] = await db.fetch_all("SELECT ask_at, :now AS now FROM provider_troubles")
+        await db.execute("UPDATE messages SET wake_at = :now WHERE wake_at = :at", at=row["ask_at"])
+        await db.execute("UPDATE provider_troubles SET ask_at = :now")
+
+
+async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: str):
+    process, _, mood = provided(process, THROTTLED)
+    await order(process, acme, 10)
+    while claimed := await delivery.claim(process, [], 1):
+        await delivery.deliver(process, claimed[0])
+    mood.error = None
+    async with process.database.write() as db:
+        await db.execute("UPDATE provider_troubles SET ask_at = :now")
+    assert not await pacing.ask_some(process)
+    await settle(process)
+    assert await statuses(process) == {"SENT": 6, "QUEUED": 4}
+
+
+async def test_a_message_that_the_provider_does_not_like_stops_no_other(
+    process: Process, acme: str
+):
+    """A mailbox that is full says 452 each time; the messages to others go out."""
+
+    async def full(message: Message) -> Receipt:
+        if message.to == "p0@example.com":
+            raise THROTTLED
+        return await accepts(message)
+
+    process, provider = with_provider(process, full)
+    await order(process, acme, 30)
+    await settle(process)
+    assert await statuses(process) == {"SENT": 29, "QUEUED": 1}
+    assert [message.to for message in provider.given].count("p0@example.com") == 1
+
+
+async def test_each_workspace_has_its_own_trouble(process: Process, acme: str):
+    rival = await cast_module.workspace(process, "Rival")
+
+    async def only_acme_is_throttled(message: Message) -> Receipt:
+        if message.workspace_id == acme:
+            raise THROTTLED
+        return await accepts(message)
+
+    process, _ = with_provider(process, only_acme_is_throttled)
+    await order(process, acme, 10)
+    await settle(process)
+    await order(process, rival, 10)
+    await settle(process)
+    assert await statuses(process) == {"QUEUED": 10, "SENT": 10}
+
+
+async def test_another_provider_does_not_inherit_the_trouble(process: Process, acme: str):
+    throttled, _, _ = provided(process, THROTTLED)
+    await order(process, acme, 10)
+    await settle(throttled)
+    other, provider, _ = provided(process, None)
+    provider.provider = "another"
+    await order(process, acme)
+    await settle(other)
+    assert await statuses(process) == {"SENT": 7, "QUEUED": 4}  # with those who were held back
+
+
+@pytest.mark.parametrize(
+    ("error", "patience"),
+    [(THROTTLED, timedelta(hours=72)), (AWAY, timedelta(hours=24))],
+    ids=["throttled", "away"],
+)
+async def test_patience_with_each_kind_of_trouble_is_its_own(
+    process: Process, acme: str, error: SendError, patience: timedelta
+):
+    process, _, mood = provided(process, error)
+    await order(process, acme)
+    await settle(process)
+    await turn_back(process, patience - timedelta(minutes=5))
+    await settle(process)
+    assert await statuses(process) == {"QUEUED": 1}
+    await turn_back(process, timedelta(minutes=6))
+    mood.error = AWAY if error is THROTTLED else THROTTLED  # a trouble of another kind begins anew
+    await settle(process)
+    assert await statuses(process) == {"QUEUED": 1}
+    await turn_back(process, timedelta(hours=73))
+    await settle(process)
+    assert await statuses(process) == {"FAILED": 1}
+
+
+async def turn_back(process: Process, by: timedelta) -> None:
+    """As if it had all been so much earlier."""
+    await later(process, "messages", by.total_seconds())
+    async with process.database.write() as db:
+        for row in await db.fetch_all("SELECT id, trouble_since FROM delivery_attempts"):
+            await db.execute(
+                "UPDATE delivery_attempts SET trouble_since = :since WHERE id = :id",
+                id=row["id"],
+                since=row["trouble_since"] - by,
+            )
+
+
+async def test_the_figures_tell_how_many_workspaces_wait(
+    process: Process, acme: str, client: httpx2.AsyncClient
+):
+    throttled, _, _ = provided(process, THROTTLED)
+    await order(process, acme, 10)
+    await settle(throttled)
+    text = (await client.get("/metrics")).text
+    [family] = [f for f in read(text) if f.name == "tidings_providers_waited_for"]
+    [sample] = family.samples
+    assert (sample.labels, sample.value) == (
+        {"channel": "email", "code": "provider_throttled"},
+        1.0,
+    )
+
+
+async def test_an_answer_that_asks_for_ages_is_believed_for_six_hours(process: Process, acme: str):
+    ages = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "429", retry_after_seconds=10**9)
+    process, _, _ = provided(process, ages)
+    await order(process, acme)
+    await settle(process)
+    known = await trouble(process)
+    assert known is not None
+    assert known["ask_at"] - datetime.now(known["ask_at"].tzinfo) < timedelta(hours=6, minutes=1)
+
+
+def test_messages_say_what_they_wait_for():
+    at = datetime.fromisoformat("2026-11-22T02:03:04+00:00")
+    assert pacing.told({"code": "provider_throttled", "ask_at": at}) == (
+        "Waiting: the provider throttles until 2026-11-22T02:03:04.000Z."
+    )
+    assert "asked again at 2026-11-22T02:03:04.000Z" in pacing.told(
+        {"code": "provider_unreachable", "ask_at": at}
+    )

@@ -1,0 +1,303 @@
+"""A step calls out: against real servers, under one key, at most three times, and never inward."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any
+
+import orjson
+import pytest
+
+from app import intake, runner
+from app.contacts import erasing
+from app.contacts.audience import Workspace
+from app.egress import Egress
+from app.machine.reasons import Reason
+from app.process import Process
+from app.runs import calling
+from app.store import runs
+from app.store.db import Row
+from tests.cast import hook, settle
+from tests.listener import Asked, Listener, Respond, never, says
+from tests.servers import free_port
+from tests.test_runner import contact_of, later, read, steps_of
+
+EVENT = {"email": "ada@example.com", "order": "o1"}
+
+
+@pytest.fixture
+async def open_process(process: Process) -> AsyncIterator[Process]:
+    """Loopback is opened, where the listeners are."""
+    egress = Egress([ip_network("127.0.0.0/8")])
+    yield replace(process, egress=egress)
+    await egress.close()
+
+
+async def started(process: Process, acme: str, *steps: Any) -> str:
+    token = await hook(process, acme, steps)
+    accepted = await intake.receive(process, token=token, signatures=[], body=orjson.dumps(EVENT))
+    return accepted.run_id
+
+
+def ask(listener: Listener, **more: Any) -> dict[str, Any]:
+    url = f"{listener.url}/orders/{{{{trigger.order}}}}"
+    return {"id": "ask", "type": "http_request", "method": "POST", "url": url, **more}
+
+
+async def step_of(process: Process, acme: str, run_id: str, node_id: str = "ask") -> Row:
+    [step] = [s for s in await steps_of(process, acme, run_id) if s["node_id"] == node_id]
+    return step
+
+
+async def left(process: Process) -> int:
+    async with process.database.read() as db:
+        count: int = await db.fetch_value("SELECT count(*) FROM calls")
+    return count
+
+
+async def test_an_answer_enters_the_run_and_serves_what_follows(open_process: Process, acme: str):
+    process = open_process
+    answer = b'{"id": "x-7", "total": 1.10, "n": 123456789012345678901}'
+    async with Listener(says(answer, Set_Cookie="canary")) as listener:
+        run_id = await started(
+            process,
+            acme,
+            ask(
+                listener,
+                headers={"Authorization": "Bearer canary"},
+                body={"for": "{{contact.email}}"},
+            ),
+            {
+                "id": "keep",
+                "type": "update_contact",
+                "set": {"metadata.order": "{{steps.ask.body.id}} {{steps.ask.body.total}}"},
+            },
+        )
+        [claimed] = await runner.claim(process, [], 10)
+        await runner.move(process, claimed)
+        run = await read(process, acme, run_id)
+        assert (run["status"], run["waiting_for"]["kind"]) == ("WAITING", "http")
+        assert listener.connections == 0  # the intent is committed, and nobody was called yet
+        async with process.database.read() as db:
+            kept = await db.fetch_all("SELECT * FROM calls")
+        assert "canary" not in str(kept)
+        await settle(process)
+    [asked] = listener.asked
+    assert (asked.method, asked.target) == ("POST", "/orders/o1")
+    assert asked.header("authorization") == "Bearer canary"
+    assert orjson.loads(asked.body) == {"for": "ada@example.com"}
+    assert len(asked.header("idempotency-key") or "") == 40
+    run = await read(process, acme, run_id)
+    assert run["status"] == "COMPLETED"
+    contact, _ = await contact_of(process, acme, run_id)
+    assert contact["metadata"] == {"order": "x-7 1.10"}
+    step = await step_of(process, acme, run_id)
+    assert '"total":1.10,"n":123456789012345678901' in step["output"]
+    assert "canary" not in step["output"] + run["state"]
+    assert await left(process) == 0
+
+
+async def _too_much(_asked: Asked, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n[" + b"1," * 500_000)
+    await writer.drain()
+
+
+@pytest.mark.parametrize(
+    ("respond", "body"),
+    [
+        (says(b"plain", media_type="text/plain"), "plain"),
+        (says(b"\xff\0", media_type="application/octet-stream"), "\ufffd\ufffd"),
+        (says(b'{"a": 1', media_type="application/json"), '{"a": 1'),
+        (says(b"", status="204 No Content"), ""),
+        (_too_much, ("[" + "1," * 40_000)[: 64 * 1024]),
+    ],
+)
+async def test_a_body_is_json_when_it_is_and_else_text(
+    open_process: Process, acme: str, respond: Respond, body: str
+):
+    async with Listener(respond) as listener:
+        run_id = await started(open_process, acme, ask(listener))
+        await settle(open_process)
+    output = orjson.loads((await step_of(open_process, acme, run_id))["output"])
+    assert output["body"] == body
+    assert output.get("truncated", False) is (len(body) == 64 * 1024)
+
+
+async def test_the_network_inside_is_not_reached(process: Process, acme: str):
+    async with Listener() as listener:
+        run_id = await started(process, acme, ask(listener))
+        await settle(process)
+        assert listener.connections == 0
+    run = await read(process, acme, run_id)
+    assert (run["status"], run["reason_code"]) == ("FAILED", Reason.HTTP_REFUSED)
+    assert "127.0.0.1" not in run["reason_detail"]
+    assert await left(process) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "config", "calls", "code"),
+    [
+        ("POST", {}, 1, Reason.HTTP_TIMEOUT),  # it may have done what it was asked
+        ("PUT", {}, 3, Reason.HTTP_TIMEOUT),  # which does no harm twice (RFC 9110 §9.2.2)
+    ],
+)
+async def test_what_may_have_arrived_is_repeated_only_where_that_is_harmless(
+    open_process: Process, acme: str, method: str, config: Any, calls: int, code: Reason
+):
+    process = open_process
+    async with Listener(never) as listener:
+        run_id = await started(process, acme, ask(listener, method=method, timeoutMs=150))
+        for _ in range(calls):
+            await settle(process)
+            await later(process, "calls", 60)
+        await settle(process)
+    assert len(listener.asked) == calls
+    assert len({asked.header("idempotency-key") for asked in listener.asked}) == 1
+    run = await read(process, acme, run_id)
+    assert (run["status"], run["reason_code"]) == ("FAILED", code)
+
+
+async def test_what_surely_did_not_arrive_is_tried_again(open_process: Process, acme: str):
+    process, port = open_process, free_port()
+    listener = Listener(port=port)
+    run_id = await started(process, acme, ask(listener))
+    await settle(process)
+    assert (await read(process, acme, run_id))["status"] == "WAITING"
+    async with listener:
+        await later(process, "calls", 60)
+        await settle(process)
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert orjson.loads((await step_of(process, acme, run_id))["output"])["tries"] == 2
+
+
+async def test_a_server_that_asks_for_patience_gets_it(open_process: Process, acme: str):
+    process = open_process
+    async with Listener(says(status="429 Slow down", Retry_After="30")) as listener:
+        run_id = await started(process, acme, ask(listener))
+        await settle(process)
+        await later(process, "calls", 25)
+        await settle(process)
+        assert len(listener.asked) == 1
+        listener.respond = says({"ok": True})
+        await later(process, "calls", 10)
+        await settle(process)
+    assert len(listener.asked) == 2
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
+async def test_a_call_whose_worker_dies_every_time_is_given_up(open_process: Process, acme: str):
+    process = open_process
+    async with Listener() as listener:
+        run_id = await started(
+            process, acme, ask(listener, failed=[{"id": "sorry", "type": "exit"}])
+        )
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        for _ in range(calling.TRIES):
+            [claimed] = await calling.claim(process, [], 10)
+            assert await calling._begin(process, claimed) is not None  # and there it dies
+            await later(process, "calls", 60)
+        await settle(process)
+        assert listener.connections == 0
+    step = await step_of(process, acme, run_id)
+    assert (step["port"], step["reason_code"]) == ("failed", Reason.HTTP_BROKEN)
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
+async def test_a_caller_that_lost_its_lease_writes_nothing(open_process: Process, acme: str):
+    process = open_process
+
+    async def oversleep(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        listener.respond = says({"from": "the second"})
+        await later(process, "calls", 60)
+        [other] = await calling.claim(process, [], 10)
+        await calling.make(process, other)
+        await says({"from": "the first"})(asked, writer)
+
+    async with Listener(oversleep) as listener:
+        run_id = await started(process, acme, ask(listener))
+        await settle(process)
+    assert len(listener.asked) == 2
+    output = orjson.loads((await step_of(process, acme, run_id))["output"])
+    assert output["body"] == {"from": "the second"}
+
+
+async def test_a_slow_server_does_not_cost_the_lease(open_process: Process, acme: str):
+    process = replace(open_process, settings=replace(open_process.settings, lease_seconds=1))
+    async with Listener(never) as listener:
+        await started(process, acme, ask(listener, timeoutMs=2_500))
+        moving = asyncio.create_task(settle(process))
+        await listener.arrived.wait()
+        await asyncio.sleep(1.6)  # a lease and a half
+        assert await calling.claim(process, [], 10) == []
+        await moving
+    assert len(listener.asked) == 1
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
+    open_process: Process, acme: str, when: str
+):
+    process = open_process
+
+    async def erase() -> None:
+        run = await read(process, acme, run_id)
+        async with process.database.write() as db:
+            await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+
+    async def erase_first(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await erase()
+        await says({"ok": True})(asked, writer)
+
+    async with Listener(erase_first) as listener:
+        run_id = await started(process, acme, ask(listener))
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        if when == "before":
+            await erase()
+        await settle(process)
+        assert listener.connections == (when == "during")
+    run = await read(process, acme, run_id)
+    assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.CONTACT_ERASED)
+    assert await left(process) == 0
+
+
+async def test_an_archived_definition_s_calls_are_not_made(open_process: Process, acme: str):
+    process = open_process
+    async with Listener() as listener:
+        await started(process, acme, ask(listener))
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        async with process.database.write() as db:
+            await db.execute("UPDATE definitions SET state = 'ARCHIVED'")
+        await settle(process)
+        assert listener.connections == 0
+    assert await left(process) == 0
+
+
+async def test_an_answer_that_comes_for_an_archived_run_is_forgotten(
+    open_process: Process, acme: str
+):
+    process = open_process
+    async with Listener() as listener:
+        run_id = await started(process, acme, ask(listener))
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        [claimed] = await calling.claim(process, [], 10)
+        await calling.make(process, claimed)
+        async with process.database.write() as db:
+            await db.execute("UPDATE definitions SET state = 'ARCHIVED'")
+        await settle(process)
+    assert (await read(process, acme, run_id))["status"] == "CANCELLED"
+    assert await left(process) == 0
+
+
+async def test_a_run_is_woken_only_by_what_it_waits_for(process: Process, acme: str):
+    run_id = await started(process, acme, {"type": "wait", "duration": "PT1H"})
+    await settle(process)
+    async with process.database.write() as db:
+        await runs.wake(db, workspace_id=acme, id=run_id, awaited_id="call_of_another")
+    assert await runner.claim(process, [], 10) == []
