@@ -48,7 +48,9 @@ gc.set_threshold(50_000, 20, 100)  # a tenth of the time went into looking at wh
 
 
 def pytest_configure() -> None:
-    """Tests' own directories are kept in memory, where there is enough of it."""
+    """Tests' own directories are kept in memory, where there is enough of it. What is compiled once
+    is kept: else each of the many processes that tests start would compile the whole house."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Route, Router, compile_path
 from starlette.types import Lifespan, Receive, Scope, Send
 
 from app import audit
@@ -342,12 +343,17 @@ def mount(endpoints: Sequence[Endpoint], process: Process, throttle: Throttle) -
         if endpoint.method in methods:
             raise ValueError(f"{endpoint.method} {endpoint.path} stands in the table twice")
         methods[endpoint.method] = endpoint
-    routes = [Route(path, _Path(methods, process, throttle)) for path, methods in by_path.items()]
-    for place, route in enumerate(routes):
-        for earlier in routes[:place]:
-            if earlier.path_regex.match(route.path):
-                raise ValueError(f"{earlier.path} hides {route.path}, which must stand before it")
-    return routes
+    _refuse_hidden(tuple(by_path))
+    return [Route(path, _Path(methods, process, throttle)) for path, methods in by_path.items()]
+
+
+@lru_cache  # of each pair, and a process of the tests mounts the same table thousands of times
+def _refuse_hidden(paths: tuple[str, ...]) -> None:
+    known = [(path, compile_path(path)[0]) for path in paths]
+    for place, path in enumerate(paths):
+        for earlier, pattern in known[:place]:
+            if pattern.match(path):
+                raise ValueError(f"{earlier} hides {path}, which must stand before it")
 
 
 def router(routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) -> Router:
