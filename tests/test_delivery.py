@@ -14,13 +14,15 @@ import pytest
 from app import delivery, intake, runner
 from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.channels.email import EmailChannel
+from app.channels.telling import DELIVERED, Report
 from app.contacts import erasing
 from app.contacts.audience import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
-from app.messages import pacing
+from app.messages import callbacks, pacing
+from app.messages.providers import Account
 from app.process import Process
-from app.store import delivery_attempts, messages, runs
+from app.store import delivery_attempts, delivery_reports, messages, runs
 from app.store.db import Database, Row
 from tests import servers
 from tests.cast import HELLO, SEND_HELLO, hook, settle
@@ -244,6 +246,48 @@ async def test_on_unknown_resend_makes_new_attempts_under_new_keys_and_then_stop
     assert [attempt["number"] for attempt in made] == [1, 2, 3]
     assert len({message.message_key for message in provider.given}) == 3
     assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_what_is_told_of_an_unknown_just_before_it_is_sent_again_is_heard(
+    process: Process, acme: str
+):
+    """The report commits after the run has read UNKNOWN: nothing is to be sent again, and nobody
+    else would wake the run."""
+    lost = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
+    process, provider = with_provider(process, refuses(lost))
+    run_id = await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
+    for claim, act in ((runner.claim, runner.move), (delivery.claim, delivery.deliver)):
+        [claimed] = await claim(process, [], 10)
+        await act(process, claimed)
+    [attempt] = await attempts(process, acme)
+    [waiting] = await runner.claim(process, [], 10)
+    told = Report("told", acme, attempt["id"], None, DELIVERED, None)
+    async with process.database.write() as db:
+        await delivery_reports.locked(db, workspace_id=acme, attempt_id=attempt["id"])
+        account = Account(provider.provider, acme, "")
+        reporting = asyncio.create_task(callbacks.report(process, account, told))
+        await lock_waiters(process, 1)
+        moving = asyncio.create_task(runner.move(process, waiting))
+        await lock_waiters(process, 2)
+    await asyncio.gather(reporting, moving)
+    await settle(process)
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert (attempt["number"], attempt["status"]) == (1, "DELIVERED")
+    [step] = await steps_of(process, acme, run_id)
+    assert (step["status"], orjson.loads(step["output"])["status"]) == ("COMPLETED", "SENT")
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def lock_waiters(process: Process, number: int) -> None:
+    """Until that many transactions wait for others; SQLite's stand in line for the one writer."""
+    if process.database.engine == "sqlite":
+        return
+    waiting = """SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+    async with asyncio.timeout(1.5), process.database.read() as db:
+        while await db.fetch_value(waiting) < number:
+            await asyncio.sleep(0.005)
 
 
 async def orphaned(process: Process, acme: str) -> str:

@@ -102,10 +102,15 @@ def _addressed(channel: str, to: str, country: str | None) -> str:
 
 
 async def _resend(standing: Standing, effect: Resend, came: Came) -> None:
-    await ordering.resend(
-        standing.process, standing.db, standing.row["workspace_id"], effect.message_id
+    workspace_id, wake_at = standing.row["workspace_id"], None
+    attempt_id = await ordering.resend(
+        standing.process, standing.db, workspace_id, effect.message_id
     )
-    came.waiting = Waiting({"kind": "delivery", "messageId": effect.message_id})
+    if attempt_id is None:
+        # Its provider has told more since we looked, and wakes nobody for what had ended: look now.
+        wake_at = await standing.db.now()
+        standing.process.queue.advance(standing.db, workspace_id, standing.row["id"])
+    came.waiting = Waiting({"kind": "delivery", "messageId": effect.message_id}, wake_at)
 
 
 async def _call(standing: Standing, effect: HttpCall, came: Came) -> None:
