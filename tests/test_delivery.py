@@ -22,7 +22,7 @@ from app.machine.reasons import Reason
 from app.messages import callbacks, pacing
 from app.messages.providers import Account
 from app.process import Process
-from app.store import delivery_attempts, delivery_reports, messages, runs
+from app.store import delivery_attempts, delivery_reports, jobs, messages, runs
 from app.store.db import Database, Row
 from tests import servers
 from tests.cast import HELLO, SEND_HELLO, hook, settle
@@ -310,6 +310,27 @@ async def test_a_send_whose_worker_died_is_unknown(process: Process, acme: str):
     [attempt] = await attempts(process, acme)
     assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
     assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_what_was_given_back_is_not_intended_by_the_batch_that_it_still_stood_in(
+    process: Process, acme: str
+):
+    """A worker that ends gives back what it has not sent; its batch has its turn after that."""
+    process, provider = with_provider(process, accepts)
+    await start(process, acme)
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    [claimed] = await delivery.claim(process, [], 10)
+    held = {name: claimed[name] for name in ("workspace_id", "id", "lease_token")}
+    async with process.database.write() as db:
+        await jobs.release(db, "messages", **held)
+    assert await process.batches.ask(delivery.INTENTS, process, claimed) is None
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "QUEUED"
+    await settle(process)
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "SENT"
 
 
 async def test_a_lost_lease_cuts_the_call_off(process: Process, acme: str):

@@ -262,14 +262,16 @@ async def release(
     lease_token: int,
     pause_seconds: float = 0,
 ) -> None:
-    """Give a claim back untouched: due after the pause, and not counted against the row.
+    """Give a claim back untouched: due after the pause, and not counted against the row. Nothing is
+    written under it any more, not by a batch either in which its worker still stands in line.
 
     Not what was saved after all by a COMMIT whose answer was lost: saving sets claims to 0. Nor a
     message that is SENDING: its intent stands, and only the end of its lease may judge it.
     """
     await db.execute(
         f"""
-        UPDATE {table} SET wake_at = :wake_at, claims = claims - 1
+        UPDATE {table}
+        SET wake_at = :wake_at, claims = claims - 1, lease_token = lease_token + 1
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
           AND wake_at IS NOT NULL AND claims > 0 AND status <> 'SENDING'
         """,
