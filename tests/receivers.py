@@ -78,8 +78,16 @@ class Received:
     @property
     def message_key(self) -> str:
         """The local part of the Message-ID."""
+        return self._header("Message-ID").strip(" <>\r\n").rpartition("@")[0]
+
+    @property
+    def subject(self) -> str:
+        """Of ASCII."""
+        return self._header("Subject")
+
+    def _header(self, name: str) -> str:
         headers = BytesHeaderParser().parsebytes(self.raw)  # of tens of thousands, in seconds
-        return str(headers["Message-ID"]).strip(" <>\r\n").rpartition("@")[0]
+        return str(headers[name])
 
 
 def read_ledger(path: Path) -> list[Received]:

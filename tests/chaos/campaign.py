@@ -18,14 +18,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos import oracle, probes
+from tests.chaos import evidence, oracle, probes
+from tests.chaos.evidence import Struck
 from tests.chaos.faults import FAULTS, ROUND
-from tests.chaos.oracle import Struck
 from tests.chaos.probes import Probed
 from tests.chaos.senders import Senders
 from tests.chaos.stage import Stage, owned, set_up
@@ -46,7 +45,16 @@ STEPS = {
         {"id": "note", "type": "update_contact", "set": {"lastName": "{{trigger.name}}"}},
     ],
     "waiting": [{"id": "wait", "type": "wait", "duration": "PT2S"}, SAY],
-    "calling": [{"id": "call", "type": "http_request", "method": "POST", "url": "{url}"}, SAY],
+    "calling": [
+        {
+            "id": "call",
+            "type": "http_request",
+            "method": "POST",
+            "url": "{url}",
+            "body": {"run": "{{run.id}}"},
+        },
+        SAY,
+    ],
 }
 
 
@@ -87,7 +95,7 @@ class Plan:
     gap_seconds: float = 1.0  # between faults
     kinds: tuple[str, ...] = ROUND
     settle_seconds: float = 180.0
-    after_seconds: float = 0.0  # that faults may go on once all events are sent
+    after_seconds: float = 60.0  # that it may go on until all faults have struck
     deployed: type[Deployment] = Deployment
 
 
@@ -108,7 +116,7 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
             flows[name] = await probes.hook(stage, name, *whole)
         probed = Probed()
         for probe in probes.FIRST:
-            await probe(stage, probed)
+            await probes.ask(stage, probed, probe)
         senders = Senders(
             lambda: list(stage.ports.values()),
             {name: made["path"] for name, made in flows.items()},
@@ -117,15 +125,14 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         struck: list[Struck] = []
         asking = asyncio.create_task(probes.for_ever(stage, probed, every=0.5))
         striking = asyncio.create_task(strike(stage, plan, struck))
-        await load(senders, plan)
-        await asyncio.wait([striking], timeout=plan.after_seconds)
+        await load(senders, plan, striking)
         striking.cancel()
         asking.cancel()
         for ended in await asyncio.gather(striking, asking, return_exceptions=True):
             if isinstance(ended, Exception):  # which being cancelled is not
                 probed.findings.append(f"{type(ended).__name__}: {ended}")
         settled = await settle(stage, plan.settle_seconds)
-        evidence = await oracle.gathered(
+        known = await evidence.gathered(
             stage,
             senders.ledger,
             {
@@ -133,25 +140,23 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
                 for name, made in flows.items()
             },
             struck,
+            plan.faults,
             probed,
         )
-        found = oracle.findings(evidence)
-        figures = {
-            **evidence.figures,
-            "faults": f"{len(struck)} of {plan.faults}",
-            "of each": dict(Counter(fault.name for fault in struck)),
-            "deaths": len(stage.deaths),
-            "probes": probed.asked,
-            "settled after": f"{settled:.1f} s",
-        }
-        return found, figures
+        found = oracle.findings(known)
+        known.figures["settled after"] = f"{settled:.1f} s"
+        return found, known.figures
 
 
-async def load(senders: Senders, plan: Plan) -> None:
-    """An open loop: each event comes when it is due, whatever became of the last."""
+async def load(senders: Senders, plan: Plan, striking: asyncio.Task[None]) -> None:
+    """An open loop: each event comes when it is due, whatever became of the last; until all is
+    struck, within bounds."""
     began = time.monotonic()
+    most = plan.events + int(plan.rate * plan.after_seconds)
     under_way: set[asyncio.Task[None]] = set()
-    for number in range(plan.events):
+    for number in range(most):
+        if number >= plan.events and striking.done():
+            break
         await asyncio.sleep(max(0, began + number / plan.rate - time.monotonic()))
         while len(under_way) >= MOST_WAITING:
             await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
@@ -172,14 +177,17 @@ async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
         if not names:
             names = list(plan.kinds)
             order.shuffle(names)
-        name, began, broke = names.pop(), time.time(), None
+        fault = Struck(names.pop(), time.time(), 0, "was cut short", hits=0)
+        struck.append(fault)
         try:
-            await FAULTS[name](stage)
+            fault.hits, fault.broke = await FAULTS[fault.name](stage), None
         except Exception as error:  # noqa: BLE001  a finding, and the others go on
-            broke = f"{type(error).__name__}: {error}"
+            fault.broke = f"{type(error).__name__}: {error}"
         finally:
-            struck.append(Struck(name, began, time.time(), broke))
-            print(f"  {number + 1}. {name}: {time.time() - began:.1f} s {broke or ''}", flush=True)
+            fault.ended = time.time()
+            took = f"{fault.ended - fault.began:.1f} s"
+            told = fault.broke or ("" if fault.hits else "nothing to cut")
+            print(f"  {number + 1}. {fault.name}: {took} {told}", flush=True)
 
 
 async def unfinished(stage: Stage) -> int:
@@ -235,6 +243,7 @@ def main() -> int:
         gap_seconds=asked.gap,
         kinds=tuple(asked.fault or ROUND),
         settle_seconds=asked.settle,
+        after_seconds=asked.events / asked.rate,
         deployed=Started,
     )
     print(f"seed {plan.seed}", flush=True)

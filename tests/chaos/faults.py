@@ -13,121 +13,145 @@ import redis.asyncio
 from tests.chaos.stage import WEBS, WORKERS, Stage
 from tests.clocks import LIBRARY, SEEN_SECONDS, Clock
 
-Fault: TypeAlias = Callable[[Stage], Awaitable[None]]
+Fault: TypeAlias = Callable[[Stage], Awaitable[int]]  # how often it struck
 
 FINAL_DOT = b"\r\n.\r\n"
 GONE_SECONDS = 10.0  # after SIGTERM
 JUMPS = (-3600, -60, 60, 3600)  # seconds
 
 
-def _signals(stage: Stage, name: str, number: signal.Signals) -> None:
-    part = stage.parts[name]
-    if part.process.poll() is None:
-        part.process.send_signal(number)
-
-
 def kill(*names: str) -> Fault:
-    """-9, of one of these."""
+    """-9, of one of these; once it is back, when the fault before has killed it."""
 
-    async def strike(stage: Stage) -> None:
-        _signals(stage, stage.chance.choice(names), signal.SIGKILL)
+    async def strike(stage: Stage) -> int:
+        name = stage.chance.choice(names)
+        await stage.back(name)
+        stage.kill(name)
+        return 1
 
     return strike
 
 
-async def kill_everything(stage: Stage) -> None:
+async def kill_everything(stage: Stage) -> int:
     for name in (*WEBS, *WORKERS):
-        _signals(stage, name, signal.SIGKILL)
+        await stage.back(name)
+    for name in (*WEBS, *WORKERS):
+        stage.kill(name)
+    return 1
 
 
-async def freeze(stage: Stage) -> None:
+async def freeze(stage: Stage) -> int:
     """A worker that is paused for three leases, and goes on as if nothing had been."""
     name = stage.chance.choice(WORKERS)
-    _signals(stage, name, signal.SIGSTOP)
-    await asyncio.sleep(3 * float(stage.deployment.environ["LEASE_SECONDS"]))
-    _signals(stage, name, signal.SIGCONT)
+    await stage.back(name)
+    process = stage.parts[name].process
+    process.send_signal(signal.SIGSTOP)
+    try:
+        await asyncio.sleep(3 * float(stage.deployment.environ["LEASE_SECONDS"]))
+    finally:
+        process.send_signal(signal.SIGCONT)
+    return 1
 
 
-async def roll(stage: Stage) -> None:
+async def roll(stage: Stage) -> int:
     """A deploy: one process after the other, the next when the last is back."""
     for name in (*WEBS, *WORKERS):
-        await stage.back(name)  # whom the fault before has killed
+        await stage.back(name)
         took, code = await stage.stopped(name, GONE_SECONDS + 5)
         assert code == 0, f"{name} ended with {code} after SIGTERM"
         assert took <= GONE_SECONDS, f"{name} took {took:.1f} s to end"
         await stage.back(name)
+    return 1
 
 
-async def stop_postgres(stage: Stage) -> None:
+async def stop_postgres(stage: Stage) -> int:
     """Immediate, as if the machine had lost power."""
     await asyncio.to_thread(stage.postgres.stop)
     await asyncio.sleep(stage.chance.uniform(0, 3))
     await asyncio.to_thread(stage.postgres.start)
+    return 1
 
 
-async def terminate_backends(stage: Stage) -> None:
+async def terminate_backends(stage: Stage) -> int:
     async with stage.database() as db:
-        await db.execute(
+        ended = await db.fetch(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE pid <> pg_backend_pid() AND datname = current_database()"
         )
+    return len(ended)
 
 
-async def read_only(stage: Stage) -> None:
+async def read_only(stage: Stage) -> int:
     """As while a standby takes over."""
-    for value in ("on", "off"):
-        async with stage.database() as db:
-            await db.execute("SET default_transaction_read_only = off")
-            await db.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
-            await db.execute("SELECT pg_reload_conf()")
+    try:
+        await _read_only(stage, "on")
         await asyncio.sleep(2)
+    finally:
+        await _read_only(stage, "off")
+    return 1
 
 
-async def lock_runs(stage: Stage) -> None:
+async def _read_only(stage: Stage, value: str) -> None:
+    async with stage.database() as db:
+        await db.execute("SET default_transaction_read_only = off")
+        await db.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        await db.execute("SELECT pg_reload_conf()")
+
+
+async def lock_runs(stage: Stage) -> int:
     async with stage.database() as db, db.transaction():
         await db.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
         await asyncio.sleep(4)
+    return 1
 
 
-async def flush_redis(stage: Stage) -> None:
+async def flush_redis(stage: Stage) -> int:
     async with redis.asyncio.Redis(port=stage.redis.port) as client:
         await client.flushall()
+    return 1
 
 
 def stop_redis_for(least: float, most: float) -> Fault:
     """Seconds."""
 
-    async def strike(stage: Stage) -> None:
+    async def strike(stage: Stage) -> int:
         await asyncio.to_thread(stage.redis.stop)
         await asyncio.sleep(stage.chance.uniform(least, most))
         await asyncio.to_thread(stage.redis.start)
+        return 1
 
     return strike
 
 
-async def fill_redis(stage: Stage) -> None:
+async def fill_redis(stage: Stage) -> int:
     """noeviction, as hosts set it: every write is refused."""
     async with redis.asyncio.Redis(port=stage.redis.port) as client:
-        await client.config_set("maxmemory", "1")
-        await asyncio.sleep(3)
-        await client.config_set("maxmemory", "0")
+        try:
+            await client.config_set("maxmemory", "1")
+            await asyncio.sleep(3)
+        finally:
+            await client.config_set("maxmemory", "0")
+    return 1
 
 
 def jump(*names: str) -> Fault:
     """The clock of one of these is set, and set right again, while it works."""
 
-    async def strike(stage: Stage) -> None:
+    async def strike(stage: Stage) -> int:
         name = stage.chance.choice(names)
         await stage.back(name)
         stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
-        _, code = await stage.stopped(name, GONE_SECONDS + 5)
-        assert code is not None, f"{name} did not end after SIGTERM"
-        await stage.back(name)
-        clock.jump(stage.chance.choice(JUMPS))
-        await asyncio.sleep(3 * SEEN_SECONDS)
-        clock.jump(0)
+        try:
+            _, code = await stage.stopped(name, GONE_SECONDS + 5)
+            assert code is not None, f"{name} did not end after SIGTERM"
+            await stage.back(name)
+            clock.jump(stage.chance.choice(JUMPS))
+            await asyncio.sleep(3 * SEEN_SECONDS)
+        finally:
+            clock.jump(0)
+            del stage.clocks[name]
         await asyncio.sleep(2 * SEEN_SECONDS)
-        del stage.clocks[name]
+        return 1
 
     return strike
 
@@ -135,25 +159,32 @@ def jump(*names: str) -> Fault:
 def silence(proxy: str) -> Fault:
     """Nothing arrives, in neither direction, and nobody is told."""
 
-    async def strike(stage: Stage) -> None:
+    async def strike(stage: Stage) -> int:
         stage.proxies[proxy].swallow()
-        await asyncio.sleep(2)
-        stage.proxies[proxy].heal()
+        try:
+            await asyncio.sleep(2)
+        finally:
+            stage.proxies[proxy].heal()
+        return 1
 
     return strike
 
 
 def cut(proxy: str, pattern: bytes, *, after: bool) -> Fault:
-    """The next few that carry the pattern lose their connection, before or after it arrived."""
+    """The next few that carry the pattern lose their connection, before or after it arrived; none
+    when nobody says it meanwhile."""
 
-    async def strike(stage: Stage) -> None:
+    async def strike(stage: Stage) -> int:
         between = stage.proxies[proxy]
         hits = between.hits
         (between.cut_after if after else between.cut_before)(pattern)
         until = time.monotonic() + 3
-        while between.hits < hits + 3 and time.monotonic() < until:
-            await asyncio.sleep(0.01)
-        between.heal()
+        try:
+            while between.hits < hits + 3 and time.monotonic() < until:
+                await asyncio.sleep(0.01)
+        finally:
+            between.heal()
+        return between.hits - hits
 
     return strike
 
@@ -213,5 +244,17 @@ NO_DATABASE = {
     "a web COMMIT cut before",
     "a web COMMIT cut after",
 }
-# Whoever speaks to a process that these end is cut off, and may find no other.
-NO_WEB = {"kill -9 a web process", "kill -9 everything"}
+# And here a worker may be unable to write down what it knows, until its lease is over.
+NO_DATABASE_FOR_WORKERS = {
+    "PostgreSQL stopped at once",
+    "every backend terminated",
+    "PostgreSQL read-only",
+    "the table of runs locked",
+    "PostgreSQL silent to workers",
+    "a worker's COMMIT cut before",
+    "a worker's COMMIT cut after",
+}
+PAUSES = {"a worker frozen for three leases"}
+FINAL_DOTS = {"the final dot cut before", "the final dot cut after"}
+HTTP_CUTS = {"an HTTP request cut before", "an HTTP answer cut off"}
+assert FAULTS.keys() >= NO_DATABASE | NO_DATABASE_FOR_WORKERS | PAUSES | FINAL_DOTS | HTTP_CUTS

@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -23,15 +24,18 @@ HELLO = {"subject": "{{trigger.name}}", "html": "<p>Hello</p>"}
 
 @dataclass(slots=True)
 class Probed:
-    """What came of it. `silent_from`: when an address was promised that nothing more arrives."""
+    """What came of it. `made`: how often each could really look, by its name. `leaving`: addresses
+    that asked for no more; `silent_from`: since when they are promised that nothing arrives."""
 
-    asked: int = 0
+    made: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
+    leaving: set[str] = field(default_factory=set)
     silent_from: dict[str, float] = field(default_factory=dict)
     in_flight: set[str] = field(default_factory=set)  # messages that an opt-out has named
 
 
-Probe: TypeAlias = Callable[[Stage, Probed], Awaitable[None]]
+# How much it could look at, nothing perhaps: its questions may be cut off like everybody's.
+Probe: TypeAlias = Callable[[Stage, Probed], Awaitable[int]]
 
 
 async def insist(stage: Stage, method: str, url: str, body: Any = None) -> httpx2.Response:
@@ -55,10 +59,9 @@ async def insist(stage: Stage, method: str, url: str, body: Any = None) -> httpx
 async def status_of(ports: Ports, path: str, body: bytes, **how: Any) -> int | None:
     """What an event is answered with; None when nobody answered."""
     try:
-        status, _ = await exchange(ports, path, body, **how)
+        return (await exchange(ports, path, body, **how)).status
     except Silence:
         return None
-    return status
 
 
 async def hook(
@@ -83,7 +86,7 @@ async def hook(
     return {**made, "path": url[url.index("/v1/") :]}
 
 
-async def a_new_secret_holds_at_once(stage: Stage, probed: Probed) -> None:
+async def a_new_secret_holds_at_once(stage: Stage, probed: Probed) -> int:
     old, new = secrets.token_hex(16), secrets.token_hex(16)
     made = await hook(stage, "rotating", {"type": "exit"}, secret=old)
     body = json.dumps({"email": "rotating@customer.example"}).encode()
@@ -93,44 +96,53 @@ async def a_new_secret_holds_at_once(stage: Stage, probed: Probed) -> None:
         stage, "PATCH", f"/workflows/{made['id']}", {"trigger": {"signingSecret": new}}
     )
     assert changed.status_code == 200, changed.text
+    seen = 0
     for port in stage.ports.values():
-        for secret, wrong in ((old, 202), (new, 401)):
+        for secret, right, wrong in ((old, 401, 202), (new, 202, 401)):
             told = await status_of(lambda port=port: [port], made["path"], body, secret=secret)
+            seen += told in {right, wrong}
             if told == wrong:
                 probed.findings.append(f"a secret was changed, and {wrong} answered on {port}")
     await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": "ARCHIVED"})
+    return seen
 
 
-async def a_pause_holds_at_once(stage: Stage, probed: Probed) -> None:
+async def a_pause_holds_at_once(stage: Stage, probed: Probed) -> int:
     made = await hook(stage, "pausing", {"type": "exit"})
     body = json.dumps({"email": "pausing@customer.example"}).encode()
-    for state, wrong in (("PAUSED", 202), ("ACTIVE", 404)):
+    seen = 0
+    for state, right, wrong in (("PAUSED", 404, 202), ("ACTIVE", 202, 404)):
         await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": state})
         for port in stage.ports.values():
-            if await status_of(lambda port=port: [port], made["path"], body) == wrong:
+            told = await status_of(lambda port=port: [port], made["path"], body)
+            seen += told in {right, wrong}
+            if told == wrong:
                 probed.findings.append(f"{state}, and {wrong} answered on {port}")
     await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": "ARCHIVED"})
+    return seen
 
 
-async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> None:
+async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> int:
     """While the run that would send it waits."""
     say = {"type": "send_message", "channel": "email", "content": HELLO}
     made = await hook(stage, "late", LATE, say)
     address = f"out{secrets.token_hex(6)}@customer.example"
     body = json.dumps({"email": address, "name": "late"}).encode()
-    await status_of(lambda: list(stage.ports.values()), made["path"], body)
+    accepted = await status_of(lambda: list(stage.ports.values()), made["path"], body) == 202
+    probed.leaving.add(address)
     answer = await insist(stage, "POST", "/suppressions", {"channel": "email", "address": address})
     assert answer.status_code in {201, 409}, answer.text
     probed.silent_from[address] = time.time()
     held = await insist(stage, "GET", f"/suppressions?address={address}")
     probed.in_flight.update(id for one in held.json()["data"] for id in one["inFlight"])
     await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": "PAUSED"})
+    return accepted
 
 
-async def strangers_see_nothing(stage: Stage, probed: Probed) -> None:
+async def strangers_see_nothing(stage: Stage, probed: Probed) -> int:
     """Mallory asks for what Olivia has."""
     port = stage.chance.choice(list(stage.ports.values()))
-    name = secrets.token_hex(6)
+    name, seen = secrets.token_hex(6), 0
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as mallory:
         mallory.headers["X-Forwarded-For"] = ".".join(str(part) for part in secrets.token_bytes(4))
         try:
@@ -144,18 +156,20 @@ async def strangers_see_nothing(stage: Stage, probed: Probed) -> None:
                 },
             )
             if registered.status_code != 201:
-                return
+                return 0
             mallory.headers["Authorization"] = f"Bearer {registered.json()['accessToken']}"
             mine = (await insist(stage, "GET", "/runs?limit=1")).json()["data"]
             for run in mine:
                 for url in (f"/runs/{run['id']}", f"/contacts/{run['contactId']}"):
                     if (answer := await mallory.get(url)).status_code == 200:
                         probed.findings.append(f"{url} was shown to a stranger: {answer.text}")
+                    seen += answer.status_code in {200, 404}
         except (httpx2.HTTPError, ValueError):
-            return  # cut off: asked again later
+            pass  # cut off: asked again later
+    return seen
 
 
-async def one_address_is_limited(stage: Stage, probed: Probed) -> None:
+async def one_address_is_limited(stage: Stage, probed: Probed) -> int:
     """Whatever it writes to the left of its address. Asked before anything breaks."""
     made = await hook(stage, "limited", {"type": "exit"})
 
@@ -170,6 +184,7 @@ async def one_address_is_limited(stage: Stage, probed: Probed) -> None:
     # When Redis takes longer than 50 ms, each process counts for itself.
     if not LIMIT <= statuses.count(202) <= LIMIT * len(stage.ports):
         probed.findings.append(f"{statuses.count(202)} of {3 * LIMIT} from one address were taken")
+    return statuses.count(429)
 
 
 FIRST: tuple[Probe, ...] = (one_address_is_limited,)
@@ -181,9 +196,12 @@ ALWAYS: tuple[Probe, ...] = (
 )
 
 
+async def ask(stage: Stage, probed: Probed, probe: Probe) -> None:
+    probed.made[probe.__name__] += await probe(stage, probed)
+
+
 async def for_ever(stage: Stage, probed: Probed, every: float) -> None:
     while True:
         for probe in ALWAYS:
-            await probe(stage, probed)
-            probed.asked += 1
+            await ask(stage, probed, probe)
             await asyncio.sleep(every)

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ LEFT = "the sender left"
 
 # How often each kind comes, of 100.
 KINDS = {"once": 30, "again": 25, "keyed": 25, "forged": 10, "malformed": 5, "hasty": 5}
+REFUSED = {"forged", "malformed"}
 
 
 @dataclass(slots=True)
@@ -42,6 +44,9 @@ class Try:
     status: int | None
     answer: dict[str, Any]
     silence: str | None = None
+    port: int | None = None
+    retry_after: str | None = None
+    whole: bool = True  # whether all of the body was sent
 
 
 @dataclass(slots=True)
@@ -57,6 +62,18 @@ class Sent:
     @property
     def accepted(self) -> list[Try]:
         return [one for one in self.tries if one.status == 202]
+
+    @property
+    def email(self) -> str:
+        return str(json.loads(self.body)["email"])
+
+    @property
+    def most_runs(self) -> int:
+        """That may come of it, whatever was answered."""
+        if self.kind in REFUSED:
+            return 0
+        whole = sum(one.whole for one in self.tries)
+        return min(whole, 1) if self.kind == "keyed" else whole
 
 
 Ports: TypeAlias = Callable[[], Sequence[int]]
@@ -115,17 +132,39 @@ class Senders:
 
     async def _try(self, sent: Sent, *headers: str, secret: str = SECRET, leaves: int = 0) -> None:
         began = time.time()
+        whole = not leaves or leaves == len(sent.body)
         try:
-            status, answer = await exchange(
+            answer = await exchange(
                 self.ports, self.paths[sent.flow], sent.body, *headers, secret=secret, leaves=leaves
             )
-            sent.tries.append(Try(began, time.time(), status, answer))
         except Silence as silence:
-            sent.tries.append(Try(began, time.time(), None, {}, str(silence)))
+            told: Try = Try(began, time.time(), None, {}, silence.why, silence.port, whole=whole)
+        else:
+            told = Try(
+                began,
+                time.time(),
+                answer.status,
+                answer.told,
+                port=answer.port,
+                retry_after=answer.retry_after,
+            )
+        sent.tries.append(told)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    told: dict[str, Any]
+    port: int  # of the process that gave it
+    retry_after: str | None
 
 
 class Silence(Exception):
-    """Nobody answered; the sentence says why."""
+    """Nobody answered, on the port that took the connection."""
+
+    def __init__(self, why: str, port: int | None = None) -> None:
+        super().__init__(why)
+        self.why, self.port = why, port
 
 
 async def exchange(
@@ -136,8 +175,8 @@ async def exchange(
     secret: str = SECRET,
     leaves: int = 0,
     address: str | None = None,
-) -> tuple[int, dict[str, Any]]:
-    """The status and what was said. `leaves`: after so many octets. Raises Silence."""
+) -> Answer:
+    """`leaves`: after so many octets. Raises Silence."""
     digest = hmac.digest(secret.encode(), body, "sha256").hex()
     head = (
         f"POST {path} HTTP/1.1",
@@ -149,43 +188,44 @@ async def exchange(
         f"X-Forwarded-For: {address or _anybody()}",
         *headers,
     )
-    reader, writer = await _connection(ports)
+    port, reader, writer = await _connection(ports)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             text = "\r\n".join(head).encode() + b"\r\n\r\n"
             writer.write(text + (body[:leaves] if leaves else body))
             await writer.drain()
             if leaves:
-                raise Silence(LEFT)
+                raise Silence(LEFT, port)
             answer = await reader.read()
     except TimeoutError:  # an OSError too
-        raise Silence(LATE) from None
+        raise Silence(LATE, port) from None
     except OSError:
-        raise Silence(CUT) from None
+        raise Silence(CUT, port) from None
     finally:
         writer.transport.abort()
-    return _read(answer)
+    return _read(answer, port)
 
 
-async def _connection(ports: Ports) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connection(ports: Ports) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
     until = time.monotonic() + CONNECT_SECONDS
     while time.monotonic() < until:
         for port in random.sample(ports(), len(ports())):
             try:
-                return await asyncio.open_connection("127.0.0.1", port)
+                return port, *await asyncio.open_connection("127.0.0.1", port)
             except OSError:
                 continue  # that process is away: the next
         await asyncio.sleep(0.05)
     raise Silence(AWAY)
 
 
-def _read(answer: bytes) -> tuple[int, dict[str, Any]]:
+def _read(answer: bytes, port: int) -> Answer:
     head, _, body = answer.partition(b"\r\n\r\n")
     try:
         told = json.loads(body)
     except ValueError:  # in the middle
-        raise Silence(CUT) from None
-    return int(head.split()[1]), told
+        raise Silence(CUT, port) from None
+    wait = re.search(rb"^retry-after: ([0-9]+)\r?$", head, re.IGNORECASE | re.MULTILINE)
+    return Answer(int(head.split()[1]), told, port, wait and wait[1].decode())
 
 
 def _anybody() -> str:

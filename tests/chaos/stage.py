@@ -33,6 +33,16 @@ QUEUEING_SECONDS = 0.25  # of the mail server, as real ones: whoever dies then l
 LONGEST_PAUSE = 1.0  # until a platform starts again what has died
 
 
+@dataclass(frozen=True, slots=True)
+class Death:
+    """`as_struck`: with the code that the signal asks for which we sent it."""
+
+    at: float
+    name: str
+    code: int
+    as_struck: bool
+
+
 @dataclass(slots=True)
 class Stage:
     deployment: Deployment
@@ -45,7 +55,9 @@ class Stage:
     parts: dict[str, Part] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     resting: set[str] = field(default_factory=set)  # nobody starts these again for now
-    deaths: list[tuple[float, str, int | None]] = field(default_factory=list)
+    doomed: dict[str, int] = field(default_factory=dict)  # with which code these are to end
+    deaths: list[Death] = field(default_factory=list)
+    starts: list[tuple[float, str]] = field(default_factory=list)
     logs: list[Path] = field(default_factory=list)
     clocks: dict[str, Clock] = field(
         default_factory=dict
@@ -65,6 +77,7 @@ class Stage:
             **environ,
         )
         self.parts[name] = part
+        self.starts.append((time.time(), name))
         self.logs.append(part.output)
         return part
 
@@ -74,7 +87,8 @@ class Stage:
             for name, part in list(self.parts.items()):
                 code = part.process.poll()
                 if code is not None and name not in self.resting:
-                    self.deaths.append((time.time(), name, code))
+                    as_struck = self.doomed.pop(name, None) == code
+                    self.deaths.append(Death(time.time(), name, code, as_struck))
                     self.resting.add(name)
                     asyncio.get_running_loop().call_later(
                         self.chance.uniform(0, LONGEST_PAUSE), self._again, name
@@ -95,22 +109,39 @@ class Stage:
     async def back(self, name: str) -> None:
         """Until it has been started again and serves."""
         async with asyncio.timeout(UP_SECONDS):
-            while (
-                name in self.resting
-                or self.parts[name].process.poll() is not None
-                or (name in WORKERS and "worker started" not in self.parts[name].text)
-            ):
-                await asyncio.sleep(0.02)
-        await self.all_up()
+            while not await self._serves(name):
+                await asyncio.sleep(0.05)
+
+    async def _serves(self, name: str) -> bool:
+        part = self.parts[name]
+        if name in self.resting or part.process.poll() is not None:
+            return False
+        if name in WORKERS:
+            return "worker started" in part.text
+        return await asyncio.to_thread(answers, f"http://127.0.0.1:{self.ports[name]}/readyz")
+
+    def kill(self, name: str) -> None:
+        """-9. Somebody else starts it again."""
+        self.doomed[name] = -servers.signal.SIGKILL
+        self.parts[name].process.send_signal(servers.signal.SIGKILL)
 
     async def stopped(self, name: str, seconds: float) -> tuple[float, int | None]:
         """After SIGTERM: how long it took, and its exit code. Somebody else starts it again."""
         part = self.parts[name]
         began = time.monotonic()
+        self.doomed[name] = 0
         part.process.send_signal(servers.signal.SIGTERM)
         while part.process.poll() is None and time.monotonic() - began < seconds:
             await asyncio.sleep(0.01)
         return time.monotonic() - began, part.process.poll()
+
+    async def broken_trails(self) -> list[str]:
+        """Of the audit, by the command that is there to tell."""
+        part = self.deployment.start("verify-audit")
+        code = await asyncio.to_thread(part.process.wait, UP_SECONDS)
+        told = part.text.splitlines()
+        assert any("whole: " in line for line in told), part.text
+        return [line for line in told if "NOT WHOLE" in line] or told[-1:] * (code != 0)
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[asyncpg.Connection]:

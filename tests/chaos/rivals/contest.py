@@ -26,7 +26,7 @@ import redis.asyncio
 
 from tests.chaos import probes
 from tests.chaos.campaign import SAY, Plan, load, settle, strike, unfinished
-from tests.chaos.oracle import Struck
+from tests.chaos.evidence import Struck
 from tests.chaos.rivals import pipeline
 from tests.chaos.senders import AWAY, CUT, LATE, Senders, Sent
 from tests.chaos.stage import Stage, owned, set_up
@@ -122,7 +122,7 @@ async def struck_by_all(
         )
         struck: list[Struck] = []
         striking = asyncio.create_task(strike(stage, plan, struck))
-        await load(senders, plan)
+        await load(senders, plan, striking)
         await striking
         settled = await settle(stage, plan.settle_seconds, entrant.left)
         left, admitted = await entrant.left(stage), await entrant.admitted(stage)
@@ -171,12 +171,12 @@ def _recovery(
 ) -> str:
     """From a kill to the message of each event that was accepted before and not yet sent."""
     took = sorted(
-        min(arrived[sent.name]) - fault.began
+        min(arrived[sent.name]) - fault.ended
         for fault in struck
         if fault.name.startswith("kill")
         for sent in accepted
         if sent.name in arrived
-        if sent.accepted[0].ended < fault.began < min(arrived[sent.name])
+        if sent.accepted[0].ended < fault.ended < min(arrived[sent.name])
     )
     if not took:
         return "none was under way"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.chaos.oracle import Struck
+from tests.chaos.evidence import Struck
 from tests.chaos.rivals.contest import judge
 from tests.chaos.senders import AWAY, Sent, Try
 from tests.receivers import Received

@@ -1,0 +1,134 @@
+"""Whether each sender was answered, and as it should be, while everything broke."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tests.chaos.evidence import Evidence
+from tests.chaos.faults import NO_DATABASE
+from tests.chaos.senders import AWAY, CUT, LATE, Try
+
+# What may be answered to each kind, beside 503 where a fault excuses it, and silence.
+RIGHT = {"forged": 401, "malformed": 400}
+
+BACK_SECONDS = 5.0  # after a fault of the database, as promise 7 has it
+NOTICED_SECONDS = 1.0  # that a death is known of too late, on a busy machine
+START_SECONDS = 15.0  # that a process may take, on a busy machine
+
+
+def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
+    """Without 503, or silence, but those that a fault excuses."""
+    excused: Counter[str] = Counter()
+    for sent in evidence.ledger:
+        for one in sent.tries:
+            told = f"{one.status or one.silence}"
+            if one.status == 503 and one.retry_after is None:
+                yield f"{sent.name} at {one.began:.1f}: 503 without Retry-After"
+            if one.status not in {202, RIGHT.get(sent.kind), 503, None}:
+                yield f"{sent.name} ({sent.kind}) was answered with {told}: {one.answer}"
+            elif sent.kind in RIGHT and one.status == 202:
+                yield f"{sent.name} ({sent.kind}) was accepted"
+            if one.status == 503 or one.silence in {AWAY, CUT, LATE}:
+                excused[told] += 1
+                if not _excused(one, evidence):
+                    yield f"{sent.name} ({sent.kind}) at {one.began:.1f}: {told}, without a reason"
+    tries = [one for sent in evidence.ledger for one in sent.tries]
+    told_all = Counter(f"{one.status or one.silence}" for one in tries)
+    evidence.figures["answers"] = dict(told_all.most_common())
+    evidence.figures["excused"] = f"{dict(excused)}, {_share(tries, evidence):.0%} of the time none"
+    evidence.figures["answered with 503"] = times(one for one in tries if one.status == 503)
+
+
+def _excused(one: Try, evidence: Evidence) -> bool:
+    """503 while the database is away and until it must be back; being cut off by the death of the
+    very process that was asked; finding nobody where all of them have died. That nothing comes in
+    time is never right: whoever cannot reach the database says so."""
+    if one.status == 503:
+        # A web process listens before it has its database: what comes to it in that moment is told
+        # to come again, by this process alone.
+        starting = [
+            (began, began + START_SECONDS)
+            for began, name in evidence.starts
+            if evidence.ports.get(name) == one.port
+        ]
+        return any(
+            began < one.ended and one.began < ended
+            for began, ended in (*_without_database(evidence), *starting)
+        )
+    killed = [death for death in evidence.deaths if death.code == -9]
+    if one.silence == CUT:
+        return any(
+            evidence.ports.get(death.name) == one.port
+            and one.began - NOTICED_SECONDS < death.at < one.ended + NOTICED_SECONDS
+            for death in killed
+        )
+    if one.silence == AWAY:
+        since = one.began - START_SECONDS
+        gone = {death.name for death in killed if since < death.at < one.ended}
+        return evidence.ports.keys() <= gone
+    return False
+
+
+def _without_database(evidence: Evidence) -> list[tuple[float, float]]:
+    return [
+        (fault.began, fault.ended + BACK_SECONDS)
+        for fault in evidence.faults
+        if fault.name in NO_DATABASE and fault.hits
+    ]
+
+
+def _share(tries: Sequence[Try], evidence: Evidence) -> float:
+    """Of the time, in which no 503 would have been excused."""
+    first, last = min(one.began for one in tries), max(one.ended for one in tries)
+    bad, until = 0.0, first
+    for began, ended in sorted(_without_database(evidence)):
+        bad += max(0.0, min(ended, last) - max(began, until))
+        until = max(until, ended)
+    return 1 - bad / (last - first)
+
+
+def what_was_accepted_is_there(evidence: Evidence) -> Iterator[str]:
+    runs = {row["id"]: row for row in evidence.runs}
+    for sent in evidence.ledger:
+        for one in sent.accepted:
+            run = runs.get(one.answer["runId"])
+            if run is None:
+                yield f"{sent.name} was answered with {one.answer['runId']}, which is not there"
+            elif bytes(run["body"]) != sent.body:
+                yield f"{sent.name}: the body of its run is another"
+            elif run["contact_id"] != one.answer["contactId"]:
+                yield f"{sent.name}: its run is about another contact than the answer said"
+    evidence.figures["accepted"] = sum(bool(sent.accepted) for sent in evidence.ledger)
+
+
+def one_event_is_as_many_runs_as_were_accepted(evidence: Evidence) -> Iterator[str]:
+    """Of a try without an answer its sender does not know; under one key all are one; of what was
+    refused, or sent by halves, there is none whatever was answered."""
+    runs = evidence.runs_by_event()
+    for sent in evidence.ledger:
+        made = len(runs.pop(sent.body, ()))
+        told = {one.answer["runId"] for one in sent.accepted}
+        if not len(told) <= made <= sent.most_runs:
+            yield f"{sent.name} ({sent.kind}): {made} runs of {len(sent.tries)} tries"
+        if sent.kind == "keyed" and len(told) > 1:
+            yield f"{sent.name}: one key was answered with {told}"
+    for body in runs:
+        yield f"there is a run of what nobody sent: {body[:100]!r}"
+    rows = [row for row in evidence.runs if row["definition_id"] in evidence.definitions]
+    evidence.figures["runs"] = len(rows)
+
+
+def times(tries: Iterator[Try]) -> str:
+    took = sorted(one.ended - one.began for one in tries)
+    if not took:
+        return "none"
+    p50, p99 = took[len(took) // 2], took[int(len(took) * 0.99)]
+    return f"p50 {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms, last {took[-1] * 1000:.0f} ms"
+
+
+CHECKS = (
+    every_sender_was_answered,
+    what_was_accepted_is_there,
+    one_event_is_as_many_runs_as_were_accepted,
+)

@@ -1,0 +1,119 @@
+"""All that is known once nothing is due any more: what senders and receivers wrote down, what
+struck, who died of it, and the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import orjson
+
+from tests.chaos.probes import Probed
+from tests.chaos.senders import Sent
+from tests.chaos.stage import Death, Stage
+from tests.listener import Asked
+from tests.receivers import Received
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Struck:
+    """One fault. `hits`: how many connections it cut; of all other kinds, one."""
+
+    name: str
+    began: float
+    ended: float
+    broke: str | None = None  # what it could not do, or did not find as it should be
+    hits: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A request of an `http_request` step, as its receiver has it."""
+
+    run_id: str
+    key: str | None
+
+    @classmethod
+    def of(cls, asked: Asked) -> Called:
+        return cls(orjson.loads(asked.body)["run"], asked.header("idempotency-key"))
+
+
+@dataclass(slots=True)
+class Evidence:
+    """`planned`: how many faults were to strike."""
+
+    ledger: Sequence[Sent]
+    paths: Mapping[str, Sequence[str]]  # of node ids, by flow
+    definitions: Mapping[str, str]  # flow by id
+    planned: int
+    faults: Sequence[Struck]
+    deaths: Sequence[Death]
+    starts: Sequence[tuple[float, str]]
+    ports: Mapping[str, int]  # of the web processes
+    probed: Probed
+    runs: list[Row]
+    steps: list[Row]
+    attempts: list[Row]
+    mails: Sequence[Received]
+    calls: Sequence[Called]
+    contacts_twice: list[Row]
+    trails: list[str]  # of audit entries, that are not whole
+    tracebacks: list[str]
+    figures: dict[str, object] = field(default_factory=dict)
+
+    def runs_by_event(self) -> dict[bytes, list[Row]]:
+        """Those of the flows; the probes have some of their own."""
+        found: dict[bytes, list[Row]] = {}
+        for row in self.runs:
+            if row["definition_id"] in self.definitions:
+                found.setdefault(bytes(row["body"]), []).append(row)
+        return found
+
+
+async def gathered(
+    stage: Stage,
+    ledger: Sequence[Sent],
+    flows: Mapping[str, tuple[str, Sequence[str]]],
+    faults: Sequence[Struck],
+    planned: int,
+    probed: Probed,
+) -> Evidence:
+    """`flows`: the definition's id and the ids of its nodes, by name."""
+    async with stage.database() as db:
+
+        async def rows(sql: str) -> list[Row]:
+            return [dict(row) for row in await db.fetch(sql)]
+
+        return Evidence(
+            ledger=ledger,
+            paths={name: nodes for name, (_, nodes) in flows.items()},
+            definitions={made: name for name, (made, _) in flows.items()},
+            planned=planned,
+            faults=faults,
+            deaths=stage.deaths,
+            starts=stage.starts,
+            ports=stage.ports,
+            probed=probed,
+            runs=await rows("SELECT * FROM runs ORDER BY id"),
+            steps=await rows("SELECT * FROM run_steps ORDER BY run_id, position"),
+            attempts=await rows(
+                "SELECT a.*, m.run_id, m.node_id FROM delivery_attempts a"
+                " JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id"
+            ),
+            mails=stage.mail.received,
+            calls=[Called.of(asked) for asked in stage.listener.asked],
+            contacts_twice=await rows(
+                "SELECT workspace_id, email_key FROM contacts WHERE email_key IS NOT NULL"
+                " GROUP BY 1, 2 HAVING count(*) > 1"
+            ),
+            trails=await stage.broken_trails(),
+            tracebacks=[
+                f"{log.name}: {line}"
+                for log in stage.logs
+                for line in log.read_text().splitlines()
+                if "Traceback" in line
+            ],
+        )

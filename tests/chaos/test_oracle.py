@@ -1,0 +1,419 @@
+"""Each check of the oracle finds what it is there for, and nothing where all is well."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import pytest
+
+from tests.chaos import oracle, probes
+from tests.chaos.evidence import Called, Evidence, Struck
+from tests.chaos.probes import Probed
+from tests.chaos.senders import AWAY, CUT, LATE, LEFT, Sent, Try
+from tests.chaos.stage import Death
+from tests.receivers import Received
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
+PATHS = {
+    "three steps": ["tag", "say", "note"],
+    "waiting": ["wait", "say"],
+    "calling": ["call", "say"],
+}
+PORTS = {"web 1": 8001, "web 2": 8002}
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(NOON + seconds, UTC)
+
+
+def event(name: str, kind: str, flow: str, *tries: Try) -> Sent:
+    body = json.dumps({"email": f"{name}@customer.example", "name": name}).encode()
+    return Sent(name, kind, flow, body[:-1] if kind == "malformed" else body, list(tries))
+
+
+def told(began: float, status: int, name: str = "", **more: Any) -> Try:
+    answer = {"runId": f"run_{name}", "contactId": f"con_{name}"} if status == 202 else {}
+    return Try(NOON + began, NOON + began + 0.1, status, answer, port=8001, **more)
+
+
+def silent(began: float, why: str, **more: Any) -> Try:
+    return Try(NOON + began, NOON + began + 0.1, None, {}, why, port=8001, **more)
+
+
+def clean() -> Evidence:
+    """A short campaign in which everything went as it should, some of it badly."""
+    ledger = [
+        event("plain", "once", "three steps", told(1, 202, "plain")),
+        event("keyed", "keyed", "waiting", told(2, 202, "keyed"), told(3, 202, "keyed")),
+        event("called", "once", "calling", told(4, 202, "called")),
+        event("failed", "once", "calling", told(5, 202, "failed")),
+        event("unsure", "once", "three steps", told(6, 202, "unsure")),
+        event("forged", "forged", "waiting", told(7, 401)),
+        event("broken", "malformed", "waiting", told(7, 400)),
+        event("half", "hasty", "waiting", silent(8, LEFT, whole=False)),
+        event("refused", "once", "waiting", told(21, 503, retry_after="2")),
+        event("early", "once", "waiting", told(61, 503, retry_after="1")),
+        event("cut", "once", "waiting", silent(30, CUT)),
+        event("nobody", "once", "waiting", silent(50, AWAY)),
+    ]
+    ledger[9].tries[0].port = PORTS["web 2"]
+    evidence = Evidence(
+        ledger=ledger,
+        paths=PATHS,
+        definitions={f"wfl_{flow}": flow for flow in PATHS},
+        planned=6,
+        faults=[
+            Struck("an HTTP answer cut off", NOON + 5, NOON + 5.5),
+            Struck("the final dot cut after", NOON + 6, NOON + 6.5),
+            Struck("PostgreSQL stopped at once", NOON + 19, NOON + 20),
+            Struck("kill -9 a web process", NOON + 30, NOON + 30),
+            Struck("RCPT cut before", NOON + 33, NOON + 36, hits=0),
+            Struck("kill -9 everything", NOON + 49, NOON + 49),
+        ],
+        deaths=[
+            Death(NOON + 30.05, "web 1", -9, as_struck=True),
+            Death(NOON + 49, "web 1", -9, as_struck=True),
+            Death(NOON + 49, "web 2", -9, as_struck=True),
+        ],
+        starts=[(NOON - 60, "web 1"), (NOON + 60, "web 2")],
+        ports=PORTS,
+        probed=Probed(
+            made=Counter(probe.__name__ for probe in (*probes.FIRST, *probes.ALWAYS)),
+            leaving={"out@customer.example"},
+            silent_from={"out@customer.example": NOON + 10},
+        ),
+        runs=[],
+        steps=[],
+        attempts=[],
+        mails=[],
+        calls=[Called("run_called", "key of called"), Called("run_failed", "key of failed")],
+        contacts_twice=[],
+        trails=[],
+        tracebacks=[],
+    )
+    for sent in ledger[:5]:
+        ran(evidence, sent)
+    out = event("out", "once", "probe")
+    ran(evidence, out)
+    became(evidence, "called", "SENT")
+    became(evidence, "failed", None)
+    run(evidence, "failed").update(status="FAILED", reason_code="http_broken")
+    evidence.steps = [row for row in evidence.steps if row != step("failed", "say")]
+    became(evidence, "unsure", "UNKNOWN")
+    became(evidence, "out", "SUPPRESSED")
+    return evidence
+
+
+def ran(evidence: Evidence, sent: Sent, id: str = "") -> None:
+    """Its run, walked to the end, and its message, received."""
+    name, run_id = sent.name, id or f"run_{sent.name}"
+    evidence.runs.append(
+        {
+            "id": run_id,
+            "definition_id": f"wfl_{sent.flow}",
+            "contact_id": f"con_{name}",
+            "body": sent.body,
+            "status": "COMPLETED",
+            "reason_code": None,
+            "created_at": at(1),
+            "finished_at": at(9),
+        }
+    )
+    evidence.steps += [step(run_id.removeprefix("run_"), node) for node in PATHS.get(sent.flow, ())]
+    send(evidence, run_id, name, f"key of {run_id}")
+
+
+def step(name: str, node: str) -> dict[str, Any]:
+    return {
+        "run_id": f"run_{name}",
+        "node_id": node,
+        "kind": node,
+        "started_at": at(2),
+        "finished_at": at(4.1),
+    }
+
+
+def send(evidence: Evidence, run_id: str, name: str, key: str, number: int = 1) -> None:
+    events = [{"at": at(6).isoformat(), "status": "SENDING"}]
+    evidence.attempts.append(
+        {
+            "id": f"att_{name}",
+            "message_id": f"msg_{name}",
+            "run_id": run_id,
+            "node_id": "say",
+            "number": number,
+            "message_key": key,
+            "status": "SENT",
+            "reason_code": None,
+            "reason_detail": None,
+            "events": json.dumps(events),
+            "finished_at": at(7),
+        }
+    )
+    evidence.mails = [*evidence.mails, mail(name, key)]
+
+
+def mail(name: str, key: str, to: str = "") -> Received:
+    raw = f"Message-ID: <{key}@acme.test>\r\nSubject: {name}\r\n\r\nHello\r\n".encode()
+    to = to or f"{name}@customer.example"
+    return Received(NOON + 8, "hello@acme.test", (to,), False, 1, raw)
+
+
+def became(evidence: Evidence, name: str, status: str | None) -> None:
+    """Another end of its message, or none; only what is SENT was received."""
+    if status is None:
+        evidence.attempts.remove(attempt(evidence, name))
+    else:
+        attempt(evidence, name)["status"] = status
+    if status != "SENT":
+        evidence.mails = [mail for mail in evidence.mails if mail.subject != name]
+
+
+def run(evidence: Evidence, name: str) -> Any:
+    return next(row for row in evidence.runs if row["id"] == f"run_{name}")
+
+
+def attempt(evidence: Evidence, name: str) -> Any:
+    return next(row for row in evidence.attempts if row["id"] == f"att_{name}")
+
+
+def sent(evidence: Evidence, name: str) -> Sent:
+    return next(one for one in evidence.ledger if one.name == name)
+
+
+Plant: TypeAlias = Callable[[Evidence], object]
+
+
+def plain_is_told(*tries: Try) -> Plant:
+    return lambda evidence: sent(evidence, "plain").tries.extend(tries)
+
+
+def of_run(name: str, **columns: Any) -> Plant:
+    return lambda evidence: run(evidence, name).update(columns)
+
+
+def of_attempt(name: str, **columns: Any) -> Plant:
+    return lambda evidence: attempt(evidence, name).update(columns)
+
+
+def another_run_of(name: str) -> Plant:
+    return lambda evidence: ran(evidence, sent(evidence, name), "run_other")
+
+
+def called(*calls: Called) -> Plant:
+    return lambda evidence: evidence.calls.extend(calls)
+
+
+def added(list_name: str, value: object) -> Plant:
+    return lambda evidence: getattr(evidence, list_name).append(value)
+
+
+def without_mail(name: str) -> Plant:
+    def plant(evidence: Evidence) -> None:
+        evidence.mails = [mail for mail in evidence.mails if mail.subject != name]
+
+    return plant
+
+
+def with_mail(name: str, key: str, to: str = "") -> Plant:
+    def plant(evidence: Evidence) -> None:
+        evidence.mails = [*evidence.mails, mail(name, key, to)]
+
+    return plant
+
+
+def all_of(*plants: Plant) -> Plant:
+    return lambda evidence: [plant(evidence) for plant in plants]
+
+
+def without_steps(name: str, *nodes: str) -> Plant:
+    def plant(evidence: Evidence) -> None:
+        gone = [step(name, node) for node in nodes]
+        evidence.steps = [row for row in evidence.steps if row not in gone]
+
+    return plant
+
+
+# By check: what is planted, and what must be found.
+PLANTS: dict[str, list[tuple[Plant, str]]] = {
+    "every_sender_was_answered": [
+        (plain_is_told(told(40, 503, retry_after="1")), "plain .*: 503, without a reason"),
+        (plain_is_told(told(25.5, 503, retry_after="1")), "plain .*: 503, without a reason"),
+        (plain_is_told(told(61, 503, retry_after="1")), "plain .*: 503, without a reason"),
+        (plain_is_told(told(20.5, 503)), "plain .* 503 without Retry-After"),
+        (plain_is_told(told(20.5, 500)), "plain .*was answered with 500"),
+        (plain_is_told(told(20.5, 404)), "plain .*was answered with 404"),
+        (plain_is_told(silent(30, LATE)), "plain .*: nothing came in time, without a reason"),
+        (plain_is_told(silent(40, CUT)), "plain .*: cut off, without a reason"),
+        (
+            lambda evidence: setattr(sent(evidence, "cut").tries[0], "port", 8002),
+            "cut .*: cut off, without a reason",
+        ),
+        (plain_is_told(silent(35, AWAY)), "plain .*: nobody took .*, without a reason"),
+        (
+            lambda evidence: sent(evidence, "forged").tries.append(told(8, 202, "forged")),
+            "forged .*was accepted",
+        ),
+        (
+            lambda evidence: sent(evidence, "forged").tries.append(told(8, 400)),
+            "forged .*was answered with 400",
+        ),
+    ],
+    "what_was_accepted_is_there": [
+        (plain_is_told(told(2, 202, "lost")), "plain .*run_lost, which is not there"),
+        (of_run("plain", body=b"{}"), "plain: the body of its run is another"),
+        (of_run("plain", contact_id="con_x"), "plain: its run is about another contact"),
+    ],
+    "one_event_is_as_many_runs_as_were_accepted": [
+        (another_run_of("plain"), "plain .*2 runs of 1 tries"),
+        (another_run_of("keyed"), "keyed .*2 runs of 2 tries"),
+        (another_run_of("forged"), "forged .*1 runs of 1 tries"),
+        (another_run_of("broken"), "broken .*1 runs of 1 tries"),
+        (another_run_of("half"), "half .*1 runs of 1 tries"),
+        (
+            lambda evidence: sent(evidence, "keyed").tries.append(told(4, 202, "plain")),
+            "keyed: one key was answered with",
+        ),
+        (
+            lambda evidence: ran(evidence, event("stranger", "once", "waiting")),
+            "a run of what nobody sent: .*stranger",
+        ),
+    ],
+    "_every_run_ended": [
+        (of_run("plain", status="RUNNING", finished_at=None), "run_plain is still RUNNING"),
+        (of_run("plain", status="FAILED", reason_code="http_broken"), "run_plain .*is FAILED"),
+        (of_run("called", status="FAILED", reason_code="poisoned"), "run_called .*is FAILED"),
+        (of_run("plain", status="CANCELLED"), "run_plain .*is CANCELLED"),
+    ],
+    "_calls_fail_for_a_reason": [
+        (of_run("called", status="FAILED", reason_code="http_broken"), "2 calls failed, and 1"),
+    ],
+    "_every_path_was_walked_once": [
+        (without_steps("plain", "note"), "run_plain .*walked"),
+        (added("steps", step("plain", "tag")), "run_plain .*walked"),
+        (added("steps", step("failed", "tag")), "run_failed .*walked"),
+    ],
+    "_waits_never_end_early": [
+        (
+            added("steps", {**step("keyed", "wait"), "finished_at": at(3.9)}),
+            "run_keyed waited for 1.900 s",
+        ),
+    ],
+    "_every_call_is_one_step": [
+        (called(Called("run_lost", "key")), "a call was made for run_lost"),
+        (called(Called("run_called", "another key")), "the step of run_called called under"),
+        (called(Called("run_called", None)), "the step of run_called called under"),
+        (called(*[Called("run_called", "key of called")] * 3), "run_called called 4 times"),
+        (
+            lambda evidence: setattr(
+                evidence, "calls", [Called(f"run_{name}", "one") for name in ("called", "failed")]
+            ),
+            "2 steps called under one",
+        ),
+        (lambda evidence: setattr(evidence, "calls", []), "run_called completed, and nobody"),
+    ],
+    "_no_message_went_twice": [
+        (with_mail("plain", "key of run_plain"), "the receiver has key of run_plain 2 times"),
+        (
+            lambda evidence: send(evidence, "run_plain", "plain", "second key"),
+            "run_plain sent say 2 times",
+        ),
+        (of_attempt("plain", number=2), "attempt att_plain was ordered by nobody"),
+    ],
+    "_every_event_has_its_own_messages": [
+        (with_mail("plain", "another key"), "the receiver has 2 messages of plain, of 1 runs"),
+        (with_mail("forged", "another key"), "the receiver has 1 messages of forged, of 0 runs"),
+        (
+            all_of(without_mail("plain"), with_mail("plain", "key of run_plain", "eve@x.example")),
+            "plain is of plain@customer.example, and .*eve@x.example",
+        ),
+    ],
+    "_every_message_is_accounted_for": [
+        (of_attempt("plain", status="SENDING"), "att_plain is still SENDING"),
+        (without_mail("plain"), "att_plain is SENT, and the receiver does not have it"),
+        (of_attempt("plain", status="FAILED"), "att_plain is FAILED, and the receiver has it"),
+        (of_attempt("plain", status="SUPPRESSED"), "att_plain is SUPPRESSED, and the receiver has"),
+        (
+            all_of(of_attempt("plain", status="FAILED"), without_mail("plain")),
+            "att_plain failed",
+        ),
+        (with_mail("letter", "nobody's key"), "nobody's key, of which there is no attempt"),
+        (
+            lambda evidence: became(evidence, "plain", None),
+            "run_plain completed without its message",
+        ),
+    ],
+    "_what_is_unknown_has_a_cause": [
+        (of_attempt("plain", status="UNKNOWN"), "2 are UNKNOWN without a worker's loss, of 1"),
+        (
+            all_of(
+                added("deaths", Death(NOON + 6.5, "worker 1", -9, as_struck=True)),
+                *(
+                    lambda evidence, n=n: send(evidence, f"run_{n}", f"more{n}", f"key {n}")
+                    for n in range(33)
+                ),
+                *(of_attempt(f"more{n}", status="UNKNOWN") for n in range(33)),
+            ),
+            "34 are UNKNOWN, of 1 losses and 1 cuts",
+        ),
+    ],
+    "_opt_outs_hold": [
+        (
+            lambda evidence: evidence.probed.silent_from.update(
+                {"plain@customer.example": NOON + 7}
+            ),
+            "plain@customer.example got a message 1.0 s after opting out",
+        ),
+        (of_attempt("plain", status="SUPPRESSED"), "att_plain to plain@.* was suppressed"),
+    ],
+    "_every_contact_is_one": [
+        (added("contacts_twice", {"email_key": "ada@x.example"}), "twice: ada@x.example"),
+    ],
+    "_every_fault_struck": [
+        (lambda evidence: setattr(evidence, "planned", 7), "only 6 of 7 faults came to strike"),
+        (
+            lambda evidence: setattr(evidence.faults[0], "broke", "was cut short"),
+            "an HTTP answer cut off: was cut short",
+        ),
+    ],
+    "_nobody_died_by_himself": [
+        (
+            added("deaths", Death(NOON, "worker 2", 1, as_struck=False)),
+            "worker 2 ended with 1 .* struck by nobody",
+        ),
+    ],
+    "_every_probe_was_made": [
+        (lambda evidence, probe=probe: evidence.probed.made.pop(probe), f"nobody saw .*{word}")
+        for probe, word in (
+            ("a_new_secret_holds_at_once", "a new secret"),
+            ("a_pause_holds_at_once", "a pause"),
+            ("nothing_is_sent_after_an_opt_out", "nothing is sent"),
+            ("strangers_see_nothing", "strangers"),
+            ("one_address_is_limited", "one address"),
+        )
+    ]
+    + [(lambda evidence: evidence.probed.findings.append("a leak"), "a leak")],
+    "_every_trail_is_whole": [(added("trails", "ws_1 NOT WHOLE"), "NOT WHOLE")],
+    "_nothing_was_unexpected": [(added("tracebacks", "web.log: Traceback"), "Traceback")],
+}
+CHECKS = {check.__name__: check for check in oracle.CHECKS}
+
+
+def test_where_all_is_well_nothing_is_found():
+    evidence = clean()
+    assert oracle.findings(evidence) == []
+    assert evidence.figures["accepted"] == 5
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_finds_what_is_planted_for_it(name: str):
+    for plant, wanted in PLANTS[name]:
+        evidence = clean()
+        plant(evidence)
+        found = list(CHECKS[name](evidence))
+        assert any(re.search(wanted, finding) for finding in found), (wanted, found)
