@@ -17,6 +17,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 TOO_LONG = f"The row is longer than {ROW_BYTES} bytes; a quotation mark may be missing."
 NOT_UTF_8 = "The row is not UTF-8; save the file in that encoding."
+OPEN = "The row begins a quotation that does not end."
+
+STRICT = csv.reader((), strict=True).dialect  # made once: it is asked for with every line
 
 _ESCAPED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as surrogateescape reads them
 
@@ -101,50 +104,71 @@ class Csv:
     and a row may have several lines. After one that cannot be read the next line is a new row."""
 
     _lines: _Lines = field(default_factory=_Lines)
-    _pending: list[str] = field(default_factory=list)  # of a row that has begun
+    _row: list[str] = field(default_factory=list)  # the lines of one that goes on: in a quotation
+    _length: int = 0
     _number: int = 0
 
     def feed(self, piece: bytes) -> Iterator[Record]:
-        return self._read(self._lines.feed(piece), last=False)
+        return self._read(self._lines.feed(piece))
 
     def end(self) -> Iterator[Record]:
-        return self._read(self._lines.end(), last=True)
+        yield from self._read(self._lines.end())
+        if self._row:
+            yield from self._broken(OPEN, last=True)
 
-    def _read(self, data: bytes, *, last: bool) -> Iterator[Record]:
-        text = data.decode(errors="surrogateescape")
-        lines = self._pending + io.StringIO(text, newline="\n").readlines()
-        begin = 0
-        while begin < len(lines):
-            # By index: the reader tells how far it came, and another begins anywhere.
-            reader = csv.reader((lines[at] for at in range(begin, len(lines))), strict=True)
-            first = begin
-            try:
-                for cells in reader:
-                    yield from self._row(cells)
-                    begin = first + reader.line_num
-            except csv.Error as error:
-                all_read = first + reader.line_num == len(lines)
-                if all_read and not last and sum(map(len, lines[begin:])) <= ROW_BYTES:
-                    break  # it may go on in the next piece
-                self._number += 1
-                yield Record(self._number, fault=_fault(error, lines[begin]))
-                begin += 1
-        self._pending = lines[begin:]
+    def _read(self, data: bytes) -> Iterator[Record]:
+        for line in io.StringIO(data.decode(errors="surrogateescape"), newline="\n"):
+            yield from self._take(line)
 
-    def _row(self, cells: list[str]) -> Iterator[Record]:
-        self._number += 1
+    def _take(self, line: str, *, may_go_on: bool = True) -> Iterator[Record]:
+        """Each line is looked at by itself, however long its row is by now."""
+        fault = _fault(f'"{line}' if self._row else line)
+        self._row.append(line)
+        self._length += len(line)
+        if self._length > ROW_BYTES:
+            fault = TOO_LONG
+        if fault is None:
+            yield from self._whole()
+        elif fault != OPEN or not may_go_on:
+            yield from self._broken(fault)
+
+    def _whole(self) -> Iterator[Record]:
+        lines = self._begin_anew()
+        try:
+            [cells] = csv.reader(lines, STRICT)
+        except csv.Error:  # of a cell, for each line is right
+            yield Record(self._number, fault=TOO_LONG)
+            return
         if any(map(_ESCAPED.search, cells)):
             yield Record(self._number, fault=NOT_UTF_8)
         elif cells:
             yield Record(self._number, cells)
 
+    def _broken(self, fault: str, *, last: bool = False) -> Iterator[Record]:
+        """Its other lines are rows of their own. They were within a quotation that led as far as
+        the last of them: one that begins there another leads as far, and is not followed again."""
+        begun = self._begin_anew()[1:]
+        yield Record(self._number, fault=fault)
+        for left, line in enumerate(begun, start=1 - len(begun)):
+            yield from self._take(line, may_go_on=left == 0 and not last)
 
-def _fault(error: csv.Error, line: str) -> str:
-    if len(line) > ROW_BYTES or str(error).startswith("field larger"):
-        return TOO_LONG
-    if str(error) == "unexpected end of data":
-        return "The row begins a quotation that does not end."
-    return f"The row is not CSV: {error}."
+    def _begin_anew(self) -> list[str]:
+        lines, self._row, self._length = self._row, [], 0
+        self._number += 1
+        return lines
+
+
+def _fault(line: str) -> str | None:
+    """What is wrong with a line, were it a row."""
+    try:
+        list(csv.reader([line], STRICT))
+    except csv.Error as error:
+        if str(error) == "unexpected end of data":
+            return OPEN
+        if str(error).startswith("field larger"):
+            return TOO_LONG
+        return f"The row is not CSV: {error}."
+    return None
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,9 @@ def told(records: list[Record]) -> list[object]:
     return [record.fault or record.value for record in records]
 
 
+NO_COMMA = "The row is not CSV: ',' expected after '\"'."
+LEFT = [(3, ["c"]), (4, ['d" e'])]  # of a row that was given up
+
 SHEETS: list[tuple[bytes, list[tuple[int, object]]]] = [
     (b"", []),
     (b"a,b", [(1, ["a", "b"])]),
@@ -38,12 +43,14 @@ SHEETS: list[tuple[bytes, list[tuple[int, object]]]] = [
     (b"a\nb\xff\nc\n", [(1, ["a"]), (2, sheets.NOT_UTF_8), (3, ["c"])]),
     (
         b'a\n"b" c\nd\n',
-        [(1, ["a"]), (2, "The row is not CSV: ',' expected after '\"'."), (3, ["d"])],
+        [(1, ["a"]), (2, NO_COMMA), (3, ["d"])],
     ),
     (
         b'a\n"b\nc\nd\n',
-        [(1, ["a"]), (2, "The row begins a quotation that does not end."), (3, ["c"]), (4, ["d"])],
+        [(1, ["a"]), (2, sheets.OPEN), (3, ["c"]), (4, ["d"])],
     ),
+    (b'a\n"b\n"c\nd\n', [(1, ["a"]), (2, NO_COMMA), (3, sheets.OPEN), (4, ["d"])]),
+    (b'a\n"b\nc\nd" e\n"f\ng"\n', [(1, ["a"]), (2, NO_COMMA), *LEFT, (5, ["f\ng"])]),
 ]
 
 
@@ -85,6 +92,32 @@ def test_a_row_that_grows_too_long_is_told_and_the_next_one_read(size: int):
     assert told(read(JsonLines, b"{}\n" + long + b"\n{}\n", size)) == [{}, sheets.TOO_LONG, {}]
 
 
+def test_a_row_of_a_cell_that_is_too_long_is_one_fault_and_a_row_of_many_lines_is_none():
+    cell = b'"' + b"line\n" * (sheets.ROW_BYTES // 8) + b'"\n'  # more than csv takes of a cell
+    assert told(read(Csv, b"a\n" + cell + b"b\n")) == [["a"], sheets.TOO_LONG, ["b"]]
+    lines = "line\n" * 20_000
+    assert told(read(Csv, f'"{lines}",b\n'.encode())) == [[lines, "b"]]
+
+
+@pytest.mark.parametrize("size", [15, 65_536])
+def test_lines_that_begin_a_quotation_each_are_looked_at_a_few_times_each(
+    size: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Were the rest of the row read with every line, it would be ten thousand times."""
+    looked, reader = 0, csv.reader
+
+    def counting(lines: Iterable[str], dialect: Any) -> Iterable[list[str]]:
+        nonlocal looked
+        given = list(lines)
+        looked += sum(map(len, given))
+        return reader(given, dialect)
+
+    monkeypatch.setattr(csv, "reader", counting)
+    data = b"email\n" + b'ada@x.test",",\n' * 30_000
+    assert set(told(read(Csv, data, size))[1:]) <= {sheets.OPEN, sheets.TOO_LONG}
+    assert looked < 4 * len(data)
+
+
 @pytest.mark.parametrize("reader", [Csv, JsonLines])
 @pytest.mark.parametrize("line", [b"x" * 1_000, b'"' + b"x" * 999, b'"\n'])
 def test_little_more_than_a_row_is_kept(reader: Callable[[], Reader], line: bytes):
@@ -94,7 +127,7 @@ def test_little_more_than_a_row_is_kept(reader: Callable[[], Reader], line: byte
             assert len(str(record.value)) <= sheets.ROW_BYTES
     assert len(one._lines._rest) <= sheets.ROW_BYTES + 1
     if isinstance(one, Csv):
-        assert sum(map(len, one._pending)) <= sheets.ROW_BYTES + len(line)
+        assert sum(map(len, one._row)) <= sheets.ROW_BYTES + len(line)
 
 
 CELLS = st.lists(
