@@ -155,7 +155,7 @@ class _Batch:
     def _change(self, contact: _Contact, entry: Entry) -> Outcome:
         columns = _joined(contact.columns, entry)
         added = [tag for tag in dict.fromkeys(entry.checked.tags) if tag not in contact.tags]
-        errors = self._taken(contact, columns)
+        errors = self._taken(contact, columns, entry.id)
         errors += profile.whole(columns, [*contact.tags, *added])
         if errors:
             return errors
@@ -171,12 +171,19 @@ class _Batch:
         self._keep(contact)
         return "updated"
 
-    def _taken(self, contact: _Contact, columns: Mapping[str, Any]) -> list[FieldError]:
-        return [
+    def _taken(
+        self, contact: _Contact, columns: Mapping[str, Any], id: str | None
+    ) -> list[FieldError]:
+        """A row names one contact: by whatever of its addresses, and by its id."""
+        errors = [
             FieldError(pointer, f"Another contact, {other.id}, has it.")
             for name, pointer in ADDRESSES.items()
             if (other := self._by[name].get(columns[name])) is not None and other is not contact
         ]
+        if self._by_id.get(id or contact.id, contact) is not contact:
+            told = f"The email or phone of this row is that of another contact, {contact.id}."
+            errors.append(FieldError("/id", told))
+        return errors
 
     def _keep(self, contact: _Contact) -> None:
         self.touched.pop(contact.id, None)

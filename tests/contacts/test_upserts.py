@@ -117,6 +117,23 @@ async def test_an_id_finds_who_has_no_other_address(database: Database):
     assert await everybody(database, acme) == [{"email": "a@x.test", "metadata": {"crmId": "7"}}]
 
 
+@pytest.mark.parametrize("address", [{"email": "ADA@x.test"}, {"phone": ADA["phone"]}])
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_who_has_the_id_and_who_has_the_address_are_one(
+    database: Database, address: dict[str, str], dry_run: bool
+):
+    acme = await workspace(database)
+    await upsert(database, acme, ADA, BOB)
+    async with database.read() as db:
+        bob = await contacts.by_email(db, workspace_id=acme, email_key="bob@x.test")
+    assert bob is not None
+    given = {**address, "id": bob["id"], "lastName": "B"}
+    assert await upsert(database, acme, given, dry_run=dry_run) == [["/id"]]
+    assert await everybody(database, acme) == [ADA, BOB]
+    own = {**given, "email": "bob@x.test", "phone": BOB["phone"]}
+    assert await upsert(database, acme, own, dry_run=dry_run) == ["updated"]
+
+
 async def test_an_entry_sees_those_before_it(database: Database):
     acme = await workspace(database)
     outcomes = await upsert(
