@@ -76,7 +76,7 @@ def _cells(contact: Resource, names: Sequence[str]) -> list[str]:
     metadata = contact["metadata"]
     values = [
         *(contact[name] for name in BEFORE),
-        ";".join(contact["tags"]),
+        sheets.list_text(contact["tags"]),
         *(contact["subscriptions"][channel] for channel in subscriptions.COLUMN),
         *(metadata.get(name) for name in names),
         *(contact[name] for name in AFTER),

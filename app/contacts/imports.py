@@ -52,7 +52,8 @@ class Format(Protocol):
     reader: sheets.Reader
 
     def values(self, record: Record) -> Values | Sequence[FieldError] | None:
-        """None for a row that is no contact. Raises Problem when the file cannot be read at all."""
+        """None for a row that is no contact, or what is wrong with it. Raises Problem when the
+        file cannot be read at all."""
 
     def end(self) -> None:
         """Raises Problem when something was missing."""
@@ -158,8 +159,6 @@ class _Import:
                 await asyncio.sleep(0)
 
     def _take(self, record: Record) -> None:
-        if record.fault is not None:
-            return self._fail(record.number, [FieldError("", record.fault)])
         values = self._rows.values(record)
         if values is None:
             return None
@@ -252,8 +251,13 @@ class CsvFormat:
     def values(self, record: Record) -> Values | Sequence[FieldError] | None:
         cells: list[str] = record.value
         if self._columns is None:
+            # UTF-16 may pass for UTF-8 with a NUL in each second place.
+            if record.fault is not None or any("\0" in cell for cell in cells):
+                raise _bad_header([FieldError("", record.fault or sheets.NOT_UTF_8)], UNREADABLE)
             self._columns = _columns(cells)
             return None
+        if record.fault is not None:
+            return [FieldError("", record.fault)]
         if len(cells) > len(self._columns) and any(cells[len(self._columns) :]):
             sentence = f"The row has {len(cells)} cells, the header {len(self._columns)}."
             return [FieldError("", sentence)]
@@ -271,6 +275,8 @@ class JsonLinesFormat:
         self.reader: sheets.Reader = sheets.JsonLines()
 
     def values(self, record: Record) -> Values | Sequence[FieldError] | None:
+        if record.fault is not None:
+            return [FieldError("", record.fault)]
         return {name: value for name, value in record.value.items() if name not in READ_ONLY}
 
     def end(self) -> None:
@@ -287,7 +293,7 @@ FORMATS: Mapping[str, Callable[[], Format]] = {
 
 def _columns(cells: Sequence[str]) -> Sequence[str]:
     """Raises Problem `invalid` with everything that is wrong with the header."""
-    names = [sheets.as_written(cell).strip() for cell in cells]
+    names = [_named(sheets.as_written(cell)) for cell in cells]
     errors = [
         FieldError(f"/{name}", sentence)
         for place, name in enumerate(names)
@@ -300,25 +306,39 @@ def _columns(cells: Sequence[str]) -> Sequence[str]:
     return names
 
 
+def _named(cell: str) -> str:
+    """Spaces around a name count nothing; but those at the end of a metadata name are its own."""
+    name = cell.lstrip()
+    return name if name.startswith(METADATA) else name.rstrip()
+
+
 def _wrong(name: str, before: Sequence[str]) -> str | None:
     if name in before:
         return "This column is there twice."
-    if ";" in name or "\t" in name:
-        return "Separate the columns by commas."
     if name in (*NAMES, *READ_ONLY) and name not in ("metadata", "subscriptions"):
         return None
     if name.startswith(METADATA) and name != METADATA:
         return None
     if name.startswith(SUBSCRIPTIONS) and name.removeprefix(SUBSCRIPTIONS) in subscriptions.COLUMN:
         return None
+    if ";" in name or "\t" in name:
+        return "Separate the columns by commas."
     return f"There is no such column; metadata goes into columns like {METADATA}plan."
 
 
-def _bad_header(errors: Sequence[FieldError]) -> Problem:
-    return Problem("invalid", "The header row is not valid; see errors.", errors=errors[:100])
+UNREADABLE = (
+    "The header row cannot be read. Save the file as CSV in UTF-8: columns apart by commas, each"
+    " row ended by a line feed."
+)
 
 
-def _values(columns: Sequence[str], cells: Sequence[str]) -> Values:
+def _bad_header(
+    errors: Sequence[FieldError], detail: str = "The header row is not valid; see errors."
+) -> Problem:
+    return Problem("invalid", detail, errors=errors[:100])
+
+
+def _values(columns: Sequence[str], cells: Sequence[str]) -> Values | Sequence[FieldError]:
     """An empty cell says nothing."""
     given = {
         name: sheets.as_written(cell)
@@ -335,5 +355,8 @@ def _values(columns: Sequence[str], cells: Sequence[str]) -> Values:
         if within:
             values[group] = within
     if "tags" in given:
-        values["tags"] = [tag.strip() for tag in given["tags"].split(";") if tag.strip()]
+        try:
+            values["tags"] = sheets.list_of(given["tags"])
+        except ValueError as error:
+            return [FieldError("/tags", str(error))]
     return values

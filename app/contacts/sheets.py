@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -177,6 +177,8 @@ def _fault(line: str) -> str | None:
 # made harmless already, so that both ways are exact.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _HARMLESS = re.compile(r"'+[=+\-@\t\r]")
+BETWEEN = ";"  # what is several in one cell
+BAD_LIST = "Put semicolons between them, and into quotation marks what has a semicolon of its own."
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> bytes:
@@ -191,6 +193,27 @@ def csv_text(rows: Iterable[Iterable[str]]) -> bytes:
 def as_written(cell: str) -> str:
     """What was meant, of a cell that `csv_text` wrote or anybody else."""
     return cell[1:] if _HARMLESS.match(cell) else cell
+
+
+def list_text(values: Sequence[str]) -> str:
+    """Several in one cell, apart by semicolons: CSV within CSV, so that each may hold anything."""
+    cell = io.StringIO()
+    csv.writer(cell, delimiter=BETWEEN, lineterminator="").writerow(values)
+    return cell.getvalue()
+
+
+def list_of(cell: str) -> list[str]:
+    """What `list_text` wrote, or anybody else. Raises ValueError when a quotation is not whole."""
+    lines = io.StringIO(cell, newline="\n")
+    try:
+        return [
+            value.strip()
+            for values in csv.reader(lines, delimiter=BETWEEN, skipinitialspace=True, strict=True)
+            for value in values
+            if value.strip()
+        ]
+    except csv.Error as error:
+        raise ValueError(BAD_LIST) from error
 
 
 def json_lines(values: Iterable[Json]) -> bytes:

@@ -139,6 +139,13 @@ async def test_what_is_wrong_with_a_row_is_told_by_its_number(process: Process, 
     assert lines[-1] == totals(created=2, failed=5)
 
 
+async def test_tags_that_cannot_be_told_apart_are_an_error_of_the_row(process: Process, acme: str):
+    data = sheet('a@x.test,"""vip;lead"', 'b@x.test,"""a;b"";c"', header="email,tags")
+    error, last = await run(process, acme, data)
+    assert (error["row"], error["pointer"]) == (2, "/tags")
+    assert last == totals(created=1, failed=1)
+
+
 async def test_so_many_errors_are_listed_and_all_are_counted(process: Process, acme: str):
     lines = await run(process, acme, sheet(*["nobody"] * 3_000))
     assert len(lines) == imports.ERRORS + 1
@@ -152,6 +159,7 @@ HEADERS: list[tuple[bytes, list[str]]] = [
     (b"email,emial,plan\n", ["/emial", "/plan"]),
     (b"email,email\n", ["/email"]),
     (b"email,metadata,metadata.\n", ["/metadata", "/metadata."]),
+    (b"metadata.a;email;metadata.b\n", [""]),
     (b"email;firstName\n", ["/email;firstName"]),
     (b"email\tfirstName\n", ["/email\tfirstName"]),
 ]
@@ -167,10 +175,29 @@ async def test_a_wrong_header_is_refused_with_all_that_is_wrong(
     assert [error.pointer for error in raised.value.errors] == pointers
 
 
-async def test_a_header_that_cannot_be_read_is_told(process: Process, acme: str):
+UNREADABLE: list[bytes] = [
+    "email,firstName\nö@x.test,Ö\n".encode("utf-16"),
+    "email,firstName\na@x.test,A\n".encode("utf-16-le"),
+    "email,firstName\na@x.test,A\n".encode("utf-16-be"),
+    "email,metadata.größe\na@x.test,1\nb@x.test,2\n".encode("latin-1"),
+    b"email,firstName\ra@x.test,A\r",
+    b"email,firstName\r" + b"a@x.test,A\r" * 30_000,
+    b'email,"firstName\na@x.test,A\n',
+    b'email,"first"Name\na@x.test,A\n',
+]
+
+
+@pytest.mark.parametrize("data", UNREADABLE)
+async def test_a_header_that_cannot_be_read_is_not_looked_for_further_down(
+    process: Process, acme: str, data: bytes
+):
     with pytest.raises(Problem) as raised:
-        await run(process, acme, "email,firstName\nö@x.test,Ö\n".encode("utf-16"))
-    assert raised.value.code == "invalid"
+        await run(process, acme, data)
+    assert (raised.value.code, raised.value.detail) == ("invalid", imports.UNREADABLE)
+    assert "UTF-8" in imports.UNREADABLE
+    [error] = raised.value.errors
+    assert error.message
+    assert await count(process.database) == 0
 
 
 async def test_what_cuts_it_short_before_a_line_is_raised_and_after_one_is_the_last_line(

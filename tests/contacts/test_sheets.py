@@ -144,3 +144,29 @@ def test_what_is_written_is_read_back_and_no_cell_of_it_is_a_formula(
     records = read(Csv, sheets.csv_text(rows), size)
     assert not any(cell[:1] in tuple("=+-@\t\r") for one in records for cell in one.value if cell)
     assert [[sheets.as_written(cell) for cell in one.value] for one in records] == rows
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=9)))
+def test_a_list_in_a_cell_is_read_back(texts: list[str]):
+    texts = [text.strip() for text in texts if text.strip()]
+    assert sheets.list_of(sheets.list_text(texts)) == texts
+
+
+LISTS: list[tuple[str, list[str]]] = [
+    ("", []),
+    (" ; ;", []),
+    ("vip; lead;;vip", ["vip", "lead", "vip"]),
+    ('5" pipe; "a;b"; c', ['5" pipe', "a;b", "c"]),
+    ("a\r\nb;\n", ["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(("cell", "texts"), LISTS)
+def test_a_list_may_be_written_by_anybody(cell: str, texts: list[str]):
+    assert sheets.list_of(cell) == texts
+
+
+@pytest.mark.parametrize("cell", ['a;"b', '"a" b', "a\rb", "x" * 200_000])
+def test_a_list_that_cannot_be_told_apart_is_no_list(cell: str):
+    with pytest.raises(ValueError, match="semicolon"):
+        sheets.list_of(cell)

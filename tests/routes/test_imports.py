@@ -60,6 +60,37 @@ async def test_a_sheet_becomes_contacts(cast: Cast):
     assert (await cast.mallory.read("/contacts"))["data"] == []
 
 
+NASTY_NAMES = ["x", "x ", " x", "a;b", "a,b", '"q"', "'q", "=1+1", "a.b", "ä", "1"]
+NASTY_TAGS = ["a;b", ";", '"', 'say "hi"', '"a;b"', "'=1", "=1", "a,b", "-", "+1", "@x", "ä ö", "'"]
+
+
+@pytest.mark.parametrize("format", [CSV, LINES])
+async def test_what_goes_out_comes_back(cast: Cast, format: str):
+    values = ["v", "=1", "'=1", "a;b", '"', "a\nb", "a\r\nb", " v "]
+    people = [
+        {"email": "all@x.test", "tags": NASTY_TAGS, "metadata": dict.fromkeys(NASTY_NAMES, "v")},
+        {"email": "each@x.test", "metadata": {f"v{n}": one for n, one in enumerate(values)}},
+        *({"email": f"t{n}@x.test", "tags": [tag]} for n, tag in enumerate(NASTY_TAGS)),
+        {"metadata": {"only": "here"}},
+    ]
+    for one in people:
+        await cast.ed.made("/contacts", one)
+    file = (await cast.vic.get(f"{EXPORT}?format={'csv' if format == CSV else 'ndjson'}")).content
+    assert await imported(cast.ed, file, format) == [totals(unchanged=len(people))]
+    *errors, last = await imported(cast.mallory, file, format)
+    assert [one["pointer"] for one in errors] == ["/id"]  # without an address it stays here
+    assert last == totals(created=len(people) - 1, failed=1)
+    theirs, ours = [(await one.read("/contacts"))["data"] for one in (cast.mallory, cast.vic)]
+    own = {"id", "createdAt", "updatedAt"}
+    assert sorted(
+        ({k: v for k, v in one.items() if k not in own} for one in theirs),
+        key=lambda one: one["email"],
+    ) == sorted(
+        ({k: v for k, v in one.items() if k not in own} for one in ours if one["email"]),
+        key=lambda one: one["email"],
+    )
+
+
 async def test_another_workspace_s_id_finds_nothing(cast: Cast):
     [ada] = [await cast.ed.made("/contacts", {"email": "ada@x.test"})]
     line = json.dumps({"id": ada["id"], "firstName": "Eve"}).encode()
