@@ -273,7 +273,8 @@ def _parameters(query_string: bytes) -> dict[str, Json]:
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    match = re.fullmatch(r"([^\[\]]+)\[([^\[\]]+)\]", name)
+    """A name within may have brackets of its own: `metadata[a[b]]` asks for `a[b]`."""
+    match = re.fullmatch(r"([^\[\]]+)\[(.+)\]", name, re.S)
     return (match[1], match[2]) if match else (name, None)
 
 

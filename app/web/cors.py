@@ -14,7 +14,8 @@ REQUEST_HEADERS = (
     b"Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Request-Id"
 )
 ANSWER_HEADERS = (
-    b"ETag, Idempotency-Replayed, Location, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
+    b"Content-Disposition, ETag, Idempotency-Replayed, Location, RateLimit, RateLimit-Policy,"
+    b" Retry-After, X-Request-Id"
 )
 PREFLIGHT_SECONDS = b"600"
 

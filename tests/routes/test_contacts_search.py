@@ -63,6 +63,9 @@ FOUND: list[tuple[str, list[int]]] = [
     ("metadata[plan]=PRO", []),
     ("metadata[plan]=", []),
     ("metadata[none]=1", []),
+    ("metadata[a[b]]=c", [FREE]),
+    ("metadata%5Ba%5Bb%5D%5D=c&metadata[plan]=free", [FREE]),
+    ("metadata[a[b]=c", []),
     ("tag=vip&updatedAfter=2020-01-01T00:00:00Z", [PRO_2, STRASSE, EVARISTE]),
     ("tag=vip&createdBefore=2020-01-01T00:00:00Z", []),
     ("q=e@&createdAfter=2020-01-01T00:00:00Z", [EVARISTE]),
@@ -118,6 +121,17 @@ async def test_pages_of_a_search_follow_each_other_newest_first(cast: Cast, quer
         seen += [contact["id"] for contact in page["data"]]
         cursor = page["nextCursor"]
     assert seen == made[::-1]
+
+
+async def test_a_cursor_holds_whatever_order_the_metadata_is_asked_in(cast: Cast):
+    for i in range(3):
+        await cast.ed.made("/contacts", {"email": f"p{i}@x.test", "metadata": {"a": 1, "b": 2}})
+    first = await cast.vic.read("/contacts?metadata[a]=1&metadata[b]=2&limit=2")
+    after = f"cursor={first['nextCursor']}"
+    rest = await cast.vic.read(f"/contacts?metadata[b]=2&metadata[a]=1&{after}")
+    assert (len(first["data"]), len(rest["data"])) == (2, 1)
+    other = await cast.vic.get(f"/contacts?metadata[b]=1&metadata[a]=2&{after}")
+    assert other.status_code == 422
 
 
 async def test_times_of_creation_hold_exactly_though_pages_begin_by_id(cast: Cast):
