@@ -151,14 +151,14 @@ def key_resource(row: Row) -> dict[str, Any]:
 async def show_workspace(call: Call) -> Response:
     row = await workspaces.by_id(call.db, id=call.member.workspace_id)
     if row is None:
-        raise Problem("not_found", "There is no such workspace.")
+        raise _no_workspace()
     return reply.ok(workspace_resource(row), revision=row["revision"])
 
 
 async def update_workspace(call: Call) -> Response:
     row = await workspaces.locked(call.db, id=call.member.workspace_id)
     if row is None:
-        raise Problem("not_found", "There is no such workspace.")
+        raise _no_workspace()
     call.match(row["revision"])
     new = call.patch(WritableWorkspace, _writable(row))
     sender = new.sender or Sender()
@@ -213,16 +213,22 @@ async def remove_workspace(call: Call) -> Response:
     async with call.process.database.read() as db:
         _require_meant(call, wanted, await workspaces.by_id(db, id=workspace_id))
     await paying.end(call.process, workspace_id)
+    # What is ended at the provider cannot be begun again: whatever changed meanwhile, it goes.
     async with call.process.database.write() as db:
-        _require_meant(call, wanted, await workspaces.locked(db, id=workspace_id))
+        if await workspaces.locked(db, id=workspace_id) is None:
+            raise _no_workspace()
         await workspaces.close(db, id=workspace_id)
     await closure.stop(call.process, workspace_id)
     return reply.no_content()
 
 
+def _no_workspace() -> Problem:
+    return Problem("not_found", "There is no such workspace.")
+
+
 def _require_meant(call: Call, wanted: Removal, row: Row | None) -> None:
     if row is None:
-        raise Problem("not_found", "There is no such workspace.")
+        raise _no_workspace()
     call.match(row["revision"])
     if wanted.name != row["name"]:
         sentence = "Must be the workspace's name, to the letter."

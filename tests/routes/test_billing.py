@@ -476,6 +476,25 @@ async def test_nobody_pays_for_a_workspace_that_is_gone(
     assert row["plan"] == "growth"  # nobody has heard it any more
 
 
+async def test_a_workspace_whose_plan_was_ended_goes_whatever_changed_meanwhile(
+    buyer: Person, server: StripeServer
+):
+    """Refused then, it would be left without the plan that somebody has paid for."""
+    await told(buyer, await paid(buyer, server))
+    tag = (await buyer.get("/settings/workspace")).headers["etag"]
+    asked, answered = asyncio.Event(), asyncio.Event()
+    server.gates.append((asked, answered))
+    removal = {"json": {"name": "Acme"}, "headers": {"If-Match": tag}}
+    ending = asyncio.create_task(buyer.delete("/settings/workspace", **removal))
+    await asked.wait()
+    renamed = await buyer.patch("/settings/workspace", {"name": "Another"})
+    assert (renamed.status_code, renamed.headers["etag"] == tag) == (200, False)
+    answered.set()
+    assert (await ending).status_code == 204
+    assert server.live() == []
+    assert (await buyer.get("/settings/workspace")).status_code == 401
+
+
 # --- settings -------------------------------------------------------------------------------------
 
 PRODUCTION = {
