@@ -233,7 +233,7 @@ async def put_channel(call: Call) -> Response:
     # The workspace first: of two that set it up at once, one waits for the other.
     await workspaces.locked(call.db, id=workspace_id)
     before = await channel_settings.locked(call.db, workspace_id=workspace_id, channel=channel)
-    call.match(before["revision"] if before is not None else 0)
+    call.match(before["revision"] if before is not None else None)
     row = await providers.keep(call.process, call.db, workspace_id, channel, given)
     await call.note(
         "channel.updated",

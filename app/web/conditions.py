@@ -28,13 +28,22 @@ def _hashed(body: bytes) -> str:
     return sha256(body).hexdigest()[:24]
 
 
-def matches(headers: Headers, current: str) -> bool:
-    """Whether If-Match allows a change of what has the tag: a weak tag promises too little to match
-    (§13.1.1). What stands behind a revision is nothing that a change could overwrite."""
-    wanted = _wanted(headers, "if-match")
-    if wanted is None or wanted == "*":
-        return True
-    return current in {BESIDE.sub('"', found) for found in TAG.findall(wanted)}
+def matches(headers: Headers, current: str | None) -> bool:
+    """Whether If-Match and If-None-Match allow a change of what has the tag, or, with None, that it
+    is made: a weak tag promises too little for the one (§13.1.1), and enough for the other
+    (§13.1.2). What stands behind a revision is nothing that a change could overwrite."""
+    wanted, unwanted = _wanted(headers, "if-match"), _wanted(headers, "if-none-match")
+    if current is None:
+        return wanted is None
+    if wanted not in (None, "*") and current not in _revisions(wanted):
+        return False
+    return unwanted is None or (
+        unwanted != "*" and current not in {one.removeprefix("W/") for one in _revisions(unwanted)}
+    )
+
+
+def _revisions(tags: str) -> set[str]:
+    return {BESIDE.sub('"', found) for found in TAG.findall(tags)}
 
 
 def names_a_revision(headers: Headers) -> bool:

@@ -33,8 +33,9 @@ of the page before, with the same filters.
 
 **Changes** are merge patches (RFC 7396): what is absent stays, null takes away. A resource with an
 `ETag` can be read with `If-None-Match`, which answers 304 when nothing has changed, and changed
-with `If-Match`, which answers 412 when something has: on what has no `ETag` it always does. A patch
-after which nothing is different is answered 200, and is no change: the `ETag` stays.
+with `If-Match`, which answers 412 when something has: on what has no `ETag` it always does. With
+`If-None-Match: *` a PUT makes what is not there, and changes nothing (412). A patch after which
+nothing is different is answered 200, and is no change: the `ETag` stays.
 
 **Repeats.** A POST with an `Idempotency-Key` has its effect once in 24 hours; a copy gets the first
 answer, with `Idempotency-Replayed: true`.
@@ -111,7 +112,7 @@ ASKED_HEADERS: Mapping[str, tuple[str, Schema]] = {
         TEXT,
     ),
     "If-None-Match": (
-        "Answers 304 when it is still this revision.",
+        "Answers a GET with 304, and a PUT with 412, when it is this revision; * is any.",
         TEXT,
     ),
 }
@@ -253,7 +254,7 @@ class _Writer:
         for name, wanted in (
             ("Idempotency-Key", endpoint.takes_key),
             ("If-Match", endpoint.judges_tag(self._table.get(("GET", endpoint.path)))),
-            ("If-None-Match", endpoint.method == "GET" and endpoint.has_tag(200)),
+            ("If-None-Match", endpoint.method in ("GET", "PUT") and endpoint.has_tag(200)),
         ):
             if wanted:
                 description, schema = ASKED_HEADERS[name]

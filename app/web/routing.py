@@ -124,18 +124,19 @@ class Call:
             raise LookupError(f"{self.endpoint} has to say query={model.__name__}")
         return self._query
 
-    def match(self, revision: int) -> None:
-        """Raises Problem `stale` when If-Match names only other revisions (RFC 9110 §13.1.1)."""
-        self._match(conditions.tag(revision))
+    def match(self, revision: int | None) -> None:
+        """Raises Problem `stale` when the request is for other revisions, or, with None, when it is
+        for what is there already (RFC 9110 §13.1)."""
+        self._match(None if revision is None else conditions.tag(revision))
 
     def match_shown(self, resource: Mapping[str, Json]) -> None:
         """Likewise, of what has no revision: `resource` as a GET would show it to the caller."""
         self._match(conditions.digest(document.dumps(resource)))
 
-    def _match(self, current: str) -> None:
+    def _match(self, current: str | None) -> None:
         self._if_match_was_judged = True
         if not conditions.matches(self.request.headers, current):
-            raise Problem("stale", "Read the resource again: it has changed since you did.")
+            raise Problem("stale", "Read the resource again: it is not what your request is for.")
 
     async def note(
         self,

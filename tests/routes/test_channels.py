@@ -171,6 +171,18 @@ async def test_a_stale_revision_is_refused(cast: Cast):
     assert gone.status_code == 204
 
 
+async def test_whoever_wants_to_make_it_does_not_change_it_nor_the_other_way_round(cast: Cast):
+    """RFC 9110 §13.1.1 and §13.1.2."""
+    change, make = {"If-Match": "*"}, {"If-None-Match": "*"}
+    assert (await put(cast.adam, "sms", TWILIO, headers=change)).status_code == 412
+    assert (await cast.vic.get("/settings/channels/sms")).status_code == 404
+    assert (await put(cast.adam, "sms", TWILIO, headers=make)).status_code == 200
+    barred = await put(cast.adam, "sms", TWILIO, headers=make)
+    assert (barred.status_code, barred.json()["code"]) == (412, "stale")
+    assert (await cast.vic.get("/settings/channels/sms")).headers["etag"] == '"1"'
+    assert (await put(cast.adam, "sms", TWILIO, headers=change)).headers["etag"] == '"2"'
+
+
 async def test_another_workspace_sees_none_of_it(cast: Cast):
     await put(cast.adam, "sms", TWILIO)
     assert (await cast.mallory.get("/settings/channels/sms")).status_code == 404

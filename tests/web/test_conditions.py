@@ -44,6 +44,34 @@ def test_if_match_compares_strongly(lines, matches):
     assert conditions.matches(sent("if-match", *lines), conditions.tag(7)) is matches
 
 
+@pytest.mark.parametrize("line", ["*", '"0"', '"7"', ""])
+def test_what_is_not_there_matches_no_if_match(line):
+    assert conditions.matches(sent("if-match", line), None) is False
+
+
+@pytest.mark.parametrize(
+    ("line", "is_changed", "is_made"),
+    [
+        ("*", False, True),
+        ('"7"', False, True),
+        ('W/"7"', False, True),
+        ('"6", "7"', False, True),
+        ('"7.0abc"', False, True),
+        ('"6"', True, True),
+        ("", True, True),
+    ],
+)
+def test_if_none_match_bars_a_change_of_what_it_names(line, is_changed, is_made):
+    headers = sent("if-none-match", line)
+    assert conditions.matches(headers, conditions.tag(7)) is is_changed
+    assert conditions.matches(headers, None) is is_made
+
+
+def test_both_conditions_have_to_hold():
+    both = Headers({"If-Match": '"7"', "If-None-Match": '"7"'})
+    assert conditions.matches(both, conditions.tag(7)) is False
+
+
 @pytest.mark.parametrize(
     ("line", "matches"),
     [
