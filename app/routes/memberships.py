@@ -195,7 +195,10 @@ async def _locked(call: Call) -> tuple[list[str], Row]:
     row = await memberships.locked(call.db, workspace_id=workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
-    call.match(row["revision"])
+    if sees_emails(call):
+        call.match(row["revision"])
+    else:  # the tag that `show` gave of the part
+        call.match_shown(membership_resource(row, with_email=False))
     require_grantable(call.member, row["role"])
     return owners, row
 

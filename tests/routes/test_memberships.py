@@ -253,6 +253,21 @@ async def test_whoever_is_signed_in_may_leave(cast: Cast, sign_in: SignIn, name:
     assert (entry["actor"]["id"], entry["resource"]["id"]) == (person.user_id, path[13:])
 
 
+async def test_whoever_leaves_with_the_tag_of_what_they_were_shown_goes(
+    cast: Cast, sign_in: SignIn
+):
+    """Vic is shown a part, which has a tag of its own; it changes with the role."""
+    path = f"/memberships/{await mine(cast.vic)}"
+    bearer = {"Authorization": f"Bearer {(await sign_in(cast.vic))['accessToken']}"}
+    shown = await cast.client.get(path, headers=bearer)
+    assert shown.json()["email"] is None
+    seen = {**bearer, "If-Match": shown.headers["etag"]}
+    await cast.adam.patch(path, {"role": "editor"})
+    assert refused(await cast.client.delete(path, headers=seen)) == (412, "stale")
+    seen |= {"If-Match": (await cast.client.get(path, headers=bearer)).headers["etag"]}
+    assert (await cast.client.delete(path, headers=seen)).status_code == 204
+
+
 async def test_whoever_is_in_no_workspace_is_told_that(cast: Cast, visitor: httpx2.AsyncClient):
     assert (await cast.adam.delete(f"/memberships/{await mine(cast.vic)}")).status_code == 204
     account = {"email": cast.vic.email, "password": PASSWORD}
