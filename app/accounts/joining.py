@@ -11,7 +11,7 @@ from app.accounts import identity, letters, passwords, roles, signing_in
 from app.accounts import registration as accounts
 from app.accounts.identity import Member
 from app.accounts.signing_in import SignIn
-from app.audit import Where
+from app.audit import Origin, Where
 from app.contacts.addresses import Email
 from app.errors import Duplicate, FieldError, Problem
 from app.process import Process
@@ -155,42 +155,53 @@ async def _accept_as_new(
 
 
 async def take(db: Handle, invitation: Row) -> None:
-    """Before anything else is done: of two who accept at once the second waits here.
+    """Before anything else is done: of two who accept at once the second waits here, and so does
+    who would take the inviter's role away. That may have happened since the invitation was read.
 
-    Raises Problem `invitation_used`.
+    Raises Problem `invitation_used`, `conflict`.
     """
-    taken = await invitations.accept(
-        db, workspace_id=invitation["workspace_id"], id=invitation["id"]
-    )
-    if not taken:
+    workspace_id = invitation["workspace_id"]
+    await memberships.owners(db, workspace_id=workspace_id)  # whoever changes a role locks them
+    if not await invitations.accept(db, workspace_id=workspace_id, id=invitation["id"]):
         raise Problem("invitation_used", USED)
+    inviter = await memberships.by_user(
+        db, workspace_id=workspace_id, user_id=invitation["invited_by"]
+    )
+    if inviter is None or not roles.grantable(inviter["role"], invitation["role"]):
+        raise _no_longer_good()
 
 
 async def _join(process: Process, db: Handle, where: Where, invitation: Row, user: Row) -> Joined:
     workspace_id, user_id = invitation["workspace_id"], user["id"]
-    membership = await join(process, db, workspace_id, user_id, invitation["role"])
+    origin = where.user(user)
+    membership = await join(process, db, origin, workspace_id, user_id, role=invitation["role"])
     workspace = await entered(db, user_id, workspace_id)
     verified = await users.verify_email(db, id=user_id)  # who has the letter reads mail there
     signed = await signing_in.start(process, db, user_id, workspace)
-    await audit.note(
-        db,
-        process.vault,
-        where.user(user),
-        workspace_id=workspace_id,
-        action="membership.created",
-        resource_id=membership["id"],
-        after={"userId": user_id, "role": invitation["role"]},
-    )
     return Joined(verified, membership, signed)
 
 
-async def join(process: Process, db: Handle, workspace_id: str, user_id: str, role: str) -> Row:
-    """The new membership. Raises Problem `conflict` for a member, `quota_exceeded`."""
+async def join(
+    process: Process, db: Handle, origin: Origin, workspace_id: str, user_id: str, *, role: str
+) -> Row:
+    """The new membership, with its entry in the audit trail.
+
+    Raises Problem `conflict` for a member, `quota_exceeded`.
+    """
     await require_stranger(db, workspace_id, user_id)
     row = await memberships.insert(
         db, workspace_id=workspace_id, id=new_id("mem"), user_id=user_id, role=role
     )
     await quotas.require_member(process, db, workspace_id)
+    await audit.note(
+        db,
+        process.vault,
+        origin,
+        workspace_id=workspace_id,
+        action="membership.created",
+        resource_id=row["id"],
+        after={"userId": user_id, "role": role},
+    )
     return row
 
 
@@ -207,7 +218,11 @@ def _require_pending(row: Row) -> None:
         raise Problem("invitation_used", USED)
     held = row["inviter_role"] is not None and roles.grantable(row["inviter_role"], row["role"])
     if row["status"] != "PENDING" or not held:
-        raise Problem("conflict", "This invitation is no longer good: ask for a new one.")
+        raise _no_longer_good()
+
+
+def _no_longer_good() -> Problem:
+    return Problem("conflict", "This invitation is no longer good: ask for a new one.")
 
 
 USED = "This invitation was accepted before; sign in instead."

@@ -193,8 +193,9 @@ async def _workspace(
     offer = await _offer(db, user["email_key"], workspace_id) if user["email_verified_at"] else None
     if offer is not None:
         await joining.take(db, offer)
-        await joining.join(process, db, offer["workspace_id"], user_id, offer["role"])
-        return await joining.entered(db, user_id, offer["workspace_id"])
+        offering_id, origin = offer["workspace_id"], where.user(user)
+        await joining.join(process, db, origin, offering_id, user_id, role=offer["role"])
+        return await joining.entered(db, user_id, offering_id)
     if workspace_id is not None:
         raise Problem("not_found", "You are not a member of such a workspace.")
     if process.settings.registration != "open":

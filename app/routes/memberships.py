@@ -150,9 +150,10 @@ async def create(call: Call) -> Response:
     user = await users.by_email(call.db, email_key=new.email.key)
     if user is None or user["email_verified_at"] is None:
         return reply.accepted({"invitation": await _invited(call, new)})
-    row = await joining.join(call.process, call.db, call.member.workspace_id, user["id"], new.role)
+    row = await joining.join(
+        call.process, call.db, call.origin, call.member.workspace_id, user["id"], role=new.role
+    )
     resource = membership_resource(row, with_email=True)
-    await call.note("membership.created", row["id"], after=resource)
     return reply.created(f"/memberships/{row['id']}", resource, revision=row["revision"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.accounts import passwords
 from app.process import Process
 from tests.cast import PASSWORD, Cast, settle
 from tests.routes.conftest import Letter, SignIn, visiting
@@ -236,6 +238,47 @@ async def test_an_invitation_whose_inviter_may_no_longer_grant_it_is_worthless(
     assert refused(await accept(visitor, token, **ACCOUNT)) == (409, "conflict")
     await cast.olivia.patch(f"/memberships/{adam}", {"role": "admin"})
     assert (await accept(visitor, token, **ACCOUNT)).status_code == 201
+
+
+@pytest.mark.parametrize("has_account", [False, True])
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_an_inviter_who_is_lowered_while_a_password_is_hashed_gives_nothing(
+    cast: Cast,
+    visitor: httpx2.AsyncClient,
+    token_to: Letter,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    has_account: bool,
+):
+    email = cast.mallory.email if has_account else NEW
+    await cast.adam.made("/memberships/invitations", {"email": email, "role": "admin"})
+    token = await token_to(email)
+    rows = (await cast.olivia.read("/memberships"))["data"]
+    [adam] = [row["id"] for row in rows if row["name"] == "Adam"]
+    hashing, lowered = asyncio.Event(), asyncio.Event()
+
+    def slow(work: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def slow(*given: Any) -> Any:
+            hashing.set()
+            await lowered.wait()
+            return await work(*given)
+
+        return slow
+
+    for name in ("hashed", "match"):
+        monkeypatch.setattr(passwords, name, slow(getattr(passwords, name)))
+    given = {"password": PASSWORD} if has_account else ACCOUNT
+    accepting = asyncio.create_task(accept(visitor, token, **given))
+    await hashing.wait()
+    body = {"json": {"role": "editor"}} if method == "PATCH" else {}
+    done = await cast.olivia.call(method, f"/memberships/{adam}", **body)
+    assert done.status_code in (200, 204)
+    lowered.set()
+    assert refused(await accepting) == (409, "conflict")
+    listed = (await cast.olivia.read("/memberships"))["data"]
+    assert email not in [row["email"] for row in listed]
+    [offer] = (await cast.olivia.read("/memberships/invitations"))["data"]
+    assert offer["status"] == "PENDING"  # it was not used up
 
 
 # --- accepted -----------------------------------------------------------------------------------

@@ -163,6 +163,13 @@ async def test_an_invitation_is_taken_by_whom_the_provider_vouches_for(
         assert signed_in["workspace"]["id"] == cast.adam.workspace_id
         bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
         assert (await browser.get("/auth/me", headers=bearer)).json()["role"] == "editor"
+        [entry] = (await cast.olivia.read("/audit-logs?action=membership.created"))["data"]
+        assert entry["actor"] == {
+            "type": "user",
+            "id": signed_in["user"]["id"],
+            "name": "Ada Lovelace",
+        }
+        assert entry["changes"]["role"] == [None, "editor"]
         taken = {"token": token, "name": "Eve", "password": "correct horse battery"}
         late = await browser.post("/memberships/invitations/accept", json=taken)
         assert refused(late) == (409, "invitation_used")
