@@ -19,7 +19,7 @@ CREATE TABLE data_keys (
 CREATE TABLE users (
     id             TEXT PRIMARY KEY,
     email          TEXT NOT NULL,
-    email_key      TEXT NOT NULL UNIQUE,          -- case-folded
+    email_key      TEXT NOT NULL UNIQUE,          -- in lower case
     name           TEXT NOT NULL,
     password_hash  TEXT NOT NULL,                 -- argon2id
     super_admin    BOOLEAN NOT NULL,
@@ -84,7 +84,7 @@ CREATE TABLE contacts (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
     email         TEXT,
-    email_key     TEXT,                           -- case-folded
+    email_key     TEXT,                           -- in lower case
     phone         TEXT,                           -- E.164
     first_name    TEXT,
     last_name     TEXT,
@@ -184,7 +184,7 @@ CREATE TABLE runs (
     reason_detail  TEXT,
     body           BYTEA NOT NULL,                -- the trigger's bytes, as received
     state          TEXT,                          -- the machine's State, as JSON; NULL before the first step
-    waiting_for    JSONB,                         -- {"kind": "time", "until"} | {"kind": "delivery", "messageId"}
+    waiting_for    JSONB,                         -- {"kind": "time" | "delivery" | "http" | "event", …}
     wake_at        TIMESTAMPTZ,                   -- NULL: nothing to do until somebody sets it
     lease_token    INTEGER NOT NULL,              -- fences every write of a claim
     claims         INTEGER NOT NULL,              -- without progress; the fifth is the last
@@ -209,7 +209,7 @@ CREATE TABLE run_steps (
     visit          INTEGER NOT NULL,
     position       INTEGER NOT NULL,              -- in the order of the walk
     kind           TEXT NOT NULL,
-    status         TEXT NOT NULL,                 -- COMPLETED | WAITING | FAILED
+    status         TEXT NOT NULL,                 -- COMPLETED | WAITING | FAILED | CANCELLED
     reason_code    TEXT,
     reason_detail  TEXT,
     port           TEXT,                          -- the exit taken
@@ -259,7 +259,8 @@ CREATE TABLE delivery_attempts (
     number               INTEGER NOT NULL,
     message_key          TEXT NOT NULL UNIQUE,    -- deterministic; also the Message-ID's local part
     provider             TEXT,
-    status               TEXT NOT NULL,           -- QUEUED | SENDING | SENT | … (house of delivery)
+    status               TEXT NOT NULL,           -- QUEUED | SENDING | SENT | DELIVERED | FAILED |
+                                                  -- BOUNCED | COMPLAINED | SUPPRESSED | UNKNOWN
     reason_code          TEXT,
     reason_detail        TEXT,
     provider_message_id  TEXT,
@@ -317,7 +318,7 @@ CREATE TABLE invitations (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
     email         TEXT NOT NULL,
-    email_key     TEXT NOT NULL,                  -- case-folded
+    email_key     TEXT NOT NULL,                  -- in lower case
     role          TEXT NOT NULL,                  -- worth what its inviter may still grant
     hash          BYTEA NOT NULL UNIQUE,          -- SHA-256 of the token
     invited_by    TEXT NOT NULL REFERENCES users (id),
@@ -564,7 +565,7 @@ CREATE TABLE audit_logs (
     workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
     id             TEXT NOT NULL,
     action         TEXT NOT NULL,                 -- contact.created
-    actor_type     TEXT NOT NULL,                 -- user | api_key | operator
+    actor_type     TEXT NOT NULL,                 -- user | api_key | operator | provider
     actor_id       TEXT,
     actor_name     TEXT NOT NULL,
     resource_type  TEXT NOT NULL,
@@ -774,7 +775,8 @@ CREATE TABLE provider_troubles (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     channel       TEXT NOT NULL,
     provider      TEXT NOT NULL,
-    code          TEXT NOT NULL,                  -- provider_throttled | provider_unreachable
+    code          TEXT NOT NULL,                  -- provider_throttled | provider_unreachable |
+                                                  -- provider_misconfigured
     failures      INTEGER NOT NULL,               -- in a row
     ask_at        TIMESTAMPTZ,                    -- nobody calls before, then one; NULL: whoever is due
     PRIMARY KEY (workspace_id, channel)
@@ -806,7 +808,8 @@ CREATE INDEX sessions_by_expiry ON sessions (expires_at);
 CREATE TABLE sandbox_faults (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
-    kind          TEXT NOT NULL,                  -- fail | throttle | stall | accept_then_drop
+    kind          TEXT NOT NULL,                  -- fail | throttle | stall | accept_then_drop |
+                                                  -- duplicate_callback | bounce | complain
     channel       TEXT,                           -- NULL: any
     count         INTEGER NOT NULL,
     remaining     INTEGER NOT NULL,

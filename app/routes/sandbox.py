@@ -47,11 +47,11 @@ class Filters(Paging):
 
 
 class CapturedMessage(Shape):
-    """What would have been sent. Letters about an account have no message and no attempt."""
+    """What would have been sent."""
 
     id: CapturedId
-    message_id: MessageId | None
-    delivery_attempt_id: AttemptId | None
+    message_id: MessageId
+    delivery_attempt_id: AttemptId
     run_id: RunId | None
     contact_id: ContactId | None
     channel: str

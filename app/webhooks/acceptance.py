@@ -144,7 +144,7 @@ class _Overtaken(Exception):
 
 @dataclass(slots=True)
 class _Batch:
-    """The steps 7 to 9 for all events at once, after the look at their receipts."""
+    """Repeats, contacts and runs of all events at once, after the look at their receipts."""
 
     db: Handle
     events: Sequence[Event]
