@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from app.machine import document
 from app.machine.program import Json
+from app.machine.secrets import MASK, is_secret_name
 from app.process import Process
 from app.store import audit_logs
 from app.store.db import Handle, Row, new_id
@@ -42,13 +43,6 @@ HEADLESS = timedelta(days=1)
 SALT_BYTES = 16
 LONGEST_VALUE = 8_192  # bytes of JSON; of a longer one only its hash is kept
 
-MASK = "••••"
-# Headers of a step that calls out are among them.
-SECRET = re.compile(
-    r"secret|passw|token|authorization|api[-_]?key|cookie|credential|signature|webhookurl"
-    r"|(?:^|[-_])(?:key|auth)$",
-    re.IGNORECASE,
-)
 IN_URL = re.compile(r"(?<=//)[^/@]*(?=@)|(?<=\?).+", re.DOTALL)  # userinfo, and the whole query
 TOLD = re.compile(r"(Set|Last4)$")  # signingSecretSet and signingSecretLast4 are no secrets
 UNTOLD = frozenset({"id", "createdAt", "updatedAt"})  # the entry says as much itself
@@ -148,7 +142,7 @@ def _told(name: str, value: Json) -> Json:
 
 
 def _masked(name: str, value: Json) -> Json:
-    if value is not None and SECRET.search(name) and not TOLD.search(name):
+    if value is not None and is_secret_name(name) and not TOLD.search(name):
         return MASK
     match value:
         case str() if name == "url":

@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 from app.errors import FieldError
 from app.machine import document
-from app.machine.nodes.http_request import MASK, SECRET
 from app.machine.program import Json
+from app.machine.secrets import MASK, is_secret_name
 from app.vault import Vault
 
 PURPOSE = "http credential"
@@ -132,7 +132,7 @@ def _request(
         if name == "headers" and isinstance(value, dict):
             copy[name] = {
                 header: change(Held(text, (*where, name, header), (id, header.lower()), server))
-                if SECRET.search(header)
+                if is_secret_name(header)
                 else text
                 for header, text in value.items()
             }

@@ -23,10 +23,11 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from app.config import Settings
+from app.machine import secrets
 
 RECORD_BYTES = 8_192
 DEPTH = 5  # of values inside values; what lies deeper is shown as Python would
-MASK = "***"
+MASK = "***"  # of ASCII, as every line is
 
 # Libraries that would print queries with their values, URLs, or two lines for every job.
 QUIET = ("aiosqlite", "arq", "asyncio", "databases", "httpcore2", "httpx2")
@@ -40,9 +41,7 @@ PATTERNS = (
     r"(/webhooks/in/)[A-Za-z0-9]+",  # whoever has the URL can post
 )
 # A line without any of these holds none of the above, and asking costs a twentieth of looking.
-NAMES = ("passw", "secret", "token", "authorization", "apikey", "api_key", "credential")
-HINTS = ("://", "td_", "eyj", "bearer", *NAMES)
-SECRET_NAMES = re.compile("|".join(NAMES), re.IGNORECASE)
+HINTS = ("://", "td_", "eyj", "bearer", *secrets.HINTS)
 TOKEN_IN_PATH = re.compile(r"/webhooks/in/[a-z0-9]")
 
 Mask: TypeAlias = Callable[[str], str]
@@ -227,7 +226,7 @@ def _plain(value: Any, mask: Mask, name: str = "", depth: int = DEPTH) -> Any:
     """What JSON can say of a value, with secrets masked by their name or by their looks."""
     if value is None or _is_number(value):
         return value
-    if SECRET_NAMES.search(name):
+    if secrets.is_secret_name(name):
         return MASK
     if isinstance(value, str):
         return mask(value)

@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from app.errors import Problem
+from app.machine.secrets import MASK, is_secret_name
 from app.process import Process
 from app.runtime.batching import Kind
 from app.store import webhook_requests
@@ -26,11 +27,6 @@ from app.store.webhook_requests import LONGEST_BODY, Outcome, Request
 
 log = logging.getLogger(__name__)
 
-MASK = "***"
-# Headers whose values open something, whatever they look like.
-SECRET = re.compile(
-    "auth|cookie|signature|secret|token|passw|credential|session|api-?key", re.IGNORECASE
-)
 # Long runs of what keys are made of; also what stands after /webhooks/in/.
 TOKEN = re.compile(r"[A-Za-z0-9_+/=.~-]{24,}")
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -66,7 +62,7 @@ def _judged(raw_name: bytes) -> tuple[str, bool, bool]:
     """A header's name, whether its value opens something, and whether it surely does not."""
     name = raw_name.decode("latin-1")
     is_plain = name in NO_SECRET
-    return name, not is_plain and SECRET.search(name) is not None, is_plain
+    return name, not is_plain and is_secret_name(name), is_plain
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from app.machine.fields import Field, Liquid, Place, choice, liquid, quote
 from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
 from app.machine.program import Answered, Event, HttpCall, Json
 from app.machine.reasons import Reason
+from app.machine.secrets import MASK, is_secret_name
 from app.machine.template import RenderError
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -45,8 +46,6 @@ RESERVED = frozenset(
 )
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
 UNSENDABLE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a header's value (RFC 9110 §5.5)
-SECRET = re.compile(r"auth|cookie|token|key|secret|passw|credential|sign?(ature)?$", re.IGNORECASE)
-MASK = "••••"
 
 
 class Unsendable(Exception):
@@ -184,7 +183,7 @@ def _shown_url(url: str) -> str:
 
 
 def _masked(name: str, value: str) -> str:
-    return MASK if SECRET.search(name) else value
+    return MASK if is_secret_name(name) else value
 
 
 # --- its configuration ----------------------------------------------------------------------------

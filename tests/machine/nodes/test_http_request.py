@@ -10,9 +10,10 @@ import pytest
 from app.egress import FRAMING
 from app.machine import document
 from app.machine.check import compile
-from app.machine.nodes.http_request import MASK, RESERVED
+from app.machine.nodes.http_request import RESERVED
 from app.machine.program import Answered, Finish, Go, HttpCall, Program, Step
 from app.machine.reasons import Reason
+from app.machine.secrets import MASK
 from app.machine.step import start, step
 
 FACTS: dict[str, Any] = {
