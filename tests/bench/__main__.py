@@ -34,6 +34,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     ),
     "scale": ("tests.bench.scale", "tests.bench.scale 1000 4000 40"),
 }
+HEAD = "# What `make bench` measured last"
 KILLS = ("kill -9 a web process", "kill -9 a worker", "kill -9 everything")
 
 
@@ -66,7 +67,9 @@ def main() -> int:
         if not run(name, words, ledger):
             failed.append(name)
     noted = list(figures.read(ledger))
-    print("\n" + "\n".join(figures.table(noted)))
+    table = "\n".join(figures.table(noted))
+    print("\n" + table)
+    (out / "summary.md").write_text(f"{HEAD}\n\n{table}\n")
     print("\n" + "\n".join(map(str, plots.drawn(noted, out))))
     if failed:
         print(f"did not end well: {', '.join(failed)}")

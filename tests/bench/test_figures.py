@@ -43,6 +43,12 @@ def test_the_table_says_of_every_goal_whether_it_was_reached(ledger: Path):
     assert {name[:2] for name in GOALS} == set(BY)
 
 
+def test_the_table_in_the_documents_is_that_of_the_figures_beside_it():
+    kept = ROOT / "docs/plots"
+    rows = table(list(figures.read(kept / "figures.jsonl")))
+    assert (kept / "summary.md").read_text().splitlines()[2:] == rows
+
+
 def test_no_figure_is_noted_that_has_no_goal(ledger: Path):
     with pytest.raises(AssertionError):
         figures.measured("S99", 1)
