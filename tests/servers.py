@@ -326,12 +326,27 @@ END $$
 """
 
 
-async def new_database(server_url: str, schema: str) -> str:
-    """A migrated database on a PostgreSQL server; its URL."""
+UNDISTURBED = """
+DO $$
+DECLARE name TEXT;
+BEGIN
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+    LOOP
+        EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', name);
+    END LOOP;
+END $$
+"""
+
+
+async def new_database(server_url: str, schema: str, *, disturbed: bool = True) -> str:
+    """A migrated database on a PostgreSQL server; its URL. Undisturbed, its plans depend on what
+    it is told to analyse, and not on what autovacuum has come by."""
     name = new_id("test")
     await _on(server_url, f"CREATE DATABASE {name} STRATEGY FILE_COPY")
     url = urlsplit(server_url)._replace(path=f"/{name}").geturl()
     await _migrated(url, schema)
+    if not disturbed:
+        await _on(url, UNDISTURBED)
     return url
 
 

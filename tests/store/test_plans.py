@@ -223,7 +223,8 @@ VALUES = {"past": PAST, "metadata": {}, "events": [], "body": b"{}"}
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     if request.param == "postgresql":
         server = request.getfixturevalue("postgres_server")
-        return asyncio.run(servers.new_database(server.url, SCHEMA.read_text()))
+        schema = SCHEMA.read_text()
+        return asyncio.run(servers.new_database(server.url, schema, disturbed=False))
     copy = tmp_path_factory.mktemp("plans") / "tidings.db"
     shutil.copy(request.getfixturevalue("sqlite_template"), copy)
     return f"sqlite:///{copy}"
