@@ -39,7 +39,11 @@ PHONE = {
     "description": "In any spelling, and kept as +… (E.164); one without its country code is read"
     " as one of the workspace's country.",
 }
-LOCALE = {"type": "string", "maxLength": profile.LOCALE_LENGTH, "pattern": profile.LOCALE.pattern}
+LOCALE = {
+    "type": "string",
+    "maxLength": profile.LOCALE_LENGTH,
+    "pattern": f"^$|{profile.LOCALE.pattern}",  # of nothing at all it is null
+}
 TIMEZONE = {
     "type": "string",
     "maxLength": profile.NAME_LENGTH,
