@@ -64,9 +64,11 @@ def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
         front, served = Front(settings), asyncio.Event()
         opening = asyncio.create_task(front.open(settings, served))
         opening.add_done_callback(lambda _: stop.set())
-        await server.serve(front, settings, stop, listener=listener)
+        await front.is_worth_asking(stop)
+        if not stop.is_set():
+            await server.serve(front, settings, stop, listener=listener)
         served.set()
-        if not front.opened:
+        if not front.opened.is_set():
             await tasks.end(opening)
         if not opening.cancelled():
             await opening

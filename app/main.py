@@ -43,6 +43,7 @@ from app.web.throttle import Throttle
 log = logging.getLogger(__name__)
 
 BOOT_SECONDS = 30.0  # a database that starts beside us may take this long
+LATE_SECONDS = 5.0  # a database that is well has answered a new process by then
 FOR_EVER = math.inf  # a web process answers 503 meanwhile, a worker has nothing else to do
 
 
@@ -162,18 +163,21 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
 
 
 class Front:
-    """Answers from the first moment: 503 until there is a database, then the application."""
+    """Answers 503 while the database keeps it waiting, then as the application."""
 
     def __init__(self, settings: Settings) -> None:
-        self._waiting = Edge(Router(default=_not_yet), settings)
-        self._application: Edge | None = None
+        self._answering = Edge(Router(default=_not_yet), settings)
+        self.opened = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self._application or self._waiting)(scope, receive, send)
+        await self._answering(scope, receive, send)
 
-    @property
-    def opened(self) -> bool:
-        return self._application is not None
+    async def is_worth_asking(self, stop: asyncio.Event) -> None:
+        """Returns once it is open, or late, or told to `stop`. Until then it had better not listen:
+        who finds nobody here asks another process, or once more, and is not sent away."""
+        events = [asyncio.create_task(event.wait()) for event in (self.opened, stop)]
+        await asyncio.wait(events, timeout=LATE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await tasks.end(*events)
 
     async def open(self, settings: Settings, served: asyncio.Event) -> None:
         """Hold everything open until what came in has been `served`."""
@@ -181,7 +185,8 @@ class Front:
             edge = web(process)
             assert isinstance(edge.app, Router)  # noqa: S101 - web made it so
             async with edge.app.lifespan_context(edge.app):
-                self._application = edge
+                self._answering = edge
+                self.opened.set()
                 log.info("web process is ready")
                 await served.wait()
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
+import signal
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,7 +26,7 @@ from app.process import SCHEMA
 from app.store import users
 from app.store.migrations import sections
 from tests import cast, servers
-from tests.deployment import Command, Deployment, Part, answers, until
+from tests.deployment import PATIENCE_SECONDS, Command, Deployment, Part, answers, until
 from tests.proxy import Proxy, proxy_before
 from tests.servers import PostgresServer
 
@@ -247,18 +250,83 @@ async def test_a_database_that_comes_late_is_waited_for(
         "SECRET_KEY": SECRET_KEY,
         "PORT": str(port),
     }
-    web = Part("web", environ, tmp_path)
+    web, url = Part("web", environ, tmp_path), f"http://127.0.0.1:{port}"
     try:
-        await asyncio.to_thread(
-            until, lambda: "waiting for the database" in web.text, "it waits", web
-        )
-        await proxy.start()
-        ready = f"http://127.0.0.1:{port}/readyz"
-        await asyncio.to_thread(until, lambda: answers(ready), "it is ready", web)
+        await asyncio.to_thread(until, lambda: answers(f"{url}/healthz"), "it says so", web)
+        assert "waiting for the database" in web.text
+        async with httpx2.AsyncClient(base_url=url) as client:
+            await refused(client)
+            await proxy.start()
+            await served(client)
     finally:
         web.kill()
         await proxy.stop()
         await servers.empty(postgres_url)
+
+
+@pytest.mark.parametrize("redis", ["answers", "says nothing"])
+async def test_a_new_web_process_takes_no_connection_before_it_can_answer(
+    environ: dict[str, str], redis_url: str, tmp_path: Path, redis: str
+):
+    port = servers.free_port()
+    async with before_redis(redis_url) as (proxy, way):
+        if redis == "says nothing":
+            proxy.swallow()
+        web = Part("web", {**environ, "REDIS_URL": way, "PORT": str(port)}, tmp_path)
+        try:
+            statuses = [await first_answer(port) for _ in range(20)]
+        finally:
+            web.kill()
+    assert statuses == [404] * 20, web.text
+
+
+async def test_a_web_process_that_is_replaced_says_nothing_until_it_can_answer(
+    environ: dict[str, str], redis_url: str, tmp_path: Path
+):
+    """Its sibling answers meanwhile; Redis says nothing, which makes it slow to open."""
+    port = servers.free_port()
+    async with before_redis(redis_url) as (proxy, way):
+        more = {"REDIS_URL": way, "PORT": str(port), "WEB_CONCURRENCY": "2"}
+        web = Part("web", {**environ, **more}, tmp_path)
+
+        def ready() -> int:
+            return web.text.count("web process is ready")
+
+        try:
+            await asyncio.to_thread(until, lambda: ready() == 2, "both are ready", web)
+            proxy.swallow()
+            os.kill(children(web)[0], signal.SIGKILL)
+            statuses = []
+            while ready() < 3:
+                statuses.append(await first_answer(port))
+            statuses += [await first_answer(port) for _ in range(20)]
+        finally:
+            web.kill()
+    assert set(statuses) == {404}, web.text
+
+
+@asynccontextmanager
+async def before_redis(url: str) -> AsyncIterator[tuple[Proxy, str]]:
+    """A proxy, and the URL that leads by way of it."""
+    server = urlsplit(url)
+    async with proxy_before(server.hostname or "", server.port or 0) as proxy:
+        yield proxy, server._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
+
+
+def children(part: Part) -> list[int]:
+    """Its processes."""
+    pid = part.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def first_answer(port: int) -> int:
+    """As a router finds out: at once again when nobody takes the connection."""
+    url = f"http://127.0.0.1:{port}"
+    async with httpx2.AsyncClient(base_url=url) as client, asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            with suppress(httpx2.ConnectError):
+                return (await ask(client))[0]
+            await asyncio.sleep(0.002)
 
 
 async def test_while_the_database_is_away_requests_are_refused_quickly_and_then_served_again(

@@ -65,7 +65,7 @@ async def serve(
     # There are no settings for these, and no other way in; the version is pinned to 0.18.
     hypercorn.protocol.H11Protocol = Http1  # type: ignore[attr-defined, assignment]
     hypercorn.asyncio.run.TCPServer = Tcp  # type: ignore[attr-defined]
-    config = _config(listener or listen(settings.host, settings.port))
+    config = _config(_heard(listener or bound(settings.host, settings.port)))
     await hypercorn.asyncio.serve(
         cast(ASGIFramework, app), config, shutdown_trigger=stop.wait, mode="asgi"
     )
@@ -73,18 +73,41 @@ async def serve(
 
 def listen(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
     """Raises ConfigError when somebody else listens there, or nobody can."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return _heard(bound(host, port, stuck_ms=stuck_ms))
+
+
+def bound(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
+    """An address that is ours and refuses connections until somebody serves it. Raises ConfigError
+    when somebody else listens there, or nobody can."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        listener = socket.create_server(
-            (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::"
-        )
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if ":" in host:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
+        listener.bind((host, port))
     except OSError as error:
-        raise ConfigError(
-            f"HOST and PORT must be an address that is free: {host} port {port}: {error.strerror}."
-        ) from None
+        listener.close()
+        raise _no_address(host, port, error) from None
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted sockets inherit it
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stuck_ms)
     return listener
+
+
+def _heard(listener: socket.socket) -> socket.socket:
+    """Of two that are bound to one address the first that listens has it; processes that have it
+    from their parent all do."""
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        host, port = listener.getsockname()[:2]
+        raise _no_address(host, port, error) from None
+    return listener
+
+
+def _no_address(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"HOST and PORT must be an address that is free: {host} port {port}: {error.strerror}."
+    )
 
 
 def _config(listener: socket.socket) -> Config:
@@ -204,7 +227,7 @@ async def _until_signalled(main: Main, lifeline: int | None) -> None:
 
 def launch(settings: Settings, main: WebMain) -> int:
     """Run `main` in WEB_CONCURRENCY processes with one listening socket; the exit code."""
-    listener = listen(settings.host, settings.port)
+    listener = bound(settings.host, settings.port)
     if settings.web_concurrency > 1:
         return _Family(settings.web_concurrency, listener, main).run()
     return run(partial(main, listener))

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 TRIP_SECONDS = 0.05  # nothing in a request's path waits for Redis longer
 PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
 CONNECT_SECONDS = 2.0
+GREETING_SECONDS = 0.5  # that a new process waits for Redis before it serves
 LOOKS = 5  # during a trip, whether its answer has come
 Found: TypeAlias = tuple[bytes, int, bytes]  # a tally, as the script tells it
 
@@ -214,7 +215,7 @@ class _Everywhere:
 
     async def greet(self) -> None:
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(GREETING_SECONDS):
                 await self._redis.script_load(TAKE)
         except SILENCE as error:
             self._fall_silent(error)
