@@ -1,4 +1,4 @@
-"""A TCP proxy that goes wrong when told to: cuts around a pattern, or swallows everything."""
+"""A TCP proxy that goes wrong when told to: cuts around a pattern, holds answers, swallows all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
         self._pattern = b""
-        self._fault: Literal["none", "cut_before", "cut_after", "swallow"] = "none"
+        self._fault: Literal["none", "cut_before", "cut_after", "hold", "swallow"] = "none"
         self._server: asyncio.Server | None = None
+        self._healed = asyncio.Event()
         self._links: set[asyncio.Task[None]] = set()
         self.port = 0
         self.hits = 0
@@ -28,12 +29,18 @@ class Proxy:
         """It arrives, is answered, and the answer is lost with the connection."""
         self._fault, self._pattern = "cut_after", pattern
 
+    def hold(self, pattern: bytes) -> None:
+        """It arrives, and its answer waits until all is well again."""
+        self._fault, self._pattern = "hold", pattern
+        self._healed.clear()
+
     def swallow(self) -> None:
         """Nothing arrives any more in either direction, and nobody is told."""
         self._fault = "swallow"
 
     def heal(self) -> None:
         self._fault = "none"
+        self._healed.set()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
@@ -64,10 +71,11 @@ class Proxy:
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection(*self._upstream)
         try:
-            answered = asyncio.Event()  # from when on an answer is not passed on
+            muted = asyncio.Event()  # from when on an answer is not passed on
+            held = asyncio.Event()  # or not yet
             pumps = [
-                asyncio.ensure_future(self._requests(reader, up_writer, answered)),
-                asyncio.ensure_future(self._answers(up_reader, writer, answered)),
+                asyncio.ensure_future(self._requests(reader, up_writer, muted, held)),
+                asyncio.ensure_future(self._answers(up_reader, writer, muted, held)),
             ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -79,29 +87,40 @@ class Proxy:
             up_writer.transport.abort()
 
     async def _requests(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, muted: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        muted: asyncio.Event,
+        held: asyncio.Event,
     ) -> None:
         tail = b""
         while data := await reader.read(65536):
             if self._fault == "swallow":
                 continue
             seen = tail + data
-            hit = self._fault.startswith("cut") and self._pattern in seen
+            hit = self._fault in {"cut_before", "cut_after", "hold"} and self._pattern in seen
             tail = seen[max(len(seen) - len(self._pattern) + 1, 0) :]  # less than a pattern
             if hit:
                 self.hits += 1
                 if self._fault == "cut_before":
                     return
-                muted.set()
+                (held if self._fault == "hold" else muted).set()
             writer.write(data)
             await writer.drain()
 
     async def _answers(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, muted: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        muted: asyncio.Event,
+        held: asyncio.Event,
     ) -> None:
         while data := await reader.read(65536):
             if muted.is_set():
                 return
+            if held.is_set():
+                await self._healed.wait()
+                held.clear()
             if self._fault != "swallow":
                 writer.write(data)
                 await writer.drain()

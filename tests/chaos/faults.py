@@ -16,6 +16,7 @@ from tests.clocks import LIBRARY, SEEN_SECONDS, Clock
 Fault: TypeAlias = Callable[[Stage], Awaitable[int]]  # how often it struck
 
 FINAL_DOT = b"\r\n.\r\n"
+CUT_SECONDS = 5.0  # in which somebody should say what is cut at
 GONE_SECONDS = 10.0  # after SIGTERM
 JUMPS = (-3600, -60, 60, 3600)  # seconds
 
@@ -51,6 +52,48 @@ async def freeze(stage: Stage) -> int:
     finally:
         process.send_signal(signal.SIGCONT)
     return 1
+
+
+CLAIMED = """
+    SELECT id FROM messages WHERE status = 'QUEUED' AND claims > 0 AND wake_at > now()
+    """
+UNFINISHED = "SELECT count(*) FROM messages WHERE id = ANY($1) AND status IN ('QUEUED', 'SENDING')"
+ALONE_LEASES = 0.4  # for which the other worker may be paused and loses nothing
+
+
+async def freeze_with_a_claim(stage: Stage) -> int:
+    """The moment that fencing is for: a worker has claimed a message, is paused before it hears of
+    it, and wakes when the other has sent the message; by its own clock its lease has just begun.
+
+    The answers to COMMITs are held back, and it is alone, until there is a claim without an intent,
+    which then is its own. It sleeps for three leases at most: once the database's deadlines have
+    passed too, it would not believe the answer.
+    """
+    asleep, other = stage.chance.sample(WORKERS, 2)
+    for name in (asleep, other):
+        await stage.back(name)
+    lease = float(stage.deployment.environ["LEASE_SECONDS"])
+    one, two = (stage.parts[name].process for name in (asleep, other))
+    between, claimed = stage.proxies["worker → PostgreSQL"], []
+    async with stage.database() as db:
+        try:
+            two.send_signal(signal.SIGSTOP)
+            between.hold(b"COMMIT")
+            until = time.monotonic() + ALONE_LEASES * lease
+            while not claimed and time.monotonic() < until:
+                claimed = [row["id"] for row in await db.fetch(CLAIMED)]
+            if claimed:
+                one.send_signal(signal.SIGSTOP)
+        finally:
+            between.heal()
+            two.send_signal(signal.SIGCONT)
+        try:
+            until = time.monotonic() + 3 * lease
+            while await db.fetchval(UNFINISHED, claimed) and time.monotonic() < until:
+                await asyncio.sleep(0.02)
+        finally:
+            one.send_signal(signal.SIGCONT)
+    return len(claimed)
 
 
 async def roll(stage: Stage) -> int:
@@ -178,7 +221,7 @@ def cut(proxy: str, pattern: bytes, *, after: bool) -> Fault:
         between = stage.proxies[proxy]
         hits = between.hits
         (between.cut_after if after else between.cut_before)(pattern)
-        until = time.monotonic() + 3
+        until = time.monotonic() + CUT_SECONDS
         try:
             while between.hits < hits + 3 and time.monotonic() < until:
                 await asyncio.sleep(0.01)
@@ -194,6 +237,7 @@ FAULTS: dict[str, Fault] = {
     "kill -9 a worker": kill(*WORKERS),
     "kill -9 everything": kill_everything,
     "a worker frozen for three leases": freeze,
+    "a worker frozen with a claim in hand": freeze_with_a_claim,
     "a rolling restart": roll,
     "PostgreSQL stopped at once": stop_postgres,
     "every backend terminated": terminate_backends,
@@ -254,7 +298,7 @@ NO_DATABASE_FOR_WORKERS = {
     "a worker's COMMIT cut before",
     "a worker's COMMIT cut after",
 }
-PAUSES = {"a worker frozen for three leases"}
+PAUSES = {"a worker frozen for three leases", "a worker frozen with a claim in hand"}
 FINAL_DOTS = {"the final dot cut before", "the final dot cut after"}
 HTTP_CUTS = {"an HTTP request cut before", "an HTTP answer cut off"}
 assert FAULTS.keys() >= NO_DATABASE | NO_DATABASE_FOR_WORKERS | PAUSES | FINAL_DOTS | HTTP_CUTS

@@ -192,7 +192,8 @@ def _losses(evidence: Evidence, began: datetime, ended: datetime) -> list[tuple[
             *(
                 (fault.began, fault.ended)
                 for fault in evidence.faults
-                if fault.name in PAUSES | NO_DATABASE_FOR_WORKERS and fault.hits
+                if fault.name in PAUSES  # the other one pauses too, for a moment
+                or (fault.name in NO_DATABASE_FOR_WORKERS and fault.hits)
             ),
         )
         if lost[0] < until and since < lost[1]
