@@ -77,7 +77,7 @@ chaos: $(STAMP) ## Break everything 470 times under 66,000 events, and ask the o
 chaos-rival: $(STAMP) ## Strike Tidings and a plain arq pipeline alike, and compare (three to eight minutes)
 	$(BIN)/python -m tests.chaos.rivals.contest
 
-chaos-mutants: $(STAMP) ## Make fourteen mistakes in copies of the sources: the campaign must catch each
+chaos-mutants: $(STAMP) ## Make fourteen mistakes in copies of the sources: each must be caught, and none where there is none
 	$(BIN)/python -m tests.chaos.mutants
 
 FOR ?= 300

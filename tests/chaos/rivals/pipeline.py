@@ -105,6 +105,7 @@ def web() -> None:
 
 async def startup(ctx: dict[str, Any]) -> None:
     ctx["database"] = await asyncpg.create_pool(database_url())
+    print("worker started", flush=True)  # what the harness waits for before it kills
 
 
 async def deliver(ctx: Mapping[str, Any], id: str) -> None:
