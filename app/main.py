@@ -8,9 +8,11 @@ import logging
 import math
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
@@ -42,6 +44,8 @@ from app.web.throttle import Throttle
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 BOOT_SECONDS = 30.0  # a database that starts beside us may take this long
 LATE_SECONDS = 5.0  # a database that is well has answered a new process by then
 FOR_EVER = math.inf  # a web process answers 503 meanwhile, a worker has nothing else to do
@@ -66,20 +70,23 @@ async def database_of(
     except (OSError, sqlite3.Error) as error:
         raise NotReady(f"DATABASE_URL names no SQLite file that can be opened: {error}.") from error
     try:
-        await _answering(database, patience)
+        await _patiently(partial(_answer, database), patience)
         yield database
     finally:
         await database.disconnect()
 
 
-async def _answering(database: Database, patience: float) -> None:
-    """Wait for a database that is still starting, or away."""
+async def _answer(database: Database) -> None:
+    async with database.read() as db:
+        await db.now()
+
+
+async def _patiently(work: Callable[[], Awaitable[Result]], patience: float) -> Result:
+    """Do this, again while the database is still starting, or away."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
         try:
-            async with database.read() as db:
-                await db.now()
-            return
+            return await work()
         except Unavailable as problem:
             cause = problem.__cause__ or problem
             hopeless = isinstance(cause, socket.gaierror) or _state(cause).startswith(HOPELESS)
@@ -99,7 +106,10 @@ def _state(error: BaseException) -> str:
 @asynccontextmanager
 async def opened(settings: Settings, patience: float = BOOT_SECONDS) -> AsyncIterator[Process]:
     """Everything one process holds open, closed again at the end. Raises NotReady, VaultError."""
-    async with database_of(settings, patience) as database, upon(database, settings) as process:
+    async with (
+        database_of(settings, patience) as database,
+        upon(database, settings, patience) as process,
+    ):
         _spare_the_collector()
         yield process
 
@@ -112,9 +122,7 @@ def _spare_the_collector() -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
-@asynccontextmanager
-async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]:
-    """Everything else. Raises NotReady when the schema is behind, VaultError."""
+async def _vault(database: Database, settings: Settings) -> Vault:
     vault = Vault(settings.secret_keys)
     async with database.write() as db:
         left = await outstanding(db, SCHEMA)
@@ -124,6 +132,16 @@ async def upon(database: Database, settings: Settings) -> AsyncIterator[Process]
                 " run python -m app migrate first."
             )
         vault.open(await keys.load_or_create(db, wrapped=vault.new_data_key()))
+    return vault
+
+
+@asynccontextmanager
+async def upon(
+    database: Database, settings: Settings, patience: float = BOOT_SECONDS
+) -> AsyncIterator[Process]:
+    """Everything else. Raises NotReady when the schema is behind, VaultError."""
+    # Since it answered it may have gone away again.
+    vault = await _patiently(partial(_vault, database, settings), patience)
     queue = Queue(connector(settings))
     egress = Egress(settings.egress_allow)
     if settings.egress_allow:

@@ -329,6 +329,25 @@ async def first_answer(port: int) -> int:
             await asyncio.sleep(0.002)
 
 
+async def test_a_database_that_goes_away_again_while_a_process_starts_is_waited_for(
+    postgres_server: PostgresServer, postgres_url: str, tmp_path: Path
+):
+    async with proxy_before("127.0.0.1", postgres_server.port) as proxy:
+        environ = {"DATABASE_URL": through(proxy, postgres_url), "SECRET_KEY": SECRET_KEY}
+        proxy.cut_before(b"BEGIN")  # of the first transaction; by then it has answered
+        settings = Settings.from_environ(environ, secret_key_file=tmp_path / "key")
+        opening = opened(settings)
+        starting = asyncio.create_task(opening.__aenter__())
+        while not proxy.hits and not starting.done():
+            await asyncio.sleep(0.01)
+        proxy.heal()
+        process = await starting
+        async with process.database.read() as db:
+            assert await db.now()
+        await opening.__aexit__(None, None, None)
+    await servers.empty(postgres_url)
+
+
 async def test_while_the_database_is_away_requests_are_refused_quickly_and_then_served_again(
     postgres_server: PostgresServer, postgres_url: str, redis_url: str, tmp_path: Path
 ):
