@@ -210,7 +210,7 @@ async def _insert_belongings(
 
 async def change(db: Handle, workspace: Workspace, row: Row, patch: Mapping[str, Json]) -> Row:
     """A merge patch (RFC 7396) judged on its result; otherwise like `replace`."""
-    return await replace(db, workspace, row, document.merge(writable(row), patch))
+    return await replace(db, workspace, row, document.merge(writable(row), profile.normal(patch)))
 
 
 async def replace(
@@ -327,7 +327,7 @@ async def add_tags(db: Handle, workspace: Workspace, contact_id: str, tags: Sequ
 async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str) -> bool:
     """True when the contact had it."""
     removed = await contacts.remove_tag(
-        db, workspace_id=workspace.id, contact_id=contact_id, tag=tag
+        db, workspace_id=workspace.id, contact_id=contact_id, tag=profile.normal(tag)
     )
     if removed:
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)

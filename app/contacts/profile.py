@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,6 +75,7 @@ def check(country: str | None, values: Mapping[str, Json], tags: Json) -> Checke
 
 def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked:
     """The same for values that are to be joined with others: `whole` judges the result."""
+    values = normal(values)
     errors = [_unknown(name) for name in values if name not in WRITABLE]
     email = _address(values.get("email"), "/email", addresses.email, errors)
     phone = _address(
@@ -104,6 +106,20 @@ def whole(columns: Mapping[str, Any], tags: Sequence[str]) -> list[FieldError]:
     if len(tags) > TAGS:
         errors.append(FieldError("/tags", f"A contact has at most {TAGS} tags."))
     return errors
+
+
+def normal(value: Json) -> Json:
+    """Text in Unicode's NFC, names within too: what reads the same is the same, whether it was
+    typed on a phone or comes from a file system. Of two names that become one the later counts."""
+    match value:
+        case str():
+            return unicodedata.normalize("NFC", value)
+        case list() | tuple():
+            return [normal(one) for one in value]
+        case Mapping():
+            return {normal(name): normal(one) for name, one in value.items()}
+        case _:
+            return value
 
 
 def as_text(metadata: Mapping[str, Json]) -> dict[str, str]:
@@ -252,7 +268,7 @@ def check_tags(tags: Json, errors: list[FieldError]) -> list[str]:
         errors.append(FieldError("/tags", f"At most {TAGS} tags."))
         return []
     kept = []
-    for index, given in enumerate(tags):
+    for index, given in enumerate(normal(tags)):
         tag = given.strip() if isinstance(given, str) else given
         if isinstance(tag, str) and 1 <= len(tag) <= TAG_LENGTH and _printable(tag):
             if tag not in kept:

@@ -40,7 +40,7 @@ class Entry:
     @classmethod
     def read(cls, country: str | None, values: Mapping[str, Json]) -> Entry:
         """What is wrong with it stands in `checked.errors`; such an entry is not to be stored."""
-        rest = {name: value for name, value in values.items() if name not in ("id", "tags")}
+        rest = profile.normal({k: v for k, v in values.items() if k not in ("id", "tags")})
         checked = profile.part(country, rest, values.get("tags"))
         id = values.get("id")
         if id is not None and not isinstance(id, str):

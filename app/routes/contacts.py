@@ -109,7 +109,7 @@ class WritableContact(Writable, extra="allow", json_schema_extra={"additionalPro
 
 
 class Contact(Revised):
-    """Somebody whom messages go to."""
+    """Somebody whom messages go to. Their text is kept, and compared, in Unicode's NFC."""
 
     id: ContactId
     email: str | None
@@ -302,7 +302,8 @@ async def filters_of(db: Handle, workspace_id: str, given: Mapping[str, Any]) ->
         "email": ("email_key", lambda text: addresses.email(text).key),
         "phone": ("phone", lambda text: addresses.phone(text, country)),
     }
-    filters, errors = dict(given), []
+    filters: dict[str, Any] = profile.normal(given)
+    errors: list[FieldError] = []
     for name, (column, cleaned) in clean.items():
         if name in filters:
             try:
@@ -313,7 +314,6 @@ async def filters_of(db: Handle, workspace_id: str, given: Mapping[str, Any]) ->
         raise Problem("invalid", "A filter is not valid; see errors.", errors=errors)
     if "q" in filters:
         filters["q_phone"] = addresses.phone_start(filters["q"], country)
-        filters["q"] = contacts.search_key(filters["q"])
     return filters
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ COLUMNS = """id, email, email_key, phone, first_name, last_name, timezone, local
 
 def search_key(text: str) -> str:
     """As a search compares it. Folded here: the engines fold only what is ASCII."""
-    return text.strip().casefold()
+    return unicodedata.normalize("NFC", text.strip()).casefold()
 
 
 def searchable(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,8 +196,8 @@ async def with_fields(
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:
-    """Newest first. Filters: those of CLAUSES; `metadata`, name → text; and `q`, `q_phone`, what a
-    search key and a phone number begin with."""
+    """Newest first. Filters: those of CLAUSES; `metadata`, name → text; and `q`, `q_phone`, what an
+    email or a name and a phone number begin with."""
     filters = _numbered(await keyset.by_time(db, "con", filters))
     if "q" in filters:
         ids = await _beginning(db, workspace_id, filters, before, limit)
@@ -272,7 +273,8 @@ async def _beginning(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[str]:
     """Ids. What a text is followed by comes before U+10FFFF; what a number is, before a letter."""
-    q, q_phone = filters["q"], filters.get("q_phone")
+    q, q_phone = search_key(filters["q"]), filters.get("q_phone")
+    q_email = filters["q"].lower()  # as `addresses` makes the key of one
     others = {name: value for name, value in filters.items() if name not in ("q", "q_phone")}
     narrowed, values = keyset.narrowed(CLAUSES, others, before, "c.id")
     rows = await db.fetch_all(
@@ -280,7 +282,7 @@ async def _beginning(
         WITH found AS MATERIALIZED (
             SELECT c.id FROM contacts c
             WHERE c.workspace_id = :workspace_id
-              AND c.email_key ~>=~ :q AND c.email_key ~<~ :q_end {narrowed}
+              AND c.email_key ~>=~ :q_email AND c.email_key ~<~ :q_email_end {narrowed}
             UNION ALL
             SELECT c.id FROM contacts c
             WHERE c.workspace_id = :workspace_id
@@ -299,6 +301,8 @@ async def _beginning(
         workspace_id=workspace_id,
         q=q,
         q_end=q + "\U0010ffff",
+        q_email=q_email,
+        q_email_end=q_email + "\U0010ffff",
         q_phone=q_phone,
         q_phone_end=q_phone and q_phone + "a",
         limit=limit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from app.contacts import addresses
+from app.contacts import addresses, profile
 from app.contacts.audience import Lookup
 from app.errors import Problem
 from app.machine import document, path
@@ -79,7 +79,8 @@ def _by_id(value: Json, trigger: Trigger, _country: str | None) -> Lookup:
     field = trigger.get("metadataField")
     if field is None:
         return Lookup("contact_id", value=text, key=text)
-    return Lookup("metadata", value=text, key=text, field=field)
+    text = profile.normal(text)
+    return Lookup("metadata", value=text, key=text, field=profile.normal(field))
 
 
 def _text(value: Json) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
-from app.contacts import addresses
+from app.contacts import addresses, profile
 from app.contacts.addresses import BadAddress
 from app.contacts.audience import Workspace
 from app.machine import document, sample
@@ -162,5 +162,5 @@ def _id(value: Json) -> str | None:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not value or not (is_number or isinstance(value, str)):
         return None
-    text = document.text(value) if is_number else str(value)
+    text = profile.normal(document.text(value) if is_number else str(value))
     return text if len(text) <= LONGEST_ID and not _UNSTORABLE.search(text) else None

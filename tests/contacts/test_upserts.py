@@ -134,6 +134,20 @@ async def test_who_has_the_id_and_who_has_the_address_are_one(
     assert await upsert(database, acme, own, dry_run=dry_run) == ["updated"]
 
 
+async def test_what_reads_the_same_is_the_same(database: Database):
+    acme = await workspace(database)
+    composed, decomposed = "\u00fc", "u\u0308"
+    made = {"email": "a@x.test", "lastName": composed, "tags": [composed]}
+    made |= {"metadata": {composed: composed, "n": 1}}
+    spelled = {"email": "a@x.test", "lastName": decomposed, "tags": [decomposed]}
+    spelled |= {"metadata": {decomposed: decomposed}}
+    assert await upsert(database, acme, made) == ["created"]
+    assert await upsert(database, acme, spelled) == ["unchanged"]
+    without = {"email": "a@x.test", "metadata": {decomposed: None}}
+    assert await upsert(database, acme, without) == ["updated"]
+    assert await everybody(database, acme) == [{**made, "metadata": {"n": 1}}]
+
+
 async def test_an_entry_sees_those_before_it(database: Database):
     acme = await workspace(database)
     outcomes = await upsert(

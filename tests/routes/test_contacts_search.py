@@ -62,6 +62,8 @@ FOUND: list[tuple[str, list[int]]] = [
     ("metadata[plan]=pro&tag=vip", [PRO_2]),
     ("metadata[plan]=PRO", []),
     ("metadata[plan]=", []),
+    ("q=%C3%A9variste", [EVARISTE]),
+    ("q=e%CC%81variste", [EVARISTE]),
     ("metadata[none]=1", []),
     ("metadata[a[b]]=c", [FREE]),
     ("metadata%5Ba%5Bb%5D%5D=c&metadata[plan]=free", [FREE]),
@@ -132,6 +134,36 @@ async def test_a_cursor_holds_whatever_order_the_metadata_is_asked_in(cast: Cast
     assert (len(first["data"]), len(rest["data"])) == (2, 1)
     other = await cast.vic.get(f"/contacts?metadata[b]=1&metadata[a]=2&{after}")
     assert other.status_code == 422
+
+
+COMPOSED, DECOMPOSED = "M\u00fcller", "Mu\u0308ller"
+
+
+@pytest.mark.parametrize("typed", [COMPOSED, DECOMPOSED])
+@pytest.mark.parametrize("asked", [COMPOSED, DECOMPOSED])
+async def test_what_reads_the_same_is_found_however_it_was_typed(
+    cast: Cast, typed: str, asked: str
+):
+    values = {"lastName": typed, "tags": [typed, COMPOSED], "metadata": {typed: typed}}
+    made = await cast.ed.made("/contacts", values)
+    assert (made["lastName"], made["tags"], made["metadata"]) == (
+        COMPOSED,
+        [COMPOSED],
+        {COMPOSED: COMPOSED},
+    )
+    for query in (f"q={asked.lower()}", f"tag={asked}", f"metadata[{asked}]={asked}"):
+        shown = await cast.vic.read(f"/contacts?{query}")
+        assert [one["id"] for one in shown["data"]] == [made["id"]], query
+    changed = await cast.ed.patch(f"/contacts/{made['id']}", {"metadata": {asked: "new"}})
+    assert changed.json()["metadata"] == {COMPOSED: "new"}
+    assert (await cast.ed.delete(f"/contacts/{made['id']}/tags/{asked}")).status_code == 204
+
+
+async def test_an_address_is_found_by_how_it_is_written(cast: Cast):
+    made = await cast.ed.made("/contacts", {"email": "Straße@x.test"})
+    for q, ids in (("straße@", [made["id"]]), ("STRAßE", [made["id"]]), ("strasse", [])):
+        shown = await cast.vic.read(f"/contacts?q={q}")
+        assert [one["id"] for one in shown["data"]] == ids, q
 
 
 async def test_times_of_creation_hold_exactly_though_pages_begin_by_id(cast: Cast):

@@ -78,3 +78,9 @@ def test_only_so_many_are_asked_whether_they_would_do():
 )
 def test_numbers_are_read_as_written_where_they_count(trigger: Any, payload: Any, needed: bool):
     assert lookup.needs_literals(trigger, payload) is needed
+
+
+def test_a_metadata_field_is_looked_up_as_contacts_keep_it():
+    trigger = {"contactLookup": "contact_id", "contactPath": "k", "metadataField": "Gro\u0308ße"}
+    found = lookup.resolve(trigger, {"k": "u\u0308"}, None)
+    assert (found.field, found.key, found.value) == ("Gr\u00f6ße", "\u00fc", "\u00fc")
