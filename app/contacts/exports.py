@@ -9,7 +9,7 @@ from app.contacts import audience, sheets, subscriptions
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
-from app.store import contacts
+from app.store import contacts, searches
 
 PAGE = 500
 METADATA_COLUMNS = 500
@@ -60,16 +60,16 @@ async def _pages(
     before: str | None = None
     while True:
         async with process.database.read() as db:
-            rows = await contacts.page(
+            rows, rest = await searches.page(
                 db, workspace_id=workspace_id, filters=filters, before=before, limit=PAGE
             )
             ids = [row["id"] for row in rows]
             tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
         if rows:
             yield [audience.resource(row, tags[row["id"]]) for row in rows]
-        if len(rows) < PAGE:
+        before = ids[-1] if len(rows) == PAGE else rest
+        if before is None:
             return
-        before = ids[-1]
 
 
 def _cells(contact: Resource, names: Sequence[str]) -> list[str]:

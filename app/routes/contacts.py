@@ -19,7 +19,7 @@ from app.machine.program import Json
 from app.plans import PLANS
 from app.process import Process
 from app.routes.ids import ContactId
-from app.store import contacts, workspaces
+from app.store import contacts, searches, workspaces
 from app.store.db import Handle, Row
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
@@ -144,7 +144,8 @@ class Narrowing(Query):
     q: Search | None = Field(
         None,
         description="How the email, the phone number, the full name or the last name begins,"
-        " in any case.",
+        " in any case. When very many do, a page may hold fewer than `limit`, or none: the list"
+        " ends where `nextCursor` is null.",
     )
     updated_after: After | None = UPDATED_AFTER
 
@@ -156,7 +157,7 @@ class Filters(Narrowing, Paging):
 async def index(call: Call) -> Response:
     query = call.query(Filters)
     workspace_id = call.member.workspace_id
-    rows = await contacts.page(
+    rows, rest = await searches.page(
         call.db,
         workspace_id=workspace_id,
         filters=await filters_of(call.db, workspace_id, query.filters()),
@@ -166,7 +167,9 @@ async def index(call: Call) -> Response:
     tags = await contacts.tags_of(
         call.db, workspace_id=workspace_id, contact_ids=[row["id"] for row in rows]
     )
-    return paging.page(call, query, rows, lambda row: audience.resource(row, tags[row["id"]]))
+    return paging.page(
+        call, query, rows, lambda row: audience.resource(row, tags[row["id"]]), rest=rest
+    )
 
 
 async def show(call: Call) -> Response:

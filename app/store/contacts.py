@@ -196,17 +196,18 @@ async def with_fields(
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:
-    """Newest first. Filters: those of CLAUSES; `metadata`, name → text; and `q`, `q_phone`, what an
-    email or a name and a phone number begin with."""
-    filters = _numbered(await keyset.by_time(db, "con", filters))
-    if "q" in filters:
-        ids = await _beginning(db, workspace_id, filters, before, limit)
-    elif "updated_after" in filters:
-        ids = await _updated(db, workspace_id, filters, before, limit)
-    else:
-        return await _page(db, workspace_id, filters, before, limit)
-    return await by_ids(db, workspace_id=workspace_id, ids=ids)
+    """Newest first. Filters: those of CLAUSES; and `metadata`, name → text."""
+    filters = numbered(await keyset.by_time(db, "con", filters))
+    if "updated_after" in filters:
+        return await some(db, workspace_id, filters, before, limit)
+    return await in_order(db, workspace_id, filters, before, limit)
 
+
+# How the texts begin that a search looks at, and that have an index of their own.
+EMAIL = "c.email_key ~>=~ :q_email AND c.email_key ~<~ :q_email_end"
+NAME = "c.name_key ~>=~ :q_name AND c.name_key ~<~ :q_name_end"
+LAST_NAME = "c.last_name_key ~>=~ :q_name AND c.last_name_key ~<~ :q_name_end"
+PHONE = "c.phone >= :q_phone AND c.phone < :q_phone_end"
 
 # What each filter says of a contact `c`.
 CLAUSES = {
@@ -217,6 +218,9 @@ CLAUSES = {
     "created_after": "c.created_at > :created_after",
     "created_before": "c.created_at < :created_before",
     "updated_after": "c.updated_at > :updated_after",
+    "ids": "c.id = ANY(:ids)",
+    "q_email": f"({EMAIL} OR {NAME} OR {LAST_NAME} OR {PHONE})",
+    **dict.fromkeys(("q_email_end", "q_name", "q_name_end", "q_phone", "q_phone_end"), "TRUE"),
 }
 FIELDS = 5  # of metadata, in one question
 HAS_FIELD = """EXISTS (SELECT 1 FROM contact_fields f WHERE f.workspace_id = c.workspace_id
@@ -232,16 +236,17 @@ LEADS = {
 }
 
 
-def _numbered(filters: Mapping[str, Any]) -> dict[str, Any]:
+def numbered(filters: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: value for name, value in filters.items() if name != "metadata"}
     for number, (name, value) in enumerate(filters.get("metadata", {}).items()):
         plain |= {f"name_{number}": name, f"value_{number}": value}
     return plain
 
 
-async def _page(
+async def in_order(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:
+    """Until there are enough."""
     lead = next((name for name in LEADS if name in filters), None)
     if lead is None:
         narrowed, values = keyset.narrowed(CLAUSES, filters, before, "c.id")
@@ -265,56 +270,12 @@ async def _page(
     return await db.fetch_all(sql, workspace_id=workspace_id, limit=limit, **values)
 
 
-# In the two below, MATERIALIZED keeps the planner from walking through all contacts in the order of
-# their ids, in the hope of meeting the few that are wanted.
-
-
-async def _beginning(
+async def some(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[str]:
-    """Ids. What a text is followed by comes before U+10FFFF; what a number is, before a letter."""
-    q, q_phone = search_key(filters["q"]), filters.get("q_phone")
-    q_email = filters["q"].lower()  # as `addresses` makes the key of one
-    others = {name: value for name, value in filters.items() if name not in ("q", "q_phone")}
-    narrowed, values = keyset.narrowed(CLAUSES, others, before, "c.id")
-    rows = await db.fetch_all(
-        f"""
-        WITH found AS MATERIALIZED (
-            SELECT c.id FROM contacts c
-            WHERE c.workspace_id = :workspace_id
-              AND c.email_key ~>=~ :q_email AND c.email_key ~<~ :q_email_end {narrowed}
-            UNION ALL
-            SELECT c.id FROM contacts c
-            WHERE c.workspace_id = :workspace_id
-              AND c.name_key ~>=~ :q AND c.name_key ~<~ :q_end {narrowed}
-            UNION ALL
-            SELECT c.id FROM contacts c
-            WHERE c.workspace_id = :workspace_id
-              AND c.last_name_key ~>=~ :q AND c.last_name_key ~<~ :q_end {narrowed}
-            UNION ALL
-            SELECT c.id FROM contacts c
-            WHERE c.workspace_id = :workspace_id
-              AND c.phone >= :q_phone AND c.phone < :q_phone_end {narrowed}
-        )
-        SELECT DISTINCT id FROM found ORDER BY id DESC LIMIT :limit
-        """,
-        workspace_id=workspace_id,
-        q=q,
-        q_end=q + "\U0010ffff",
-        q_email=q_email,
-        q_email_end=q_email + "\U0010ffff",
-        q_phone=q_phone,
-        q_phone_end=q_phone and q_phone + "a",
-        limit=limit,
-        **values,
-    )
-    return [row["id"] for row in rows]
-
-
-async def _updated(
-    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[str]:
-    """Ids. It costs what was updated since then, however many others there are."""
+) -> list[Row]:
+    """It costs what was updated since then, or has these ids, however many others there are:
+    MATERIALIZED keeps the planner from walking through all contacts in the order of their ids, in
+    the hope of meeting the few that are wanted."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "c.id")
     rows = await db.fetch_all(
         f"""
@@ -328,7 +289,8 @@ async def _updated(
         limit=limit,
         **values,
     )
-    return [row["id"] for row in rows]
+    ids = [row["id"] for row in rows]
+    return await by_ids(db, workspace_id=workspace_id, ids=ids)
 
 
 async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:

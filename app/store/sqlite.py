@@ -55,6 +55,7 @@ _DIALECT = re.compile(
     |(?P<lock>\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:UPDATE|SHARE)\b
         (?:\s+OF\s+\w+(?:\s*,\s*\w+)*)?(?:\s+SKIP\s+LOCKED|\s+NOWAIT)?)
     |\bAS\s+(?P<type>BOOLEAN|TIMESTAMPTZ|JSONB|BYTEA)\s*\)(?:\s+AS\s+(?P<alias>\w+))?
+    |(?P<by>\bUSING\s+~<~)
     |~(?P<order>>=|<)~
     |\bunnest\s*\(\s*CAST\s*\(\s*:(?P<unnest>\w+)\s+AS\s+TEXT\[\]\s*\)\s*\)
         \s+AS\s+(?P<rows>\w+)\s*\(\s*value\s*\)
@@ -296,6 +297,8 @@ def _statement(sql: str) -> tuple[Statement, Mapping[str, Conversion]]:
             return f"NOT IN (SELECT value FROM json_each(:{name}))"
         if name := match["unnest"]:
             return f"json_each(:{name}) AS {match['rows']}"
+        if match["by"]:
+            return ""  # by code point, as below
         if order := match["order"]:
             return order  # text is compared by code point, always
         kind, alias = match["type"].upper(), match["alias"]

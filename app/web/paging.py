@@ -70,12 +70,20 @@ def position(call: Call, query: Pages) -> str | None:
     return payload[BINDING_BYTES:].decode()
 
 
-def page(call: Call, query: Pages, rows: Sequence[Row], resource: Callable[[Row], Any]) -> Response:
-    """Answer `rows`, read with LIMIT `query.limit + 1`: one too many tells of a next page."""
+def page(
+    call: Call,
+    query: Pages,
+    rows: Sequence[Row],
+    resource: Callable[[Row], Any],
+    *,
+    rest: str | None = None,
+) -> Response:
+    """Answer `rows`, read with LIMIT `query.limit + 1`: one too many tells of a next page. Of a
+    page that ends before, `rest` is the id below which the next one goes on."""
     shown, next_cursor = rows[: query.limit], None
-    if len(rows) > query.limit:
-        payload = _binding(call, query) + shown[-1]["id"].encode()
-        next_cursor = call.process.vault.sign(CURSOR, payload)
+    last = shown[-1]["id"] if len(rows) > query.limit else rest
+    if last is not None:
+        next_cursor = call.process.vault.sign(CURSOR, _binding(call, query) + last.encode())
     return reply.page([resource(row) for row in shown], next_cursor)
 
 

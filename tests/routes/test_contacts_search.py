@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from app.store import searches
 from tests.cast import Cast, Person
 
 PEOPLE: list[dict[str, Any]] = [
@@ -134,6 +136,38 @@ async def test_a_cursor_holds_whatever_order_the_metadata_is_asked_in(cast: Cast
     assert (len(first["data"]), len(rest["data"])) == (2, 1)
     other = await cast.vic.get(f"/contacts?metadata[b]=1&metadata[a]=2&{after}")
     assert other.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [("q=pp", range(8)), ("q=pp&tag=even", range(0, 8, 2)), ("q=pp&metadata[m]=1", (0, 3, 6))],
+)
+@pytest.mark.parametrize(("few", "walk"), [(2, 3), (2, 1), (2, 100), (7, 3), (100, 3)])
+async def test_a_search_of_many_is_whole_though_its_pages_end_early(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, query: str, wanted: Any, few: int, walk: int
+):
+    monkeypatch.setattr(searches, "FEW", few)
+    monkeypatch.setattr(searches, "WALK", walk)
+    made = []
+    for i in range(8):
+        one = {"email": f"pp{i}@x.test", "tags": ["odd" if i % 2 else "even"]}
+        made.append(
+            await cast.ed.made("/contacts", {**one, "metadata": {"m": 1 if i % 3 == 0 else 0}})
+        )
+        await cast.ed.made("/contacts", {"email": f"other{i}@x.test", "tags": ["even"]})
+    for limit in (1, 2, 200):
+        seen, pages, cursor = [], 0, ""
+        while cursor is not None:
+            page = await cast.vic.read(
+                f"/contacts?{query}&limit={limit}{cursor and '&cursor='}{cursor}"
+            )
+            assert len(page["data"]) <= limit
+            seen += [contact["id"] for contact in page["data"]]
+            pages, cursor = pages + 1, page["nextCursor"]
+        assert seen == [made[i]["id"] for i in reversed(wanted)]
+        assert pages <= 17
+    lines = (await cast.vic.get(f"/contacts/export?format=ndjson&{query}")).text.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == seen
 
 
 COMPOSED, DECOMPOSED = "M\u00fcller", "Mu\u0308ller"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.store import activity, batches, contacts, erasure
+from app.store import activity, batches, contacts, erasure, searches
 from app.store.db import Database
 from tests import servers
 from tests.conftest import SCHEMA
@@ -75,7 +75,13 @@ def page(**filters: Any) -> Query:
     return lambda db: contacts.page(db, **ACME, filters=filters, before="con_17000", limit=50)
 
 
+def search(**filters: Any) -> Query:
+    return lambda db: searches.page(db, **ACME, filters=filters, before="con_17000", limit=50)
+
+
 Q = {"q": "firstcon_1234", "q_phone": "+11234"}
+MANY = {"q": "first", "q_phone": "+1"}
+BEGINS = "email_key name_key last_name_key phone"
 
 # For each statement the columns that an index must narrow it by.
 NARROWED: dict[str, tuple[Query, list[str]]] = {
@@ -89,13 +95,10 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         page(metadata={"crmId": "10500", "plan": "pro"}),
         ["name value contact_id"],
     ),
-    "how a text begins": (
-        page(**Q),
-        ["email_key name_key last_name_key phone", "workspace_id id"],
-    ),
+    "how a text begins": (search(**Q), [BEGINS, "workspace_id id", "workspace_id id"]),
     "how a text begins, and a tag": (
-        page(**Q, tag="common"),
-        ["email_key name_key last_name_key phone", "workspace_id id"],
+        search(**Q, tag="common"),
+        [BEGINS, "workspace_id id", "workspace_id id"],
     ),
     "updatedAfter": (page(updated_after=LATELY), ["updated_at", "workspace_id id"]),
     "updatedAfter and a tag": (
@@ -160,6 +163,32 @@ async def test_it_touches_what_it_looks_for(full: Database, what: str):
         for column in wanted.split():
             assert re.search(rf"\b{column}\b", narrowed_by(plan)), (column, plan)
         assert what.startswith(SORTED) or not SORTS.search(plan), plan
+
+
+MET: dict[str, tuple[Query, list[str]]] = {
+    "all": (search(**MANY), ["workspace_id id", "workspace_id id"]),
+    "with a tag": (search(**MANY, tag="common"), ["tag contact_id", "tag contact_id"]),
+    "with metadata": (
+        search(**MANY, metadata={"plan": "pro"}),
+        ["name value contact_id", "name value contact_id"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MET)
+async def test_those_of_whom_many_begin_so_are_met_in_the_order_of_an_index(
+    full: Database, what: str
+):
+    """So many are looked at, however many more begin so."""
+    query, columns = MET[what]
+    few, *plans = await plans_of(full, query)
+    assert not WALKS.search(few), few
+    assert not SORTS.search(few), few
+    for plan, wanted in zip(plans, columns, strict=True):
+        assert not WALKS.search(plan), plan
+        assert not SORTS.search(plan), plan
+        for column in wanted.split():
+            assert re.search(rf"\b{column}\b", narrowed_by(plan)), (column, plan)
 
 
 async def test_a_common_tag_is_not_read_to_its_end(full: Database):

@@ -1,0 +1,117 @@
+"""Contacts by how what they are known by begins, newest first.
+
+However many begin so, a page costs the same. When they are few, they are found by the indexes of
+what they begin with, and sorted. When they are many, they are met soon on the way through all that
+there are; a page on which they are not met within so many ends there, and the next goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.store import contacts, keyset
+from app.store.contacts import EMAIL, LAST_NAME, LEADS, NAME, PHONE
+from app.store.db import Handle, Row
+
+FEW = 1_000  # that are looked at one by one
+WALK = 100_000  # that are walked by for a page, when more than those begin so
+
+
+async def page(
+    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> tuple[list[Row], str | None]:
+    """Like contacts.page, and perhaps with `q` and `q_phone`: what an email or a name begins with,
+    and what a phone number does. A page that is shorter than `limit` may not be the last: then the
+    second is the id below which the next one goes on."""
+    if "q" not in filters:
+        rows = await contacts.page(
+            db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
+        )
+        return rows, None
+    q = _values(filters["q"], filters.get("q_phone"))
+    others = {name: value for name, value in filters.items() if name not in ("q", "q_phone")}
+    others = contacts.numbered(await keyset.by_time(db, "con", others))
+    ids = await _few(db, workspace_id, q)
+    if len(ids) <= FEW:
+        rows = await contacts.some(db, workspace_id, {**others, "ids": ids}, before, limit)
+        return rows, None
+    # First: what goes meanwhile must not move it behind what was not looked at.
+    reached = await _reached(db, workspace_id, others, before)
+    met = {**others, **q} if reached is None else {**others, **q, "id_from": reached}
+    rows = await contacts.in_order(db, workspace_id, met, before, limit)
+    return rows, reached if len(rows) < limit else None
+
+
+def _values(q: str, q_phone: str | None) -> dict[str, str | None]:
+    """What a text is followed by comes before U+10FFFF; what a number is, before a letter."""
+    name, email = contacts.search_key(q), q.lower()  # as `addresses` makes the key of an email
+    return {
+        "q_email": email,
+        "q_email_end": email + "\U0010ffff",
+        "q_name": name,
+        "q_name_end": name + "\U0010ffff",
+        "q_phone": q_phone,
+        "q_phone_end": q_phone and q_phone + "a",
+    }
+
+
+async def _few(db: Handle, workspace_id: str, q: Mapping[str, str | None]) -> list[str]:
+    """The ids of those that begin so; more than FEW when there are more, and then not all."""
+    # In the order of its index: a planner that hopes to meet some soon would walk the whole table.
+    rows = await db.fetch_all(
+        f"""
+        SELECT by_email.id FROM (
+            SELECT c.id FROM contacts c WHERE c.workspace_id = :workspace_id AND {EMAIL}
+            ORDER BY c.email_key USING ~<~ LIMIT :most
+        ) by_email
+        UNION ALL
+        SELECT by_name.id FROM (
+            SELECT c.id FROM contacts c WHERE c.workspace_id = :workspace_id AND {NAME}
+            ORDER BY c.name_key USING ~<~ LIMIT :most
+        ) by_name
+        UNION ALL
+        SELECT by_last_name.id FROM (
+            SELECT c.id FROM contacts c WHERE c.workspace_id = :workspace_id AND {LAST_NAME}
+            ORDER BY c.last_name_key USING ~<~ LIMIT :most
+        ) by_last_name
+        UNION ALL
+        SELECT by_phone.id FROM (
+            SELECT c.id FROM contacts c WHERE c.workspace_id = :workspace_id AND {PHONE}
+            ORDER BY c.phone LIMIT :most
+        ) by_phone
+        """,
+        workspace_id=workspace_id,
+        most=FEW + 1,
+        **q,
+    )
+    return [row["id"] for row in rows]
+
+
+async def _reached(
+    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None
+) -> str | None:
+    """How far a page looks: the id of the last of so many, or None when there are not so many."""
+    lead = next((name for name in LEADS if name in filters), None)
+    table, clauses = LEADS[lead] if lead else ("", {})
+    along = {name: filters[name] for name in (*clauses, *keyset.BOUNDS) if name in filters}
+    if lead is None:
+        narrowed, values = keyset.narrowed(clauses, along, before, "c.id")
+        sql = f"""
+            SELECT c.id FROM contacts c
+            WHERE c.workspace_id = :workspace_id {narrowed}
+            ORDER BY c.id DESC
+            LIMIT 1 OFFSET :others
+            """
+    else:
+        narrowed, values = keyset.narrowed(clauses, along, before, "l.contact_id")
+        sql = f"""
+            SELECT l.contact_id FROM {table} l
+            WHERE l.workspace_id = :workspace_id {narrowed}
+            ORDER BY l.contact_id DESC
+            LIMIT 1 OFFSET :others
+            """
+    reached: str | None = await db.fetch_value(
+        sql, workspace_id=workspace_id, others=WALK - 1, **values
+    )
+    return reached
