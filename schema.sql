@@ -826,3 +826,14 @@ ALTER TABLE delivery_attempts ADD COLUMN account TEXT;
 -- section 0035: one captured message
 
 CREATE INDEX captured_messages_by_message ON captured_messages (workspace_id, message_id, id);
+
+-- section 0037: what an erased person is found by
+
+-- Of messages that no run sends: they may be to an address alone.
+CREATE INDEX messages_by_address ON messages (workspace_id, lower(to_address), id)
+    WHERE run_id IS NULL;
+
+-- The resource that the answer tells of; and the answer is empty once that has been erased.
+ALTER TABLE idempotency_keys ADD COLUMN about TEXT;
+CREATE INDEX idempotency_keys_by_resource ON idempotency_keys (workspace_id, about)
+    WHERE about IS NOT NULL;

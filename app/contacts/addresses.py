@@ -52,6 +52,10 @@ _PLAIN = re.compile(
 )
 
 
+def ascii_lower(text: str) -> str:
+    return text.encode().lower().decode()  # bytes.lower knows no other letters
+
+
 def phone(text: str, country: str | None) -> str:
     """E.164, when the number is possible. A national number is read as one of `country`."""
     if len(text) > MAX_PHONE_LENGTH:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from app import events
-from app.contacts import mentions, subscriptions
+from app.contacts import addresses, mentions, subscriptions
 from app.contacts.audience import Workspace
 from app.machine.reasons import Reason
 from app.store import contacts, erasure, runs, suppressions
@@ -49,21 +49,34 @@ async def erase(
         return "more"
     for _ in range(FORGOTTEN_PAGES):
         if not await erasure.forget_some(
-            db, workspace_id=workspace.id, contact_id=contact_id, limit=FORGOTTEN_ROWS
+            db,
+            workspace_id=workspace.id,
+            contact_id=contact_id,
+            addresses=_written(row),
+            limit=FORGOTTEN_ROWS,
         ):
             await mentions.forget_refused(db, workspace.id, row)
-            await _suppress_erased(db, workspace, row)
+            shown = [contact_id, *await _suppress_erased(db, workspace, row)]
+            await erasure.forget_answers(db, workspace_id=workspace.id, about=shown)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
             await events.tell(db, workspace.id, "contact.deleted", {"contactId": contact_id})
             return "done"
     return "more"
 
 
-async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> None:
-    """Whoever has their data erased hears no more, though nobody can read any longer who it was."""
+def _written(row: Row) -> list[str]:
+    """The contact's addresses, in what a database makes of them in lower case: some of them leave
+    letters beyond ASCII alone."""
+    held = {row["email_key"], addresses.ascii_lower(row["email"] or ""), row["phone"]}
+    return sorted(address for address in held if address)
+
+
+async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> list[str]:
+    """Whoever has their data erased hears no more, though nobody can read any longer who it was.
+    The ids of all suppressions that told of them."""
     known = subscriptions.hashes(workspace.vault, workspace.id, row)
     if not known:
-        return
+        return []
     await suppressions.lock(db, *known.values())
     await suppressions.insert_many(
         db,
@@ -80,4 +93,5 @@ async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> None:
             for channel, address_hash in known.items()
         ],
     )
-    await suppressions.forget(db, workspace_id=workspace.id, address_hashes=list(known.values()))
+    hashes = list(known.values())
+    return await suppressions.forget(db, workspace_id=workspace.id, address_hashes=hashes)

@@ -61,7 +61,8 @@ async def prepare(
         return Ending("SUPPRESSED", run["reason_code"])
     if run is not None and run["definition_state"] == "ARCHIVED":
         return Ending("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
-    if contact is None and row["contact_id"] is not None:
+    is_erased = not source  # store/erasure.py
+    if is_erased or (contact is None and row["contact_id"] is not None):
         return Ending("SUPPRESSED", Reason.CONTACT_ERASED)
     to = row["to_address"] or (contact and contact[ADDRESS[row["channel"]]])
     if not to:

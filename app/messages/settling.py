@@ -106,9 +106,7 @@ async def settle(
         return
     await note(db, row, ending, way=way, tries=row["tries"])
     if settled["orphaned"]:
-        await erasure.forget_message(
-            db, workspace_id=row["workspace_id"], id=row["id"], contact_id=row["contact_id"]
-        )
+        await erasure.forget_message(db, workspace_id=row["workspace_id"], id=row["id"])
     await tell(db, row, ending)
     seconds = (await db.now() - row["created_at"]).total_seconds()
     db.after_commit(partial(_tell_end, process, row, ending, seconds))

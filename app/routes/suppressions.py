@@ -13,7 +13,7 @@ from app.contacts.subscriptions import Reason
 from app.errors import FieldError, Problem
 from app.routes.contacts import country_of
 from app.routes.ids import MessageId, SuppressionId
-from app.store import suppressions
+from app.store import erasure, suppressions
 from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Shape
@@ -114,6 +114,8 @@ async def remove(call: Call) -> Response:
             reasons=[row["reason"]],
             source="member",
         )
+    # By its row the answer would be found when the person behind the address is erased.
+    await erasure.forget_answers(call.db, workspace_id=workspace_id, about=[row["id"]])
     await call.note("suppression.deleted", row["id"], before=_told(row))
     return reply.no_content()
 

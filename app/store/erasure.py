@@ -11,18 +11,23 @@ from typing import Literal
 from app.store.db import Handle, Row
 
 
-async def forget_some(db: Handle, *, workspace_id: str, contact_id: str, limit: int) -> bool:
-    """Of each table so many rows of the contact. False when nothing was left to forget."""
+async def forget_some(
+    db: Handle, *, workspace_id: str, contact_id: str, addresses: Sequence[str], limit: int
+) -> bool:
+    """Of each table so many rows of the contact, and of what was sent to its addresses, which are
+    in lower case, for nobody's or somebody else's sake. False when nothing was left to forget."""
     runs = await _remembering_runs(db, workspace_id, contact_id, limit)
     messages = await _remembering_messages(db, workspace_id, contact_id, limit)
+    sent = await _messages_to(db, workspace_id, addresses, limit)
     captured = await _delete_of(db, "captured_messages", workspace_id, contact_id, limit)
+    captured += await _delete_captured_for(db, workspace_id, addresses, limit)
     events = await _delete_of(db, "contact_events", workspace_id, contact_id, limit)
     requests = await forget_requests(
         db, workspace_id=workspace_id, contact_id=contact_id, limit=limit
     )
     await forget_runs(db, workspace_id=workspace_id, ids=runs)
-    await forget_messages(db, workspace_id=workspace_id, ids=messages)
-    return bool(runs or messages or captured or events or requests)
+    await forget_messages(db, workspace_id=workspace_id, ids=[*messages, *sent])
+    return bool(runs or messages or sent or captured or events or requests)
 
 
 async def forget_runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
@@ -44,6 +49,20 @@ async def forget_runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> N
         workspace_id=workspace_id,
         ids=list(ids),
         nothing=b"{}",
+    )
+    await forget_answers(db, workspace_id=workspace_id, about=ids)
+
+
+async def forget_answers(db: Handle, *, workspace_id: str, about: Sequence[str]) -> None:
+    """Kept for copies of a request; whose key stays used, or a copy would make it all once more."""
+    await db.execute(
+        """
+        UPDATE idempotency_keys SET answer = :nothing
+        WHERE workspace_id = :workspace_id AND about = ANY(:about)
+        """,
+        workspace_id=workspace_id,
+        about=list(about),
+        nothing=b"",
     )
 
 
@@ -70,10 +89,17 @@ async def forget_messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) 
     )
 
 
-async def forget_message(db: Handle, *, workspace_id: str, id: str, contact_id: str) -> None:
-    """Of a contact that was erased while it was under way."""
+async def forget_message(db: Handle, *, workspace_id: str, id: str) -> None:
+    """Whose reader was erased while it was under way."""
     await forget_messages(db, workspace_id=workspace_id, ids=[id])
-    await _delete_of(db, "captured_messages", workspace_id, contact_id, 1_000)
+    await db.execute(
+        """
+        DELETE FROM captured_messages
+        WHERE workspace_id = :workspace_id AND message_id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
 
 
 async def _remembering_runs(
@@ -110,6 +136,46 @@ async def _remembering_messages(
         limit=limit,
     )
     return [row["id"] for row in rows]
+
+
+async def _messages_to(
+    db: Handle, workspace_id: str, addresses: Sequence[str], limit: int
+) -> list[str]:
+    """Those of no run, whose messages are its contact's. Not mail about accounts: that is for
+    people who sign in here, whatever the workspace knows of them."""
+    rows = await db.fetch_all(
+        """
+        SELECT id FROM messages
+        WHERE workspace_id = :workspace_id AND lower(to_address) = ANY(:addresses)
+          AND run_id IS NULL AND account_mail IS NULL
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        addresses=list(addresses),
+        limit=limit,
+    )
+    return [row["id"] for row in rows]
+
+
+async def _delete_captured_for(
+    db: Handle, workspace_id: str, addresses: Sequence[str], limit: int
+) -> int:
+    # COALESCE keeps SQLite from going through all that no run has sent.
+    gone = await db.fetch_all(
+        """
+        DELETE FROM captured_messages
+        WHERE workspace_id = :workspace_id AND id IN (
+            SELECT id FROM captured_messages
+            WHERE workspace_id = :workspace_id AND lower(to_address) = ANY(:addresses)
+              AND COALESCE(run_id, '') = '' AND account_mail IS NULL
+            LIMIT :limit)
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        addresses=list(addresses),
+        limit=limit,
+    )
+    return len(gone)
 
 
 async def _delete_of(

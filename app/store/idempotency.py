@@ -34,6 +34,7 @@ async def insert(
     id: bytes,
     asked: bytes,
     only_for: str | None,
+    about: str | None,
     answer: bytes,
     expires_at: datetime,
 ) -> None:
@@ -41,11 +42,11 @@ async def insert(
     found, and its effect must not happen twice."""
     await db.returning(
         """
-        INSERT INTO idempotency_keys (workspace_id, id, asked, only_for, answer, expires_at)
-        VALUES (:workspace_id, :id, :asked, :only_for, :answer, :expires_at)
+        INSERT INTO idempotency_keys (workspace_id, id, asked, only_for, about, answer, expires_at)
+        VALUES (:workspace_id, :id, :asked, :only_for, :about, :answer, :expires_at)
         ON CONFLICT (workspace_id, id) DO UPDATE
-        SET asked = excluded.asked, only_for = excluded.only_for, answer = excluded.answer,
-            expires_at = excluded.expires_at
+        SET asked = excluded.asked, only_for = excluded.only_for, about = excluded.about,
+            answer = excluded.answer, expires_at = excluded.expires_at
         WHERE idempotency_keys.expires_at <= :now
         RETURNING id
         """,
@@ -53,6 +54,7 @@ async def insert(
         id=id,
         asked=asked,
         only_for=only_for,
+        about=about,
         answer=answer,
         expires_at=expires_at,
     )

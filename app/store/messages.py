@@ -215,7 +215,8 @@ async def settle(
     held_back: bool = False,
 ) -> Row | None:
     """What became of it; with a `wake_at` it is due again then, without one nothing sealed is kept.
-    None when the claim is lost; `orphaned` when its contact was erased meanwhile."""
+    None when the claim is lost; `orphaned` when whoever reads it was erased meanwhile: its contact
+    is gone, or its source is empty, as store/erasure.py leaves it."""
     # COALESCE: in a RETURNING SQLite 3.40 takes NULL for NOT NULL.
     return await db.fetch_one(
         """
@@ -229,7 +230,7 @@ async def settle(
         RETURNING id, CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
             SELECT 1 FROM contacts c
             WHERE c.workspace_id = messages.workspace_id AND c.id = messages.contact_id
-        ) AS BOOLEAN) AS orphaned
+        ) OR (source = '{}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned
         """,
         workspace_id=workspace_id,
         id=id,

@@ -136,12 +136,13 @@ async def lift(
     return [row["reason"] for row in rows]
 
 
-async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]) -> None:
-    """They still hold, and nobody can read for whom."""
-    await db.execute(
+async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]) -> list[str]:
+    """They still hold, and nobody can read for whom; their ids."""
+    forgotten = await db.fetch_all(
         """
         UPDATE suppressions SET address = NULL
         WHERE workspace_id = :workspace_id AND address_hash = ANY(:address_hashes)
+        RETURNING id
         """,
         workspace_id=workspace_id,
         address_hashes=list(address_hashes),
@@ -154,6 +155,7 @@ async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]
         workspace_id=workspace_id,
         address_hashes=list(address_hashes),
     )
+    return [row["id"] for row in forgotten]
 
 
 async def name_in_flight(

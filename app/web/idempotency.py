@@ -29,6 +29,7 @@ KEPT_HEADERS = ("content-type", "location", "etag")
 PURPOSE = "idempotency"
 
 KEY = re.compile(r"[ -~]{1,255}")  # printable ASCII
+ID = re.compile(r"\b[a-z]+_[0-9a-z]{26}\b")
 
 
 def key_of(headers: Headers) -> str | None:
@@ -49,6 +50,7 @@ class Asked:
     vault: Vault
     member: Member
     id: bytes  # of the key in its place: workspace, method and path
+    path: str
     content: bytes  # a hash of what was asked
 
     @classmethod
@@ -61,16 +63,24 @@ class Asked:
             vault,
             member,
             vault.keyed_hash(f"{PURPOSE} key", place),
+            scope["path"],
             vault.keyed_hash(f"{PURPOSE} body", content),
         )
 
     async def answer(self, db: Handle) -> Response | None:
-        """What was answered before. Raises Problem `idempotency_mismatch`."""
+        """What was answered before. Raises Problem `idempotency_mismatch`, and `conflict` when
+        nobody may be told that any more."""
         member = self.member
         kept = await idempotency.by_id(db, workspace_id=member.workspace_id, id=self.id)
         if kept is None:
             return None
         self._refuse_another(kept)
+        if not kept["answer"]:
+            raise Problem(
+                "conflict",
+                "What this Idempotency-Key was answered told of somebody who has been erased since;"
+                " a new request needs a new key.",
+            )
         return _replayed(
             self.vault.decrypt(PURPOSE, kept["answer"], member.workspace_id, self.id.hex())
         )
@@ -78,7 +88,7 @@ class Asked:
     async def once(self, db: Handle, work: Callable[[], Awaitable[Response]]) -> Response:
         """What `work` answers, or answered before; `db` is the transaction that it works in.
 
-        Raises Problem `idempotency_in_progress` and `idempotency_mismatch`.
+        Raises Problem `idempotency_in_progress`, `idempotency_mismatch` and `conflict`.
         """
         if not await idempotency.lock(db, id=self.id):
             raise Problem(
@@ -103,6 +113,7 @@ class Asked:
             id=self.id,
             asked=self.content,
             only_for=self.member.via_id if isinstance(answer, SecretResponse) else None,
+            about=_resource(answer.headers.get("location", self.path)),
             answer=self.vault.encrypt(PURPOSE, written, workspace_id, self.id.hex()),
             expires_at=await db.now() + KEPT_FOR,
         )
@@ -119,6 +130,12 @@ class Asked:
                 "idempotency_mismatch",
                 "This Idempotency-Key was used here by somebody else, who was shown a secret.",
             )
+
+
+def _resource(place: str) -> str | None:
+    """The id in it: of what an answer made, or of what it was asked about."""
+    found = ID.search(place)
+    return found[0] if found else None
 
 
 def _written(response: Response) -> bytes:

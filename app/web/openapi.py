@@ -357,7 +357,7 @@ class _Writer:
             (reads_body, ("body_too_large", "request_timeout")),
             (judges_body, ("unsupported_media_type", "invalid")),
             (model or endpoint.refuses_body, ("malformed_json",)),
-            (endpoint.takes_key, ("idempotency_in_progress", "idempotency_mismatch")),
+            (endpoint.takes_key, ("idempotency_in_progress", "idempotency_mismatch", "conflict")),
             (member and changes, ("stale",)),
             (by_wrapper, ("not_acceptable",)),
             (True, endpoint.raises),

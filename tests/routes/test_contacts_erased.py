@@ -142,6 +142,127 @@ async def refused(cast: Cast, process: Process) -> None:
     await process.batches.close()  # refused ones are written after their answer
 
 
+BARE = {
+    "an address alone": {},
+    "another contact's letter": {"contactId": "bob"},
+    "as somebody else spells it": {"to": f"{MARKER.upper()}@X.test"},
+    "letters beyond ASCII": {"to": f"ÉVA.{MARKER}@x.test"},
+}
+
+
+async def written_to(cast: Cast, **changed: str) -> list[str]:
+    """The ids of a message and a test email."""
+    bob = await cast.ed.post("/contacts", {"email": "bob@x.test"})
+    bob_id = bob.json().get("id") or bob.json()["existingId"]
+    given = {"to": f"{MARKER}@x.test", **changed}
+    if "contactId" in changed:
+        given["contactId"] = bob_id
+    content = {"subject": MARKER, "html": "<p>{{trigger.word}}</p>"}
+    message = {"channel": "email", "content": content, "data": {"word": MARKER}}
+    made = [
+        await cast.ed.made("/messages", {**given, **message}),
+        await cast.ed.made("/messages/test-email", {**given, **content}),
+    ]
+    return [one["messageId"] for one in made]
+
+
+@pytest.mark.parametrize("changed", BARE.values(), ids=BARE.keys())
+async def test_what_was_sent_to_its_address_by_itself_is_left_nowhere_either(
+    cast: Cast, process: Process, changed: dict[str, str]
+):
+    is_eva = changed.get("to", "").startswith("É")
+    contact = await cast.ed.made(
+        "/contacts", {"email": changed["to"] if is_eva else f"{MARKER}@x.test"}
+    )
+    sent = await written_to(cast, **changed)
+    await moved(process)
+    to_bob = await cast.ed.made("/messages/test-email", {**TO_BOB, "subject": "violin"})
+    waiting = await written_to(cast, **changed)  # nobody has taken them up
+    assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
+    assert await places(process.database) == set()
+    for id in sent:
+        shown = await cast.vic.read(f"/messages/{id}")
+        assert (shown["to"], shown["content"], shown["status"]) == (None, None, "SENT")
+    await moved(process)
+    for id in waiting:
+        shown = await cast.vic.read(f"/messages/{id}")
+        assert (shown["status"], shown["reason"]["code"]) == ("SUPPRESSED", "contact_erased")
+    assert await places(process.database) == set()
+    [captured] = (await cast.ed.read("/sandbox/messages"))["data"]
+    assert (captured["messageId"], captured["to"]) == (to_bob["messageId"], "bob@x.test")
+
+
+TO_BOB = {"to": "bob@x.test", "html": "<p>H</p>"}
+
+
+async def test_mail_about_accounts_is_not_the_contact_s(cast: Cast, process: Process):
+    """Whoever is invited is that by their address, whatever the workspace knows of them."""
+    contact = await cast.ed.made("/contacts", {"email": "eve@x.test"})
+    invitation = {"email": "eve@x.test", "role": "viewer"}
+    await cast.adam.made("/memberships/invitations", invitation)
+    assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
+    await moved(process)
+    [letter] = (await cast.adam.read("/sandbox/messages"))["data"]
+    assert letter["to"] == "eve@x.test"
+
+
+async def test_what_is_on_its_way_to_its_address_by_itself_is_forgotten_too(
+    cast: Cast, process: Process
+):
+    contact = await cast.ed.made("/contacts", {"email": f"{MARKER}@x.test"})
+    await written_to(cast)
+    slow, calling, erased = held_up(process)
+    [first, _] = await delivery.claim(slow, [], 50)
+    sending = asyncio.create_task(delivery.deliver(slow, first))
+    await calling.wait()
+    assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
+    assert await places(process.database) == set()
+    erased.set()
+    await sending
+    assert await places(process.database) == set()
+
+
+async def test_what_a_copy_of_a_request_would_be_told_is_forgotten(
+    cast: Cast, process: Process, token: str
+):
+    """No copy has an effect of its own: the person would be there again."""
+    key = {"Idempotency-Key": "k"}
+    contact = (await cast.ed.post("/contacts", EVENT_CONTACT, headers=key)).json()
+    receipt = await posted(cast, token)
+    asked: list[tuple[str, Any]] = [
+        ("/contacts", EVENT_CONTACT),
+        (f"/contacts/{contact['id']}/tags", {"tags": [MARKER]}),
+        (f"/contacts/{contact['id']}/events", {"name": MARKER}),
+        (f"/runs/{receipt['runId']}/cancel", None),
+        ("/suppressions", {"channel": "email", "address": f"{MARKER}@x.test"}),
+    ]
+    for url, body in asked:
+        first = await cast.adam.post(url, body, headers=key)
+        assert first.status_code in (200, 201, 202), first.text
+    lifted = {"channel": "sms", "address": "+4915112345678"}
+    other = (await cast.adam.post("/suppressions", lifted, headers={"Idempotency-Key": "l"})).json()
+    await cast.adam.delete(f"/suppressions/{other['id']}")
+    bob = await cast.ed.post("/contacts", {"email": "bob@x.test"}, headers={"Idempotency-Key": "b"})
+    assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
+    before = await cast.ed.read("/contacts")
+    for url, body in asked:
+        copy = await cast.adam.post(url, body, headers=key)
+        assert (copy.status_code, copy.json()["code"]) == (409, "conflict"), url
+        assert MARKER not in copy.text
+        other_body = await cast.adam.post(url, {"x": 1}, headers=key)
+        assert other_body.status_code == 422
+    gone = await cast.adam.post("/suppressions", lifted, headers={"Idempotency-Key": "l"})
+    assert gone.status_code == 409
+    assert await cast.ed.read("/contacts") == before
+    again = await cast.ed.post(
+        "/contacts", {"email": "bob@x.test"}, headers={"Idempotency-Key": "b"}
+    )
+    assert again.content == bob.content
+
+
+EVENT_CONTACT = {"email": f"{MARKER}@x.test", "firstName": MARKER, "phone": "+4915112345678"}
+
+
 async def posted_by_another(cast: Cast, token: str) -> dict[str, str]:
     body = {"email": "bob@x.test", "word": "violin"}
     response = await cast.client.post(f"/v1/webhooks/in/{token}", json=body)
@@ -149,11 +270,8 @@ async def posted_by_another(cast: Cast, token: str) -> dict[str, str]:
     return receipt
 
 
-async def test_what_a_worker_had_in_hand_is_forgotten_too(cast: Cast, process: Process, token: str):
-    """The contact goes while its message is with the provider, and while an event comes in."""
-    receipt = await posted(cast, token)
-    for row in await runner.claim(process, [], 50):
-        await runner.move(process, row)
+def held_up(process: Process) -> tuple[Process, asyncio.Event, asyncio.Event]:
+    """With a provider that takes its time: set when it is called, and to let it answer."""
     calling, erased = asyncio.Event(), asyncio.Event()
 
     class Slow(Inbox):
@@ -164,7 +282,16 @@ async def test_what_a_worker_had_in_hand_is_forgotten_too(cast: Cast, process: P
             raise SendError("rejected", "invalid_address", f"550 <{MARKER}@x.test> is unknown")
 
     inbox: Any = process.channels["email"]
-    slow = replace(process, channels={"email": Slow(inbox._capture, process.settings.mail_from)})
+    slow = Slow(inbox._capture, process.settings.mail_from)
+    return replace(process, channels={"email": slow}), calling, erased
+
+
+async def test_what_a_worker_had_in_hand_is_forgotten_too(cast: Cast, process: Process, token: str):
+    """The contact goes while its message is with the provider, and while an event comes in."""
+    receipt = await posted(cast, token)
+    for row in await runner.claim(process, [], 50):
+        await runner.move(process, row)
+    slow, calling, erased = held_up(process)
     [claimed] = await delivery.claim(slow, [], 50)
     sending = asyncio.create_task(delivery.deliver(slow, claimed))
     await calling.wait()

@@ -28,6 +28,7 @@ async def insert(db: Handle, lives_for: timedelta = HOUR, **given: Any) -> None:
         "id": ID,
         "asked": b"asked",
         "only_for": None,
+        "about": None,
         "answer": b"answer",
         "expires_at": await db.now() + lives_for,
     }

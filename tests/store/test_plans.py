@@ -24,6 +24,7 @@ from app.store import (
     definitions,
     delivery_attempts,
     delivery_reports,
+    erasure,
     event_endpoints,
     events,
     jobs,
@@ -124,6 +125,21 @@ FILL = (
            'marketing', '{}', CASE WHEN i % 50 = 0 THEN 'QUEUED' ELSE 'SENT' END,
            CASE WHEN i % 50 = 0 THEN CAST(:past AS TIMESTAMPTZ) END, 0, 0, :past
     FROM n
+    """,
+    """
+    INSERT INTO messages (workspace_id, id, contact_id, channel, category, to_address, source,
+                          status, lease_token, claims, created_at)
+    SELECT 'ws_acme', 'msg_alone' || i, 'con_' || i, 'email', 'marketing', i || '@acme.test',
+           '{}', 'SENT', 0, 0, :past
+    FROM n WHERE i <= 12000
+    """,
+    """
+    INSERT INTO idempotency_keys (workspace_id, id, asked, about, answer, expires_at)
+    SELECT 'ws_acme', CAST('k' || i AS BYTEA), CAST('' AS BYTEA), 'con_' || i, :body, :past FROM n
+    """,
+    """
+    INSERT INTO contact_events (workspace_id, id, contact_id, name, properties, at)
+    SELECT 'ws_acme', 'evt_' || i, 'con_' || (10001 + i % 99), 'seen', '{}', :past FROM n
     """,
     """
     INSERT INTO delivery_attempts (workspace_id, id, message_id, number, message_key, status,
@@ -469,6 +485,30 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "sessions that have expired, deleted": (
         lambda db: sessions.delete_expired(db, limit=10),
         ["id"],
+    ),
+    "what is left of somebody erased": (
+        lambda db: erasure.forget_some(
+            db,
+            **ACME,
+            contact_id="con_10500",
+            addresses=["10500@acme.test", "10501@acme.test"],
+            limit=9,
+        ),
+        [
+            "workspace_id contact_id",
+            "workspace_id contact_id",
+            "workspace_id to_address|expr",
+            "workspace_id contact_id",
+            "workspace_id to_address|expr",
+            "workspace_id contact_id",
+            "workspace_id contact_id",
+            "workspace_id message_id",
+            "workspace_id id",
+        ],
+    ),
+    "the answers about somebody": (
+        lambda db: erasure.forget_answers(db, **ACME, about=["con_10050", "con_10100"]),
+        ["workspace_id about"],
     ),
     "what is old, deleted": (
         lambda db: retention.delete_old(

@@ -24,6 +24,7 @@ async def test_what_has_expired_is_swept_however_much_it_is(process: Process, ac
                 asked=b"",
                 only_for=None,
                 answer=b"",
+                about=None,
                 expires_at=now + timedelta(hours=-1 if number else 1),
             )
     await chores.sweep(process)
