@@ -65,11 +65,6 @@ class Variable:
     required_in_production: bool = False
     unless: str = ""  # another variable is given, which does the same
 
-    @property
-    def shown_default(self) -> str:
-        """As the table of settings tells it."""
-        return self.default_in_words or str(self.default)
-
     def text(self, given: Mapping[str, str]) -> str | None:
         """As it was given, else the default."""
         if self.name in given:
@@ -90,6 +85,8 @@ VARIABLES: tuple[Variable, ...] = (
         "sqlite:///data/tidings.db",
         "Where everything is kept: postgresql://… or sqlite:///….",
         secret=True,
+        required_in_production=True,
+        unless="ALLOW_SQLITE_IN_PRODUCTION",
     ),
     Variable(
         "ALLOW_SQLITE_IN_PRODUCTION",
@@ -110,6 +107,8 @@ VARIABLES: tuple[Variable, ...] = (
         "Wakes workers at once and counts rate limits for all processes: redis://… or rediss://….",
         default_in_words="in process",
         secret=True,
+        required_in_production=True,
+        unless="ALLOW_SQLITE_IN_PRODUCTION",
     ),
     Variable(
         "REDIS_TLS_VERIFY",
@@ -343,17 +342,18 @@ VARIABLES: tuple[Variable, ...] = (
         "LEASE_SECONDS",
         casts.whole(1, 300),
         "15",
-        "How long a silent worker keeps what it claimed before another may take it.",
+        "How long a silent worker keeps what it claimed before another may take it; at least 10 in"
+        " production.",
     ),
     Variable(
         "LOG_LEVEL",
         casts.one_of("debug", "info", "warning", "error"),
         "info",
-        "The least that is logged.",
+        "The lowest level that is logged.",
     ),
     Variable(
         "METRICS_TOKEN",
-        str,
+        casts.word,
         None,
         "The bearer token that /metrics asks for; without one anybody may read the figures.",
         default_in_words="none",
@@ -372,7 +372,7 @@ def _field(variable: Variable) -> str:
     return "secret_keys" if variable.name == "SECRET_KEY" else variable.name.lower()
 
 
-_SECRET = {_field(variable) for variable in VARIABLES if variable.secret}
+_SECRET = tuple(_field(variable) for variable in VARIABLES if variable.secret)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -451,18 +451,18 @@ class Settings:
 
     def secrets(self) -> tuple[str, ...]:
         """What must never be printed: the keys, and the passwords in URLs as both are spelled."""
-        urls = [urlsplit(url) for url in (self.database_url, self.redis_url, self.smtp_url) if url]
-        words = {word for url in urls for word in _passwords(url)}
-        tokens = (
-            self.metrics_token,
-            self.oidc_client_secret,
-            self.resend_api_key,
-            self.resend_webhook_secret,
-            self.twilio_auth_token,
-            self.stripe_secret_key,
-            self.stripe_webhook_secret,
-        )
-        return (*self.secret_keys, *filter(None, tokens), *sorted(words))
+        found: list[str] = []
+        for name in _SECRET:
+            match getattr(self, name):
+                case None:
+                    pass
+                case str() as url if name.endswith("_url"):
+                    found += sorted(_passwords(urlsplit(url)))
+                case str() as word:
+                    found.append(word)
+                case keys:
+                    found += keys
+        return tuple(found)
 
     def __repr__(self) -> str:
         shown = (f"{field.name}={self._shown(field.name)}" for field in fields(self))
@@ -478,9 +478,10 @@ def _read(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     faults: list[str] = []
     for variable in VARIABLES:
-        missing = not {variable.name, variable.unless} & given.keys()
+        names = [name for name in (variable.name, variable.unless) if name]
+        missing = given.keys().isdisjoint(names)
         if variable.required_in_production and _is_production(given) and missing:
-            faults.append(f"{variable.name} must be set in production. {variable.help}")
+            faults.append(f"{' or '.join(names)} must be set in production. {variable.help}")
             continue
         text = variable.text(given)
         try:

@@ -27,7 +27,8 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 def row(variable: Variable) -> str:
     default = variable.default_in_words or variable.default or ""
     if variable.required_in_production:
-        default = f"{default}; **set it in production**" if default else "**set it in production**"
+        others = f", or {variable.unless}" if variable.unless else ""
+        default = f"{default}; **set it in production{others}**"
     return f"| `{variable.name}` | {variable.help} | {default} |"
 
 
