@@ -29,7 +29,12 @@ class Sandbox:
         token = "".join(secrets.choice(LETTERS) for _ in range(TOKEN_LENGTH))
         return Till(f"{self._base_url}/sandbox/checkouts/{token}", now + PAGE_LIFETIME, token)
 
-    async def standing(self, customer_id: str | None, known: Standing, now: datetime) -> Standing:  # noqa: ARG002
+    async def standing(
+        self,
+        customer_id: str | None,  # noqa: ARG002 - nobody is asked
+        known: Standing,
+        now: datetime,
+    ) -> Standing:
         """A period that has ended is paid for again, by nobody."""
         if known.renews_at is None or now < known.renews_at:
             return known
@@ -39,10 +44,10 @@ class Sandbox:
 
     async def change(
         self,
-        customer_id: str | None,  # noqa: ARG002
+        customer_id: str | None,  # noqa: ARG002 - nobody is asked
         known: Standing,
         plan: str,
-        now: datetime,  # noqa: ARG002
+        now: datetime,  # noqa: ARG002 - it changes with the next period
     ) -> Standing:
         return replace(known, next_plan=None if plan == known.plan else plan)
 

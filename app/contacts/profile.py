@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from app import places
 from app.contacts import addresses, subscriptions
@@ -39,6 +39,8 @@ TAGS = 200
 
 # The last two are heard of the address; nobody writes them.
 STATUSES = ("subscribed", "unsubscribed", "bounced", "complained")
+
+Cleaned = TypeVar("Cleaned")
 
 ERRORS = 100  # that are listed: an answer must not outgrow its question
 
@@ -81,7 +83,7 @@ def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked
     phone = _address(
         values.get("phone"), "/phone", lambda text: addresses.phone(text, country), errors
     )
-    columns = {
+    columns: dict[str, Any] = {
         "email": email and email.address,
         "email_key": email and email.key,
         "phone": phone,
@@ -137,8 +139,8 @@ def _unknown(name: str) -> FieldError:
 
 
 def _address(
-    value: Json, pointer: str, clean: Callable[[str], Any], errors: list[FieldError]
-) -> Any:
+    value: Json, pointer: str, clean: Callable[[str], Cleaned], errors: list[FieldError]
+) -> Cleaned | None:
     if value is None:
         return None
     try:

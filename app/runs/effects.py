@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from app.contacts import audience, subscriptions
 from app.contacts.addresses import BadAddress
@@ -38,6 +38,8 @@ from app.runs import calling, facts
 from app.runs.outcome import Outcome
 from app.store import runs, throttles
 from app.store.db import Handle, Row, new_id
+
+Changed = TypeVar("Changed")
 
 
 @dataclass(slots=True)
@@ -214,7 +216,7 @@ EFFECTS: Mapping[type, Callable[[Standing, Any, Came], Awaitable[None]]] = {
 }
 
 
-async def _unless_refused(change: Awaitable[Any], came: Came) -> Any:
+async def _unless_refused(change: Awaitable[Changed], came: Came) -> Changed | None:
     try:
         return await change
     except Problem as problem:

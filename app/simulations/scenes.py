@@ -4,6 +4,7 @@ them, and what the world answers."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -127,21 +128,23 @@ def happening(event: SimulatedEvent, start_at: datetime) -> Happening:
 
 
 # What is usual, unless the outcome says more.
-CODES: Mapping[Status, Reason | None] = {
-    "sent": None,
-    "failed": Reason.PROVIDER_REJECTED,
-    "suppressed": Reason.SUPPRESSED_UNSUBSCRIBED,
-    "unknown": Reason.OUTCOME_UNKNOWN,
+USUAL: Mapping[Status, Ending] = {
+    "sent": Ending("SENT"),
+    "failed": Ending("FAILED", Reason.PROVIDER_REJECTED),
+    "suppressed": Ending("SUPPRESSED", Reason.SUPPRESSED_UNSUBSCRIBED),
+    "unknown": Ending("UNKNOWN", Reason.OUTCOME_UNKNOWN),
 }
 
 
 def _endings(given: Status | Outcome | Sequence[Outcome]) -> list[Ending]:
     if isinstance(given, str):
-        return [Ending(given.upper(), CODES[given])]
+        return [USUAL[given]]
     several = [given] if isinstance(given, Outcome) else given
-    return [
-        Ending(one.status.upper(), one.code or CODES[one.status], one.detail) for one in several
-    ]
+    return [_ending(USUAL[one.status], one) for one in several]
+
+
+def _ending(usual: Ending, given: Outcome) -> Ending:
+    return replace(usual, code=given.code or usual.code, detail=given.detail)
 
 
 def _answers(given: HttpAnswer | Sequence[HttpAnswer]) -> list[Answered]:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from app.contacts import addresses, audience, profile, subscriptions
 from app.errors import FieldError, Problem
@@ -63,9 +63,9 @@ NOBODY = "0" * 26  # in place of the number that an id has in the database
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is to become of a message, when it can be made: SENT, FAILED, SUPPRESSED or UNKNOWN."""
+    """What is to become of a message, when it can be made."""
 
-    status: Any = "SENT"
+    status: Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"] = "SENT"
     code: str | None = None
     detail: str | None = None
 

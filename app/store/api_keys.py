@@ -21,7 +21,7 @@ async def insert(
     made_by: str,
     expires_at: datetime | None,
 ) -> Row:
-    [row] = await db.fetch_all(
+    return await db.returning(
         f"""
         INSERT INTO api_keys (workspace_id, id, name, role, hash, last4, made_by, created_at,
                               expires_at)
@@ -37,7 +37,6 @@ async def insert(
         made_by=made_by,
         expires_at=expires_at,
     )
-    return row
 
 
 async def bearer(db: Handle, *, hash: bytes) -> Row | None:

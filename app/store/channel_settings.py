@@ -48,7 +48,7 @@ async def by_token(db: Handle, *, token: str) -> Row | None:
 
 async def put(db: Handle, *, workspace_id: str, channel: str, sealed: bytes, token: str) -> Row:
     """What was there is replaced but for its token: the callback's address stays."""
-    row = await db.fetch_one(
+    return await db.returning(
         f"""
         INSERT INTO channel_settings (workspace_id, channel, sealed, token, revision, created_at,
                                       updated_at)
@@ -63,8 +63,6 @@ async def put(db: Handle, *, workspace_id: str, channel: str, sealed: bytes, tok
         sealed=sealed,
         token=token,
     )
-    assert row is not None  # noqa: S101 - INSERT … RETURNING
-    return row
 
 
 async def delete(db: Handle, *, workspace_id: str, channel: str) -> None:

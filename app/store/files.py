@@ -17,7 +17,7 @@ from databases.core import DatabaseURL
 
 from app.store.engine import Deadlines
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 OLDEST = (3, 38, 0)  # ->> came with it
@@ -102,7 +102,7 @@ class File:
         try:
             await self.roll_back()
         except (TimeoutError, sqlite3.Error) as error:
-            logger.warning("a connection to the SQLite file was given up: %r", error)
+            log.warning("a connection to the SQLite file was given up: %r", error)
             return False
         return True
 
@@ -145,7 +145,7 @@ class Files:
             async with asyncio.timeout(self._deadlines.acquire_ms / 1000), self._turn:
                 pass
         except TimeoutError:
-            logger.warning("the SQLite file was closed while somebody was still writing")
+            log.warning("the SQLite file was closed while somebody was still writing")
         self._closed = True
         # The writer last: it folds the write-ahead log back into the file.
         left = [*self._idle, *filter(None, [self._writer])]

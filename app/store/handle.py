@@ -15,7 +15,7 @@ from app.errors import Unavailable
 from app.store.engine import Link, Row, Stage, to_the_end
 from app.store.sql import writes
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
@@ -179,7 +179,7 @@ class Handle:
                 callback()
             except Exception:
                 # Committed is committed: the caller must not hear that it failed.
-                logger.exception("what was to follow a commit failed")
+                log.exception("what was to follow a commit failed")
 
     async def abandon(self) -> None:
         await self._end()
@@ -199,6 +199,6 @@ class Handle:
             await self._transaction.rollback()
             settled = True
         except Exception as error:  # noqa: BLE001  the one that led here must not be masked
-            logger.info("a rollback failed: %r", error)
+            log.info("a rollback failed: %r", error)
             settled = False
         await self._link.release(settled=settled)

@@ -23,7 +23,7 @@ from app.runtime.tls import system_trust
 from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, Row, Stage
 from app.store.sql import NUMBER, Document, Statement, bound, numbered, parsed, yields_rows
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
@@ -161,7 +161,7 @@ class PostgresConnection(DatabasesPostgresConnection):
             await self._pool.release(cast(Proxy, connection))
         except (OSError, *CLIENT_ERRORS) as error:
             # The pool has dropped it, and opens another when one is wanted.
-            logger.info("a database connection was given up: %r", error)
+            log.info("a database connection was given up: %r", error)
 
     def transaction(self) -> PostgresTransaction:
         return PostgresTransaction(self)

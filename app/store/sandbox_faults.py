@@ -19,7 +19,7 @@ async def insert(
         "DELETE FROM sandbox_faults WHERE workspace_id = :workspace_id AND remaining = 0",
         workspace_id=workspace_id,
     )
-    [row] = await db.fetch_all(
+    return await db.returning(
         f"""
         INSERT INTO sandbox_faults (workspace_id, id, kind, channel, count, remaining, created_at)
         VALUES (:workspace_id, :id, :kind, :channel, :count, :count, :now)
@@ -31,7 +31,6 @@ async def insert(
         channel=channel,
         count=count,
     )
-    return row
 
 
 async def waiting(db: Handle, *, workspace_id: str) -> int:

@@ -12,7 +12,7 @@ async def failed(
 ) -> Row:
     """One more failure in a row, as {failures, ask_at}; locked. While nobody may call, only the
     failure of who `asked` is news: the others were under way before."""
-    [row] = await db.fetch_all(
+    return await db.returning(
         """
         INSERT INTO provider_troubles (workspace_id, channel, provider, code, failures)
         VALUES (:workspace_id, :channel, :provider, :code, 1)
@@ -33,7 +33,6 @@ async def failed(
         code=code,
         asked=asked,
     )
-    return row
 
 
 async def shut(db: Handle, *, workspace_id: str, channel: str, ask_at: datetime) -> None:

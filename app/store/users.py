@@ -11,7 +11,7 @@ async def insert(
     db: Handle, *, id: str, email: str, email_key: str, name: str, password_hash: str
 ) -> Row:
     """Raises errors.Duplicate when the address is taken."""
-    [row] = await db.fetch_all(
+    return await db.returning(
         f"""
         INSERT INTO users (id, email, email_key, name, password_hash, super_admin, created_at)
         VALUES (:id, :email, :email_key, :name, :password_hash, FALSE, :now)
@@ -23,7 +23,6 @@ async def insert(
         name=name,
         password_hash=password_hash,
     )
-    return row
 
 
 async def by_id(db: Handle, *, id: str) -> Row | None:

@@ -11,7 +11,7 @@ COLUMNS = """id, name, timezone, country, retention_days, from_name, from_email,
 
 
 async def insert(db: Handle, *, id: str, name: str, timezone: str) -> Row:
-    [row] = await db.fetch_all(
+    return await db.returning(
         f"""
         INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
         VALUES (:id, :name, :timezone, FALSE, 1, :now, :now)
@@ -21,7 +21,6 @@ async def insert(db: Handle, *, id: str, name: str, timezone: str) -> Row:
         name=name,
         timezone=timezone,
     )
-    return row
 
 
 async def by_id(db: Handle, *, id: str) -> Row | None:
@@ -54,7 +53,7 @@ async def update(
     reply_to: str | None = None,
     sending_paused: bool = False,
 ) -> Row:
-    [row] = await db.fetch_all(
+    return await db.returning(
         f"""
         UPDATE workspaces
         SET name = :name, timezone = :timezone, country = :country,
@@ -74,7 +73,6 @@ async def update(
         reply_to=reply_to,
         sending_paused=sending_paused,
     )
-    return row
 
 
 async def change_plan(db: Handle, *, id: str, plan: str) -> None:

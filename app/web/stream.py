@@ -16,7 +16,7 @@ class _WhileReading(StreamingResponse):
     """Starlette's own would listen for the end of the connection, and swallow the body with it:
     whoever reads the body hears of that."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - see above
         await self.stream_response(send)
 
 

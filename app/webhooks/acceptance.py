@@ -127,7 +127,7 @@ async def _accept(
                 await batch.settle(again=again)
                 fresh = [(event.workspace.id, event.run_id) for event in batch.fresh]
                 if fresh:
-                    db.after_commit(lambda: process.queue.hint(ADVANCE, fresh))  # noqa: B023
+                    db.after_commit(lambda: process.queue.hint(ADVANCE, fresh))  # noqa: B023 - this round's
             return [batch.answers[event.run_id] for event in events]
         except _Overtaken as overtaken:
             outdated |= overtaken.outdated
@@ -223,7 +223,7 @@ class _Batch:
         for event in self.fresh:
             who, lookup = event.who, event.lookup
             assert who is not None  # noqa: S101 - the others were refused
-            assert isinstance(lookup, Lookup)  # noqa: S101
+            assert isinstance(lookup, Lookup)  # noqa: S101 - likewise
             if self.contacts.get(who, _NOBODY).is_one_of_several:
                 self.notes[event.run_id] = "Several contacts match; the oldest was taken."
             if who not in self.contacts and who not in missing:
