@@ -33,7 +33,7 @@ from tests.test_runner import later
 EVENT = orjson.dumps({"email": "ada@example.com", "word": "tea"})
 
 
-NO_PROMISES = Capabilities(None, lookup=False, callbacks=False)
+NO_PROMISES = Capabilities(None, callbacks=False)
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """What every way out has in common: a Message goes in; a Receipt comes back, or a SendError.
 
 The one question that a channel must answer exactly is whether the provider may have the message.
-"Surely not" may be retried under the same key; "perhaps" may not, unless the provider can be asked
-or honours the key (`Capabilities`).
+"Surely not" may be retried under the same key; "perhaps" may not, unless the provider honours the
+key (`Capabilities`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ class Capabilities:
     """What can be done about an unknown outcome."""
 
     idempotency_key_ttl_seconds: int | None  # a repeat under the same message key is harmless
-    lookup: bool  # the provider can be asked by our reference
     callbacks: bool  # the provider reports what became of a message
 
 

@@ -82,7 +82,7 @@ class EmailChannel:
     name = "email"
     provider = "smtp"
     account = None
-    capabilities = Capabilities(idempotency_key_ttl_seconds=None, lookup=False, callbacks=False)
+    capabilities = Capabilities(idempotency_key_ttl_seconds=None, callbacks=False)
 
     def __init__(
         self,

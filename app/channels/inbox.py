@@ -61,9 +61,7 @@ class Inbox:
 
     provider = "sandbox"
     account = "sandbox"
-    capabilities = Capabilities(
-        idempotency_key_ttl_seconds=A_CENTURY_SECONDS, lookup=False, callbacks=False
-    )
+    capabilities = Capabilities(idempotency_key_ttl_seconds=A_CENTURY_SECONDS, callbacks=False)
 
     def __init__(
         self,

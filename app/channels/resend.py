@@ -55,9 +55,7 @@ class Resend:
 
     name = "email"
     provider = "resend"
-    capabilities = Capabilities(
-        idempotency_key_ttl_seconds=A_DAY_SECONDS, lookup=False, callbacks=True
-    )
+    capabilities = Capabilities(idempotency_key_ttl_seconds=A_DAY_SECONDS, callbacks=True)
 
     def __init__(
         self,

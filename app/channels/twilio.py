@@ -64,7 +64,7 @@ class Twilio:
 
     provider = "twilio"
     account = None
-    capabilities = Capabilities(idempotency_key_ttl_seconds=None, lookup=False, callbacks=True)
+    capabilities = Capabilities(idempotency_key_ttl_seconds=None, callbacks=True)
 
     def __init__(
         self,

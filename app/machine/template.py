@@ -21,7 +21,6 @@ from app.machine import document
 from app.machine.liquid.context import Buffer, Context
 from app.machine.liquid.filters import FILTERS
 from app.machine.liquid.tags import LIQUID
-from app.machine.path import Path
 from app.machine.program import Facts
 
 ROOTS: Final = frozenset({"trigger", "contact", "workspace", "run", "steps", "now"})
@@ -90,11 +89,6 @@ def excess(source: str) -> str | None:
     if source.count("{{") + source.count("{%") > TAGS:
         return f"A template has at most {TAGS:,} tags."
     return None
-
-
-def variables(source: str) -> list[str]:
-    """The paths that a template reads, as text, in their order. Raises TemplateError."""
-    return [str(Path(segments)) for segments in parse(source).paths]
 
 
 @lru_cache(maxsize=256)  # some 27 KB for each KB of source

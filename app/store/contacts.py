@@ -97,7 +97,7 @@ async def touch(db: Handle, *, workspace_id: str, id: str) -> None:
     )
 
 
-async def delete(db: Handle, *, workspace_id: str, id: str) -> bool:
+async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
     gone = await db.fetch_value(
         "DELETE FROM contacts WHERE workspace_id = :workspace_id AND id = :id RETURNING id",
         workspace_id=workspace_id,
@@ -105,7 +105,6 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> bool:
     )
     if gone is not None:
         await usage.add(db, workspace_id=workspace_id, meter=usage.CONTACTS, amount=-1)
-    return gone is not None
 
 
 async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:

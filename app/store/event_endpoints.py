@@ -183,18 +183,16 @@ async def set_failing(db: Handle, *, workspace_id: str, id: str, failing: bool) 
     )
 
 
-async def disable(db: Handle, *, workspace_id: str, id: str, reason: str) -> bool:
-    """False when it was disabled before."""
-    disabled = await db.fetch_value(
+async def disable(db: Handle, *, workspace_id: str, id: str, reason: str) -> None:
+    """Unless it was disabled before, for whatever reason."""
+    await db.execute(
         """
         UPDATE event_endpoints
         SET disabled_reason = :reason, disabled_at = :now, revision = revision + 1,
             updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id AND disabled_reason IS NULL
-        RETURNING id
         """,
         workspace_id=workspace_id,
         id=id,
         reason=reason,
     )
-    return disabled is not None

@@ -62,12 +62,11 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
     that the workspace has with the channel's provider; None when the claim is lost."""
     return await db.fetch_one(
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.node_id, m.visit, m.contact_id, m.template_id,
-               m.template_version, m.channel, m.category, m.to_address, m.source, m.account_mail,
-               m.sealed, m.status, m.lease_token, m.created_at,
-               a.id AS attempt_id, a.created_at AS attempt_created_at, a.number, a.message_key,
-               a.provider, a.account, a.tries, a.events, a.trouble_code, a.trouble_since,
-               t.provider AS trouble_provider, t.ask_at,
+        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.template_id, m.channel, m.category,
+               m.to_address, m.source, m.account_mail, m.sealed, m.status, m.lease_token,
+               m.created_at,
+               a.id AS attempt_id, a.message_key, a.provider, a.account, a.tries, a.events,
+               a.trouble_code, a.trouble_since, t.provider AS trouble_provider, t.ask_at,
                CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
                w.from_name, w.from_email, w.reply_to
         FROM messages m
@@ -177,9 +176,10 @@ async def intend(
     template_version: int | None,
     content: str,
     wake_at: datetime,
-) -> bool:
-    """The intent to call the provider, with what will be said; False when the claim is lost."""
-    intended = await db.fetch_value(
+) -> None:
+    """The intent to call the provider, with what will be said, for a message that `held` has
+    locked. Raises ValueError when the claim is lost all the same: nobody is to be called then."""
+    await db.returning(
         """
         UPDATE messages
         SET status = 'SENDING', held_back = FALSE, to_address = :to_address,
@@ -199,7 +199,6 @@ async def intend(
         content=content,
         wake_at=wake_at,
     )
-    return intended is not None
 
 
 async def settle(

@@ -161,9 +161,10 @@ async def save(
     reason_code: str | None,
     reason_detail: str | None,
     finished_at: datetime | None,
-) -> bool:
-    """Where the run stands now; progress, so claims start again at 0. False: the claim is lost."""
-    saved = await db.fetch_value(
+) -> None:
+    """Where a run that `held` has locked stands now; progress, so claims start again at 0. Raises
+    ValueError when the claim is lost all the same: what its steps did must not be committed."""
+    await db.returning(
         """
         UPDATE runs
         SET status = :status, state = :state, waiting_for = :waiting_for, wake_at = :wake_at,
@@ -184,7 +185,6 @@ async def save(
         reason_detail=reason_detail,
         finished_at=finished_at,
     )
-    return saved is not None
 
 
 async def wake(db: Handle, *, workspace_id: str, id: str, awaited_id: str) -> None:

@@ -64,13 +64,12 @@ async def update(
     )
 
 
-async def delete(db: Handle, *, workspace_id: str, id: str) -> bool:
-    gone = await db.fetch_value(
-        "DELETE FROM templates WHERE workspace_id = :workspace_id AND id = :id RETURNING id",
+async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
+    await db.execute(
+        "DELETE FROM templates WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
     )
-    return gone is not None
 
 
 async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:

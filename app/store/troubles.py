@@ -198,10 +198,10 @@ async def wake(db: Handle, *, workspace_id: str, channel: str, limit: int) -> li
     return [row["id"] for row in woken]
 
 
-async def wake_mended(db: Handle, *, workspace_id: str, channel: str, limit: int) -> int:
+async def wake_mended(db: Handle, *, workspace_id: str, channel: str, limit: int) -> None:
     """Up to `limit` that waited because their provider did not take the channel's credentials or
-    sender are due; how many."""
-    woken = await db.fetch_all(
+    sender are due."""
+    await db.execute(
         """
         WITH due AS MATERIALIZED (
             SELECT id FROM messages
@@ -214,10 +214,8 @@ async def wake_mended(db: Handle, *, workspace_id: str, channel: str, limit: int
         UPDATE messages SET wake_at = :now, held_back = FALSE
         FROM due
         WHERE messages.workspace_id = :workspace_id AND messages.id = due.id
-        RETURNING messages.id
         """,
         workspace_id=workspace_id,
         channel=channel,
         limit=limit,
     )
-    return len(woken)

@@ -234,7 +234,6 @@ def test_a_template_tells_what_it_reads():
         ("trigger", "list"),
         ("trigger", "index"),
     )
-    assert template.variables(source)[2:4] == ["trigger.items[0].size", 'trigger["any key"]']
 
 
 # --- refused at parse -----------------------------------------------------------------------------

@@ -144,9 +144,10 @@ async def test_with_a_contact_goes_what_hangs_on_it(database: Database):
     await fields(database, acme, row, crmId="7")
     await tag(database, acme, row, "a")
     async with database.write() as db:
-        assert not await contacts.delete(db, workspace_id=rival, id=row["id"])
-        assert await contacts.delete(db, workspace_id=acme, id=row["id"])
-        assert not await contacts.delete(db, workspace_id=acme, id=row["id"])
+        await contacts.delete(db, workspace_id=rival, id=row["id"])
+        assert await contacts.by_id(db, workspace_id=acme, id=row["id"]) is not None
+        await contacts.delete(db, workspace_id=acme, id=row["id"])
+        assert await contacts.by_id(db, workspace_id=acme, id=row["id"]) is None
         for table in ("contact_fields", "contact_tags"):
             assert await db.fetch_value(f"SELECT count(*) FROM {table}") == 0
 

@@ -30,17 +30,17 @@ def claim_of(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in ("workspace_id", "id", "lease_token")}
 
 
-async def save(database: Database, row: Row, status: str, **changes: Any) -> bool:
+async def save(database: Database, row: Row, status: str, **changes: Any) -> None:
     nothing = dict.fromkeys(
         ("state", "waiting_for", "wake_at", "reason_code", "reason_detail", "finished_at")
     )
     async with database.write() as db:
-        return await runs.save(db, **claim_of(row), status=status, **{**nothing, **changes})
+        await runs.save(db, **claim_of(row), status=status, **{**nothing, **changes})
 
 
 async def wait_for(database: Database, row: Row, message_id: str) -> None:
     kind = {"kind": "delivery", "messageId": message_id}
-    assert await save(database, row, "WAITING", state="{}", waiting_for=kind)
+    await save(database, row, "WAITING", state="{}", waiting_for=kind)
 
 
 # --- the beginning --------------------------------------------------------------------------------
@@ -88,7 +88,8 @@ async def test_only_the_newest_claim_holds_a_run(database: Database):
         held = await runs.held(db, **claim_of(fresh))
     assert held is not None
     assert (held["definition_state"], held["status"]) == ("ACTIVE", "QUEUED")
-    assert not await save(database, stale, "COMPLETED")
+    with pytest.raises(ValueError, match="unpack"):
+        await save(database, stale, "COMPLETED")
     assert (await read(database, acme, stale["id"]))["status"] == "QUEUED"
 
 
@@ -100,7 +101,7 @@ async def test_what_is_saved_is_progress_and_is_kept(database: Database):
     async with database.read() as db:
         tomorrow = await db.now() + timedelta(days=1)
     waiting = {"kind": "time", "until": "tomorrow"}
-    assert await save(
+    await save(
         database, row, "WAITING", state='{"at": 1.10}', waiting_for=waiting, wake_at=tomorrow
     )
     saved = await read(database, acme, id)
@@ -109,7 +110,7 @@ async def test_what_is_saved_is_progress_and_is_kept(database: Database):
     async with database.read() as db:
         kept = await db.fetch_one("SELECT claims, wake_at FROM runs")
     assert kept == {"claims": 0, "wake_at": tomorrow}
-    assert await save(database, row, "RUNNING", wake_at=tomorrow)
+    await save(database, row, "RUNNING", wake_at=tomorrow)
     assert (await read(database, acme, id))["started_at"] == saved["started_at"]
 
 
@@ -117,8 +118,9 @@ async def test_what_has_ended_is_not_saved_again(database: Database):
     acme = await workspace(database)
     await run(database, acme, (await definition(database, acme))["id"])
     row = await claimed(database)
-    assert await save(database, row, "COMPLETED")
-    assert not await save(database, row, "FAILED")
+    await save(database, row, "COMPLETED")
+    with pytest.raises(ValueError, match="unpack"):
+        await save(database, row, "FAILED")
     async with database.write() as db:
         assert await runs.held(db, **claim_of(row)) is None
 
@@ -178,7 +180,8 @@ async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
         cancel = partial(runs.cancel_some, db, workspace_id=acme, reason_code="because", limit=1)
         assert await cancel(**{whose: mine[whose]}) == 1
         assert await cancel(**{whose: mine[whose]}) == 0
-    assert not await save(database, row, "COMPLETED")
+    with pytest.raises(ValueError, match="unpack"):
+        await save(database, row, "COMPLETED")
     cancelled = await read(database, acme, running)
     assert (cancelled["status"], cancelled["reason_code"]) == ("CANCELLED", "because")
     assert cancelled["finished_at"] is not None

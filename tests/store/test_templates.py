@@ -30,9 +30,10 @@ async def test_a_template_is_its_own_workspace_s(database: Database):
         for read in (templates.by_id, templates.locked):
             assert await read(db, workspace_id=acme, id=made["id"]) == made
             assert await read(db, workspace_id=rival, id=made["id"]) is None
-        assert not await templates.delete(db, workspace_id=rival, id=made["id"])
-        assert await templates.delete(db, workspace_id=acme, id=made["id"])
-        assert not await templates.delete(db, workspace_id=acme, id=made["id"])
+        await templates.delete(db, workspace_id=rival, id=made["id"])
+        assert await templates.by_id(db, workspace_id=acme, id=made["id"]) == made
+        await templates.delete(db, workspace_id=acme, id=made["id"])
+        assert await templates.by_id(db, workspace_id=acme, id=made["id"]) is None
 
 
 async def test_a_change_counts_as_a_revision_and_its_version_is_the_caller_s(database: Database):
