@@ -136,7 +136,9 @@ def rewrap_keys(settings: Settings, _arguments: argparse.Namespace) -> int:
     if not asyncio.run(main()):
         raise NotReady("Another process rewrapped the key at this moment; look again.")
     print("The data key is wrapped by the first entry of SECRET_KEY.")
-    print("Take them out after fifteen minutes: so long live the access tokens that they signed.")
+    print(
+        "Remove the others after fifteen minutes: so long live the access tokens that they signed."
+    )
     return 0
 
 
@@ -155,7 +157,7 @@ def after_restore(settings: Settings, _arguments: argparse.Namespace) -> int:
     print(
         f"{parked.messages} messages are UNKNOWN now, and {parked.runs} runs FAILED, as restored."
     )
-    print("Nobody sends them again by himself; docs/operating.md says what to do with them.")
+    print("They are not sent again automatically; docs/operating.md says what to do with them.")
     return 0
 
 

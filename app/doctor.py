@@ -289,7 +289,7 @@ async def _provider(channel: Provider) -> Finding:
         sentence = f"{setting}: the provider was silent for {LOOK_SECONDS:.0f} seconds."
         return fail(subject, sentence)
     if not faults:
-        return fine(subject, f"the provider of {setting} lets us in")
+        return fine(subject, f"the provider of {setting} accepts our credentials")
     told = " ".join(fault.message for fault in faults)
     verdict = fail if any(fault.severity == "error" for fault in faults) else warn
     return verdict(subject, f"{setting}: {told}")

@@ -115,8 +115,8 @@ async def opened(settings: Settings, patience: float = BOOT_SECONDS) -> AsyncIte
 
 
 def _spare_the_collector() -> None:
-    """What is there by now stays: to go through it time and again stopped a process for a tenth of
-    a second, in the midst of its requests. What a request leaves behind is mostly no cycle."""
+    """Exclude what start-up made from garbage collection, and collect the oldest generation less
+    often: a full collection stopped a process for a tenth of a second, in the midst of requests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.process import Process
 from app.store.db import Row
 
-SECONDS = 15 * 60  # that one lasts
+LIFETIME_SECONDS = 15 * 60
 JWT_TYPE = "at+jwt"  # RFC 9068 §2.1
 ISSUER = "tidings"
 LONGEST_TOKEN = 2048
@@ -44,7 +44,7 @@ def issue(process: Process, session: Row, now: datetime) -> str:
         sid=session["id"],
         ws=session["workspace_id"],
         iat=issued_at,
-        exp=issued_at + SECONDS,
+        exp=issued_at + LIFETIME_SECONDS,
     )
     key = process.vault.jwt_keys.keys[0]
     return jwt.encode({"alg": "HS256", "kid": key.kid, "typ": JWT_TYPE}, claims.model_dump(), key)

@@ -25,8 +25,8 @@ INVITED = {
 <p>{{trigger.inviter}} invites you to work in {{workspace.name}} as {{trigger.role}}. Accept
 here:</p>
 <p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
-<p>The link works once, for {{trigger.lifetime}}. If you expected no invitation, leave it
-be.</p>""",
+<p>The link works once, for {{trigger.lifetime}}. If you expected no invitation, you
+can ignore this e-mail.</p>""",
 }
 LETTERS: Mapping[str, Mapping[str, str]] = {
     INVITATION: INVITED,
@@ -36,15 +36,16 @@ LETTERS: Mapping[str, Mapping[str, str]] = {
         "html": """<p>Hello {{trigger.name}},</p>
 <p>somebody, perhaps you, has forgotten your password. Choose a new one here:</p>
 <p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
-<p>The link works once, for {{trigger.lifetime}}. If it was not you, leave it be: your password
-stays as it is.</p>""",
+<p>The link works once, for {{trigger.lifetime}}. If it was not you, you can ignore
+this e-mail: your password stays as it is.</p>""",
     },
     EMAIL_VERIFICATION: {
         "subject": "Is this your address?",
         "html": """<p>Hello {{trigger.name}},</p>
-<p>an account was made with this address. If that was you, say so here:</p>
+<p>an account was made with this address. If that was you, confirm it here:</p>
 <p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
-<p>The link works for {{trigger.lifetime}}. If it was not you, leave it be.</p>""",
+<p>The link works for {{trigger.lifetime}}. If it was not you, you can ignore
+this e-mail.</p>""",
     },
 }
 

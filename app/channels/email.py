@@ -1,4 +1,4 @@
-"""E-mail through SMTP (RFC 5321), which can say exactly one thing twice: nothing.
+"""E-mail through SMTP (RFC 5321), which has no idempotency key: a repeat may be a second mail.
 
 A server takes responsibility for a message when it answers the final dot, and not before. So until
 that dot is handed to the socket a failure means "surely not accepted"; from then on only the

@@ -261,7 +261,7 @@ async def _is_so(
 def _not_theirs(was: Status, wanted: Status) -> str:
     if was in HEARD:
         return f"It is {was}, as its provider said; an admin can delete the suppression."
-    return f"Write subscribed or unsubscribed: {wanted} is heard of providers."
+    return f"Write subscribed or unsubscribed: only a provider can report {wanted}."
 
 
 async def _resubscribe(

@@ -108,9 +108,11 @@ class Person:
 
 
 async def judge(db: Handle, vault: Vault, people: Sequence[Person]) -> list[OptOut]:
-    """`subscriptions` among the columns, which says what they chose or were, becomes what they are.
-    Those who opt out by this are to be kept (`keep`) once they are written; their addresses are
-    locked: whoever sends to one of them meanwhile waits, and obeys."""
+    """Replace `subscriptions` in the columns of each person, as asked for, by what holds once the
+    suppressions of their addresses are applied.
+
+    Returns the opt-outs that this makes, to be stored with `keep` after the people are written.
+    Their addresses are locked until then: a send to one of them waits, and sees the opt-out."""
     known = [hashes(vault, one.workspace_id, one.columns) for one in people]
     chosen = zip((one.columns["subscriptions"] for one in people), known, strict=True)
     await suppressions.lock(

@@ -37,17 +37,15 @@ UNSAVED = "The definition cannot be saved like this; see errors."
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a member wants a definition to be. `signing_secret`: None keeps, "" removes. `wrong` is
-    what could not be read of it: it is told with all that is wrong with the rest. A body that lacks
-    some of that is not `whole`, and not judged: much would seem wrong for what it lacks."""
+    """What a member wants a definition to be."""
 
     name: str
     state: State
     trigger: Mapping[str, Json]
     body: Json
-    signing_secret: str | None = None
-    wrong: Sequence[FieldError] = ()
-    whole: bool = True
+    signing_secret: str | None = None  # None keeps the one that is stored, "" removes it
+    wrong: Sequence[FieldError] = ()  # what could not be read; reported with what the check finds
+    whole: bool = True  # False: parts of the body could not be read, so the rest is not checked
 
 
 async def create(

@@ -22,7 +22,7 @@ MEMBER = re.compile(  # of a form, or of JSON
 
 
 def exposed(config: Mapping[str, Json]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Where in the configuration of an HTTP step one stands, and by which name."""
+    """Each credential in the configuration of an HTTP step: its path, and its name."""
     url = config.get("url")
     if isinstance(url, Liquid):
         yield from ((("url",), name) for name in _in_url(_literal(url)))

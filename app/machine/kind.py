@@ -71,23 +71,19 @@ def _never(_config: Mapping[str, Json]) -> bool:
 class Kind:
     """A row of NODES: how a kind runs, what its configuration may say, and where it leads.
 
-    `ports` are always there and, unwired, end the run, but those in `given` only when the
-    configuration has the member of that name; `arms` count only when wired; each item of the list
-    `fork` has a port of its own. In steps every port but `next` is written as a list, and without
-    one joins at the step after; those in `ends` end the run there, too. `settle` judges members
-    that depend on each other. `waits` tells whether a run always rests here.
+    In steps every port but `next` is written as a list, and without one joins at the step after.
     """
 
     enter: Enter
-    resume: Resume | None = None
-    fields: Mapping[str, Field] = field(default_factory=dict)
-    settle: Callable[[Config, Place], Config] = _settled
-    ports: tuple[str, ...] = ("next",)
-    arms: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
-    ends: tuple[str, ...] = ()
-    fork: str | None = None
-    waits: Callable[[Mapping[str, Json]], bool] = _never
+    resume: Resume | None = None  # for what the run waits for here
+    fields: Mapping[str, Field] = field(default_factory=dict)  # of the configuration
+    settle: Callable[[Config, Place], Config] = _settled  # judges members that depend on each other
+    ports: tuple[str, ...] = ("next",)  # always there; an unwired one ends the run
+    arms: tuple[str, ...] = ()  # ports that count only when they are wired
+    given: tuple[str, ...] = ()  # ports that are there when the member of that name is
+    ends: tuple[str, ...] = ()  # ports that, unwired, end the run in steps too
+    fork: str | None = None  # a list of the configuration, each of whose items has its own port
+    waits: Callable[[Mapping[str, Json]], bool] = _never  # whether a run always rests here
 
     def read(self, raw: Json, place: Place) -> Config:
         """The configuration, checked and parsed; what is wrong goes to `place`."""

@@ -1,5 +1,6 @@
-"""A provider that does not take what it is given is left alone for a while, then asked with one
-message; when it takes that one, the others follow.
+"""A circuit breaker for each workspace and channel: a provider that does not take what it is given
+is left alone for a while (open), then asked with one message (half-open); when it takes that one,
+the others follow (closed).
 
 What is known of a provider stands in the database, by workspace and channel, so that all workers
 know the same. Whoever is about to call and may not is held back: it costs no try, and nobody claims

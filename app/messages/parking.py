@@ -1,4 +1,4 @@
-"""What a workspace does not send waits, and is due once it sends again."""
+"""Messages of a workspace whose sending is paused wait, and are due once it sends again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For operators: every workspace, what went wrong in any, and the brake."""
+"""For super-admins: all workspaces and users, failures in any of them, and suspension."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ async def remove(call: Call) -> Response:
 
 
 async def verify(call: Call) -> Response:
-    """Whether the provider lets us in and takes the sender, in words. Nothing is sent."""
+    """Whether the provider accepts our credentials and the sender, in words. Nothing is sent."""
     channel, workspace_id = _channel(call), call.member.workspace_id
     await call.throttle.check(VERIFY, workspace_id)
     async with call.process.database.read() as db:

@@ -148,7 +148,7 @@ def sign_in_resource(signed: SignIn) -> dict[str, Any]:
         "workspace": workspace_resource(signed.workspace),
         "accessToken": signed.access_token,
         "refreshToken": signed.refresh_token,
-        "expiresIn": access_tokens.SECONDS,
+        "expiresIn": access_tokens.LIFETIME_SECONDS,
     }
 
 

@@ -1,4 +1,4 @@
-"""What asyncio makes us say more than once: to the end for certain, in time for little."""
+"""Small helpers for asyncio: detached tasks, cancellation that is seen through, short deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a connection of ours trusts."""
+"""The TLS context of outgoing connections: which certificate authorities are trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who stand at the sandbox's own till."""
+"""Checkouts of the sandbox, which takes no money: open until somebody completes or cancels them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Providers that did not take what a workspace gave them, seen by every worker."""
+"""The state of the circuit breakers (messages/pacing.py): providers that did not take what a
+workspace gave them, seen by every worker."""
 
 from __future__ import annotations
 

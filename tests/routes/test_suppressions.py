@@ -183,4 +183,6 @@ async def test_what_only_providers_say_is_refused_with_what_may_be_written(cast:
     refused = await cast.ed.patch(url, {"subscriptions": {"sms": "bounced"}})
     [error] = refused.json()["errors"]
     assert error["pointer"] == "/subscriptions/sms"
-    assert error["message"] == "Write subscribed or unsubscribed: bounced is heard of providers."
+    assert error["message"] == (
+        "Write subscribed or unsubscribed: only a provider can report bounced."
+    )
