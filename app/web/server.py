@@ -47,9 +47,9 @@ BACKLOG = 2_048
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 SAME_SIGNAL_SECONDS = 1.0
-SETTLED_SECONDS = 10.0  # a process that lived so long did start
+STARTED_SECONDS = 10.0  # a process that ran so long did start
 LONGEST_PAUSE = 5.0
-HOPELESS = 6  # deaths in a row without one that settled
+MOST_EARLY_EXITS = 6  # in a row; then no more are started
 
 Main: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
 WebMain: TypeAlias = Callable[[socket.socket, asyncio.Event], Awaitable[None]]
@@ -229,64 +229,66 @@ def launch(settings: Settings, main: WebMain) -> int:
     """Run `main` in WEB_CONCURRENCY processes with one listening socket; the exit code."""
     listener = bound(settings.host, settings.port)
     if settings.web_concurrency > 1:
-        return _Family(settings.web_concurrency, listener, main).run()
+        return _Supervisor(settings.web_concurrency, listener, main).run()
     return run(partial(main, listener))
 
 
-class _Family:
-    """The parent: it serves nothing, and so can be trusted to be there."""
+class _Supervisor:
+    """The parent process: starts the children, replaces one that ends, and passes signals on. It
+    serves nothing itself, so nothing that a request does can end it."""
 
     def __init__(self, size: int, listener: socket.socket, main: WebMain) -> None:
         self._size = size
         self._listener = listener
         self._main = main
-        self._born_at: dict[int, float] = {}  # by process id
-        self._early_deaths = 0  # in a row
-        self._next_birth_at = 0.0
+        self._started_at: dict[int, float] = {}  # by process id
+        self._early_exits = 0  # in a row
+        self._next_start_at = 0.0
         self._stopping_since: float | None = None
         self._exit_code = 0
         # The read end of a pipe whose write end only the parent holds: its death is heard at once.
-        self._lifeline, self._life = os.pipe()
-        self._ear, self._mouth = os.pipe()  # a signal's number is written to it when it arrives
+        self._parent_alive_read, self._parent_alive_write = os.pipe()
+        # The number of every signal that arrives is written to this one.
+        self._signal_read, self._signal_write = os.pipe()
 
     def run(self) -> int:
-        os.set_blocking(self._ear, False)
-        os.set_blocking(self._mouth, False)
-        signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
+        os.set_blocking(self._signal_read, False)
+        os.set_blocking(self._signal_write, False)
+        signal.set_wakeup_fd(self._signal_write, warn_on_full_buffer=False)
         for number in SIGNALS:
             signal.signal(number, lambda _signal, _frame: None)  # the pipe tells
-        while self._stopping_since is None or self._born_at:
-            self._bear()
-            select.select([self._ear], [], [], 0.5)
-            self._hear()
-            self._bury()
-            self._hurry()
+        while self._stopping_since is None or self._started_at:
+            self._spawn()
+            select.select([self._signal_read], [], [], 0.5)
+            self._read_signals()
+            self._reap()
+            self._kill_late()
         return self._exit_code
 
-    def _bear(self) -> None:
+    def _spawn(self) -> None:
         while (
             self._stopping_since is None
-            and len(self._born_at) < self._size
-            and time.monotonic() >= self._next_birth_at
+            and len(self._started_at) < self._size
+            and time.monotonic() >= self._next_start_at
         ):
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child hears for itself
             process_id = os.fork()
             if process_id == 0:
-                self._live()
-            self._born_at[process_id] = time.monotonic()
+                self._run_child()
+            self._started_at[process_id] = time.monotonic()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
-    def _live(self) -> NoReturn:
-        """The child's whole life."""
+    def _run_child(self) -> NoReturn:
+        """All that a child does, from its fork to its exit."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             for number in SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            for end in (self._life, self._ear, self._mouth):
+            for end in (self._parent_alive_write, self._signal_read, self._signal_write):
                 os.close(end)
-            code = run(partial(self._main, self._listener), lifeline=self._lifeline)
+            code = run(partial(self._main, self._listener), lifeline=self._parent_alive_read)
         except ConfigError as error:
             log.error("web process cannot start", cause=str(error))
         except BaseException:
@@ -296,12 +298,12 @@ class _Family:
             sys.stderr.flush()
             os._exit(code)  # never back into the parent's frames
 
-    def _hear(self) -> None:
+    def _read_signals(self) -> None:
         try:
-            heard = os.read(self._ear, 4_096)
+            numbers = os.read(self._signal_read, 4_096)
         except BlockingIOError:
             return
-        if signal.SIGTERM in heard or signal.SIGINT in heard:
+        if signal.SIGTERM in numbers or signal.SIGINT in numbers:
             self._stop()
 
     def _stop(self) -> None:
@@ -309,36 +311,36 @@ class _Family:
         if self._stopping_since is None:
             self._stopping_since = time.monotonic()
             self._listener.close()
-        self._tell(signal.SIGTERM)
+        self._signal_all(signal.SIGTERM)
 
-    def _tell(self, number: int) -> None:
-        for process_id in self._born_at:
+    def _signal_all(self, number: int) -> None:
+        for process_id in self._started_at:
             with suppress(ProcessLookupError):
                 os.kill(process_id, number)
 
-    def _bury(self) -> None:
-        for process_id in list(self._born_at):
+    def _reap(self) -> None:
+        for process_id in list(self._started_at):
             found, status = os.waitpid(process_id, os.WNOHANG)
             if found:
-                lived = time.monotonic() - self._born_at.pop(process_id)
-                self._mourn(process_id, os.waitstatus_to_exitcode(status), lived)
+                ran_seconds = time.monotonic() - self._started_at.pop(process_id)
+                self._on_exit(process_id, os.waitstatus_to_exitcode(status), ran_seconds)
 
-    def _mourn(self, process_id: int, code: int, lived: float) -> None:
+    def _on_exit(self, process_id: int, code: int, ran_seconds: float) -> None:
         if self._stopping_since is not None:
             # One that was told before it could hear, still starting, was in the midst of nothing.
             self._exit_code = self._exit_code or int(code not in {0, -signal.SIGTERM})
             return
-        self._early_deaths = 0 if lived >= SETTLED_SECONDS else self._early_deaths + 1
-        if self._early_deaths >= HOPELESS:
+        self._early_exits = 0 if ran_seconds >= STARTED_SECONDS else self._early_exits + 1
+        if self._early_exits >= MOST_EARLY_EXITS:
             log.critical("web processes die as soon as they start: giving up", exit_code=code)
             self._exit_code = 1
             self._stop()
             return
-        pause = min(0.1 * 2**self._early_deaths, LONGEST_PAUSE) if self._early_deaths > 1 else 0.0
-        self._next_birth_at = time.monotonic() + pause
+        pause = min(0.1 * 2**self._early_exits, LONGEST_PAUSE) if self._early_exits > 1 else 0.0
+        self._next_start_at = time.monotonic() + pause
         log.error("web process died", pid=process_id, exit_code=code, replaced_in_seconds=pause)
 
-    def _hurry(self) -> None:
+    def _kill_late(self) -> None:
         """A child that its own timer could not end."""
         if self._stopping_since and time.monotonic() - self._stopping_since > EXIT_SECONDS:
-            self._tell(signal.SIGKILL)
+            self._signal_all(signal.SIGKILL)
