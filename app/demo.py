@@ -7,6 +7,7 @@ import secrets
 import shlex
 from dataclasses import dataclass
 
+from app import tokens
 from app.accounts import keyring
 from app.accounts import registration as accounts
 from app.audit import Where
@@ -147,9 +148,4 @@ async def _token(db: Handle) -> str | None:
 
 def _drawn(process: Process, purpose: str, length: int) -> str:
     """Characters of base62 that only this installation can compute."""
-    number = int.from_bytes(process.vault.keyed_hash(purpose, b""))
-    drawn = ""
-    for _ in range(length):
-        number, digit = divmod(number, len(keyring.BASE62))
-        drawn += keyring.BASE62[digit]
-    return drawn
+    return tokens.derived(process.vault.keyed_hash(purpose, b""), length)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
-import string
 import zlib
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from app import tokens
 from app.accounts.roles import ROLES
 from app.errors import Problem
 from app.process import Process
@@ -18,7 +17,6 @@ from app.store.db import Handle, Row, new_id
 from app.vault import digest
 
 KEY_PREFIXES = {"production": "td_live_", "sandbox": "td_test_"}
-BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 TOUCH_EVERY = timedelta(minutes=1)
 TOUCH_SECONDS = 0.1
 
@@ -26,7 +24,7 @@ TOUCH_SECONDS = 0.1
 def new_key(environment: str, random: str | None = None) -> str:
     """Prefix, 30 random characters, CRC32 of these in base62: GitHub's scheme, which lets scanners
     of leaked secrets know one of ours without asking us."""
-    random = random or "".join(secrets.choice(BASE62) for _ in range(30))
+    random = random or tokens.drawn()
     return KEY_PREFIXES[environment] + random + _checksum(random)
 
 
@@ -91,4 +89,4 @@ def _well_formed(key: str, environment: str) -> bool:
 
 def _checksum(random: str) -> str:
     number = zlib.crc32(random.encode())
-    return "".join(BASE62[number // 62**place % 62] for place in range(5, -1, -1))
+    return "".join(tokens.BASE62[number // 62**place % 62] for place in range(5, -1, -1))

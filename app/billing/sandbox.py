@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
-from string import ascii_letters, digits
 
-from app import plans
+from app import plans, tokens
 from app.billing.base import NOTHING, Order, Standing, Till
 
 PAGE_LIFETIME = timedelta(hours=24)
 PERIOD = timedelta(days=30)
-LETTERS = ascii_letters + digits
-TOKEN_LENGTH = 30  # as the tokens in webhook URLs: so it is masked in the log of requests
 
 
 class Sandbox:
@@ -26,7 +22,7 @@ class Sandbox:
         return None
 
     async def checkout(self, order: Order, now: datetime) -> Till:  # noqa: ARG002 - all are alike
-        token = "".join(secrets.choice(LETTERS) for _ in range(TOKEN_LENGTH))
+        token = tokens.drawn()
         return Till(f"{self._base_url}/sandbox/checkouts/{token}", now + PAGE_LIFETIME, token)
 
     async def standing(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app import tokens
 from app.definitions import credentials, findings
 from app.definitions.findings import LAST4_FROM, Subject
 from app.errors import FieldError, Problem
@@ -29,7 +28,6 @@ TRANSITIONS: Mapping[str, Sequence[str]] = {
 }
 LIVE = ("ACTIVE", "PAUSED")  # runs may exist, so what they walk is checked and versioned
 MAX_BYTES = 256 * 1024
-TOKEN_LENGTH = 30
 EMPTY: Mapping[Shape, str] = {"graph": '{"nodes":[],"edges":[]}', "steps": "[]"}
 CANCELLED_AT_ONCE = 200
 UNSAVED = "The definition cannot be saved like this; see errors."
@@ -113,7 +111,7 @@ async def change(
         trigger_config=draft.trigger,
         body=body,
         version=version,
-        token=row["token"] or (_new_token() if _takes_webhooks(draft) else None),
+        token=row["token"] or (tokens.drawn() if _takes_webhooks(draft) else None),
     )
     return changed, warnings
 
@@ -138,7 +136,7 @@ async def rotate(db: Handle, workspace_id: str, row: Row) -> Row:
     if row["trigger_config"]["source"] != "inbound_webhook":
         raise Problem("conflict", "Its trigger takes no webhooks: make inbound_webhook its source.")
     return await definitions.set_token(
-        db, workspace_id=workspace_id, id=row["id"], token=_new_token()
+        db, workspace_id=workspace_id, id=row["id"], token=tokens.drawn()
     )
 
 
@@ -234,17 +232,11 @@ def _no_way(now: str, wanted: str) -> Problem:
     return Problem("conflict", detail)
 
 
-# --- token and secret ---------------------------------------------------------------------------
+# --- the secret -----------------------------------------------------------------------------------
 
 
 def _takes_webhooks(draft: Draft) -> bool:
     return draft.state == "ACTIVE" and draft.trigger["source"] == "inbound_webhook"
-
-
-def _new_token() -> str:
-    """178 bits: whoever has the URL may post (specification §5)."""
-    alphabet = string.ascii_letters + string.digits
-    return "".join(secrets.choice(alphabet) for _ in range(TOKEN_LENGTH))
 
 
 async def _keep_secret(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hmac
 import re
-import secrets
-import string
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from app import tokens
 from app.channels.base import Channel, Provider
 from app.channels.own import Name
 from app.machine import document
@@ -23,10 +22,8 @@ from app.store.db import Handle, Row
 from app.vault import Vault
 
 SEALED = "channel credentials"  # the purpose that the vault encrypts for
-TOKEN_LENGTH = 30
 TRIED_AT_ONCE = 1_000
 TOKEN = re.compile(r"[A-Za-z0-9]{30}")
-ALPHABET = string.ascii_letters + string.digits
 
 
 async def of(process: Process, db: Handle, workspace_id: str, channel: str) -> Channel | None:
@@ -65,7 +62,7 @@ async def keep(
     await ask_anew(db, workspace_id, channel)
     sealed = process.vault.encrypt(SEALED, document.dumps(given), workspace_id, channel)
     return await channel_settings.put(
-        db, workspace_id=workspace_id, channel=channel, sealed=sealed, token=_new_token()
+        db, workspace_id=workspace_id, channel=channel, sealed=sealed, token=tokens.drawn()
     )
 
 
@@ -79,11 +76,6 @@ async def ask_anew(db: Handle, workspace_id: str, channel: str) -> None:
 def callback_url(process: Process, provider: str, token: str) -> str:
     """Where the provider is to tell what became of messages."""
     return f"{process.settings.base_url}/v1/callbacks/{provider}/{token}"
-
-
-def _new_token() -> str:
-    """178 bits."""
-    return "".join(secrets.choice(ALPHABET) for _ in range(TOKEN_LENGTH))
 
 
 # --- who tells ------------------------------------------------------------------------------------
@@ -121,12 +113,8 @@ async def account(process: Process, db: Handle, provider: str, token: str) -> Ac
 
 def operators_token(vault: Vault, provider: str) -> str:
     """The same for as long as there is the data key; doctor prints it."""
-    number = int.from_bytes(vault.keyed_hash("operator's callbacks", provider.encode()), "big")
-    characters = []
-    for _ in range(TOKEN_LENGTH):
-        number, one = divmod(number, len(ALPHABET))
-        characters.append(ALPHABET[one])
-    return "".join(characters)
+    seed = vault.keyed_hash("operator's callbacks", provider.encode())
+    return tokens.derived(seed, alphabet=tokens.LETTERS_FIRST)
 
 
 def operators_url(base_url: str, vault: Vault, provider: str) -> str:

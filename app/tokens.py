@@ -1,0 +1,23 @@
+"""Tokens of base62: drawn at random, or derived, so that the same bytes give the same token."""
+
+from __future__ import annotations
+
+import secrets
+import string
+
+BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
+LETTERS_FIRST = string.ascii_letters + string.digits
+LENGTH = 30  # 178 bits, for whoever has one may act (specification §5: of a webhook's URL)
+
+
+def drawn(length: int = LENGTH) -> str:
+    return "".join(secrets.choice(BASE62) for _ in range(length))
+
+
+def derived(seed: bytes, length: int = LENGTH, *, alphabet: str = BASE62) -> str:
+    """The lowest digit first."""
+    number, token = int.from_bytes(seed, "big"), ""
+    for _ in range(length):
+        number, digit = divmod(number, len(alphabet))
+        token += alphabet[digit]
+    return token

@@ -1,0 +1,22 @@
+"""Tokens: drawn from all of base62, or derived and then always the same."""
+
+from __future__ import annotations
+
+from app import tokens
+
+SEED = bytes(range(32))
+
+
+def test_a_drawn_token_is_another_every_time():
+    drawn = {tokens.drawn() for _ in range(1_000)}
+    assert len(drawn) == 1_000
+    assert {len(token) for token in drawn} == {30}
+    assert set().union(*drawn) == set(tokens.BASE62)
+    assert len(set(tokens.BASE62)) == 62
+
+
+def test_a_derived_token_never_changes():
+    """Demo keys and callback URLs that people have written down are made of these."""
+    assert tokens.derived(SEED, 32) == "flDIBkGwcRKRL9GXCgaFM3UNu2jQTClj"
+    by_letters = tokens.derived(SEED, alphabet=tokens.LETTERS_FIRST)
+    assert by_letters == "PVnslUq6MBuBvjqHmQKpwdEx4cTADm"
