@@ -78,8 +78,13 @@ class Problem(Exception):
 class Unavailable(Problem):
     """The database, or what else a request cannot do without, did not answer in time."""
 
-    def __init__(self, detail: str, *, retry_after_seconds: int = 2) -> None:
+    def __init__(
+        self, detail: str, *, retry_after_seconds: int = 2, unanswered: bool = False
+    ) -> None:
         super().__init__("unavailable", detail, headers={"Retry-After": str(retry_after_seconds)})
+        self.unanswered = (
+            unanswered  # nothing was heard until the deadline: who asks next waits too
+        )
 
 
 class Silent(Unavailable):

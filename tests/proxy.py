@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import Literal, TypeAlias
+
+Fault: TypeAlias = Literal[
+    "none", "cut_before", "cut_after", "hold", "swallow", "swallow_before", "swallow_after"
+]
+AT_A_PATTERN = {"cut_before", "cut_after", "hold", "swallow_before", "swallow_after"}
 
 
 class Proxy:
@@ -14,7 +19,7 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
         self._pattern = b""
-        self._fault: Literal["none", "cut_before", "cut_after", "hold", "swallow"] = "none"
+        self._fault: Fault = "none"
         self._server: asyncio.Server | None = None
         self._healed = asyncio.Event()
         self._links: set[asyncio.Task[None]] = set()
@@ -37,6 +42,14 @@ class Proxy:
     def swallow(self) -> None:
         """Nothing arrives any more in either direction, and nobody is told."""
         self._fault = "swallow"
+
+    def swallow_before(self, pattern: bytes) -> None:
+        """Likewise from what contains the pattern on."""
+        self._fault, self._pattern = "swallow_before", pattern
+
+    def swallow_after(self, pattern: bytes) -> None:
+        """Likewise, but that still arrives."""
+        self._fault, self._pattern = "swallow_after", pattern
 
     def heal(self) -> None:
         self._fault = "none"
@@ -98,13 +111,19 @@ class Proxy:
             if self._fault == "swallow":
                 continue
             seen = tail + data
-            hit = self._fault in {"cut_before", "cut_after", "hold"} and self._pattern in seen
+            hit = self._fault in AT_A_PATTERN and self._pattern in seen
             tail = seen[max(len(seen) - len(self._pattern) + 1, 0) :]  # less than a pattern
             if hit:
                 self.hits += 1
-                if self._fault == "cut_before":
+                fault = self._fault
+                if fault == "cut_before":
                     return
-                (held if self._fault == "hold" else muted).set()
+                if fault in ("cut_after", "hold"):
+                    (held if fault == "hold" else muted).set()
+                else:
+                    self.swallow()
+                if fault == "swallow_before":
+                    continue
             writer.write(data)
             await writer.drain()
 

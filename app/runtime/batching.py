@@ -23,6 +23,8 @@ CLOSING_SECONDS = 2.0  # for what is still under way when the process ends
 TURNS = 4  # from a readable socket to a question: reader, parser, application, handler
 ALONE_TOGETHER = 8  # members of a failed batch that are tried again at the same time
 
+NOT_BEGUN = "The database does not answer. Nothing was changed; send it again."
+
 Context = TypeVar("Context")
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
@@ -32,7 +34,8 @@ Answer = TypeVar("Answer")
 class Kind(Generic[Context, Question, Answer]):
     """What is done for many at once: `work` answers each question, in order; an exception among
     the answers is raised to the one who asked. When it raises itself, every question is asked
-    again alone, so that one that breaks the work hurts nobody else."""
+    again alone, so that one that breaks the work hurts nobody else; but not when nothing was heard
+    of the database: then whoever stands in line is sent away as well, for all have waited."""
 
     work: Callable[[Context, Sequence[Question]], Awaitable[Sequence[Answer | Exception]]]
     most: int = 64  # questions of a batch
@@ -138,10 +141,23 @@ class _Line(Generic[Context, Question, Answer]):
         try:
             return await self._kind.work(self._context, questions)
         except Exception as error:  # noqa: BLE001  handed to who asked
+            if isinstance(error, Unavailable) and error.unanswered:
+                self._send_away()
+                return [error for _ in questions]
             if len(questions) == 1:
                 return [error]
             log.info("a batch failed, each is tried alone: %r", error)
             return await self._alone(questions)
+
+    def _send_away(self) -> None:
+        waiting, self._weight = self._waiting, 0
+        self._waiting = deque()
+        for question, asker in waiting:
+            if asker is None:
+                self._waiting.append((question, asker))  # who may as well stay
+                self._weight += self._kind.weigh(question)
+            else:
+                _hand_out(asker, Unavailable(NOT_BEGUN))
 
     async def _alone(self, questions: Sequence[Question]) -> Sequence[Answer | Exception]:
         """Given up when nobody of a whole round gets through: then it is not one that hurts."""

@@ -38,7 +38,7 @@ from typing import Any, cast
 import databases
 from databases.core import DatabaseURL
 
-from app.store.engine import Deadlines, Engine, Link, Pooled, Row, to_the_end
+from app.store.engine import Deadlines, Engine, Hurry, Link, Pooled, Row, to_the_end
 from app.store.handle import Handle
 from app.store.ids import new_id
 from app.store.migrations import CREATE_TABLE, Section, pending, sections
@@ -48,6 +48,7 @@ __all__ = [
     "Deadlines",
     "Engine",
     "Handle",
+    "Hurry",
     "Row",
     "explain",
     "migrate",
@@ -102,13 +103,13 @@ class Database:
         await self._databases.disconnect()
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[Handle]:
+    async def write(self, hurry: Hurry | None = None) -> AsyncIterator[Handle]:
         """One transaction: committed at the end of the block, rolled back when an error leaves it.
 
         A cancellation during COMMIT waits for its outcome, so that the outcome is known. Never
         open one inside another: SQLite has one writer, and the second would wait for the first.
         """
-        handle = self._handle(writing=True)
+        handle = self._handle(writing=True, hurry=hurry)
         await handle.begin()
         try:
             yield handle
@@ -118,9 +119,9 @@ class Database:
         await to_the_end(handle.commit())
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[Handle]:
+    async def read(self, hurry: Hurry | None = None) -> AsyncIterator[Handle]:
         """A connection for reading, without a transaction: each statement sees the present."""
-        handle = self._handle(writing=False)
+        handle = self._handle(writing=False, hurry=hurry)
         await handle.acquire()
         try:
             yield handle
@@ -136,9 +137,9 @@ class Database:
         """How many of the pool are open, by state."""
         return cast(Pooled, self._databases._backend).connections()
 
-    def _handle(self, *, writing: bool) -> Handle:
-        link = self._databases._backend.connection()
-        return Handle(cast(Link, link), writing=writing)  # both our backends give Links
+    def _handle(self, *, writing: bool, hurry: Hurry | None = None) -> Handle:
+        link = cast(Link, self._databases._backend.connection())  # both our backends give Links
+        return Handle(link, writing=writing, hurry=hurry if self.engine == "postgresql" else None)
 
 
 async def migrate(database: Database, schema: str) -> list[str]:

@@ -33,6 +33,16 @@ class Deadlines:
     migration_ms: int = 600_000  # one section, index builds included
 
 
+@dataclass(frozen=True, slots=True)
+class Hurry:
+    """Of whoever is to be answered soon though the server is silent; in milliseconds. SQLite, which
+    no network parts from us, takes its time."""
+
+    ask_ms: int = 1_500  # a connection of the pool; a statement
+    lock_ms: int = 900  # less, so that who is in another's way is told from who hears nothing
+    commit_ms: int = 1_000
+
+
 class Pooled(Protocol):
     """What both backends tell of their connections."""
 
@@ -43,6 +53,7 @@ class Link(Protocol):
     """One connection of an engine, as `databases` defines it, and what our handle needs beyond."""
 
     writing: bool  # set before it acquires
+    hurry: Hurry | None  # likewise
 
     async def acquire(self) -> None: ...
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from databases.interfaces import TransactionBackend
 
 from app.errors import Unavailable
-from app.store.engine import Link, Row, Stage, to_the_end
+from app.store.engine import Hurry, Link, Row, Stage, to_the_end
 from app.store.sql import writes
 
 log = logging.getLogger(__name__)
@@ -22,13 +22,15 @@ Result = TypeVar("Result")
 class Handle:
     """One connection; within a transaction when it came from `write`."""
 
-    def __init__(self, link: Link, *, writing: bool) -> None:
+    def __init__(self, link: Link, *, writing: bool, hurry: Hurry | None = None) -> None:
         link.writing = writing
+        link.hurry = self._hurry = hurry
         self._link = link
         self._writing = writing
         self._transaction = link.transaction()
         self._turn = asyncio.Lock()
         self._ended = False
+        self._unanswered = False  # nothing is asked of this connection any more
         self.moment: datetime | None = None  # of the transaction, once it has been asked for
         self._failure: BaseException | None = None
         self._savepoints: list[asyncio.Task[Any] | None] = []
@@ -126,12 +128,20 @@ class Handle:
 
     async def _in_our_words(self, work: Awaitable[Result], stage: Stage) -> Result:
         try:
-            return await work
+            async with asyncio.timeout(self._patience(stage)):
+                return await work
         except Exception as error:
+            self._unanswered |= isinstance(error, TimeoutError)
             meant = await self._link.understood(error, stage)
             if meant is error:
                 raise
             raise meant from error
+
+    def _patience(self, stage: Stage) -> float | None:
+        """Seconds, where they are fewer than the link's own."""
+        if self._hurry is None:
+            return None
+        return (self._hurry.commit_ms if stage == "commit" else self._hurry.ask_ms) / 1_000
 
     def _refuse_misuse(self) -> None:
         if self._ended:
@@ -187,7 +197,7 @@ class Handle:
 
     async def release(self) -> None:
         await self._end()
-        await self._link.release()
+        await self._link.release(settled=not self._unanswered)
 
     async def _end(self) -> None:
         """After the statement that another task may still be running."""
@@ -195,9 +205,11 @@ class Handle:
             self._ended = True
 
     async def _roll_back(self) -> None:
+        """Not where nothing was heard: the server undoes what nobody commits."""
         try:
-            await self._transaction.rollback()
-            settled = True
+            if not self._unanswered:
+                await self._transaction.rollback()
+            settled = not self._unanswered
         except Exception as error:  # noqa: BLE001  the one that led here must not be masked
             log.info("a rollback failed: %r", error)
             settled = False

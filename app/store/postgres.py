@@ -20,7 +20,7 @@ from databases.core import DatabaseURL
 
 from app.errors import CommitUnknown, Duplicate, Unavailable
 from app.runtime.tls import system_trust
-from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, Row, Stage
+from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, Hurry, Row, Stage
 from app.store.sql import NUMBER, Document, Statement, bound, numbered, parsed, yields_rows
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,7 @@ class PostgresConnection(DatabasesPostgresConnection):
     _database: PostgresBackend
     _pool: asyncpg.Pool  # its own, even when the database is disconnected meanwhile
     writing = False  # one pool serves both
+    hurry: Hurry | None = None
 
     @property
     def deadlines(self) -> Deadlines:
@@ -275,10 +276,11 @@ class PostgresConnection(DatabasesPostgresConnection):
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             # A failover: the others of the pool are connected to the same standby.
             await self._pool.expire_connections()
+        silent = isinstance(error, TimeoutError)
         if stage == "commit" and _unanswered(error):
-            return CommitUnknown(OUTCOME_UNKNOWN)
+            return CommitUnknown(OUTCOME_UNKNOWN, unanswered=silent)
         if self._out_of_reach(error, stage):
-            return Unavailable(OUT_OF_REACH)
+            return Unavailable(OUT_OF_REACH, unanswered=silent)
         return error
 
     def _out_of_reach(self, error: Exception, stage: Stage) -> bool:
@@ -302,10 +304,13 @@ class PostgresTransaction(DatabasesPostgresTransaction):
     _connection: PostgresConnection
 
     async def start(self, is_root: bool, extra_options: dict[Any, Any]) -> None:
+        hurry, connection = self._connection.hurry, self._connection.raw_connection
         try:
             await super().start(is_root, extra_options)
+            if is_root and hurry is not None:
+                await connection.execute(f"SET LOCAL lock_timeout = {hurry.lock_ms}")
         except BaseException:
-            self._connection.raw_connection.terminate()  # it may have begun none the less
+            connection.terminate()  # it may have begun none the less
             raise
 
     async def rollback(self) -> None:

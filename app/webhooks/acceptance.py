@@ -24,7 +24,7 @@ from app.queue import ADVANCE
 from app.runtime.batching import Kind
 from app.store import receipts, runs
 from app.store import webhook_requests as records
-from app.store.db import Handle
+from app.store.db import Handle, Hurry
 from app.store.receipts import Receipt
 from app.store.runs import NewRun
 from app.store.webhook_requests import Request
@@ -34,7 +34,9 @@ from app.webhooks.webhook_requests import Visit
 
 REPEATED_WITHIN = timedelta(hours=24)
 TRIES = 5  # another process may get ahead of us with a key, but hardly time and again
-SETTLE_SECONDS = 2.0  # to find out whether runs exist; then the senders are told that we cannot
+HURRY = Hurry()
+SETTLED_SECONDS = 1.8  # after it began; then the senders are told that nobody can know
+LAST_LOOK_SECONDS = 0.3  # at the least
 LARGE = 64 * 1024  # a body that is parsed in a thread: the loop goes on meanwhile
 
 
@@ -87,17 +89,18 @@ async def parse(body: bytes) -> Json:
 
 async def accept(process: Process, events: Sequence[Event]) -> Sequence[Answer | CommitUnknown]:
     """One run for each, or the Problem that says why not, or Outdated: to be judged again."""
+    began = time.monotonic()
     try:
         return await _accept(process, events)
     except CommitUnknown as unknown:
-        return await _settled(process, events, unknown)
+        return await _settled(process, events, unknown, began + SETTLED_SECONDS)
 
 
 ACCEPT: Kind[Process, Event, Accepted] = Kind(accept, weigh=lambda event: len(event.visit.body))
 
 
 async def _settled(
-    process: Process, events: Sequence[Event], unknown: CommitUnknown
+    process: Process, events: Sequence[Event], unknown: CommitUnknown, deadline: float
 ) -> Sequence[Answer | CommitUnknown]:
     """COMMIT was sent and its answer lost. The same ids again: when the first commit did arrive
     this finds its rows, waiting for it if need be, and otherwise it is the first.
@@ -105,24 +108,25 @@ async def _settled(
     CommitUnknown, a 503, only where no second look could tell: of an outdated event nothing is
     inserted, and so nothing waits for a first commit that is still on its way.
     """
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while time.monotonic() < deadline:
+    deadline = max(deadline, time.monotonic() + LAST_LOOK_SECONDS)
+    while (left := deadline - time.monotonic()) > 0:
+        ms = int(left * 1_000) + 1
         try:
-            answers = await _accept(process, events, again=True)
+            answers = await _accept(process, events, Hurry(ms, ms, ms), again=True)
         except Unavailable:
             await asyncio.sleep(0.1)
         else:
             return [unknown if isinstance(answer, Outdated) else answer for answer in answers]
-    raise unknown
+    raise CommitUnknown(unknown.detail, unanswered=True) from unknown
 
 
 async def _accept(
-    process: Process, events: Sequence[Event], *, again: bool = False
+    process: Process, events: Sequence[Event], hurry: Hurry = HURRY, *, again: bool = False
 ) -> Sequence[Answer]:
     outdated: set[str] = set()
     for _ in range(TRIES):
         try:
-            async with process.database.write() as db:
+            async with process.database.write(hurry) as db:
                 batch = _Batch(db, events, outdated)
                 await batch.settle(again=again)
                 fresh = [(event.workspace.id, event.run_id) for event in batch.fresh]

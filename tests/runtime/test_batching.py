@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import Unavailable
-from app.runtime.batching import TURNS, Batches, Kind
+from app.runtime.batching import NOT_BEGUN, TURNS, Batches, Kind
 
 
 class Desk:
@@ -21,10 +21,13 @@ class Desk:
         self.open = asyncio.Event()
         self.open.set()
         self.away = False
+        self.silent = False
 
     async def answer(self, questions: Sequence[int]) -> list[int | Exception]:
         self.seen.append(list(questions))
         await self.open.wait()
+        if self.silent:
+            raise Unavailable("silence", unanswered=True)
         if self.away:
             raise Unavailable("away")
         if 13 in questions:
@@ -141,6 +144,24 @@ async def test_when_nobody_gets_through_not_everybody_tries():
     assert len(answers) == 40
     assert all(isinstance(one, Unavailable) for one in answers)
     assert len(desk.seen) == 1 + 8
+
+
+async def test_when_nothing_is_heard_nobody_tries_alone_and_who_stands_in_line_is_sent_away():
+    desk, batches, ten = Desk(), Batches(), kind()
+    desk.open.clear()
+    desk.silent = True
+    asked = [asyncio.create_task(batches.ask(ten, desk, n)) for n in range(3)]
+    await turns()
+    asked += [asyncio.create_task(batches.ask(ten, desk, n)) for n in range(3, 5)]
+    await turns()
+    assert batches.tell(ten, desk, 7)
+    desk.open.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [str(one) for one in answers] == ["silence"] * 3 + [NOT_BEGUN] * 2
+    desk.silent = False
+    await batches.close()
+    assert desk.seen == [[0, 1, 2], [7]]
+    assert await batches.ask(ten, desk, 8) == 80
 
 
 async def test_who_goes_away_takes_nobody_along():

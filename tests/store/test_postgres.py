@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from app.errors import CommitUnknown, Duplicate, Unavailable
-from app.store.db import Database, Deadlines
+from app.store.db import Database, Deadlines, Hurry
 from tests import servers
 from tests.proxy import Proxy, proxy_before
 from tests.store.tables import TABLES
@@ -234,6 +234,41 @@ async def test_a_silent_network_is_unavailable_at_the_deadline(through: Database
     proxy.heal()
     await insert(through, "c")
     assert await ids(through) == ["a", "c"]
+
+
+@pytest.mark.parametrize("kind", ["read", "statement", "commit"])
+async def test_who_is_in_a_hurry_hears_of_silence_sooner(
+    proxy: Proxy, connect: Connect, tcp_url: str, kind: str
+):
+    there = urlsplit(tcp_url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
+    through = await connect(there, pool_size=1)
+    await insert(through, "a")  # the connection is there
+    hurry = Hurry(ask_ms=300, lock_ms=100, commit_ms=200)
+    with pytest.raises(CommitUnknown if kind == "commit" else Unavailable) as refusal:
+        async with through.read(hurry) if kind == "read" else through.write(hurry) as db:
+            if kind == "commit":
+                await db.execute(INSERT, id="b")
+            proxy.swallow()
+            began = time.monotonic()
+            if kind != "commit":
+                await db.fetch_value("SELECT 1")
+    assert time.monotonic() - began < 1.5  # without it five, and two more for a rollback
+    assert refusal.value.unanswered
+    proxy.heal()
+    await insert(through, "c")
+
+
+async def test_who_is_in_a_hurry_tells_a_lock_from_silence(connect: Connect):
+    database = await connect(pool_size=2)
+    await insert(database, "a")
+    taken = "SELECT id FROM things WHERE id = 'a' FOR UPDATE"
+    async with database.write() as holder:
+        await holder.execute(taken)
+        with pytest.raises(Unavailable) as refusal:
+            async with database.write(Hurry(lock_ms=50)) as db:
+                await db.execute(taken)
+    assert isinstance(refusal.value.__cause__, asyncpg.LockNotAvailableError)
+    assert not refusal.value.unanswered
 
 
 async def test_a_server_that_is_down_is_unavailable_at_once_and_found_again(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -297,6 +299,46 @@ async def test_every_answer_matches_the_database_when_a_commit_is_cut(
     assert became["cuts"] >= 3
     assert became["accepted"] == 3 * 12
     assert became["repeated"] == 3 * 8
+
+
+async def timed(asked: Awaitable[Accepted]) -> tuple[Accepted | str, float]:
+    """What one got, and after how many seconds."""
+    began = time.monotonic()
+    [outcome] = await outcomes(asked)
+    return outcome, time.monotonic() - began
+
+
+@pytest.mark.parametrize("where", ["at once", "swallow_before", "swallow_after"])
+async def test_who_waits_while_the_database_says_nothing_is_told_so_soon(
+    process: Process, acme: str, where: str, request: pytest.FixtureRequest, tmp_path: Path
+):
+    """Whoever is in a batch, whoever stands in line behind it, and whoever comes later; and when it
+    speaks again every answer turns out to have been true."""
+    if process.database.engine != "postgresql":
+        pytest.skip("SQLite has no network that could be silent")
+    url, redis_url = (request.getfixturevalue(name) for name in ("database_url", "redis_url"))
+    token = await hook(process, acme)
+    async with cut_off(url, redis_url, tmp_path) as (through, proxy):
+
+        def some(name: str) -> list[asyncio.Task[tuple[Accepted | str, float]]]:
+            asked = (receive(through, token, email(f"{name}{n}")) for n in range(10))
+            return [asyncio.create_task(timed(one)) for one in asked]
+
+        await receive(through, token, email())  # connections are there
+        proxy.swallow() if where == "at once" else getattr(proxy, where)(b"COMMIT")
+        asked = some("first")
+        await asyncio.sleep(0.3)
+        asked += some("later")
+        told = await asyncio.gather(*asked)
+        proxy.heal()
+        began = time.monotonic()
+        while isinstance((await timed(receive(through, token, email("back"))))[0], str):
+            assert time.monotonic() - began < 5
+    print(f"\nsilent {where}: told after {max(seconds for _, seconds in told):.2f} s at most")
+    assert {outcome for outcome, _ in told} == {"unavailable"}
+    assert max(seconds for _, seconds in told) < 4  # two on a machine that is not busy
+    made = len(await rows(process, "runs")) - 2
+    assert (made > 0) == (where == "swallow_after")  # which nobody could know
 
 
 # --- what is written down -------------------------------------------------------------------------
