@@ -16,34 +16,44 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias, cast
 
 import h11
-import hypercorn.asyncio
-import hypercorn.asyncio.run
 import hypercorn.protocol
 import structlog
 import uvloop
+from hypercorn.asyncio.lifespan import Lifespan
 from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.typing import AppWrapper, ASGIFramework, ASGIReceiveCallable, ASGIReceiveEvent
+from hypercorn.typing import (
+    AppWrapper,
+    ASGIFramework,
+    ASGIReceiveCallable,
+    ASGIReceiveEvent,
+    LifespanState,
+)
+from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 
 from app.config import ConfigError, Settings
+from app.runtime import tasks
 
 log = structlog.get_logger(__name__)
 
 GRACEFUL_SECONDS = 8  # for the requests in flight
+ASKING_SECONDS = 1.0  # of these for whoever has just connected, and not asked yet
 CLOSING_SECONDS = 0.75  # for the application's own shutdown, after that
 EXIT_SECONDS = 9.25  # after the first signal the kernel ends us, whatever we are doing
 HEAD_SECONDS = 5  # for a request's head, and for an idle connection
 STUCK_MS = 30_000  # for a client that stopped reading its answer
 BACKLOG = 2_048
+FULL_SECONDS = 1.0  # until it is tried again to take a connection
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 SAME_SIGNAL_SECONDS = 1.0
@@ -52,6 +62,7 @@ LONGEST_PAUSE = 5.0
 MOST_EARLY_EXITS = 6  # in a row; then no more are started
 
 Main: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
+Speak: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 WebMain: TypeAlias = Callable[[socket.socket, asyncio.Event], Awaitable[None]]
 
 
@@ -61,14 +72,85 @@ WebMain: TypeAlias = Callable[[socket.socket, asyncio.Event], Awaitable[None]]
 async def serve(
     app: ASGIApp, settings: Settings, stop: asyncio.Event, *, listener: socket.socket | None = None
 ) -> None:
-    """Serve until `stop` is set, then close the socket, finish what is in flight and return."""
-    # There are no settings for these, and no other way in; the version is pinned to 0.18.
-    hypercorn.protocol.H11Protocol = Http1  # type: ignore[attr-defined, assignment]
-    hypercorn.asyncio.run.TCPServer = Tcp  # type: ignore[attr-defined]
-    config = _config(_heard(listener or bound(settings.host, settings.port)))
-    await hypercorn.asyncio.serve(
-        cast(ASGIFramework, app), config, shutdown_trigger=stop.wait, mode="asgi"
-    )
+    """Serve until `stop` is set, then close the socket, finish what is in flight and return.
+
+    As hypercorn's own, but for the end: that cuts off whoever has connected just before.
+    """
+    listener = _heard(listener or bound(settings.host, settings.port))
+    hypercorn.protocol.H11Protocol = Http1  # type: ignore[attr-defined, assignment]  # no setting
+    config, loop = _config(), asyncio.get_running_loop()
+    wrapped = wrap_app(cast(ASGIFramework, app), config.wsgi_max_body_size, "asgi")
+    state: LifespanState = {}
+    lifespan = Lifespan(wrapped, config, loop, state)
+    living = asyncio.create_task(lifespan.handle_lifespan())
+    await lifespan.wait_for_startup()
+    if living.done():
+        living.result()
+    context = WorkerContext(None)
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Tcp(wrapped, loop, config, context, state, reader, writer)
+
+    door = _Door(listener, speak)
+    door.open()
+    try:
+        await stop.wait()
+    finally:
+        door.close()
+        await context.terminated.set()
+        await _finish(door.guests)
+        await lifespan.wait_for_shutdown()
+        await tasks.end(living)
+
+
+class _Door:
+    """Lets in whoever stands in the queue of a listening socket. asyncio's own server drops those
+    whom it meets at its end."""
+
+    def __init__(self, listener: socket.socket, speak: Speak) -> None:
+        self._listener = listener
+        self._speak = speak
+        self._loop = asyncio.get_running_loop()
+        self.guests: set[asyncio.Task[None]] = set()
+        listener.setblocking(False)
+
+    def open(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.add_reader(self._listener.fileno(), self._let_in)
+
+    def close(self) -> None:
+        """After the last one: a connection that is in the queue when it is closed is lost."""
+        self._loop.remove_reader(self._listener.fileno())
+        self._let_in()
+        self._listener.close()
+
+    def _let_in(self) -> None:
+        try:
+            while True:
+                guest = asyncio.create_task(self._serve(self._listener.accept()[0]))
+                self.guests.add(guest)
+                guest.add_done_callback(self.guests.discard)
+        except BlockingIOError:
+            return  # that was the last
+        except OSError as error:  # no descriptors left, say; the queue keeps
+            log.error("no connection can be taken", cause=str(error))
+            self._loop.remove_reader(self._listener.fileno())
+            self._loop.call_later(FULL_SECONDS, self.open)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection)
+        await self._speak(reader, asyncio.StreamWriter(transport, protocol, reader, self._loop))
+
+
+async def _finish(guests: Collection[asyncio.Task[None]]) -> None:
+    if guests:
+        _, late = await asyncio.wait(guests, timeout=GRACEFUL_SECONDS)
+        for guest in late:
+            guest.cancel()  # answered with 503, where there is still time for an answer
+        if late:
+            await asyncio.wait(late)
 
 
 def listen(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
@@ -110,15 +192,12 @@ def _no_address(host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def _config(listener: socket.socket) -> Config:
+def _config() -> Config:
     config = Config()
-    config.bind = [f"fd://{listener.detach()}"]  # hypercorn's from here: it closes it to stop
-    config.backlog = BACKLOG
     config.keep_alive_timeout = HEAD_SECONDS
     config.keep_alive_max_requests = 1_000_000
     # No read_timeout: it would tell a streaming handler that its client left. A head is bounded by
     # the line above, a body by the edge's deadline, and what nobody reads by the answer.
-    config.graceful_timeout = GRACEFUL_SECONDS
     config.shutdown_timeout = CLOSING_SECONDS
     config.include_server_header = False
     config.errorlog = logging.getLogger("hypercorn.error")
@@ -129,7 +208,19 @@ ABSOLUTE = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
 
 class Tcp(TCPServer):
-    """hypercorn's connection, whose end is no error when the client's network has gone."""
+    """hypercorn's connection, whose end is no error when the client's network has gone; and who has
+    just connected when the process is told to end is not closed before it could ask."""
+
+    _is_new = True
+
+    async def _idle_timeout(self) -> None:
+        is_new, self._is_new = self._is_new, False
+        with suppress(TimeoutError):  # no wait_for: it forgets that it was told to stop
+            async with asyncio.timeout(self.config.keep_alive_timeout):
+                await self.context.terminated.wait()
+            if is_new:
+                await asyncio.sleep(ASKING_SECONDS)
+        await asyncio.shield(self._initiate_server_close())
 
     async def _close(self) -> None:
         with suppress(OSError):  # hypercorn knows resets, but no time-outs

@@ -23,6 +23,7 @@ from app.config import ConfigError
 from app.web import server
 from app.web.edge import Edge
 from app.web.routing import router
+from tests.web.program import process_id
 from tests.web.wire import Served, head, serving, settings
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,33 @@ async def test_a_signal_lets_the_request_in_flight_finish(processes, number, sta
         assert await connection.is_closed()
     assert await program.ends() == 0
     assert program.said.count("closed\n") == processes
+
+
+async def test_who_has_just_connected_when_it_ends_is_answered():
+    """One was taken and has not asked yet; the others stand in the queue of the socket, which is
+    not looked at between their coming and the end."""
+    stop, listener = asyncio.Event(), server.listen("127.0.0.1", 0)
+    address = listener.getsockname()
+    app = Edge(router([Route("/pid", process_id)]), settings())
+    ending = asyncio.create_task(server.serve(app, settings(), stop, listener=listener))
+    loop, request = asyncio.get_running_loop(), head("GET", "/pid")
+    async with Served(address[1]).client() as client:
+        assert (await client.get("/pid")).status_code == 200  # it serves
+    sockets = [socket.create_connection(address)]
+    await asyncio.sleep(0.1)
+    sockets += [socket.create_connection(address) for _ in range(5)]
+    stop.set()
+    await asyncio.sleep(0)
+    answers = []
+    for one in sockets:
+        one.setblocking(False)
+        await loop.sock_sendall(one, request)
+        answers.append(await loop.sock_recv(one, 1_000))
+        one.close()
+    assert all(b" 200 " in answer for answer in answers), answers
+    await ending
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address).close()
 
 
 async def ask_until_refused(program: Program) -> None:
