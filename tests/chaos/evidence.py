@@ -100,7 +100,7 @@ async def gathered(
             runs=await rows("SELECT * FROM runs ORDER BY id"),
             steps=await rows("SELECT * FROM run_steps ORDER BY run_id, position"),
             attempts=await rows(
-                "SELECT a.*, m.run_id, m.node_id FROM delivery_attempts a"
+                "SELECT a.*, m.run_id, m.node_id, m.status AS of_message FROM delivery_attempts a"
                 " JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id"
             ),
             mails=stage.mail.received,

@@ -79,7 +79,7 @@ MUTANTS = {
         ORDER BY""",
         """m.id = :id AND m.lease_token >= :lease_token
         ORDER BY""",
-        found=r"the receiver has \w+ \d times",
+        found=r"the receiver has \w+ \d times|, and its message",
         faults=("a worker frozen with a claim in hand",) * 12,
     ),
     "m4": Mutant(

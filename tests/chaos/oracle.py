@@ -161,6 +161,13 @@ def _every_message_is_accounted_for(evidence: Evidence) -> Iterator[str]:
     evidence.figures["attempts"] = dict(by_status)
 
 
+def _a_message_and_its_attempt_agree(evidence: Evidence) -> Iterator[str]:
+    """They are written in one transaction; who writes after its lease spoils one of them."""
+    for row in evidence.attempts:
+        if row["status"] != row["of_message"]:
+            yield f"attempt {row['id']} is {row['status']}, and its message {row['of_message']}"
+
+
 def _what_is_unknown_has_a_cause(evidence: Evidence) -> Iterator[str]:
     """A sender cannot know how a message ended when its connection was cut around the final dot, or
     when its worker was lost, or could not write the end down in its lease. So each UNKNOWN without
@@ -273,6 +280,7 @@ CHECKS: Sequence[Check] = (
     _no_message_went_twice,
     _every_event_has_its_own_messages,
     _every_message_is_accounted_for,
+    _a_message_and_its_attempt_agree,
     _what_is_unknown_has_a_cause,
     _opt_outs_hold,
     _every_contact_is_one,

@@ -149,6 +149,7 @@ def send(evidence: Evidence, run_id: str, name: str, key: str, number: int = 1) 
             "number": number,
             "message_key": key,
             "status": "SENT",
+            "of_message": "SENT",
             "reason_code": None,
             "reason_detail": None,
             "events": json.dumps(events),
@@ -169,7 +170,7 @@ def became(evidence: Evidence, name: str, status: str | None) -> None:
     if status is None:
         evidence.attempts.remove(attempt(evidence, name))
     else:
-        attempt(evidence, name)["status"] = status
+        attempt(evidence, name).update(status=status, of_message=status)
     if status != "SENT":
         evidence.mails = [mail for mail in evidence.mails if mail.subject != name]
 
@@ -347,6 +348,9 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
             lambda evidence: became(evidence, "plain", None),
             "run_plain completed without its message",
         ),
+    ],
+    "_a_message_and_its_attempt_agree": [
+        (of_attempt("plain", status="SENDING"), "att_plain is SENDING, and its message SENT"),
     ],
     "_what_is_unknown_has_a_cause": [
         (of_attempt("plain", status="UNKNOWN"), "2 are UNKNOWN without a worker's loss, of 1"),
