@@ -37,7 +37,8 @@ def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
     told_all = Counter(f"{one.status or one.silence}" for one in tries)
     evidence.figures["answers"] = dict(told_all.most_common())
     evidence.figures["excused"] = f"{dict(excused)}, {_share(tries, evidence):.0%} of the time none"
-    evidence.figures["answered with 503"] = times(one for one in tries if one.status == 503)
+    refused = (one.ended - (one.taken or one.began) for one in tries if one.status == 503)
+    evidence.figures["answered with 503"] = f"{times(refused)}; wanted 2 s"
 
 
 def _excused(one: Try, evidence: Evidence) -> bool:
@@ -45,16 +46,12 @@ def _excused(one: Try, evidence: Evidence) -> bool:
     very process that was asked; finding nobody where all of them have died. That nothing comes in
     time is never right: whoever cannot reach the database says so."""
     if one.status == 503:
-        # A web process listens before it has its database: what comes to it in that moment is told
-        # to come again, by this process alone.
-        starting = [
-            (began, began + START_SECONDS)
-            for began, name in evidence.starts
-            if evidence.ports.get(name) == one.port
-        ]
+        # A web process may listen before it has its database: what comes to it in that moment is
+        # told to come again, by this process alone.
+        booting = evidence.booting.get(one.port or 0, ())
         return any(
             began < one.ended and one.began < ended
-            for began, ended in (*_without_database(evidence), *starting)
+            for began, ended in (*_without_database(evidence), *booting)
         )
     killed = [death for death in evidence.deaths if death.code == -9]
     if one.silence == CUT:
@@ -119,8 +116,8 @@ def one_event_is_as_many_runs_as_were_accepted(evidence: Evidence) -> Iterator[s
     evidence.figures["runs"] = len(rows)
 
 
-def times(tries: Iterator[Try]) -> str:
-    took = sorted(one.ended - one.began for one in tries)
+def times(seconds: Iterator[float]) -> str:
+    took = sorted(seconds)
     if not took:
         return "none"
     p50, p99 = took[len(took) // 2], took[int(len(took) * 0.99)]

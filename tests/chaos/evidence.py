@@ -51,7 +51,7 @@ class Evidence:
     planned: int
     faults: Sequence[Struck]
     deaths: Sequence[Death]
-    starts: Sequence[tuple[float, str]]
+    booting: Mapping[int, Sequence[tuple[float, float]]]  # from a start until it is ready, by port
     ports: Mapping[str, int]  # of the web processes
     probed: Probed
     runs: list[Row]
@@ -94,7 +94,10 @@ async def gathered(
             planned=planned,
             faults=faults,
             deaths=stage.deaths,
-            starts=stage.starts,
+            booting={
+                port: [(one.at, one.ready_at) for one in stage.starts if one.name == name]
+                for name, port in stage.ports.items()
+            },
             ports=stage.ports,
             probed=probed,
             runs=await rows("SELECT * FROM runs ORDER BY id"),
@@ -111,9 +114,9 @@ async def gathered(
             ),
             trails=await stage.broken_trails(),
             tracebacks=[
-                f"{log.name}: {line}"
-                for log in stage.logs
-                for line in log.read_text().splitlines()
+                f"{start.log.name}: {line}"
+                for start in stage.starts
+                for line in start.log.read_text().splitlines()
                 if "Traceback" in line
             ],
         )

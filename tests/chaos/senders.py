@@ -45,6 +45,7 @@ class Try:
     answer: dict[str, Any]
     silence: str | None = None
     port: int | None = None
+    taken: float | None = None  # when somebody took the connection
     retry_after: str | None = None
     whole: bool = True  # whether all of the body was sent
 
@@ -146,6 +147,7 @@ class Senders:
                 answer.status,
                 answer.told,
                 port=answer.port,
+                taken=answer.taken,
                 retry_after=answer.retry_after,
             )
         sent.tries.append(told)
@@ -156,6 +158,7 @@ class Answer:
     status: int
     told: dict[str, Any]
     port: int  # of the process that gave it
+    taken: float
     retry_after: str | None
 
 
@@ -189,6 +192,7 @@ async def exchange(
         *headers,
     )
     port, reader, writer = await _connection(ports)
+    taken = time.time()
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             text = "\r\n".join(head).encode() + b"\r\n\r\n"
@@ -203,7 +207,7 @@ async def exchange(
         raise Silence(CUT, port) from None
     finally:
         writer.transport.abort()
-    return _read(answer, port)
+    return _read(answer, port, taken)
 
 
 async def _connection(ports: Ports) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
@@ -218,14 +222,14 @@ async def _connection(ports: Ports) -> tuple[int, asyncio.StreamReader, asyncio.
     raise Silence(AWAY)
 
 
-def _read(answer: bytes, port: int) -> Answer:
+def _read(answer: bytes, port: int, taken: float) -> Answer:
     head, _, body = answer.partition(b"\r\n\r\n")
     try:
         told = json.loads(body)
     except ValueError:  # in the middle
         raise Silence(CUT, port) from None
     wait = re.search(rb"^retry-after: ([0-9]+)\r?$", head, re.IGNORECASE | re.MULTILINE)
-    return Answer(int(head.split()[1]), told, port, wait and wait[1].decode())
+    return Answer(int(head.split()[1]), told, port, taken, wait and wait[1].decode())
 
 
 def _anybody() -> str:

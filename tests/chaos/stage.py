@@ -7,11 +7,14 @@ crash, real Redis, and receivers of SMTP and HTTP that write down what they have
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -43,6 +46,21 @@ class Death:
     as_struck: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    at: float
+    name: str
+    log: Path
+
+    @property
+    def ready_at(self) -> float:
+        """Of a web process, by its own word; for ever, when it never was."""
+        for line in self.log.read_text().splitlines():
+            if '"web process is ready"' in line:
+                return datetime.fromisoformat(json.loads(line)["time"]).timestamp()
+        return math.inf
+
+
 @dataclass(slots=True)
 class Stage:
     deployment: Deployment
@@ -57,8 +75,7 @@ class Stage:
     resting: set[str] = field(default_factory=set)  # nobody starts these again for now
     doomed: dict[str, int] = field(default_factory=dict)  # with which code these are to end
     deaths: list[Death] = field(default_factory=list)
-    starts: list[tuple[float, str]] = field(default_factory=list)
-    logs: list[Path] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
     clocks: dict[str, Clock] = field(
         default_factory=dict
     )  # by which these go from their next start
@@ -77,8 +94,7 @@ class Stage:
             **environ,
         )
         self.parts[name] = part
-        self.starts.append((time.time(), name))
-        self.logs.append(part.output)
+        self.starts.append(Start(time.time(), name, part.output))
         return part
 
     async def keep_alive(self) -> None:

@@ -80,7 +80,7 @@ def clean() -> Evidence:
             Death(NOON + 49, "web 1", -9, as_struck=True),
             Death(NOON + 49, "web 2", -9, as_struck=True),
         ],
-        starts=[(NOON - 60, "web 1"), (NOON + 60, "web 2")],
+        booting={8001: [(NOON - 60, NOON - 58)], 8002: [(NOON + 60, NOON + 62)]},
         ports=PORTS,
         probed=Probed(
             made=Counter(probe.__name__ for probe in (*probes.FIRST, *probes.ALWAYS)),
