@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Protocol, TypeAlias
 
 from app import audit, quotas
@@ -26,6 +27,7 @@ from app.plans import Plan
 from app.process import Process
 from app.store import workspaces
 from app.store.db import Handle
+from app.store.rehearsals import Rehearsal
 
 log = logging.getLogger(__name__)
 
@@ -81,27 +83,28 @@ async def run(
         workspace_id, row["country"] if row else None, process.vault, queue=process.queue
     )
     plan = quotas.plan_of(process, row)
-    work = _Import(process, workspace, plan, rows, dry_run=dry_run, starts=starts, by=by)
-    cut_short: Problem | None = None
-    try:
-        async for piece in pieces:
-            await work.read(rows.reader.feed(piece))
-            if line := work.progress(progress_seconds):
-                yield line
-        await work.read(rows.reader.end())
-        rows.end()
-        await work.flush()
-    except Problem as problem:
-        if not work.told:
-            raise
-        cut_short = problem
-    for error in sorted(work.errors, key=lambda error: error["row"]):
-        yield _line("error", error)
-    if cut_short is None:
-        yield _line("totals", work.totals)
-    else:
-        told = {"code": cut_short.code, "detail": cut_short.detail}
-        yield _line("problem", {**work.totals, **told})
+    with Rehearsal() if dry_run else nullcontext() as rehearsal:
+        work = _Import(process, workspace, plan, rows, rehearsal, starts=starts, by=by)
+        cut_short: Problem | None = None
+        try:
+            async for piece in pieces:
+                await work.read(rows.reader.feed(piece))
+                if line := work.progress(progress_seconds):
+                    yield line
+            await work.read(rows.reader.end())
+            rows.end()
+            await work.flush()
+        except Problem as problem:
+            if not work.told:
+                raise
+            cut_short = problem
+        for error in sorted(work.errors, key=lambda error: error["row"]):
+            yield _line("error", error)
+        if cut_short is None:
+            yield _line("totals", work.totals)
+        else:
+            told = {"code": cut_short.code, "detail": cut_short.detail}
+            yield _line("problem", {**work.totals, **told})
 
 
 def _line(type: str, values: Mapping[str, Json]) -> bytes:
@@ -117,8 +120,8 @@ class _Import:
         workspace: Workspace,
         plan: Plan,
         rows: Format,
+        rehearsal: Rehearsal | None,
         *,
-        dry_run: bool,
         starts: bool,
         by: Origin | None,
     ) -> None:
@@ -126,9 +129,10 @@ class _Import:
         self._workspace = workspace
         self._plan = plan
         self._rows = rows
-        self._dry_run = dry_run
+        self._rehearsal = rehearsal
+        self._dry_run = rehearsal is not None
         self._starts = starts
-        self._by = None if dry_run else by
+        self._by = None if self._dry_run else by
         self._batch: list[tuple[int, Entry]] = []
         self._checked = 0
         self._counts: Counter[str] = Counter()
@@ -213,7 +217,7 @@ class _Import:
                 self._workspace,
                 entries,
                 room=await self._room(db),
-                dry_run=self._dry_run,
+                rehearsal=self._rehearsal,
                 starts=self._starts,
             )
             if self._by is not None:

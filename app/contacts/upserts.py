@@ -15,6 +15,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.store import batches, contacts
 from app.store.db import Handle, Row, new_id
+from app.store.rehearsals import Rehearsal
 
 COLUMNS = {
     "email": ("email", "email_key"),
@@ -54,20 +55,22 @@ async def upsert(
     entries: Sequence[Entry],
     *,
     room: int | None = None,
-    dry_run: bool = False,
+    rehearsal: Rehearsal | None = None,
     starts: bool = False,
 ) -> list[Outcome]:
-    """What became of each, in order: an entry sees those before it. At most `room` are made. A dry
-    run only reads. Runs that wait for a change are told of it; others are started only when
-    `starts` says so.
+    """What became of each, in order: an entry sees those before it. At most `room` are made. In a
+    rehearsal nothing is written but what later entries have to see. Runs that wait for a change are
+    told of it; others are started only when `starts` says so.
 
     Raises errors.Duplicate when another request got ahead of us, or when two of these contacts
     exchange an address: a second try, or one entry at a time, will do.
     """
-    batch = _Batch(await _held(db, workspace, entries, lock=not dry_run), room)
+    batch = _Batch(await _held(db, workspace, entries, rehearsal), room)
     outcomes = [batch.take(entry) for entry in entries]
-    if not dry_run:
-        touched = list(batch.touched.values())
+    touched = list(batch.touched.values())
+    if rehearsal is not None:
+        rehearsal.keep((one.id, one.columns, (one.columns, list(one.tags))) for one in touched)
+    else:
         await _write(db, workspace, touched)
         await _tell(db, workspace, touched, starts=starts)
     return outcomes
@@ -87,25 +90,26 @@ class _Contact:
 
 
 async def _held(
-    db: Handle, workspace: Workspace, entries: Sequence[Entry], *, lock: bool
+    db: Handle, workspace: Workspace, entries: Sequence[Entry], rehearsal: Rehearsal | None
 ) -> list[_Contact]:
     columns = [entry.checked.columns for entry in entries]
-    ids = await batches.matching(
-        db,
-        workspace_id=workspace.id,
-        email_keys=[one["email_key"] for one in columns if one["email_key"]],
-        phones=[one["phone"] for one in columns if one["phone"]],
-        ids=[entry.id for entry in entries if entry.id],
-    )
-    if not ids:
-        return []
-    read = batches.locked if lock else contacts.by_ids
-    rows = await read(db, workspace_id=workspace.id, ids=ids)
-    tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=ids)
-    return [
-        _Contact(row["id"], _columns(row), dict.fromkeys(tags[row["id"]]), row["subscriptions"])
-        for row in rows
-    ]
+    addresses = {
+        "email_keys": [one["email_key"] for one in columns if one["email_key"]],
+        "phones": [one["phone"] for one in columns if one["phone"]],
+    }
+    given = [entry.id for entry in entries if entry.id]
+    ids = await batches.matching(db, workspace_id=workspace.id, **addresses, ids=given)
+    seen = rehearsal.find(**addresses, ids=ids) if rehearsal else {}
+    held = [_Contact(id, columns, dict.fromkeys(tags)) for id, (columns, tags) in seen.items()]
+    if ids := [id for id in ids if id not in seen]:
+        read = contacts.by_ids if rehearsal else batches.locked
+        rows = await read(db, workspace_id=workspace.id, ids=ids)
+        tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=ids)
+        held += [
+            _Contact(row["id"], _columns(row), dict.fromkeys(tags[row["id"]]), row["subscriptions"])
+            for row in rows
+        ]
+    return held
 
 
 def _columns(row: Row) -> dict[str, Any]:

@@ -88,6 +88,49 @@ async def test_a_dry_run_tells_the_same_and_writes_nothing(process: Process, acm
     assert await run(process, acme, data) == [*told[:-1], totals(created=1, unchanged=1, failed=1)]
 
 
+SEVERAL = """
+    {"email": "a@x.test", "phone": "+14155550100", "tags": ["t"], "metadata": {"n": 1}}
+    {"email": "b@x.test", "firstName": "B"}
+    {"email": "A@x.test"}
+    {"email": "a@x.test", "firstName": "A"}
+    {"email": "a@x.test", "firstName": "A", "tags": ["t"], "metadata": {"n": "1"}}
+    {"email": "c@x.test", "phone": "+14155550100"}
+    {"email": "a@x.test"}
+    {"email": "b@x.test", "phone": "+14155550100"}
+    {"email": "c@x.test", "metadata": {"n": null, "yes": true, "half": 0.5}}
+    {"phone": "+14155550100", "metadata": {"yes": true, "half": 0.5}, "tags": ["t", "u"]}
+    {"email": "old@x.test", "phone": "+14155550101"}
+    {"email": "new@x.test", "phone": "+14155550101"}
+    {"email": "old@x.test"}
+    {"id": "con_nobody", "firstName": "X"}
+    {"email": "c@x.test", "tags": TAGS}
+    {"email": "c@x.test", "tags": ["one too many"]}
+    {"email": "c@x.test", "subscriptions": {"email": "unsubscribed"}}
+    {"email": "c@x.test", "subscriptions": {"email": "unsubscribed"}}
+    """.replace("TAGS", json.dumps([f"t{i}" for i in range(198)])).encode()
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 500])
+async def test_a_dry_run_sees_what_the_batches_before_would_have_made(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, batch: int
+):
+    await run(process, acme, sheet("old@x.test", "older@x.test"))
+    monkeypatch.setattr(imports, "BATCH", batch)
+    *errors, last = await run(process, acme, SEVERAL, JsonLinesFormat(), dry_run=True)
+    assert await count(process.database) == 2
+    assert last["failed"] == len(errors) == 3
+    *told, done = await run(process, acme, SEVERAL, JsonLinesFormat())
+    assert done == {**last, "dryRun": False}
+    places = [[(one["row"], one["pointer"]) for one in lines] for lines in (errors, told)]
+    assert places[0] == places[1]  # the sentences name whom the run has made
+
+
+async def test_a_dry_run_counts_who_comes_again_much_later_once(process: Process, acme: str):
+    data = people(PEOPLE) + people(PEOPLE)[6:] + b"p0@x.test\n"
+    *_, last = await run(process, acme, data, dry_run=True)
+    assert last == {**totals(created=PEOPLE, unchanged=PEOPLE + 1), "dryRun": True}
+
+
 async def test_every_column_lands_where_it_belongs(process: Process, acme: str):
     header = (
         "email,phone,firstName,lastName,timezone,locale,tags,metadata.plan,metadata.n,createdAt"

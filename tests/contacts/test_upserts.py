@@ -14,6 +14,7 @@ from app.contacts.upserts import Entry
 from app.errors import Duplicate
 from app.store import contacts
 from app.store.db import Database
+from app.store.rehearsals import Rehearsal
 from app.vault import Vault
 from tests.store.rows import workspace
 
@@ -33,10 +34,14 @@ async def upsert(
     database: Database, workspace_id: str, *values: Mapping[str, Any], dry_run: bool = False
 ) -> list[Any]:
     """Outcomes; of what failed the pointers."""
-    async with database.read() if dry_run else database.write() as db:
-        outcomes = await upserts.upsert(
-            db, Workspace(workspace_id, None, VAULT), entries(*values), dry_run=dry_run
-        )
+    acme, given = Workspace(workspace_id, None, VAULT), entries(*values)
+    if dry_run:
+        with Rehearsal() as rehearsal:
+            async with database.read() as db:
+                outcomes = await upserts.upsert(db, acme, given, rehearsal=rehearsal)
+    else:
+        async with database.write() as db:
+            outcomes = await upserts.upsert(db, acme, given)
     return [one if isinstance(one, str) else [error.pointer for error in one] for one in outcomes]
 
 

@@ -1,0 +1,70 @@
+"""What a dry run would have written, so that it sees it: in a file that has no name.
+
+SQLite makes such a file for whoever opens it, keeps it in memory while it is small, and nobody else
+can open it; it is gone when it is closed, or with the process.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from app.errors import Unavailable
+
+TABLES = """
+    PRAGMA journal_mode = OFF;
+    PRAGMA cache_size = -32768; -- KiB
+    CREATE TABLE seen (id TEXT PRIMARY KEY, email_key TEXT, phone TEXT, body TEXT) WITHOUT ROWID;
+    CREATE INDEX seen_by_email ON seen (email_key) WHERE email_key IS NOT NULL;
+    CREATE INDEX seen_by_phone ON seen (phone) WHERE phone IS NOT NULL;
+"""
+FOUND = (
+    "SELECT id, body FROM seen WHERE email_key = ?",
+    "SELECT id, body FROM seen WHERE phone = ?",
+    "SELECT id, body FROM seen WHERE id = ?",
+)
+
+
+class Rehearsal:
+    """Contacts as they would be by now: those that were made or changed, however many there are."""
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("")  # in one transaction, which nobody needs to end
+        self._file.executescript(TABLES)
+
+    def __enter__(self) -> Rehearsal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def find(
+        self, *, email_keys: Sequence[str], phones: Sequence[str], ids: Sequence[str]
+    ) -> dict[str, Any]:
+        """What was kept of those who have one of these, by id."""
+        given = zip(FOUND, (email_keys, phones, ids), strict=True)
+        rows = (row for sql, values in given for value in values for row in self._rows(sql, value))
+        return {id: json.loads(body) for id, body in rows}
+
+    def _rows(self, sql: str, value: str) -> Iterator[tuple[str, str]]:
+        try:
+            return iter(self._file.execute(sql, (value,)).fetchall())
+        except sqlite3.Error as error:
+            raise _no_room() from error
+
+    def keep(self, rows: Iterable[tuple[str, Mapping[str, Any], Any]]) -> None:
+        """Ids, columns, and what is to be found again by them."""
+        values = [
+            (id, columns["email_key"], columns["phone"], json.dumps(body))
+            for id, columns, body in rows
+        ]
+        try:
+            self._file.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", values)
+        except sqlite3.Error as error:
+            raise _no_room() from error
+
+
+def _no_room() -> Unavailable:
+    return Unavailable("There is no room for a dry run of this file; import it in parts.")
