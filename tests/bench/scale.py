@@ -23,16 +23,20 @@ import asyncpg
 
 from app.store import (
     activity,
+    api_keys,
     audit_logs,
     contacts,
     definitions,
     delivery_attempts,
+    event_endpoints,
+    events,
     invitations,
     jobs,
     memberships,
     messages,
     runs,
     sandbox,
+    searches,
     suppressions,
     templates,
     webhook_requests,
@@ -53,9 +57,9 @@ ACME = "ws_acme"
 
 # One workspace among others. Each contact has two tags, two fields, five runs, an event, a consent,
 # a message that was captured, a request, an entry in the audit trail, and lends its number to a
-# template, a suppression, a member, an invitation and two definitions. Of every fifth contact, one
-# run is due: more, even among a thousand, than a claim looks at. Ids are in the order of making, as
-# real ones are.
+# template, a suppression, a member, an invitation, an API key, an event endpoint, an event that is
+# told, a version and two definitions. Of every fifth contact, one run is due: more, even among a
+# thousand, than a claim looks at. Ids are in the order of making, as real ones are.
 ONCE = """
     INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
     SELECT id, 'W', 'UTC', FALSE, 1, now(), now()
@@ -183,6 +187,36 @@ FILL = (
            int8send(i), made('usr', 0), at(i, $3), now()
     FROM generate_series($1::bigint, $2::bigint) AS n (i)
     """,
+    """
+    INSERT INTO api_keys (workspace_id, id, name, role, hash, last4, made_by, created_at)
+    SELECT 'ws_acme', made('key', i), 'K', 'viewer', int8send(i), 'last', made('usr', i),
+           at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO event_endpoints (workspace_id, id, url, types, secret, revision, created_at,
+                                 updated_at)
+    SELECT 'ws_acme', made('ep', i), 'https://acme.test', '[]', '', 1, at(i, $3), at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO events (workspace_id, id, type, data, created_at)
+    SELECT 'ws_acme', made('oev', i), 'contact.created', '{}', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO event_attempts (workspace_id, id, endpoint_id, event_id, status, tries,
+                                lease_token, claims, created_at)
+    SELECT 'ws_acme', made('eva', i), made('ep', 0), made('oev', i), 'SUCCEEDED', '[]', 0, 0,
+           at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO definition_versions (workspace_id, definition_id, version, trigger_config, body,
+                                     created_at)
+    SELECT 'ws_acme', 'wfl_2', i + 1, '{}', '[]', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
     # Beside those that run, which stand before them.
     """
     INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, body, version,
@@ -276,6 +310,17 @@ def requests(before: str | None, limit: int) -> Ask:
     return lambda _count: lambda db: webhook_requests.page(db, **rest, before=before, limit=limit)
 
 
+def searched(**filters: Any) -> Ask:
+    """By what all begin with."""
+    rest = {"workspace_id": ACME, "filters": filters, "before": None, "limit": 51}
+    return lambda _count: lambda db: searches.page(db, **rest)
+
+
+def keys(before: Callable[[int], str | None], limit: int) -> Ask:
+    rest = {"workspace_id": ACME, "created_after": None, "created_before": None, "limit": limit}
+    return lambda count: lambda db: api_keys.page(db, **rest, before=before(count))
+
+
 LATELY = datetime(2026, 6, 1, 12, tzinfo=UTC) - timedelta(seconds=30)  # 30 of every count
 W: Mapping[str, str] = {"workspace_id": ACME}
 ASKED: Mapping[str, Ask] = {
@@ -298,15 +343,25 @@ ASKED: Mapping[str, Ask] = {
         )
     ),
     "contacts by a whole q": lookup(
-        lambda db, i: contacts.page(
+        lambda db, i: searches.page(
             db, **W, filters={"q": f"p{i}@", "q_phone": None}, before=None, limit=51
         )
     ),
+    "contacts by a q of all": searched(q="first", q_phone=None),
+    "contacts by it and a tag": searched(q="first", q_phone=None, tag="lead"),
     "contacts createdAfter": page(contacts.page, created_after=LATELY),
     "contacts updatedAfter": page(contacts.page, updated_after=LATELY),
     "tags": lambda _count: lambda db: contacts.tag_names(db, **W, after=None, limit=51),
+    "tags, further on": lookup(
+        lambda db, i: contacts.tag_names(db, **W, after=f"batch{i // 10}", limit=2)
+    ),
     "activity of a contact": lookup(
         lambda db, i: activity.page(db, **W, contact_id=made("con", i), before=None, limit=51)
+    ),
+    "activity, further on": lookup(
+        lambda db, i: activity.page(
+            db, **W, contact_id=made("con", i), before=made("run", i * 5 + 2), limit=51
+        )
     ),
     "runs, first page": page(runs.page),
     "runs, thousandth": thousandth(runs.page, "run", 5),
@@ -335,6 +390,13 @@ ASKED: Mapping[str, Ask] = {
     **first_and_thousandth("audit logs", audit_logs.page, "aud"),
     **first_and_thousandth("memberships", memberships.page, "mem"),
     **first_and_thousandth("invitations", invitations.page, "inv"),
+    "API keys, first page": keys(lambda _count: None, 51),
+    "API keys, thousandth": keys(lambda count: made("key", count - 999), 1),
+    **first_and_thousandth("event endpoints", event_endpoints.page, "ep"),
+    **first_and_thousandth(
+        "event attempts", partial(events.attempts_page, endpoint_id=made("ep", 0)), "eva"
+    ),
+    "versions, first page": page(partial(definitions.versions_page, definition_id="wfl_2")),
     **first_and_thousandth("automations", partial(definitions.page, shape="graph"), "aut"),
     **first_and_thousandth("workflows", partial(definitions.page, shape="steps"), "wfl"),
 }
