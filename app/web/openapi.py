@@ -359,7 +359,7 @@ class _Writer:
             (model or endpoint.refuses_body, ("malformed_json",)),
             (endpoint.takes_key, ("idempotency_in_progress", "idempotency_mismatch", "conflict")),
             (member and changes, ("stale",)),
-            (by_wrapper, ("not_acceptable",)),
+            (by_wrapper or endpoint.concludes, ("not_acceptable",)),
             (True, endpoint.raises),
         )
         return list(dict.fromkeys(code for holds, codes in rules if holds for code in codes))

@@ -76,6 +76,7 @@ class Call:
     _body: bytes | None = None
     _asked: idempotency.Asked | None = None
     _if_match_was_judged: bool = False
+    _has_concluded: bool = False
     _awaited: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
 
     @property
@@ -180,10 +181,18 @@ class Call:
     async def conclude(self, work: Callable[[Handle], Awaitable[Response]]) -> Response:
         """What `work` answers in a transaction of its own, or has answered to this request before:
         the end of a `concludes` route, which has asked somebody outside until here."""
+        self._has_concluded = True
         async with self.process.database.write() as db:
             if self._asked is None:
-                return await work(db)
-            return await self._asked.once(db, lambda: work(db))
+                return await self._acceptable(work, db)
+            return await self._asked.once(db, lambda: self._acceptable(work, db))
+
+    async def _acceptable(
+        self, work: Callable[[Handle], Awaitable[Response]], db: Handle
+    ) -> Response:
+        answer = await work(db)
+        self._refuse_unacceptable(answer)  # within the transaction, which a refusal rolls back
+        return answer
 
     async def receive_body(self) -> bytes:
         """For tx=None routes, which judge the head first. Raises Problem: 408 or 413."""
@@ -444,7 +453,10 @@ class _Path:
                 answer = await asked.answer(db)
             if answer is not None:
                 return answer
-        return await self._handle(endpoint, call)
+        response = await self._handle(endpoint, call)
+        if endpoint.concludes and not call._has_concluded:
+            raise LookupError(f"{endpoint} says that it concludes, and does not call conclude()")
+        return response
 
     async def _handle(self, endpoint: Endpoint, call: Call) -> Response:
         judges = endpoint.judges_tag(self._endpoints.get("GET"))

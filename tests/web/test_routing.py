@@ -15,7 +15,7 @@ from app.contacts import addresses
 from app.errors import Problem
 from app.process import Process
 from app.store import users, workspaces
-from app.store.db import new_id
+from app.store.db import Handle, new_id
 from app.web import reply
 from app.web.body import Query, Writable
 from app.web.edge import Edge
@@ -36,6 +36,7 @@ from app.web.routing import (
 from app.web.throttle import API, Throttle
 from tests.cast import PASSWORD, Cast, Person
 from tests.conformance import EVERY
+from tests.conftest import Records
 
 
 class Naming(Writable):
@@ -107,6 +108,18 @@ async def renamed(call: Call) -> Response:
     return reply.ok({})
 
 
+async def renamed_at_the_end(call: Call) -> Response:
+    async def end(db: Handle) -> Response:
+        call._db = db
+        return await renamed(call)
+
+    return await call.conclude(end)
+
+
+async def forgetful(_call: Call) -> Response:
+    return reply.ok({})
+
+
 def missing(call: Call, name: str) -> str | None:
     """What the programmer is told who asks for what the route has not got."""
     try:
@@ -129,6 +142,8 @@ ENDPOINTS = [
     get("/tagged", tagged, can=MEMBER),
     post("/tagged", tagged, can=MEMBER),
     post("/renamed", renamed, can=MEMBER, takes=Naming),
+    post("/concluded", renamed_at_the_end, can=MEMBER, tx=None, takes=Naming, concludes=True),
+    post("/forgetful", forgetful, can=MEMBER, tx=None, concludes=True),
 ]
 
 
@@ -396,16 +411,18 @@ async def test_if_none_match_is_for_reading(api, cast):
 # --- accepting ------------------------------------------------------------------------------------
 
 
-async def test_who_leaves_json_out_is_refused_and_nothing_is_done(api, cast, process):
+@pytest.mark.parametrize("path", ["/renamed", "/concluded"])
+async def test_who_leaves_json_out_is_refused_and_nothing_is_done(path, api, cast, process):
     headers = {**bearer(cast.ed), "Accept": "text/html"}
-    response = await api.post("/renamed", headers=headers, json={"name": "New"})
+    response = await api.post(path, headers=headers, json={"name": "New"})
     assert (response.status_code, response.json()["code"]) == (406, "not_acceptable")
     assert response.headers["content-type"] == "application/problem+json"
     assert await name_of(process, cast.ed) == "Acme"
     assert (await api.get("/tagged", headers=headers)).status_code == 406
     headers["Accept"] = "text/html, */*;q=0.1"
-    response = await api.post("/renamed", headers=headers, json={"name": "New"})
+    response = await api.post(path, headers=headers, json={"name": "New"})
     assert response.status_code == 200
+    assert await name_of(process, cast.ed) == "New"
 
 
 async def test_an_answer_without_a_body_suits_everybody(api, cast):
@@ -547,6 +564,13 @@ async def test_a_handler_gets_what_its_route_says_that_it_takes(process, cast):
         "POST /things has to say takes=Naming",
         "POST /things has to say query=Naming",
     ]
+
+
+async def test_a_route_that_concludes_has_to_call_conclude(api, cast, records: Records):
+    """Or the key of a request would be ignored without a word."""
+    response = await api.post("/forgetful", headers=bearer(cast.vic))
+    assert (response.status_code, response.json()["code"]) == (500, "internal")
+    assert "and does not call conclude()" in str(records())
 
 
 async def test_a_query_is_judged_before_anything_is_looked_up(api, cast):
