@@ -65,7 +65,8 @@ def priced(plan: str) -> dict[str, Any]:
 @dataclass
 class StripeServer:
     """`gates` hold back the answer to the next listings of subscriptions, one each, which say what
-    was so when they were asked; `down` answers nothing but 500."""
+    was so when they were asked; `down` answers nothing but 500. `collides` holds back the next
+    answer under a key until another request with that key was refused, and counts those."""
 
     port: int
     prices: dict[str, dict[str, Any]] = field(
@@ -77,6 +78,9 @@ class StripeServer:
     forms: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     gates: list[tuple[asyncio.Event, asyncio.Event]] = field(default_factory=list)
     down: bool = False
+    collides: bool = False
+    collisions: int = 0
+    _in_use: dict[str, asyncio.Event] = field(default_factory=dict)
     _kept: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=dict)
 
     @property
@@ -168,7 +172,16 @@ class StripeServer:
             return _refused(400, "Keys for idempotent requests can only be used with the same form")
         if answer is not None:
             return JSONResponse(answer, headers={"idempotent-replayed": "true"})
+        if key in self._in_use:
+            self.collisions += 1
+            self._in_use[key].set()
+            return _refused(409, "There is another request in progress using this key", IN_USE)
+        self._in_use[key] = asyncio.Event()
+        if self.collides:
+            self.collides = False
+            await self._in_use[key].wait()
         response = await self._done(request, form)
+        del self._in_use[key]
         if response.status_code == 200:
             self._kept[key] = (path, form, json.loads(bytes(response.body)))
         return response
@@ -258,8 +271,11 @@ class StripeServer:
                 )
 
 
-def _refused(status: int, message: str) -> Response:
-    error = {"type": "invalid_request_error", "message": message}
+IN_USE = "idempotency_key_in_use"  # docs.stripe.com/error-codes
+
+
+def _refused(status: int, message: str, code: str | None = None) -> Response:
+    error = {"type": "invalid_request_error", "message": message, "code": code}
     return JSONResponse({"error": error}, status)
 
 

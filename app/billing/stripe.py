@@ -33,6 +33,7 @@ VERSION = "2025-03-31.basil"  # of the API: what we read is what this version an
 CALL_SECONDS = 10.0
 CONNECTIONS = 20
 TRIES = 2  # under one Idempotency-Key, of what got no answer
+IN_USE_SECONDS = 1.0  # before the next, while Stripe answers another request with the key
 TOLERANCE_SECONDS = 300  # between Stripe's clock and ours, as in Stripe's own libraries
 LIVE = ("active", "trialing", "past_due")  # of the statuses, those that are worth a plan
 TELLING = ("checkout.session.", "customer.subscription.", "invoice.")
@@ -252,12 +253,16 @@ class Stripe:
         for left in reversed(range(TRIES)):
             try:
                 async with asyncio.timeout(CALL_SECONDS):
-                    return await self._client.request(method, path, **sent)
+                    response = await self._client.request(method, path, **sent)
             except (httpx2.HTTPError, TimeoutError) as error:
                 if not left:
                     said = str(error) or type(error).__name__
                     raise _silent(f"{path} has no answer: {said}") from error
-        raise AssertionError("the last try raises")
+                continue
+            if response.status_code != 409 or not left:
+                return response
+            await asyncio.sleep(IN_USE_SECONDS)
+        raise AssertionError("the last try returns or raises")
 
     # --- what it tells us -------------------------------------------------------------------------
 

@@ -350,6 +350,20 @@ async def test_whoever_asks_again_with_the_same_key_is_led_to_the_same_till(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_of_two_who_buy_at_once_for_the_first_time_neither_is_refused(
+    buyer: Person, server: StripeServer
+):
+    """Both make Stripe's customer of the workspace, under one key, which Stripe refuses while it is
+    in use."""
+    server.collides = True
+    both = await asyncio.gather(*(buyer.post("/billing/checkout", WANTED) for _ in range(2)))
+    assert [one.status_code for one in both] == [201, 201]
+    assert server.collisions >= 1
+    assert len(server.customers) == 1
+    assert len({session["customer"] for session in server.sessions.values()}) == 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_what_is_not_signed_changes_nothing(buyer: Person, server: StripeServer):
     body = await paid(buyer, server)
     for header in (signature(body, secret="whsec_other"), signature(body, at=1), "", "t=1,v0=1"):
