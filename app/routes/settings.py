@@ -240,9 +240,8 @@ async def index_keys(call: Call) -> Response:
     rows = await api_keys.page(
         call.db,
         workspace_id=call.member.workspace_id,
+        filters=query.filters(),
         before=paging.position(call, query),
-        created_after=query.created_after,
-        created_before=query.created_before,
         limit=query.limit + 1,
     )
     return paging.page(call, query, rows, key_resource)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
+from app.store import keyset
 from app.store.db import Handle, Row
 
 COLUMNS = "id, name, role, last4, made_by, created_at, expires_at, last_used_at"
@@ -70,28 +73,29 @@ async def page(
     db: Handle,
     *,
     workspace_id: str,
+    filters: Mapping[str, Any],
     before: str | None,
-    created_after: datetime | None,
-    created_before: datetime | None,
     limit: int,
 ) -> list[Row]:
-    """Newest first, without the revoked ones."""
+    """Newest first, without the revoked ones. Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all(
         f"""
         SELECT {COLUMNS} FROM api_keys
-        WHERE workspace_id = :workspace_id AND revoked_at IS NULL
-          AND (CAST(:before AS TEXT) IS NULL OR id < :before)
-          AND (CAST(:created_after AS TIMESTAMPTZ) IS NULL OR created_at > :created_after)
-          AND (CAST(:created_before AS TIMESTAMPTZ) IS NULL OR created_at < :created_before)
+        WHERE workspace_id = :workspace_id AND revoked_at IS NULL {narrowed}
         ORDER BY id DESC
         LIMIT :limit
         """,
         workspace_id=workspace_id,
-        before=before,
-        created_after=created_after,
-        created_before=created_before,
         limit=limit,
+        **values,
     )
+
+
+CLAUSES = {
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+}
 
 
 async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:

@@ -10,8 +10,6 @@ import pytest
 from app.store import api_keys, memberships, users, workspaces
 from app.store.db import Database, Handle, explain
 
-NO_FILTERS: dict[str, Any] = {"created_after": None, "created_before": None, "before": None}
-
 
 @pytest.fixture
 async def keys(database: Database) -> None:
@@ -39,8 +37,10 @@ async def keys(database: Database) -> None:
             )
 
 
-async def ids(db: Handle, **given: Any) -> list[str]:
-    rows = await api_keys.page(db, workspace_id="ws_1", **{**NO_FILTERS, "limit": 9, **given})
+async def ids(
+    db: Handle, *, before: str | None = None, limit: int = 9, **filters: Any
+) -> list[str]:
+    rows = await api_keys.page(db, workspace_id="ws_1", filters=filters, before=before, limit=limit)
     return [row["id"] for row in rows]
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from app.store import (
     admin,
+    api_keys,
+    audit_logs,
     batches,
     callbacks,
     calls,
@@ -27,7 +29,9 @@ from app.store import (
     erasure,
     event_endpoints,
     events,
+    invitations,
     jobs,
+    memberships,
     messages,
     receipts,
     retention,
@@ -65,6 +69,35 @@ FILL = (
     """
     INSERT INTO users (id, email, email_key, name, password_hash, super_admin, created_at)
     SELECT 'usr_1', '', '', '', '', FALSE, :past FROM n WHERE i = 10001
+    """,
+    """
+    INSERT INTO users (id, email, email_key, name, password_hash, super_admin, created_at)
+    SELECT 'usr_' || i, i || '', i || '', '', '', FALSE, :past FROM n
+    """,
+    """
+    INSERT INTO memberships (workspace_id, id, user_id, role, created_at)
+    SELECT 'ws_acme', 'mem_' || i, 'usr_' || i, 'viewer', :past FROM n
+    """,
+    """
+    INSERT INTO invitations (workspace_id, id, email, email_key, role, hash, invited_by,
+                             created_at, expires_at)
+    SELECT 'ws_acme', 'inv_' || i, '', i || '', 'viewer', CAST('i' || i AS BYTEA), 'usr_1', :past,
+           :now
+    FROM n
+    """,
+    """
+    INSERT INTO api_keys (workspace_id, id, name, role, hash, last4, made_by, created_at)
+    SELECT 'ws_acme', 'key_' || i, '', 'viewer', CAST('a' || i AS BYTEA), '', 'usr_1', :past FROM n
+    """,
+    """
+    INSERT INTO audit_logs (workspace_id, id, action, actor_type, actor_id, actor_name,
+                            resource_type, resource_id, changes_hash, request_id, created_at, mac,
+                            sequence)
+    SELECT 'ws_acme', 'aud_' || i,
+           CASE WHEN i % 1000 = 0 THEN 'contact.erased' ELSE 'contact.updated' END, 'user',
+           'usr_' || (10001 + i % 9), '', 'contact', 'con_' || (10001 + i % 9),
+           CAST('' AS BYTEA), '', :past, CAST('' AS BYTEA), i
+    FROM n
     """,
     """
     INSERT INTO sessions (id, user_id, workspace_id, refresh_hash, created_at, expires_at)
@@ -748,6 +781,13 @@ PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
     (partial(webhook_requests.page, definition_id="wfl_10003"), "code", "invalid", "code"),
     (partial(events.attempts_page, endpoint_id="ep_10002"), "", None, "endpoint_id"),
     (partial(events.attempts_page, endpoint_id="ep_10002"), "status", "FAILED", "status"),
+    (memberships.page, "", None, ""),
+    (invitations.page, "", None, ""),
+    (api_keys.page, "", None, ""),
+    (audit_logs.page, "actor", "usr_10003", "actor_id"),
+    (audit_logs.page, "action", "contact.erased", "action"),
+    (audit_logs.page, "resource_id", "con_10003", "resource_id"),
+    (audit_logs.page, "created_after", PAST - timedelta(days=1), "id"),
     (sandbox.page, "", None, ""),
     (sandbox.page, "to", "5@acme.test", "to_address|expr"),
     (sandbox.page, "run_id", "run_10500", "run_id"),
@@ -779,11 +819,22 @@ async def test_a_page_is_read_in_the_order_of_an_index(
     assert re.search(rf"\b{column}\b", narrowed_by(plan)), plan
 
 
-@pytest.mark.parametrize("page", [runs.page, delivery_attempts.page, contacts.page, sandbox.page])
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [
+        (runs.page, "run"),
+        (delivery_attempts.page, "att"),
+        (contacts.page, "con"),
+        (sandbox.page, "cap"),
+        (memberships.page, "mem"),
+        (invitations.page, "inv"),
+        (api_keys.page, "key"),
+        (audit_logs.page, "aud"),
+    ],
+)
 async def test_a_later_page_begins_where_the_one_before_ended(
-    filled: Database, page: Callable[..., Awaitable[list[Row]]]
+    filled: Database, page: Callable[..., Awaitable[list[Row]]], kind: str
 ):
-    kind = {runs.page: "run", delivery_attempts.page: "att", contacts.page: "con"}.get(page, "cap")
     [plan] = await plans_of(
         filled, lambda db: page(db, **ACME, filters={}, before=f"{kind}_10500", limit=50)
     )
