@@ -18,6 +18,8 @@ from pydantic import BaseModel
 from app.accounts import roles
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
+from app.store import events
+from app.store.db import new_id
 from app.web.routing import ADMIN, MEMBER, PUBLIC, Endpoint
 from tests import cast as company
 from tests.cast import HELLO, PASSWORD, Cast, Person, hook, settle
@@ -195,6 +197,7 @@ async def world(cast: Cast, process: Process) -> World:
     [workflow] = (await cast.vic.read("/workflows"))["data"]
     refused = await refused_request(cast, process)
     acme_id = cast.adam.workspace_id
+    told = await attempted(process, acme_id, made["ep"])
     await company.person(process, cast.client, acme_id, "una", "viewer")  # to be removed
     una = (await cast.adam.read("/memberships"))["data"][0]
     rival_id = cast.mallory.workspace_id
@@ -216,9 +219,35 @@ async def world(cast: Cast, process: Process) -> World:
             "att": attempt["id"],
             "evt": event["id"],
             "req": refused,
+            "eva": told,
         },
         {**rivals, "owner": cast.mallory},
     )
+
+
+async def attempted(process: Process, workspace_id: str, endpoint_id: str) -> str:
+    """An attempt to tell the endpoint of something, which has come to an end."""
+    id, event_id = new_id("eva"), new_id("evt")
+    async with process.database.write() as db:
+        await db.execute(
+            """
+            INSERT INTO events (workspace_id, id, type, data, created_at)
+            VALUES (:workspace_id, :id, 'contact.created', '{}', :now)
+            """,
+            workspace_id=workspace_id,
+            id=event_id,
+        )
+        rows = [(id, endpoint_id, event_id)]
+        await events.insert_attempts(db, workspace_id=workspace_id, rows=rows)
+        await db.execute(
+            """
+            UPDATE event_attempts SET status = 'SUCCEEDED', wake_at = NULL, finished_at = :now
+            WHERE workspace_id = :workspace_id AND id = :id
+            """,
+            workspace_id=workspace_id,
+            id=id,
+        )
+    return id
 
 
 async def refused_request(cast: Cast, process: Process) -> str:
@@ -241,19 +270,23 @@ def random_like(id: str) -> str:
     return id[:-26] + ENDING
 
 
-def path_of(endpoint: Endpoint, id: str) -> str:
+def path_of(endpoint: Endpoint, id: str, within: str = "eva_" + ENDING) -> str:
+    """`within` is the id of what belongs to that."""
     fill = {"id": id, "tag": "lead", "token": "A" * 30, "code": "invalid", "version": "1"}
-    fill |= {"channel": "email", "attemptId": "eva_" + ENDING}
+    fill |= {"channel": "email", "attemptId": within}
     return re.sub(r"\{(\w+)[^}]*\}", lambda match: fill[match[1]], endpoint.path)
 
 
-async def asked(world: World, person: Person, endpoint: Endpoint, id: str) -> httpx2.Response:
+async def asked(
+    world: World, person: Person, endpoint: Endpoint, id: str, within: str | None = None
+) -> httpx2.Response:
     """As it would be if the id were theirs."""
     needs_body = endpoint.method not in ("GET", "DELETE")
     wants = WANTS.get(name(endpoint), {})
     filled = {key: world.own.get(str(value), value) for key, value in wants.items()}
     body = {"json": filled} if needs_body else {}
-    return await person.call(endpoint.method, path_of(endpoint, id), **body)
+    path = path_of(endpoint, id, within or world.own["eva"])
+    return await person.call(endpoint.method, path, **body)
 
 
 def indistinct(response: httpx2.Response) -> tuple[int, dict[str, str], Any]:
@@ -293,15 +326,40 @@ async def test_an_id_in_a_path_tells_a_stranger_nothing_and_its_own_people_what_
                 own = indistinct(await asked(world, member, endpoint, id))
                 assert own == indistinct(await asked(world, member, endpoint, random_like(id)))
                 assert own[0] == 403, (name(endpoint), role)
-        if endpoint.can != ADMIN and "attemptId" not in endpoint.path:  # that one is nobody's
+        if endpoint.can != ADMIN:
             owner = await asked(world, world.cast.olivia, endpoint, id)
             there = owner.status_code // 100 == 2 or owner.status_code == 409  # but not as it is
             assert there, (name(endpoint), owner.text)
 
 
+WITHIN = [endpoint for endpoint in BY_PATH if "attemptId" in endpoint.path]
+
+
+@pytest.mark.parametrize("endpoint", WITHIN, ids=str)
+async def test_an_id_within_another_is_asked_of_one_s_own_too(endpoint: Endpoint, world: World):
+    """The endpoint is Mallory's, the attempt is Acme's."""
+    own = {"url": "https://x.test", "enabled": True}
+    theirs = (await world.cast.mallory.made("/event-endpoints", own))["id"]
+    attempt = world.own["eva"]
+    foreign, unknown = [
+        indistinct(await asked(world, world.cast.mallory, endpoint, theirs, id))
+        for id in (attempt, random_like(attempt))
+    ]
+    assert foreign == unknown
+    assert foreign[0] == 404
+    assert attempt not in str(foreign)
+    other = (await world.cast.adam.made("/event-endpoints", own))["id"]
+    elsewhere = await asked(world, world.cast.adam, endpoint, other, attempt)
+    assert elsewhere.status_code == 404  # nor is it of another endpoint of Acme's
+    ready = {"json": {"enabled": True}}
+    await world.cast.adam.call("PATCH", f"/event-endpoints/{world.own['ep']}", **ready)
+    found = await asked(world, world.cast.adam, endpoint, world.own["ep"], attempt)
+    assert found.status_code == 202, found.text
+
+
 async def test_no_list_shows_a_stranger_anything(world: World):
     """And every id that is made here is in some list of its own people's."""
-    below = {world.own["req"], world.own["evt"]}  # its definition, its contact
+    below = {world.own[one] for one in ("req", "evt", "eva")}  # of a definition, a contact …
     unseen = set(world.own.values()) - below
     for endpoint in EVERY:
         if endpoint.method == "GET" and "{" not in endpoint.path and endpoint.can != PUBLIC:

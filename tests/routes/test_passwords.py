@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -109,14 +110,23 @@ async def test_a_stranger_gets_the_same_answer_and_no_letter(
         assert await db.fetch_value("SELECT count(*) FROM messages") == 0
 
 
-async def test_the_answer_takes_as_long_for_a_stranger(cast: Cast, visitor: httpx2.AsyncClient):
-    """Both wait for the same moment, which neither comes near by itself."""
-    took = []
-    for email in ("nobody@acme.test", cast.ed.email):
-        began = time.monotonic()
-        await forget(visitor, email)
-        took.append(time.monotonic() - began)
-    assert min(took) > FORGOTTEN_SECONDS - 0.01
+async def test_the_answer_takes_as_long_for_a_stranger(cast: Cast, process: Process):
+    """Both wait for the same moment, which neither comes near by itself. In turn, so that what else
+    the machine does befalls both alike."""
+    took: dict[str, list[float]] = {"nobody@acme.test": [], cast.ed.email: []}
+    async with visiting(process) as client:
+        for _ in range(TRIES):
+            for email, seconds in took.items():
+                began = time.monotonic()
+                await forget(client, email)
+                seconds.append(time.monotonic() - began)
+    assert min(min(seconds) for seconds in took.values()) > FORGOTTEN_SECONDS - 0.01
+    stranger, member = (statistics.median(seconds) for seconds in took.values())
+    print(f"\nmedians: {stranger * 1_000:.1f} and {member * 1_000:.1f} ms")
+    assert abs(stranger - member) < FORGOTTEN_SECONDS / 5
+
+
+TRIES = 5  # of each: ten a minute are what one address has
 
 
 async def test_ten_letters_an_hour_are_enough(cast: Cast, process: Process):
