@@ -13,6 +13,7 @@ import json
 import secrets
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from app.accounts import identity, joining, oidc, passwords, roles, signing_in
 from app.accounts import registration as accounts
@@ -43,10 +44,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Where the browser goes, and what it keeps to be known by when it comes back."""
+    """Where the browser goes, what it keeps to be known by when it comes back, and in which of its
+    places."""
 
     url: str
     kept: str
+    place: str
 
 
 def provider(process: Process) -> oidc.Provider:
@@ -67,7 +70,13 @@ async def depart(process: Process, workspace_id: str | None) -> Departure:
         ends_at = int((await db.now() + LIFETIME).timestamp())
     kept = {"attempt": asdict(attempt), "workspace_id": workspace_id, "ends_at": ends_at}
     sealed = process.vault.encrypt(PURPOSE, json.dumps(kept).encode())
-    return Departure(url, base64.urlsafe_b64encode(sealed).decode())
+    return Departure(url, base64.urlsafe_b64encode(sealed).decode(), place(attempt.state))
+
+
+def place(state: str | None) -> str:
+    """Where a browser keeps the sign-in of this state, beside those of its other tabs: one of
+    sixteen places, for a browser that keeps more sends larger headers than a server reads."""
+    return sha256((state or "").encode()).hexdigest()[0]
 
 
 async def arrive(
@@ -119,25 +128,35 @@ def _lost() -> Problem:
 async def _enter(
     process: Process, where: Where, claims: oidc.Claims, workspace_id: str | None
 ) -> tuple[Row, SignIn]:
-    unguessable = await passwords.hashed(secrets.token_urlsafe(32))
+    issuer = provider(process).issuer
+    async with process.database.read() as db:
+        user_id = await user_identities.user(db, issuer=issuer, subject=claims.sub)
+    newcomer = await Newcomer.of(claims) if user_id is None else None
     async with process.database.write() as db:
-        user = await _known(db, provider(process).issuer, claims)
-        email = _verified(claims) if user is None else None
-        if email is not None:
-            user = await _found(db, email) or await _made(process, db, claims, email, unguessable)
-            await user_identities.insert(
-                db, issuer=provider(process).issuer, subject=claims.sub, user_id=user["id"]
-            )
-        assert user is not None  # noqa: S101 - known, found or made, or _verified had raised
+        if newcomer is None:
+            user = await users.locked(db, id=str(user_id))
+        else:
+            user = await _found(db, newcomer.email) or await _made(process, db, claims, newcomer)
+            await user_identities.insert(db, issuer=issuer, subject=claims.sub, user_id=user["id"])
+        assert user is not None  # noqa: S101 - nobody who was here is taken away
         workspace = await _workspace(process, db, where, user, workspace_id)
         signed = await signing_in.start(process, db, user["id"], workspace)
         await signing_in.note(process, db, where.user(user), signed)
         return user, signed
 
 
-async def _known(db: Handle, issuer: str, claims: oidc.Claims) -> Row | None:
-    user_id = await user_identities.user(db, issuer=issuer, subject=claims.sub)
-    return None if user_id is None else await users.locked(db, id=user_id)
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """Somebody who has not come by this provider before, and the password that nobody knows of an
+    account that may have to be made: it takes too long for a transaction."""
+
+    email: Email
+    password_hash: str
+
+    @classmethod
+    async def of(cls, claims: oidc.Claims) -> Newcomer:
+        """Raises Problem `forbidden`."""
+        return cls(_verified(claims), await passwords.hashed(secrets.token_urlsafe(32)))
 
 
 def _verified(claims: oidc.Claims) -> Email:
@@ -161,14 +180,13 @@ async def _found(db: Handle, email: Email) -> Row | None:
     return user
 
 
-async def _made(
-    process: Process, db: Handle, claims: oidc.Claims, email: Email, password_hash: str
-) -> Row:
+async def _made(process: Process, db: Handle, claims: oidc.Claims, newcomer: Newcomer) -> Row:
+    email = newcomer.email
     mode = process.settings.registration
     invited = mode == "invite_only" and await _offer(db, email.key, None) is not None
     if mode != "open" and not invited:
         raise Problem("forbidden", accounts.CLOSED[mode])
-    user = await accounts.new_user(db, email, _name(claims, email), password_hash)
+    user = await accounts.new_user(db, email, _name(claims, email), newcomer.password_hash)
     return await users.verify_email(db, id=user["id"])
 
 

@@ -24,7 +24,8 @@ async def begin_single_sign_on(call: Call) -> Response:
     workspace_id = call.request.query_params.get("workspaceId")
     departure = await single_sign_on.depart(call.process, workspace_id)
     response = RedirectResponse(departure.url, 302, {"Referrer-Policy": "no-referrer"})
-    _keep(call.process.settings, response, departure.kept, COOKIE_SECONDS)
+    cookie = _cookie(call.process.settings, departure.place)
+    _keep(call.process.settings, response, cookie, departure.kept, COOKIE_SECONDS)
     return response
 
 
@@ -34,27 +35,28 @@ async def finish_single_sign_on(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     given = call.request.query_params
     answer = Answer(given.get("state"), given.get("code"), given.get("error"), given.get("iss"))
-    kept = call.request.cookies.get(_cookie(call.process.settings))
+    cookie = _cookie(call.process.settings, single_sign_on.place(answer.state))
+    kept = call.request.cookies.get(cookie)
     user, signed = await single_sign_on.arrive(call.process, call.where, answer, kept)
     response = reply.ok({"user": user_resource(user), **sign_in_resource(signed)})
     response.headers["Referrer-Policy"] = "no-referrer"
-    _keep(call.process.settings, response, "", 0)
+    _keep(call.process.settings, response, cookie, "", 0)
     return response
 
 
-def _cookie(settings: Settings) -> str:
+def _cookie(settings: Settings, place: str) -> str:
     """No subdomain and no plain http can set what begins with __Secure- (RFC 6265bis §4.1.3)."""
-    return "__Secure-tidings-sign-in" if _secure(settings) else "tidings-sign-in"
+    return f"{'__Secure-' if _secure(settings) else ''}tidings-sign-in-{place}"
 
 
 def _secure(settings: Settings) -> bool:
     return settings.base_url.startswith("https:")
 
 
-def _keep(settings: Settings, response: Response, value: str, seconds: int) -> None:
+def _keep(settings: Settings, response: Response, cookie: str, value: str, seconds: int) -> None:
     """In this browser, for the way back alone: it comes by a link, hence `lax`."""
     response.set_cookie(
-        _cookie(settings),
+        cookie,
         value,
         max_age=seconds,
         path=f"{urlsplit(settings.base_url).path}/auth/oidc/callback",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from app.accounts import passwords
 from app.accounts.oidc import Provider
 from app.config import ConfigError, Settings
 from app.main import opened
@@ -19,7 +21,7 @@ from app.process import Process
 from app.runtime.tls import system_trust
 from app.store import users
 from tests import provider as providers
-from tests.cast import PASSWORD, Cast
+from tests.cast import PASSWORD, Cast, started
 from tests.provider import ADA, CLIENT_ID, CLIENT_SECRET, OpenIdProvider, unsigned
 from tests.routes.conftest import Letter, visiting
 
@@ -276,9 +278,52 @@ async def test_what_the_browser_keeps_is_closed_to_it_and_to_others(
     safe = replace(door, settings=replace(door.settings, base_url="https://tidings.example/app"))
     async with visiting(safe) as secure:
         cookie = (await secure.get("https://tidings.example/auth/oidc/login")).headers["set-cookie"]
-    assert cookie.startswith("__Secure-tidings-sign-in=")
+    assert re.match("__Secure-tidings-sign-in-[0-9a-f]=", cookie)
     assert "; Secure" in cookie
     assert "Path=/app/auth/oidc/callback" in cookie
+
+
+async def test_two_tabs_of_one_browser_sign_in_side_by_side(browser: httpx2.AsyncClient):
+    while len(browser.cookies) < 2:  # of sixteen places now and then it is the same
+        browser.cookies.clear()
+        first, second = await sent_back(browser), await sent_back(browser)
+    assert (await browser.get(first)).status_code == 200
+    assert (await browser.get(second)).status_code == 200
+    assert len(browser.cookies) == 0
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_however_many_tabs_there_are_a_browser_keeps_no_more_than_sixteen(
+    door: Process, database_url: str
+):
+    """Its headers stay below what servers read."""
+    async with started(door) as app:
+        kept: dict[str, str] = {}
+        for _ in range(40):
+            async with visiting(door, app) as browser:
+                await browser.get("/auth/oidc/login")
+                kept |= dict(browser.cookies)
+    assert 8 < len(kept) <= 16
+    assert sum(len(name) + len(value) for name, value in kept.items()) < 8_192
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_no_password_is_hashed_for_who_has_an_account_or_gets_none(
+    browser: httpx2.AsyncClient,
+    idp: OpenIdProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    database_url: str,
+):
+    """That takes time and memory on purpose."""
+    assert (await sign_in(browser)).status_code == 200
+
+    async def hashed(_password: str) -> str:
+        raise AssertionError("a password was hashed")
+
+    monkeypatch.setattr(passwords, "hashed", hashed)
+    assert (await sign_in(browser)).status_code == 200
+    idp.person = {**ADA, "sub": "eve", "email_verified": False}
+    assert refused(await sign_in(browser)) == (403, "forbidden")
 
 
 async def test_a_sign_in_that_took_too_long_is_begun_again(
