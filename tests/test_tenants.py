@@ -434,6 +434,7 @@ async def test_an_id_in_a_body_is_nobody_s_to_a_stranger(
 NAMED_IN_STEPS = {  # field → a step that names such an id
     "templateId": {"type": "send_message", "channel": "email"},
     "workflowId": {"type": "start_workflow"},
+    "automationId": {"type": "start_workflow"},
 }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import re
+import time
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -518,6 +519,17 @@ MUTATIONS: dict[str, Callable[[str], str]] = {
 async def test_a_damaged_token_is_refused_at_once(offline: Process, mutation: str):
     damaged = MUTATIONS[mutation](token_of(offline, CLAIMS))
     assert await refusal(identity.authenticate(offline, damaged)) == "unauthenticated"
+
+
+@pytest.mark.parametrize("mutation", ["a megabyte more", "a megabyte of header", "a deep header"])
+async def test_no_token_takes_long_to_refuse(offline: Process, mutation: str):
+    """The fastest of some: what else the machine does is not the token's fault."""
+    damaged, took = MUTATIONS[mutation](token_of(offline, CLAIMS)), []
+    for _ in range(10):
+        began = time.perf_counter()
+        assert await refusal(identity.authenticate(offline, damaged)) == "unauthenticated"
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.01
 
 
 async def test_a_token_with_any_bit_of_its_signature_flipped_is_refused(offline: Process):

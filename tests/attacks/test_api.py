@@ -26,6 +26,7 @@ from tests.machine import test_check, test_graph
 from tests.routes import (
     test_admin,
     test_attacks,
+    test_billing,
     test_contacts,
     test_invitations,
     test_memberships,
@@ -64,6 +65,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
     ),
     "F4": (
         test_identity.test_a_damaged_token_is_refused_at_once,
+        test_identity.test_no_token_takes_long_to_refuse,
         test_identity.test_a_token_with_any_bit_of_its_signature_flipped_is_refused,
         test_identity.test_a_signature_has_one_spelling,
         test_identity.test_a_duplicate_claim_needs_our_signature_too,
@@ -76,6 +78,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_memberships.test_a_role_counts_on_the_very_next_request,
         test_memberships.test_whoever_is_removed_is_out_at_once_and_for_good,
         test_identity.test_a_session_loses_its_force_at_once,
+        test_attacks.test_what_is_taken_away_in_one_process_is_gone_in_the_other,
     ),
     "F7": (
         test_sessions.test_logging_out_ends_the_session_at_once,
@@ -99,6 +102,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_settings.test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more,
         test_identity.test_a_key_loses_its_force_at_once,
         test_identity.test_a_key_works_until_the_moment_it_expires,
+        test_attacks.test_what_is_taken_away_in_one_process_is_gone_in_the_other,
     ),
     "F12": (
         test_settings.test_a_new_key_is_shown_once_and_works,
@@ -112,6 +116,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
     "F15": (
         test_sessions.test_an_unknown_address_and_a_wrong_password_get_the_same_answer,
         test_passwords.test_nobody_s_password_costs_what_anybody_s_does,
+        test_sessions.test_a_refused_sign_in_takes_as_long_for_a_stranger,
         test_password_routes.test_a_stranger_gets_the_same_answer_and_no_letter,
         test_password_routes.test_the_answer_takes_as_long_for_a_stranger,
         test_sessions.test_an_account_has_ten_tries_a_minute_from_all_addresses_together,
@@ -131,6 +136,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_tenants.test_an_id_in_a_path_tells_a_stranger_nothing_and_its_own_people_what_they_may,
         test_tenants.test_an_id_in_a_query_finds_its_own_people_s_things_alone,
         test_tenants.test_an_id_in_a_body_is_nobody_s_to_a_stranger,
+        test_tenants.test_an_id_within_another_is_asked_of_one_s_own_too,
     ),
     "G2": (test_tenants.test_an_id_in_a_definition_is_nobody_s_to_a_stranger,),
     "G3": (
@@ -147,7 +153,10 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_memberships.test_nobody_raises_themselves,
         test_memberships.test_an_admin_makes_no_owners,
         test_memberships.test_a_key_of_an_owner_grants_no_more_than_its_own_role,
+        test_memberships.test_an_admin_neither_lowers_nor_removes_an_owner,
+        test_memberships.test_the_last_owner_stays,
         test_memberships.test_of_two_owners_who_lower_each_other_at_once_one_stays,
+        test_invitations.test_an_inviter_who_is_lowered_while_a_password_is_hashed_gives_nothing,
         test_roles.test_nobody_grants_more_than_they_hold,
     ),
     "G6": (
@@ -159,7 +168,10 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
     "G7": (test_tenants.test_no_body_sets_what_is_ours_to_set,),
     # And every answer of the suite: tests/conformance.py.
     "G8": (test_fuzz.test_no_request_is_answered_otherwise_than_the_document_says,),
-    "G9": (test_auth.test_a_plan_is_judged_after_the_role,),
+    "G9": (
+        test_auth.test_a_plan_is_judged_after_the_role,
+        test_billing.test_the_audit_feed_opens_with_the_plan,
+    ),
     # In place of row-level security: nothing is asked for that does not name its workspace.
     "G10": (test_layers.test_every_statement_names_the_workspace_or_says_why_not,),
     "G11": (test_files.test_every_connection_is_set_alike,),  # and no setting is a tenant's

@@ -95,7 +95,11 @@ LINES: dict[str, tuple[Callable[..., Any], ...]] = {
         test_audit.test_what_is_forgotten_leaves_the_chain_whole,
         test_audit_logs.test_an_erased_contact_is_forgotten_in_the_trail_too,
     ),
-    "L11": (test_contacts_erased.test_nothing_that_it_said_or_was_told_is_left,),
+    "L11": (
+        test_contacts_erased.test_nothing_that_it_said_or_was_told_is_left,
+        test_contacts_erased.test_what_was_sent_to_its_address_by_itself_is_left_nowhere_either,
+        test_contacts_erased.test_what_a_copy_of_a_request_would_be_told_is_forgotten,
+    ),
     "L12": (
         test_imports.test_an_export_is_a_sheet_without_formulas_that_may_come_back,
         test_sheets.test_what_is_written_is_read_back_and_no_cell_of_it_is_a_formula,

@@ -99,9 +99,11 @@ async def test_the_audit_feed_opens_with_the_plan(olivia: Person, cast: Cast, pr
         for person, code in ((cast.ed, "forbidden"), (cast.adam, "plan_required")):
             refused = await person.get(path)
             assert (refused.status_code, refused.json()["code"]) == (403, code)
-    async with process.database.write() as db:
-        await workspaces.change_plan(db, id=olivia.workspace_id, plan="growth")
-    assert (await cast.adam.get("/audit-logs")).status_code == 200
+    for plan, status in (("growth", 200), ("starter", 403)):  # the very next request
+        async with process.database.write() as db:
+            await workspaces.change_plan(db, id=olivia.workspace_id, plan=plan)
+        for path in ("/audit-logs", "/audit-logs/verify", "/audit-logs/export"):
+            assert (await cast.adam.get(path)).status_code == status
 
 
 # --- paid for in the sandbox ----------------------------------------------------------------------

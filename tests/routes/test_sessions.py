@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import statistics
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from app.accounts import roles
 from app.process import Process
 from tests.cast import Cast, any_address, caller, started
 from tests.cast import client as cast_client
+from tests.routes.conftest import visiting
 
 REGISTRATION = {
     "email": "Olivia@ACME.example",
@@ -165,6 +168,22 @@ async def test_an_unknown_address_and_a_wrong_password_get_the_same_answer(
         answers.append((response.status_code, response.headers["WWW-Authenticate"], body))
     assert answers[0] == answers[1]
     assert answers[0][:2] == (401, "Bearer")
+
+
+async def test_a_refused_sign_in_takes_as_long_for_a_stranger(cast: Cast, process: Process):
+    """In turn, so that what else the machine does befalls both alike: the one hash that each is
+    compared with is nearly all of it."""
+    took: dict[str, list[float]] = {"nobody@tidings.example": [], cast.ed.email: []}
+    async with visiting(process) as client:
+        for _ in range(5):  # ten a minute are what one address has
+            for email, seconds in took.items():
+                wrong = {"email": email, "password": "not the password"}
+                began = time.monotonic()
+                assert (await client.post("/auth/token", json=wrong)).status_code == 401
+                seconds.append(time.monotonic() - began)
+    stranger, member = (statistics.median(seconds) for seconds in took.values())
+    print(f"\nmedians: {stranger * 1_000:.1f} and {member * 1_000:.1f} ms")
+    assert max(stranger, member) < 2 * min(stranger, member)
 
 
 @pytest.mark.parametrize("workspace_id", ["ws_" + "0" * 26, "../..", "' OR 1=1 --"])
