@@ -31,6 +31,7 @@ channels/           one module per way out
 store/              SQL; one module per table group
 process             what one process holds open: settings, database, queue, vault, channels
 queue, vault, egress   hints, secrets, the guarded way out
+tokens              random and derived ones, in base62
 runtime/            batches, tasks, leases, logs, metrics
 config, casts, places, errors   settings and how they are read, countries and zones, problems
 """
