@@ -32,7 +32,8 @@ from typing import Any, Literal, TypeAlias
 import httpcore2
 from httpx2 import URL, InvalidURL
 
-from app.runtime.tls import system_trust
+from app.machine.nodes.http_request import HEADER_NAME, UNSENDABLE
+from app.runtime.tls import causes, system_trust
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -179,8 +180,6 @@ FRAMING = frozenset(
         "upgrade",
     }
 )
-HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
-UNSENDABLE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a header's value (RFC 9110 §5.5)
 
 
 class InvalidTarget(ValueError):
@@ -230,7 +229,7 @@ class Refused(OSError):
 
 
 @dataclass(slots=True)
-class _Progress:
+class Progress:
     """Whether a byte of the request may have left."""
 
     sent: bool = False
@@ -330,7 +329,7 @@ class Egress:
     # --- calling ---
 
     async def call(self, request: Request) -> Answer | Failure:
-        progress = _Progress()
+        progress = Progress()
         try:
             url, headers = parse_url(request.url), _headers(request)
             async with asyncio.timeout(request.timeout_seconds):
@@ -353,7 +352,7 @@ class Egress:
         request: Request,
         url: URL,
         headers: list[tuple[bytes, bytes]],
-        progress: _Progress,
+        progress: Progress,
     ) -> Answer:
         seconds = request.timeout_seconds
         async with self._pool.stream(
@@ -469,9 +468,4 @@ def _unpacked(raw: bytes, coding: str) -> bytes:
 
 
 def _is_tls(error: BaseException) -> bool:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
+    return any(isinstance(cause, ssl.SSLError) for cause in causes(error))

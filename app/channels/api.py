@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 
 import httpx2
 
-from app.channels.base import Fault, Outcome, SendError
+from app.channels.base import Fault, Outcome, SendError, line
+from app.egress import Progress
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
@@ -81,16 +82,6 @@ class Answer:
         return BY_STATUS.get(self.status) or BY_CLASS.get(self.status // 100, UNKNOWN)
 
 
-@dataclass(slots=True)
-class _Progress:
-    """Whether a byte of the request may have left."""
-
-    sent: bool = False
-
-    async def trace(self, name: str, _info: Any) -> None:
-        self.sent = self.sent or name.endswith("send_request_headers.started")
-
-
 Client: TypeAlias = httpx2.AsyncClient
 
 
@@ -118,7 +109,7 @@ class Api:
 
     async def call(self, method: str, path: str, **sent: Any) -> Answer:
         """Raises SendError without an answer; a cancelled call, too, says what became of it."""
-        progress = _Progress()
+        progress = Progress()
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 return await self._exchange(method, path, progress, sent)
@@ -129,7 +120,7 @@ class Api:
             raise SendError(verdict.outcome, verdict.code, detail) from error
 
     async def _exchange(
-        self, method: str, path: str, progress: _Progress, sent: dict[str, Any]
+        self, method: str, path: str, progress: Progress, sent: dict[str, Any]
     ) -> Answer:
         sent["headers"] = {**self._headers, **sent.get("headers", {})}
         sent["extensions"] = {"trace": progress.trace}
@@ -189,8 +180,3 @@ _SILENT = {asyncio.CancelledError: "the call was interrupted", TimeoutError: "ti
 
 def _told(error: BaseException) -> str:
     return _SILENT.get(type(error)) or line(str(error)).rstrip(".") or type(error).__name__
-
-
-def line(text: str) -> str:
-    """Somebody else's words on one line, and not too many of them."""
-    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", " ", text).split())[:500]

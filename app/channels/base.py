@@ -7,6 +7,7 @@ key (`Capabilities`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
@@ -115,3 +116,8 @@ class Provider(Channel, Protocol):
     async def verify(self) -> list[Fault]:
         """Ask the provider whether it would take a message of ours; nothing is sent."""
         ...
+
+
+def line(text: str) -> str:
+    """Somebody else's words on one line, and not too many of them."""
+    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", " ", text).split())[:500]

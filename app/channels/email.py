@@ -27,10 +27,10 @@ from aiosmtplib import (
     SMTPServerDisconnected,
 )
 
-from app.channels.base import Capabilities, Fault, Message, Receipt, SendError
+from app.channels.base import Capabilities, Fault, Message, Receipt, SendError, line
 from app.channels.mime import Mail, Sender, compose
 from app.egress import Refused
-from app.runtime.tls import system_trust
+from app.runtime.tls import causes, system_trust
 
 REPLY_SECONDS = 30.0
 BODY_SECONDS = 180.0  # RFC 5321 §4.5.3.2.5
@@ -212,7 +212,7 @@ class EmailChannel:
         reply = await protocol.read_response(timeout=self._end_of_data_seconds)
         if not 200 <= reply.code < 300:
             raise SMTPDataError(reply.code, reply.message)
-        return _words(reply.message)
+        return line(reply.message)
 
     # --- kept sessions ---------------------------------------------------------------------------
 
@@ -337,11 +337,8 @@ def _fault(error: Exception) -> Fault:
         return Fault("error", "refused_target", str(error))
     if isinstance(error, SMTPResponseException) and error.code in _LOGIN:
         return Fault("error", "credentials", detail)
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError) or "TLS" in str(cause):
-            return Fault("error", "tls", detail)
-        cause = cause.__cause__ or cause.__context__
+    if any(isinstance(cause, ssl.SSLError) or "TLS" in str(cause) for cause in causes(error)):
+        return Fault("error", "tls", detail)
     return Fault("error", "unreachable", detail)
 
 
@@ -358,13 +355,8 @@ def _told(error: BaseException, handed_over: bool) -> str:
 def _said(error: BaseException) -> str:
     """A sentence, of a connection as of a message."""
     if isinstance(error, SMTPResponseException):
-        return f"The mail server answered {error.code} {_words(error.message)}"
+        return f"The mail server answered {error.code} {line(error.message)}"
     # Of a socket that it was handed the library knows no port, and says so.
     told = str(error).replace(" on port None", "")
-    what = _words(told).rstrip(".") or _SILENT.get(type(error)) or type(error).__name__
+    what = line(told).rstrip(".") or _SILENT.get(type(error)) or type(error).__name__
     return f"{what}."
-
-
-def _words(text: str) -> str:
-    """Somebody else's words on one line, and not too many of them."""
-    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", " ", text).split())[:500]

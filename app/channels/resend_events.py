@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Mapping
 from datetime import datetime
 
-from app.channels.api import line
+from app.channels.base import line
 from app.channels.telling import (
     COMPLAINED,
     DELAYED,

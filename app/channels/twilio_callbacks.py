@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from app.channels.api import line
+from app.channels.base import line
 from app.channels.telling import (
     DELIVERED,
     FAILED,

@@ -134,3 +134,6 @@ sentence or a more exact one. They are kept for ever. `python -m app reasons` pr
 |---|---|
 {rows}
 """
+
+
+SAID: Mapping[str, str] = {reason.value: sentence for reason, sentence in SENTENCES.items()}

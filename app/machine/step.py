@@ -7,7 +7,6 @@ here raises on anybody's data: a node that cannot go on ends its run as FAILED, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from app.machine.kind import Outcome, Visit
@@ -23,13 +22,11 @@ from app.machine.program import (
     State,
     Step,
 )
-from app.machine.reasons import SENTENCES, Reason
+from app.machine.reasons import SAID, SENTENCES, Reason
 from app.machine.template import RenderError
 
 MOST_VISITS = 10_000
 MOST_BETWEEN_WAITS = 1_000
-
-_SAID: Mapping[str, str] = {reason.value: sentence for reason, sentence in SENTENCES.items()}
 
 
 def start(program: Program) -> State:
@@ -77,7 +74,7 @@ def _resume(node: Node, state: State, event: Event, facts: Facts) -> Step:
 def _settle(state: State, visit: Visit, outcome: Outcome) -> Step:
     """The step that an outcome amounts to."""
     node = visit.node
-    detail = outcome.detail or _SAID.get(outcome.code or "")
+    detail = outcome.detail or SAID.get(outcome.code or "")
     record = Record(
         node.id,
         node.kind,

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from base64 import b64encode
-from hashlib import sha256
 from importlib.resources import files
 
 from starlette.responses import HTMLResponse, Response
 
+from app.web.page import script_digest
 from app.web.routing import PUBLIC, Call, get
 
 PAGE = (files("app.routes") / "account.html").read_text("utf-8")
-[SCRIPT] = re.findall(r"<script>(.*?)</script>", PAGE, re.DOTALL)
-DIGEST = b64encode(sha256(SCRIPT.encode()).digest()).decode()
 
 HEADERS = {
     # The browser runs this script and no other, and it talks to nobody else.
-    "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{DIGEST}';"
+    "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{script_digest(PAGE)}';"
     " style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none';"
     " form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",

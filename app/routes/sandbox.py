@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from base64 import b64encode
 from datetime import datetime
-from hashlib import sha256
 from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -20,6 +17,7 @@ from app.store import sandbox
 from app.store.db import Row
 from app.web import paging
 from app.web.body import DIGITS, Shape
+from app.web.page import script_digest
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import PUBLIC, Call, get
@@ -110,18 +108,12 @@ def captured(row: Row) -> dict[str, Any]:
     }
 
 
-def _digest(element: str) -> str:
-    """Of the page's one <script>, so that the browser runs this text and no other."""
-    [text] = re.findall(rf"<{element}>(.*?)</{element}>", PAGE, re.DOTALL)
-    return b64encode(sha256(text.encode()).digest()).decode()
-
-
 # The preview inherits this policy: the mail's own styles show, its scripts never run, and no
 # picture is fetched from anywhere.
 POLICY = "; ".join(
     [
         "default-src 'none'",
-        f"script-src 'sha256-{_digest('script')}'",
+        f"script-src 'sha256-{script_digest(PAGE)}'",
         "style-src 'unsafe-inline'",
         "img-src data:",
         "connect-src 'self'",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -18,8 +17,8 @@ from app.errors import FieldError, Problem
 from app.machine import check, document
 from app.machine.program import Finding as Found
 from app.machine.program import Json
-from app.machine.reasons import SENTENCES
-from app.messages import providers
+from app.machine.reasons import SAID
+from app.messages import composing, providers
 from app.routes import automations, workflows
 from app.routes.definitions import Finding, Kind
 from app.routes.runs import Reason
@@ -174,9 +173,6 @@ async def _contact(db: Handle, given: Given, subject: Subject) -> Row | None:
     return row or None
 
 
-SENDER = {"fromName": "from_name", "fromEmail": "from_email", "replyTo": "reply_to"}
-
-
 async def _scenario(call: Call, db: Handle, subject: Subject, given: Given) -> Scenario | None:
     """None for a program that cannot run."""
     compiled, workspace_id = subject.compiled, subject.workspace_id
@@ -186,7 +182,7 @@ async def _scenario(call: Call, db: Handle, subject: Subject, given: Given) -> S
     started = [start.id for start in compiled.starts]
     targets = await definitions.bodies(db, workspace_id=workspace_id, ids=started)
     named = {reference.id for reference in compiled.templates}
-    sender = {part: workspace[column] for part, column in SENDER.items()}
+    sender = {part: workspace[column] for part, column in composing.SENDER.items()}
     return Scenario(
         workspace={name: workspace[name] for name in ("id", "name", "timezone", "country")},
         definition_id=subject.row["id"],
@@ -246,10 +242,7 @@ def _step(passage: Passage) -> dict[str, Any]:
 def _reason(code: str | None, detail: str | None) -> dict[str, Json] | None:
     if code is None and detail is None:
         return None
-    return {"code": code, "detail": detail or _SAID.get(code or "")}
-
-
-_SAID: Mapping[str, str] = {reason.value: sentence for reason, sentence in SENTENCES.items()}
+    return {"code": code, "detail": detail or SAID.get(code or "")}
 
 
 def _case(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
+from hashlib import sha256
 from html import escape
 
 from starlette.responses import HTMLResponse
@@ -49,3 +52,9 @@ def page(title: str, *paragraphs: str, below: str = "", asks: bool = False) -> H
         body = f'<form method="post">\n{body}\n</form>'
     written = PAGE.format(title=escape(title), body=f"{body}\n{below}")
     return HTMLResponse(written, headers=ASKING if asks else HEADERS)
+
+
+def script_digest(html: str) -> str:
+    """Of the page's one <script>, for its policy: the browser runs this text and no other."""
+    [script] = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    return b64encode(sha256(script.encode()).digest()).decode()

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
 from app.web.page import HEADERS as PAGE_HEADERS
+from app.web.page import script_digest
 from app.web.schemas import Schema, name_of
 
 TEMPLATE = (files("app.web") / "reference.html").read_text("utf-8")
-[SCRIPT] = re.findall(r"<script>(.*?)</script>", TEMPLATE, re.DOTALL)
-DIGEST = b64encode(sha256(SCRIPT.encode()).digest()).decode()
 HEADERS = {
     **PAGE_HEADERS,
     # The browser runs this script and no other, and it talks to nobody.
-    "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{DIGEST}';"
+    "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{script_digest(TEMPLATE)}';"
     " style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none';"
     " frame-ancestors 'none'",
 }
