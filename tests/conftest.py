@@ -10,6 +10,8 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 import structlog
 
 from app.config import Settings
+from app.egress import Egress
 from app.main import upon
 from app.process import Process
 from app.runtime import logs
@@ -167,6 +170,14 @@ async def process(
     settings = Settings.from_environ(environ, secret_key_file=tmp_path / "secret.key")
     async with upon(database, settings) as process:
         yield process
+
+
+@pytest.fixture
+async def open_process(process: Process) -> AsyncIterator[Process]:
+    """Loopback is opened, where the listeners are."""
+    egress = Egress([ip_network("127.0.0.0/8")])
+    yield replace(process, egress=egress)
+    await egress.close()
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from app.process import Process
 from app.queue import ADVANCE
 from tests.cast import WEBHOOK, Cast, settle
 from tests.listener import Asked, Listener, says
-from tests.runs.test_calling import open_process  # noqa: F401  a fixture
 
 JSON = {"Content-Type": "application/json"}
 ADA = {"email": "ada@example.com"}
@@ -27,7 +26,7 @@ async def workflow(cast: Cast, *steps: dict[str, Any], **trigger: Any) -> dict[s
 
 async def test_a_workflow_that_calls_its_own_webhook_ends(
     cast: Cast,
-    open_process: Process,  # noqa: F811
+    open_process: Process,
 ):
     """The listener hands on to our own application what arrives, as a proxy before it would."""
     hooks: list[str] = []
@@ -55,7 +54,7 @@ async def test_a_workflow_that_calls_its_own_webhook_ends(
     assert last["steps"][-1]["output"]["body"] == {"code": "chain_too_long"}
 
 
-async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_process: Process):  # noqa: F811
+async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_process: Process):
     made = await workflow(cast, source="event", name="ping")
     contact = (await cast.ed.made("/contacts", ADA))["id"]
     for depth, started in ((audience.LONGEST_CHAIN, 1), (audience.LONGEST_CHAIN + 1, 0)):

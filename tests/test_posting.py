@@ -4,10 +4,7 @@ never inward."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
-from ipaddress import ip_network
 from typing import Any
 
 import orjson
@@ -15,7 +12,6 @@ import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from app import events, intake, posting
-from app.egress import Egress
 from app.process import Process
 from app.store.db import Row
 from tests import cast as company
@@ -26,14 +22,6 @@ from tests.test_egress import FORBIDDEN
 from tests.test_runner import later
 
 NOT_NOW = says(status="503 Not now")
-
-
-@pytest.fixture
-async def open_process(process: Process) -> AsyncIterator[Process]:
-    """Loopback is opened, where the listeners are."""
-    egress = Egress([ip_network("127.0.0.0/8")])
-    yield replace(process, egress=egress)
-    await egress.close()
 
 
 async def endpoint(process: Process, acme: str, url: str, types: Any = ()) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import orjson
 from app.process import Process
 from tests.cast import WEBHOOK, Cast, settle
 from tests.listener import Listener, says
-from tests.runs.test_calling import ask, open_process  # noqa: F401  a fixture among them
+from tests.runs.test_calling import ask
 
 TRUE = {"when": {"path": "contact.id", "op": "exists"}, "steps": []}
 CANARY = "Bearer canary-7f3"
@@ -117,7 +117,7 @@ async def test_the_mask_leads_it_to_no_other_server_and_makes_none_up(cast: Cast
 
 async def test_the_call_carries_it_after_the_mask_was_saved(
     cast: Cast,
-    open_process: Process,  # noqa: F811
+    open_process: Process,
 ):
     async with Listener(says(b"{}")) as listener:
         step = ask(listener, headers={"Authorization": CANARY})

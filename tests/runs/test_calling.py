@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from ipaddress import ip_network
 from typing import Any
 
 import orjson
@@ -14,7 +12,6 @@ import pytest
 from app import intake, runner
 from app.contacts import erasing
 from app.contacts.audience import Workspace
-from app.egress import Egress
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import calling
@@ -26,14 +23,6 @@ from tests.servers import free_port
 from tests.test_runner import contact_of, later, read, steps_of
 
 EVENT = {"email": "ada@example.com", "order": "o1"}
-
-
-@pytest.fixture
-async def open_process(process: Process) -> AsyncIterator[Process]:
-    """Loopback is opened, where the listeners are."""
-    egress = Egress([ip_network("127.0.0.0/8")])
-    yield replace(process, egress=egress)
-    await egress.close()
 
 
 async def started(process: Process, acme: str, *steps: Any) -> str:

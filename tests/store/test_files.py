@@ -106,6 +106,9 @@ async def test_a_new_file_can_be_opened_by_many_at_once(tmp_path: Path):
     for number in range(10):
         databases = [Database(f"sqlite:///{tmp_path}/{number}.db") for _ in range(6)]
         await asyncio.gather(*(database.connect() for database in databases))
+        for database in databases:
+            async with database.read() as db:
+                assert await db.fetch_value("PRAGMA journal_mode") == "wal"
         await asyncio.gather(*(database.disconnect() for database in databases))
 
 
