@@ -15,7 +15,8 @@ from app.store.contacts import EMAIL, LAST_NAME, LEADS, NAME, PHONE
 from app.store.db import Handle, Row
 
 FEW = 1_000  # that are looked at one by one
-WALK = 100_000  # that are walked by for a page, when more than those begin so
+# That are walked by for a page, when more than those begin so: most pages are full by the first.
+WALKS = (2_000, 100_000)
 
 
 async def page(
@@ -36,11 +37,14 @@ async def page(
     if len(ids) <= FEW:
         rows = await contacts.some(db, workspace_id, {**others, "ids": ids}, before, limit)
         return rows, None
-    # First: what goes meanwhile must not move it behind what was not looked at.
-    reached = await _reached(db, workspace_id, others, before)
-    met = {**others, **q} if reached is None else {**others, **q, "id_from": reached}
-    rows = await contacts.in_order(db, workspace_id, met, before, limit)
-    return rows, reached if len(rows) < limit else None
+    for walk in WALKS:
+        # First: what goes meanwhile must not move it behind what was not looked at.
+        reached = await _reached(db, workspace_id, others, before, walk)
+        met = {**others, **q} if reached is None else {**others, **q, "id_from": reached}
+        rows = await contacts.in_order(db, workspace_id, met, before, limit)
+        if reached is None or len(rows) == limit:
+            return rows, None
+    return rows, reached
 
 
 def _values(q: str, q_phone: str | None) -> dict[str, str | None]:
@@ -89,7 +93,7 @@ async def _few(db: Handle, workspace_id: str, q: Mapping[str, str | None]) -> li
 
 
 async def _reached(
-    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None
+    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, walk: int
 ) -> str | None:
     """How far a page looks: the id of the last of so many, or None when there are not so many."""
     lead = next((name for name in LEADS if name in filters), None)
@@ -112,6 +116,6 @@ async def _reached(
             LIMIT 1 OFFSET :others
             """
     reached: str | None = await db.fetch_value(
-        sql, workspace_id=workspace_id, others=WALK - 1, **values
+        sql, workspace_id=workspace_id, others=walk - 1, **values
     )
     return reached

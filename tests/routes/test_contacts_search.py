@@ -147,7 +147,7 @@ async def test_a_search_of_many_is_whole_though_its_pages_end_early(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, query: str, wanted: Any, few: int, walk: int
 ):
     monkeypatch.setattr(searches, "FEW", few)
-    monkeypatch.setattr(searches, "WALK", walk)
+    monkeypatch.setattr(searches, "WALKS", (1, walk))
     made = []
     for i in range(8):
         one = {"email": f"pp{i}@x.test", "tags": ["odd" if i % 2 else "even"]}
