@@ -135,15 +135,20 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id message_id"],
     ),
     "an erasure": (
-        lambda db: erasure.forget_some(db, **ACME, contact_id="con_10003", limit=20),
+        lambda db: erasure.forget_some(
+            db, **ACME, contact_id="con_10003", addresses=["10003@acme.test"], limit=20
+        ),
         [
             "workspace_id contact_id",
             "workspace_id contact_id",
+            "workspace_id to_address|expr",
             "workspace_id contact_id",
+            "workspace_id to_address|expr",
             "workspace_id contact_id",
             "workspace_id contact_id",
             "workspace_id run_id",
             "workspace_id id",
+            "workspace_id about",
             "workspace_id message_id",
             "workspace_id id",
         ],
