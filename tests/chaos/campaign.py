@@ -131,6 +131,7 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         striking = asyncio.create_task(strike(stage, plan, struck))
         await load(senders, plan, striking)
         striking.cancel()
+        await probes.all_made(probed, asking)
         asking.cancel()
         for ended in await asyncio.gather(striking, asking, return_exceptions=True):
             if isinstance(ended, Exception):  # which being cancelled is not

@@ -205,3 +205,12 @@ async def for_ever(stage: Stage, probed: Probed, every: float) -> None:
         for probe in ALWAYS:
             await ask(stage, probed, probe)
             await asyncio.sleep(every)
+
+
+async def all_made(probed: Probed, asking: asyncio.Task[None]) -> None:
+    """Or waited for long enough: a short campaign may be over before each could look once."""
+    until = time.monotonic() + ASKING_SECONDS
+    while not asking.done() and time.monotonic() < until:
+        if all(probed.made[probe.__name__] for probe in ALWAYS):
+            return
+        await asyncio.sleep(0.1)
