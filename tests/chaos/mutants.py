@@ -57,7 +57,7 @@ MUTANTS = {
         "202 whether or not it was committed",
         "app/webhooks/acceptance.py",
         """    except CommitUnknown as unknown:
-        return await _settled(process, events, unknown)
+        return await _settled(process, events, unknown, began + SETTLED_SECONDS)
 """,
         """    except (CommitUnknown, Unavailable):
         return [Accepted(event.run_id, "con_unknown") for event in events]
