@@ -13,9 +13,10 @@ from pydantic import BaseModel
 from app.accounts.roles import PERMISSIONS, ROLES
 from app.errors import CODES
 from app.web.body import MERGE_PATCH, Query, Writable
+from app.web.endpoints import Content, Endpoint
 from app.web.naming import PARAMETER, operation_id, path_of, tag_of, words_of
 from app.web.reply import Page
-from app.web.routing import ADMIN, MEMBER, PUBLIC, Content, Endpoint
+from app.web.routing import ADMIN, MEMBER, PUBLIC
 from app.web.schemas import PLACE, UNTOLD, Schema, Schemas, not_null
 
 REQUEST_ID = "0199c0de-7e57-7a11-b0b0-5eed5eed5eed"

@@ -1,12 +1,9 @@
-"""get/post/patch/put/delete(path, handler, can=…) → the table of routes, and the one wrapper.
+"""The table of routes, mounted, and the one wrapper around every handler.
 
 The wrapper, in order: authenticate, count and permit on the head, by the role and then by the plan,
 check the query → read the whole body under its cap and deadline → a connection or a transaction →
 the answer that an Idempotency-Key has, or the handler. `tx=None` handlers open their own short
 transactions, so that nothing slow holds SQLite's one writer or a pooled connection.
-
-What a route takes, answers and refuses stands in the table too: the wrapper goes by it, and
-app/web/openapi.py writes it down for clients.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -34,7 +31,18 @@ from app.store.db import Handle
 from app.web import auth, body, conditions, idempotency
 from app.web.accept import acceptable
 from app.web.auth import ADMIN, MEMBER, PUBLIC
-from app.web.reply import Revised
+from app.web.endpoints import (
+    Bare,
+    Endpoint,
+    Handler,
+    Transaction,
+    bare_post,
+    delete,
+    get,
+    patch,
+    post,
+    put,
+)
 from app.web.throttle import API, Throttle
 
 __all__ = [
@@ -43,6 +51,7 @@ __all__ = [
     "PUBLIC",
     "Call",
     "Endpoint",
+    "Handler",
     "bare_post",
     "delete",
     "get",
@@ -55,7 +64,6 @@ __all__ = [
 
 Model = TypeVar("Model", bound=BaseModel)
 Written = TypeVar("Written", bound=body.Writable)
-Transaction: TypeAlias = Literal["read", "write"] | None
 SAFE = frozenset({"GET", "HEAD"})
 
 
@@ -222,126 +230,7 @@ class Call:
             raise Problem("not_acceptable", f"Accept {media_type}: there is nothing else here.")
 
 
-# --- the table ------------------------------------------------------------------------------------
-
-Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
-# One that speaks ASGI itself, where every microsecond counts.
-Bare: TypeAlias = Callable[[Process, Throttle, Scope, Receive, Send], Awaitable[None]]
-
-# A JSON object, media types for anything else, or nothing.
-Content: TypeAlias = type[BaseModel] | tuple[str, ...] | None
-
-
-class Says(TypedDict, total=False):
-    """What a route says beside its path.
-
-    takes   the body, or, of a PATCH that takes a Writable, what the patch has to make of it
-    query   the parameters; without, there are none, and whoever sends one is told so
-    gives   status → what is answered with it
-    raises  codes of the problems that are its own: what follows from the rest is known
-    plan    the least plan of a workspace that may use it
-    concludes  that a tx=None POST has all of its effect in Call.conclude
-    """
-
-    takes: Content
-    query: type[body.Query]
-    gives: Mapping[int, Content]
-    raises: Sequence[str]
-    plan: str
-    concludes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """`can` is a permission, or PUBLIC, MEMBER or ADMIN; it stands beside every path, always."""
-
-    method: str
-    path: str
-    handler: Handler | Bare
-    can: str
-    tx: Transaction
-    takes: Content = None
-    query: type[body.Query] | None = None
-    gives: Mapping[int, Content] = field(default_factory=dict)
-    raises: Sequence[str] = ()
-    plan: str | None = None
-    concludes: bool = False
-    is_bare: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
-
-    @property
-    def parameters(self) -> type[body.Query] | None:
-        """None where strangers append what they like: it is not looked at."""
-        return self.query or (None if self.can == PUBLIC else body.Query)
-
-    @property
-    def refuses_body(self) -> bool:
-        """Whether a body, of which it takes none, is looked at. A GET's has no meaning at all
-        (RFC 9110 §9.3.1), and strangers send what they like."""
-        return self.takes is None and self.method != "GET" and self.can != PUBLIC
-
-    def judges_tag(self, shown: Endpoint | None) -> bool:
-        """Whether it changes what `shown`, the GET of its path, answers with a tag."""
-        changes = self.method in ("PUT", "PATCH", "DELETE")
-        return changes and shown is not None and shown.has_tag(200)
-
-    def has_tag(self, status: int) -> bool:
-        """Whether that answer has an entity tag. What is drawn of a resource changes with its
-        revision."""
-        content = self.gives.get(status)
-        if isinstance(content, tuple):
-            return all(media_type.startswith("image/") for media_type in content)
-        return content is not None and (self.is_tagged or issubclass(content, Revised))
-
-    @property
-    def is_tagged(self) -> bool:
-        """Whether what it answers has an entity tag, even without a revision to make it of."""
-        content = self.gives.get(200)
-        return self.method == "GET" and "{id}" in self.path and isinstance(content, type)
-
-    @property
-    def takes_key(self) -> bool:
-        """Whether an Idempotency-Key counts. Not without a transaction to keep the answer in, and
-        not on /auth/: a copy must not be shown tokens, or be signed out twice."""
-        member = self.can != PUBLIC and not self.path.startswith("/auth/")
-        return self.method == "POST" and member and (self.tx is not None or self.concludes)
-
-
-def get(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "read", **says: Unpack[Says]
-) -> Endpoint:
-    return Endpoint("GET", path, handler, can, tx, **says)
-
-
-def post(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
-) -> Endpoint:
-    return Endpoint("POST", path, handler, can, tx, **says)
-
-
-def bare_post(path: str, handler: Bare, **says: Unpack[Says]) -> Endpoint:
-    """For anybody: nothing of a request is looked at before its handler does."""
-    return Endpoint("POST", path, handler, PUBLIC, None, is_bare=True, **says)
-
-
-def put(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
-) -> Endpoint:
-    return Endpoint("PUT", path, handler, can, tx, **says)
-
-
-def patch(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
-) -> Endpoint:
-    return Endpoint("PATCH", path, handler, can, tx, **says)
-
-
-def delete(
-    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
-) -> Endpoint:
-    return Endpoint("DELETE", path, handler, can, tx, **says)
+# --- the table, mounted --------------------------------------------------------------------------
 
 
 def mount(endpoints: Sequence[Endpoint], process: Process, throttle: Throttle) -> list[Route]:

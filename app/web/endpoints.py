@@ -1,0 +1,144 @@
+"""get/post/patch/put/delete(path, handler, can=…): the rows of the table of routes.
+
+What a route takes, answers and refuses stands in its row: the wrapper in app/web/routing.py goes by
+it, and app/web/openapi.py writes it down for clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack
+
+from pydantic import BaseModel
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.process import Process
+from app.web import body
+from app.web.auth import PUBLIC
+from app.web.reply import Revised
+from app.web.throttle import Throttle
+
+if TYPE_CHECKING:
+    from app.web.routing import Call
+
+Transaction: TypeAlias = Literal["read", "write"] | None
+Handler: TypeAlias = "Callable[[Call], Awaitable[Response]]"
+# One that speaks ASGI itself, where every microsecond counts.
+Bare: TypeAlias = Callable[[Process, Throttle, Scope, Receive, Send], Awaitable[None]]
+
+# A JSON object, media types for anything else, or nothing.
+Content: TypeAlias = type[BaseModel] | tuple[str, ...] | None
+
+
+class Says(TypedDict, total=False):
+    """What a route says beside its path.
+
+    takes   the body, or, of a PATCH that takes a Writable, what the patch has to make of it
+    query   the parameters; without, there are none, and whoever sends one is told so
+    gives   status → what is answered with it
+    raises  codes of the problems that are its own: what follows from the rest is known
+    plan    the least plan of a workspace that may use it
+    concludes  that a tx=None POST has all of its effect in Call.conclude
+    """
+
+    takes: Content
+    query: type[body.Query]
+    gives: Mapping[int, Content]
+    raises: Sequence[str]
+    plan: str
+    concludes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`can` is a permission, or PUBLIC, MEMBER or ADMIN; it stands beside every path, always."""
+
+    method: str
+    path: str
+    handler: Handler | Bare
+    can: str
+    tx: Transaction
+    takes: Content = None
+    query: type[body.Query] | None = None
+    gives: Mapping[int, Content] = field(default_factory=dict)
+    raises: Sequence[str] = ()
+    plan: str | None = None
+    concludes: bool = False
+    is_bare: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def parameters(self) -> type[body.Query] | None:
+        """None where strangers append what they like: it is not looked at."""
+        return self.query or (None if self.can == PUBLIC else body.Query)
+
+    @property
+    def refuses_body(self) -> bool:
+        """Whether a body, of which it takes none, is looked at. A GET's has no meaning at all
+        (RFC 9110 §9.3.1), and strangers send what they like."""
+        return self.takes is None and self.method != "GET" and self.can != PUBLIC
+
+    def judges_tag(self, shown: Endpoint | None) -> bool:
+        """Whether it changes what `shown`, the GET of its path, answers with a tag."""
+        changes = self.method in ("PUT", "PATCH", "DELETE")
+        return changes and shown is not None and shown.has_tag(200)
+
+    def has_tag(self, status: int) -> bool:
+        """Whether that answer has an entity tag. What is drawn of a resource changes with its
+        revision."""
+        content = self.gives.get(status)
+        if isinstance(content, tuple):
+            return all(media_type.startswith("image/") for media_type in content)
+        return content is not None and (self.is_tagged or issubclass(content, Revised))
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether what it answers has an entity tag, even without a revision to make it of."""
+        content = self.gives.get(200)
+        return self.method == "GET" and "{id}" in self.path and isinstance(content, type)
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether an Idempotency-Key counts. Not without a transaction to keep the answer in, and
+        not on /auth/: a copy must not be shown tokens, or be signed out twice."""
+        member = self.can != PUBLIC and not self.path.startswith("/auth/")
+        return self.method == "POST" and member and (self.tx is not None or self.concludes)
+
+
+def get(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "read", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("GET", path, handler, can, tx, **says)
+
+
+def post(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("POST", path, handler, can, tx, **says)
+
+
+def bare_post(path: str, handler: Bare, **says: Unpack[Says]) -> Endpoint:
+    """For anybody: nothing of a request is looked at before its handler does."""
+    return Endpoint("POST", path, handler, PUBLIC, None, is_bare=True, **says)
+
+
+def put(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("PUT", path, handler, can, tx, **says)
+
+
+def patch(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("PATCH", path, handler, can, tx, **says)
+
+
+def delete(
+    path: str, handler: Handler, *, can: str, tx: Transaction = "write", **says: Unpack[Says]
+) -> Endpoint:
+    return Endpoint("DELETE", path, handler, can, tx, **says)
