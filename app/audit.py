@@ -18,7 +18,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -37,9 +37,6 @@ NOTHING = bytes(32)  # what stands before the first link
 BATCH = 500
 WORKSPACES = 100  # of one round
 LOOKS = 3  # at a chain that changes while it is looked at
-BEGUN: Mapping[str, Json] = {"auditTrail": "begun"}  # a head was made with this first entry
-# Code of the release before makes none: for so long one is made up for.
-HEADLESS = timedelta(days=1)
 SALT_BYTES = 16
 LONGEST_VALUE = 8_192  # bytes of JSON; of a longer one only its hash is kept
 
@@ -74,8 +71,7 @@ class Where:
 async def begin(
     db: Handle, vault: Vault, origin: Origin, *, workspace_id: str, after: Mapping[str, Json]
 ) -> None:
-    """The first entry of a new workspace, and the head, which is never made again: as the entry
-    tells, and nobody can forge."""
+    """The first entry of a new workspace, and the head, which is never made again."""
     head = Head().signed(vault, workspace_id)
     await audit_logs.insert_head(db, workspace_id=workspace_id, head=head)
     await note(
@@ -85,7 +81,7 @@ async def begin(
         workspace_id=workspace_id,
         action=FIRST,
         resource_id=workspace_id,
-        after={**after, **BEGUN},
+        after=after,
     )
 
 
@@ -200,13 +196,6 @@ async def seal(process: Process) -> bool:
 async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
     row = await audit_logs.head_locked(db, workspace_id=workspace_id)
     rows = await audit_logs.unchained(db, workspace_id=workspace_id, limit=BATCH)
-    if row is None:
-        if await _beheaded(db, vault, workspace_id):
-            _log_lost(workspace_id, row)
-            return 0
-        new = Head().signed(vault, workspace_id)
-        await audit_logs.insert_head(db, workspace_id=workspace_id, head=new)
-        row = await audit_logs.head_locked(db, workspace_id=workspace_id)
     head = _head(vault, workspace_id, row)
     if head is None:
         _log_lost(workspace_id, row)
@@ -230,19 +219,10 @@ def _log_lost(workspace_id: str, row: Row | None) -> None:
     log.error(told, extra={"workspace_id": workspace_id})
 
 
-async def _beheaded(db: Handle, vault: Vault, workspace_id: str) -> bool:
-    """Whether there must have been a head: something is chained, or the oldest entry says so, or is
-    too old not to be. What it says is worth as much as its MAC."""
-    if await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=1):
-        return True
-    begun = document.dumps(differences({}, BEGUN)).decode()[1:-1]
-    since = await db.now() - HEADLESS
-    return any(
-        begun in (one["changes"] or "")
-        or one["created_at"] < since
-        or _own_fault(vault, one) is not None
-        for one in await audit_logs.unchained(db, workspace_id=workspace_id, limit=1)
-    )
+async def _beheaded(db: Handle, workspace_id: str) -> bool:
+    """Whether there must have been a head: it is made with the first entry."""
+    chained = await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=1)
+    return bool(chained or await audit_logs.unchained(db, workspace_id=workspace_id, limit=1))
 
 
 async def prune(process: Process, workspace_id: str, moment: datetime) -> bool:
@@ -253,7 +233,7 @@ async def prune(process: Process, workspace_id: str, moment: datetime) -> bool:
         row = await audit_logs.head_locked(db, workspace_id=workspace_id)
         head = _head(process.vault, workspace_id, row)
         if head is None:
-            if row is not None or await _beheaded(db, process.vault, workspace_id):
+            if row is not None or await _beheaded(db, workspace_id):
                 _log_lost(workspace_id, row)
             return False
         before = at = Head(sequence=head.first_sequence - 1, hash=head.first_hash)
@@ -315,7 +295,7 @@ async def _verdict(process: Process, workspace_id: str, row: Row | None) -> Verd
         return Verdict(Fault(None, None, "The signed head of the chain was changed."), 0, 0, Head())
     if row is None:
         async with process.database.read() as db:
-            beheaded = await _beheaded(db, process.vault, workspace_id)
+            beheaded = await _beheaded(db, workspace_id)
         if beheaded:
             gone = Fault(None, None, "The signed head of the chain is gone.")
             return Verdict(gone, 0, 0, head)

@@ -15,12 +15,13 @@ from starlette.types import ASGIApp
 
 from app import delivery, posting, runner
 from app.accounts import keyring, passwords
+from app.audit import Head
 from app.contacts import addresses
 from app.definitions import activation
 from app.main import web
 from app.process import Process
 from app.runs import calling
-from app.store import memberships, users, workspaces
+from app.store import audit_logs, memberships, users, workspaces
 from app.store.db import Handle, new_id
 from app.web.edge import Edge
 from tests.conformance import Conforming
@@ -123,7 +124,7 @@ async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:
     cast = Cast(through)
     async with process.database.write() as db:
         for place, people in CASTING.items():
-            workspace_id = await _founded(db, place)
+            workspace_id = await _founded(process, db, place)
             for name, role in people.items():
                 cast.people[name] = await _joined(process, db, through, workspace_id, name, role)
     return cast
@@ -131,7 +132,7 @@ async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:
 
 async def workspace(process: Process, name: str) -> str:
     async with process.database.write() as db:
-        return await _founded(db, name)
+        return await _founded(process, db, name)
 
 
 async def person(
@@ -141,10 +142,13 @@ async def person(
         return await _joined(process, db, through, workspace_id, name, role)
 
 
-async def _founded(db: Handle, name: str) -> str:
-    row = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
-    await workspaces.change_plan(db, id=row["id"], plan="growth")
-    return str(row["id"])
+async def _founded(process: Process, db: Handle, name: str) -> str:
+    """With the head of an audit trail that is empty still."""
+    id = str((await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC"))["id"])
+    await workspaces.change_plan(db, id=id, plan="growth")
+    head = Head().signed(process.vault, id)
+    await audit_logs.insert_head(db, workspace_id=id, head=head)
+    return id
 
 
 async def _joined(

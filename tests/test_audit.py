@@ -15,7 +15,6 @@ from app.audit import Origin, Verdict
 from app.process import Process
 from app.store import audit_logs
 from app.store.db import Handle, Row, new_id
-from tests.test_retention import clock_set
 
 OLIVIA = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
 
@@ -306,41 +305,6 @@ async def test_a_chain_cannot_be_begun_anew_without_an_entry(process: Process, a
     assert (await verdict(process, acme)).fault is not None
 
 
-async def written_before(process: Process, workspace_id: str) -> None:
-    """By the release before, which made no head with the workspace."""
-    async with process.database.write() as db:
-        for action in (audit.FIRST, "contact.created", "contact.updated"):
-            await noted(process, db, workspace_id, action)
-
-
-async def test_nor_is_one_of_the_release_before_once_it_is_old(process: Process, acme: str):
-    """Though its entries lie about their age, until a new head is signed and no longer."""
-    await written_before(process, acme)
-    await audit.seal(process)
-    with clock_set(process, audit.HEADLESS * 2):
-        async with process.database.write() as db:
-            await unchain(db)
-            before = await db.fetch_all("SELECT id, created_at FROM audit_logs")
-        assert (await verdict(process, acme)).fault is not None
-        await audit.seal(process)
-        assert (await verdict(process, acme)).fault is not None
-        async with process.database.write() as db:
-            await db.execute("UPDATE audit_logs SET created_at = :now")
-        await audit.seal(process)
-        async with process.database.write() as db:
-            for row in before:
-                await changing("created_at", row["created_at"])(db, acme, row)
-        assert (await verdict(process, acme)).fault is not None
-
-
-async def test_a_chain_of_the_release_before_gets_its_head(process: Process, acme: str):
-    """It runs beside this one for a while."""
-    await written_before(process, acme)
-    assert (await verdict(process, acme)).fault is None
-    await audit.seal(process)
-    assert ((await verdict(process, acme)).fault, len(await entries(process, acme))) == (None, 3)
-
-
 async def test_an_entry_that_lies_about_its_age_is_not_pruned(process: Process, acme: str):
     """Else the worker itself would sign that the trail begins behind it."""
     await written(process, acme, 6)
@@ -375,16 +339,6 @@ async def test_without_its_head_nothing_is_pruned_and_the_log_says_why(
     [record] = [one for one in caplog.records if one.name == "app.audit"]
     assert (record.levelname, record.getMessage()) == ("ERROR", says)
     assert record.__dict__["workspace_id"] == acme
-
-
-async def test_a_head_that_is_still_to_be_made_is_not_missed_by_who_prunes(
-    process: Process, acme: str, caplog: pytest.LogCaptureFixture
-):
-    await written_before(process, acme)
-    async with process.database.read() as db:
-        now = await db.now()
-    assert not await audit.prune(process, acme, now)
-    assert [one for one in caplog.records if one.name == "app.audit"] == []
 
 
 async def test_what_stands_before_a_tampered_entry_is_pruned_and_no_more(
