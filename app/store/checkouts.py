@@ -63,16 +63,20 @@ async def end(db: Handle, *, workspace_id: str, id: str, status: str) -> bool:
 
 
 async def delete_expired(db: Handle, *, limit: int) -> int:
-    gone = await db.fetch_all(
+    """How many, the oldest first; those that somebody completes at this moment stay for now."""
+    deleted = await db.fetch_all(
         """
-        DELETE FROM checkouts
-        WHERE (workspace_id, id) IN (
+        WITH due AS MATERIALIZED (
             SELECT workspace_id, id FROM checkouts
             WHERE expires_at <= :now
             ORDER BY expires_at
-            LIMIT :limit)
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM checkouts
+        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM due)
         RETURNING id
         """,
         limit=limit,
     )
-    return len(gone)
+    return len(deleted)
