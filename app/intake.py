@@ -18,8 +18,9 @@ import orjson
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from app.contacts import audience
-from app.contacts.audience import Lookup, Workspace
+from app.contacts import reactions
+from app.contacts.audience import Lookup
+from app.contacts.reactions import Workspace
 from app.errors import FieldError, Problem, Unavailable
 from app.machine import document, path
 from app.machine.document import MalformedJson
@@ -131,8 +132,8 @@ async def admit(process: Process, door: Door, visit: Visit) -> Accepted:
 
 
 async def _judged(process: Process, door: Door, visit: Visit) -> Event:
-    depth = audience.depth_told(visit.head.values(audience.DEPTH.encode()))
-    audience.refuse_too_deep(depth)
+    depth = reactions.depth_told(visit.head.values(reactions.DEPTH.encode()))
+    reactions.refuse_too_deep(depth)
     payload = parse(visit.body)
     if lookup.needs_literals(door.trigger, payload):
         payload = await acceptance.parse(visit.body)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from app.contacts import audience
+from app.contacts import reactions
 from app.egress import Answer, Failure, Request
 from app.machine import document
 from app.machine.program import Json
@@ -147,7 +147,7 @@ def _request(process: Process, row: Row, now: datetime, depth: int) -> Request:
     )
     headers = {
         "content-type": "application/json",
-        audience.DEPTH: str(depth),
+        reactions.DEPTH: str(depth),
         **signed(_secrets(process, row, now), row["event_id"], now, body),
     }
     return Request("POST", row["url"], list(headers.items()), body)

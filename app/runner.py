@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from app import events
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.errors import CommitUnknown
 from app.machine import document, step
 from app.machine.program import Event, Facts, Go, Program, Record, State, Step

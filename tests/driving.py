@@ -17,8 +17,8 @@ from typing import Any
 
 from app import intake
 from app.config import Settings
-from app.contacts import audience, profile
-from app.contacts.audience import Workspace
+from app.contacts import audience, profile, reactions
+from app.contacts.reactions import Workspace
 from app.definitions import activation
 from app.egress import Egress
 from app.machine import check, document
@@ -222,7 +222,9 @@ async def _befall(
         row = await contacts.locked(db, workspace_id=workspace_id, id=contact_id)
         assert row is not None
         if happening.name is not None:
-            await audience.happened(db, workspace, contact_id, happening.name, happening.properties)
+            await reactions.happened(
+                db, workspace, contact_id, happening.name, happening.properties
+            )
         if happening.changes is not None:
             patch = dict(happening.changes)
             tags = patch.pop("tags", None)

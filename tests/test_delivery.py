@@ -16,7 +16,7 @@ from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.channels.email import EmailChannel
 from app.channels.telling import DELIVERED, Report
 from app.contacts import erasing
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
 from app.messages import callbacks, pacing

@@ -12,7 +12,7 @@ import pytest
 from app import delivery
 from app.channels.base import Message, Receipt, SendError
 from app.contacts import audience, consent
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.machine.reasons import Reason
 from app.messages import ordering, pacing, settling
 from app.process import Process

@@ -11,7 +11,7 @@ import pytest
 
 from app import intake
 from app.contacts import audience
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.errors import Problem
 from app.process import Process
 from app.store import contacts, runs

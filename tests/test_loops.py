@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.contacts import audience
+from app.contacts import reactions
 from app.process import Process
 from app.queue import ADVANCE
 from tests.cast import WEBHOOK, Cast, settle
@@ -46,9 +46,9 @@ async def test_a_workflow_that_calls_its_own_webhook_ends(
         first = await cast.client.post(hooks[0], content=orjson.dumps(ADA), headers=JSON)
         assert first.status_code == 202, first.text
         await settle(open_process, rounds=200)
-    assert answers == [202] * audience.LONGEST_CHAIN + [422]
+    assert answers == [202] * reactions.LONGEST_CHAIN + [422]
     runs = (await cast.vic.read("/runs?limit=50"))["data"]
-    assert len(runs) == 1 + audience.LONGEST_CHAIN
+    assert len(runs) == 1 + reactions.LONGEST_CHAIN
     last = await cast.vic.read(f"/runs/{runs[0]['id']}")
     assert last["steps"][-1]["reason"]["code"] == "http_status"
     assert last["steps"][-1]["output"]["body"] == {"code": "chain_too_long"}
@@ -57,7 +57,7 @@ async def test_a_workflow_that_calls_its_own_webhook_ends(
 async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_process: Process):
     made = await workflow(cast, source="event", name="ping")
     contact = (await cast.ed.made("/contacts", ADA))["id"]
-    for depth, started in ((audience.LONGEST_CHAIN, 1), (audience.LONGEST_CHAIN + 1, 0)):
+    for depth, started in ((reactions.LONGEST_CHAIN, 1), (reactions.LONGEST_CHAIN + 1, 0)):
         headers = {"Tidings-Depth": str(depth)}
         before = len((await cast.vic.read("/runs"))["data"])
         event = await cast.ed.post(f"/contacts/{contact}/events", {"name": "ping"}, headers=headers)
@@ -70,7 +70,7 @@ async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_proc
 
 @pytest.mark.parametrize("told", [(), ("x",), ("-1",), ("1", "2"), ("99999",), ("１",)])
 def test_what_is_no_depth_is_none(told: tuple[str, ...]):
-    assert audience.depth_told(told) == 0
+    assert reactions.depth_told(told) == 0
 
 
 async def test_what_a_trigger_starts_is_hinted_at_once(

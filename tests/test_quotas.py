@@ -15,7 +15,7 @@ import pytest
 from app import delivery, quotas
 from app.channels.base import Message, Receipt, SendError
 from app.contacts import audience, upserts
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.contacts.upserts import Entry
 from app.plans import PLANS
 from app.process import Process

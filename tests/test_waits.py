@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 
 from app import runner
-from app.contacts import audience, erasing
-from app.contacts.audience import Workspace
+from app.contacts import audience, erasing, reactions
+from app.contacts.reactions import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
@@ -46,7 +46,7 @@ async def tell(
     async with process.database.write() as db:
         assert await contacts.locked(db, workspace_id=acme, id=run["contact_id"])
         properties = document.parse(orjson.dumps(what))
-        await audience.happened(
+        await reactions.happened(
             db, Workspace(acme, None, process.vault), run["contact_id"], name, properties
         )
 
@@ -199,7 +199,7 @@ async def test_more_signals_than_one_look_takes_in_are_all_looked_at(process: Pr
     for total in range(arrivals.SIGNALS):
         async with process.database.write() as db:
             what = {"total": total % 100}
-            await audience.happened(
+            await reactions.happened(
                 db, Workspace(acme, None, process.vault), run["contact_id"], "order_paid", what
             )
     await tell(process, acme, run, total=777)

@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from app import events
-from app.contacts import profile, subscriptions
+from app.contacts import profile, reactions, subscriptions
+from app.contacts.reactions import Workspace
 from app.contacts.subscriptions import OptOut, Person, Status, shown
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
-from app.queue import Queue
 from app.store import (
     batches,
-    contact_events,
     contacts,
-    definitions,
-    runs,
     suppressions,
 )
 from app.store.db import Handle, Row, new_id
-from app.vault import Vault
-
-LONGEST_CHAIN = 10  # of runs that start one another
-DEPTH = "tidings-depth"  # the header by which a chain is known that leads through HTTP steps
-_DEPTH = re.compile("[0-9]{1,3}", re.ASCII)
-
-# What a trigger looks for, by its source.
-Source: TypeAlias = Literal["contact_created", "tag_added", "event"]
-
-
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    """Where a contact lives; `country` reads its national phone numbers, `vault` knows suppressed
-    addresses by their hashes.
-
-    A run that writes there says how deep in a chain the runs are that it starts by this, and finds
-    in `refused` the definitions that were not started because the chain is too long.
-    """
-
-    id: str
-    country: str | None
-    vault: Vault
-    depth: int = 0
-    refused: list[str] = field(default_factory=list, compare=False)
-    queue: Queue | None = field(default=None, compare=False)  # else the workers' loop finds them
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +34,6 @@ class Lookup:
 
 
 Who: TypeAlias = tuple[str, str, str, str]  # workspace, kind of lookup, field, key
-
-
-def depth_told(values: Sequence[str]) -> int:
-    """How deep in a chain a request comes, by the values of its header. Anybody may claim depth;
-    all they get is that less is started."""
-    return int(values[0]) if len(values) == 1 and _DEPTH.fullmatch(values[0]) else 0
-
-
-def refuse_too_deep(depth: int) -> None:
-    """Raises Problem `chain_too_long`."""
-    if depth > LONGEST_CHAIN:
-        raise Problem(
-            "chain_too_long",
-            f"More than {LONGEST_CHAIN} runs have started one another to come here.",
-        )
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -180,7 +135,7 @@ async def make_all(db: Handle, missing: Mapping[Who, Missing]) -> dict[Who, Foun
         await _insert_belongings(db, workspace.id, id, checked)
         made_in.setdefault(workspace, {})[id] = checked.tags
     for workspace, some in made_in.items():
-        await appeared(db, workspace, some)
+        await reactions.appeared(db, workspace, some)
     overtaken = [who for who, found in made.items() if found.id not in inserted]
     found = await find_all(db, overtaken) if overtaken else {}
     if len(found) < len(overtaken):
@@ -195,7 +150,7 @@ async def _insert(db: Handle, workspace: Workspace, checked: profile.Checked) ->
     if row is not None:
         await subscriptions.keep(db, workspace.id, opting, "member")
         await _insert_belongings(db, workspace.id, row["id"], checked)
-        await appeared(db, workspace, {row["id"]: checked.tags})
+        await reactions.appeared(db, workspace, {row["id"]: checked.tags})
     return row
 
 
@@ -245,7 +200,7 @@ async def replace(
             db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
         )
     added = set() if tags is None else await _replace_tags(db, workspace, row["id"], checked.tags)
-    await changed_in(db, workspace, {row["id"]: sorted(added)})
+    await reactions.changed_in(db, workspace, {row["id"]: sorted(added)})
     return changed
 
 
@@ -321,7 +276,7 @@ async def add_tags(db: Handle, workspace: Workspace, contact_id: str, tags: Sequ
     if added:
         await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
-        await changed_in(db, workspace, {contact_id: sorted(added)})
+        await reactions.changed_in(db, workspace, {contact_id: sorted(added)})
 
 
 async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str) -> bool:
@@ -331,101 +286,8 @@ async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str
     )
     if removed:
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
-        await changed_in(db, workspace, {contact_id: ()})
+        await reactions.changed_in(db, workspace, {contact_id: ()})
     return removed
-
-
-# --- what hangs on it -----------------------------------------------------------------------------
-
-Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
-
-
-async def appeared(db: Handle, workspace: Workspace, made: Tagged, *, starts: bool = True) -> None:
-    """New contacts: start what starts with them."""
-    await _tell(db, workspace, "contact.created", made)
-    if not starts:
-        return
-    at = document.text(await db.now())
-    await _start(db, workspace, ("contact_created", ""), list(made), {"at": at})
-    await _start_by_tags(db, workspace, made)
-
-
-async def _tell(db: Handle, workspace: Workspace, type: events.Type, ids: Iterable[str]) -> None:
-    """What a run did says how deep in its chain: what is told may come back and start the next."""
-    chain = {"depth": workspace.depth} if workspace.depth else {}
-    await events.tell(db, workspace.id, type, *({"contactId": id, **chain} for id in ids))
-
-
-async def changed_in(
-    db: Handle, workspace: Workspace, changed: Tagged, *, starts: bool = True
-) -> None:
-    """Locked contacts that were changed: tell the runs that wait for it, start what tags start."""
-    await _tell(db, workspace, "contact.updated", changed)
-    listening = await contact_events.listening(
-        db, workspace_id=workspace.id, contact_ids=list(changed)
-    )
-    told = [row["id"] for row in listening if row["waiting_for"]["contact"]]
-    if told:
-        await contact_events.signal(
-            db, workspace_id=workspace.id, run_ids=told, id=contact_events.CONTACT
-        )
-    if starts:
-        await _start_by_tags(db, workspace, changed)
-
-
-async def happened(
-    db: Handle, workspace: Workspace, contact_id: str, name: str, properties: Mapping[str, Json]
-) -> Row:
-    """The locked contact did something: tell the runs that wait for it, start what starts by it."""
-    event = await contact_events.insert(
-        db,
-        workspace_id=workspace.id,
-        id=new_id("evt"),
-        contact_id=contact_id,
-        name=name,
-        properties=document.dumps(properties).decode(),
-    )
-    listening = await contact_events.listening(
-        db, workspace_id=workspace.id, contact_ids=[contact_id]
-    )
-    told = [row["id"] for row in listening if name in row["waiting_for"]["events"]]
-    if told:
-        await contact_events.signal(db, workspace_id=workspace.id, run_ids=told, id=event["id"])
-    body = {"name": name, "properties": properties, "at": document.text(event["at"])}
-    await _start(db, workspace, ("event", name), [contact_id], body)
-    return event
-
-
-async def _start_by_tags(db: Handle, workspace: Workspace, tagged: Tagged) -> None:
-    at = document.text(await db.now())
-    for tag in sorted({tag for tags in tagged.values() for tag in tags}):
-        ids = [id for id, tags in tagged.items() if tag in tags]
-        await _start(db, workspace, ("tag_added", tag), ids, {"tag": tag, "at": at})
-
-
-async def _start(
-    db: Handle,
-    workspace: Workspace,
-    cause: tuple[Source, str],
-    contact_ids: Sequence[str],
-    body: Mapping[str, Json],
-) -> None:
-    """One run for each contact of each definition that this triggers."""
-    source, key = cause
-    started = await definitions.started_by(db, workspace_id=workspace.id, source=source, key=key)
-    if started and workspace.depth > LONGEST_CHAIN:
-        workspace.refused.extend(started)
-    elif started:
-        rows = [(new_id("run"), id, contact_id) for contact_id in contact_ids for id in started]
-        await runs.insert_many(
-            db,
-            workspace_id=workspace.id,
-            rows=rows,
-            body=document.dumps(body),
-            depth=workspace.depth,
-        )
-        if workspace.queue is not None:
-            workspace.queue.advance(db, workspace.id, *(id for id, _, _ in rows))
 
 
 async def _held(db: Handle, workspace: Workspace, contact_id: str) -> list[str]:

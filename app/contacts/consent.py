@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.contacts import audience, subscriptions
-from app.contacts.audience import Workspace
+from app.contacts import reactions, subscriptions
+from app.contacts.reactions import Workspace
 from app.contacts.subscriptions import OptOut
 from app.machine.reasons import Reason as Code
 from app.process import Process
@@ -164,7 +164,7 @@ async def _stand(
         db, workspace_id=workspace_id, id=contact["id"], subscriptions=now
     )
     workspace = Workspace(workspace_id, None, process.vault, queue=process.queue)
-    await audience.changed_in(db, workspace, {contact["id"]: ()})
+    await reactions.changed_in(db, workspace, {contact["id"]: ()})
 
 
 # --- what is on its way ---------------------------------------------------------------------------

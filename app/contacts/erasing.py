@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from app import events
 from app.contacts import addresses, mentions, subscriptions
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.machine.reasons import Reason
 from app.store import contacts, erasure, runs, suppressions
 from app.store.db import Handle, Row, new_id

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 from app import audit, quotas
 from app.audit import Origin
 from app.contacts import profile, sheets, subscriptions, upserts
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.contacts.sheets import Record
 from app.contacts.upserts import Entry, Outcome
 from app.errors import Duplicate, FieldError, Problem, Unavailable

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from app.contacts import audience, profile, subscriptions
-from app.contacts.audience import Workspace
+from app.contacts import profile, reactions, subscriptions
 from app.contacts.profile import Checked
+from app.contacts.reactions import Workspace
 from app.contacts.subscriptions import Person
 from app.errors import FieldError
 from app.machine import document
@@ -265,9 +265,9 @@ async def _tell(
     made = {one.id: one.new_tags for one in touched if one.is_new}
     changed = {one.id: one.new_tags for one in touched if not one.is_new}
     if changed:
-        await audience.changed_in(db, workspace, changed, starts=starts)
+        await reactions.changed_in(db, workspace, changed, starts=starts)
     if made:
-        await audience.appeared(db, workspace, made, starts=starts)
+        await reactions.appeared(db, workspace, made, starts=starts)
 
 
 def _by_address(contact: _Contact) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from app.machine.program import Finding
 from app.store import definitions
 from app.store.db import Handle, Row
 
-# A loop that is longer still would be ended by audience.LONGEST_CHAIN.
+# A loop that is longer still would be ended by reactions.LONGEST_CHAIN.
 LOOKED_THROUGH = 50  # definitions
 
 

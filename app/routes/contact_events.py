@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import audience
+from app.contacts import reactions
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.routes.contacts import locked, own_workspace
@@ -60,7 +60,7 @@ async def tell(call: Call) -> Response:
         errors = [FieldError("/properties", f"At most {LARGEST // 1024} KiB of JSON.")]
         raise Problem("invalid", "The event is too large; see errors.", errors=errors)
     workspace = await own_workspace(call)
-    event = await audience.happened(call.db, workspace, row["id"], new.name, new.properties)
+    event = await reactions.happened(call.db, workspace, row["id"], new.name, new.properties)
     await call.note("contact.event", row["id"], {}, {"event": new.name})
     return reply.accepted(summary(event))
 

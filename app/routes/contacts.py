@@ -11,8 +11,8 @@ from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from app import audit, quotas
-from app.contacts import addresses, audience, consent, erasing, profile
-from app.contacts.audience import Workspace
+from app.contacts import addresses, audience, consent, erasing, profile, reactions
+from app.contacts.reactions import Workspace
 from app.contacts.subscriptions import COLUMN, Status
 from app.errors import FieldError, Problem
 from app.machine.program import Json
@@ -285,7 +285,7 @@ async def own_workspace(call: Call) -> Workspace:
     """An HTTP step may call us, too."""
     workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
     return replace(
-        workspace, depth=audience.depth_told(call.request.headers.getlist(audience.DEPTH))
+        workspace, depth=reactions.depth_told(call.request.headers.getlist(reactions.DEPTH))
     )
 
 

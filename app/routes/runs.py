@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import audience
+from app.contacts import reactions
 from app.errors import Problem
 from app.machine import document
 from app.machine.reasons import SENTENCES
@@ -179,7 +179,7 @@ def start_of(kind: Kind) -> Handler:
             definition_id=row["id"],
             contact_id=new.contact_id,
             data=new.data,
-            depth=audience.depth_told(call.request.headers.getlist(audience.DEPTH)),
+            depth=reactions.depth_told(call.request.headers.getlist(reactions.DEPTH)),
         )
         await call.note("run.started", run_id, after={"contactId": new.contact_id})
         return _receipt(run_id, new.contact_id)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.routes import automations, workflows
 from app.routes.contacts import workspace_of
 from app.routes.definitions import Kind

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
-from app.contacts import audience
+from app.contacts import reactions
 from app.egress import Answer, Failure, Request
 from app.machine import document
 from app.machine.program import HttpCall, Json
@@ -59,7 +59,7 @@ async def create(
             *effect.headers,
             ("Idempotency-Key", hashlib.sha256("|".join(parts).encode()).hexdigest()[:40]),
             # Should the request come back to us, what it starts is that deep in the chain.
-            (audience.DEPTH, str(depth)),
+            (reactions.DEPTH, str(depth)),
         ],
         "body": effect.body,
         "timeoutMs": effect.timeout_ms,

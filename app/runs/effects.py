@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from app.contacts import audience, subscriptions
+from app.contacts import audience, reactions, subscriptions
 from app.contacts.addresses import BadAddress
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import (
@@ -179,7 +179,7 @@ async def _take(standing: Standing, effect: Take, came: Came) -> None:
 
 
 async def _start_run(standing: Standing, effect: StartRun, came: Came) -> None:
-    if standing.audience.depth > audience.LONGEST_CHAIN:
+    if standing.audience.depth > reactions.LONGEST_CHAIN:
         return came.note(Reason.CHAIN_TOO_LONG)
     workspace_id, id = standing.row["workspace_id"], new_id("run")
     started = await runs.insert(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.contacts import audience
+from app.contacts import reactions
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json, State
@@ -29,7 +29,7 @@ async def start(
     depth: int = 0,
 ) -> str:
     """A run of what the definition is now, with `data` as its trigger; its id. Raises Problem."""
-    audience.refuse_too_deep(depth)
+    reactions.refuse_too_deep(depth)
     if await contacts.by_id(db, workspace_id=workspace_id, id=contact_id) is None:
         raise Problem(
             "invalid",

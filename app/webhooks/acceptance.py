@@ -15,7 +15,8 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from app.contacts import audience
-from app.contacts.audience import Found, Lookup, Missing, Who, Workspace
+from app.contacts.audience import Found, Lookup, Missing, Who
+from app.contacts.reactions import Workspace
 from app.errors import CommitUnknown, Problem, Unavailable
 from app.machine import document, template
 from app.machine.program import Json

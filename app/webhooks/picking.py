@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from app.contacts import addresses, profile
 from app.contacts.addresses import BadAddress
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.machine import document, sample
 from app.machine.path import Path
 from app.machine.program import Json

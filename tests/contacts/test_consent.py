@@ -12,8 +12,8 @@ import pytest
 
 from app import delivery
 from app.contacts import audience, consent, erasing, subscriptions, upserts
-from app.contacts.audience import Workspace
 from app.contacts.consent import Suppression
+from app.contacts.reactions import Workspace
 from app.contacts.upserts import Entry
 from app.messages import ordering
 from app.process import Process

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.contacts import audience, upserts
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.contacts.upserts import Entry
 from app.errors import Duplicate
 from app.store import contacts

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from app.contacts import audience, upserts
-from app.contacts.audience import Workspace
+from app.contacts import audience, reactions, upserts
+from app.contacts.reactions import Workspace
 from app.definitions import activation
 from app.machine.reasons import Reason
 from app.process import Process
@@ -88,7 +88,7 @@ async def test_an_event_starts_what_has_its_name(process: Process, acme: str):
     await active(process, acme, {"source": "event", "name": "order"})
     contact_id = await make(process, acme, "ada@example.com")
     async with process.database.write() as db:
-        await audience.happened(
+        await reactions.happened(
             db, Workspace(acme, None, process.vault), contact_id, "order_paid", {"n": 1}
         )
     [body] = await bodies(process, acme, paid)
@@ -193,10 +193,10 @@ async def test_a_chain_that_feeds_itself_ends_after_ten_starts_and_says_so(
     await make(process, acme, "ada@example.com", "vip")
     await settle(process)
     chain = await runs_of(process, acme, vip)
-    assert len(chain) == audience.LONGEST_CHAIN + 1
+    assert len(chain) == reactions.LONGEST_CHAIN + 1
     assert {run["status"] for run in chain} == {"COMPLETED"}
     reasons = [(await steps_of(process, acme, run["id"]))[1]["reason_code"] for run in chain]
-    assert reasons == [None] * audience.LONGEST_CHAIN + [Reason.CHAIN_TOO_LONG]
+    assert reasons == [None] * reactions.LONGEST_CHAIN + [Reason.CHAIN_TOO_LONG]
 
 
 async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
@@ -219,7 +219,7 @@ async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
         )
     await settle(process)
     chain = await runs_of(process, acme, first)
-    assert len(chain) == audience.LONGEST_CHAIN + 1
+    assert len(chain) == reactions.LONGEST_CHAIN + 1
     codes = [(await steps_of(process, acme, run["id"]))[0]["reason_code"] for run in chain]
     assert codes.count(Reason.CHAIN_TOO_LONG) == 1
 
@@ -243,7 +243,7 @@ async def test_a_throttle_lets_so_many_through_in_any_window(process: Process, a
     async def ask(contact_id: str, sku: str) -> str:
         async with process.database.write() as db:
             what = {"sku": sku}
-            await audience.happened(
+            await reactions.happened(
                 db, Workspace(acme, None, process.vault), contact_id, "asked", what
             )
         await settle(process)

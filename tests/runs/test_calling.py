@@ -11,7 +11,7 @@ import pytest
 
 from app import intake, runner
 from app.contacts import erasing
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import calling

@@ -6,7 +6,7 @@ import orjson
 
 from app import intake
 from app.contacts import audience
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.machine.doubts import FIELDS
 from app.process import Process
 from app.runs import facts

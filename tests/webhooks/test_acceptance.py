@@ -14,7 +14,7 @@ import pytest
 
 from app import intake
 from app.contacts import audience, erasing
-from app.contacts.audience import Workspace
+from app.contacts.reactions import Workspace
 from app.errors import Problem
 from app.intake import Accepted, Head, Visit
 from app.process import Process
