@@ -82,9 +82,8 @@ class Unavailable(Problem):
         self, detail: str, *, retry_after_seconds: int = 2, unanswered: bool = False
     ) -> None:
         super().__init__("unavailable", detail, headers={"Retry-After": str(retry_after_seconds)})
-        self.unanswered = (
-            unanswered  # nothing was heard until the deadline: who asks next waits too
-        )
+        # Nothing was heard until the deadline: who asks next waits as long.
+        self.unanswered = unanswered
 
 
 class Silent(Unavailable):

@@ -184,11 +184,13 @@ class Front:
     """Answers 503 while the database keeps it waiting, then as the application."""
 
     def __init__(self, settings: Settings) -> None:
-        self._answering = Edge(Router(default=_not_yet), settings)
+        self._waiting = self._answering = Edge(Router(default=_not_yet), settings)
         self.opened = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._answering(scope, receive, send)
+        # The application's own lifespan is begun and ended by `open`.
+        told = self._waiting if scope["type"] == "lifespan" else self._answering
+        await told(scope, receive, send)
 
     async def is_worth_asking(self, stop: asyncio.Event) -> None:
         """Returns once it is open, or late, or told to `stop`. Until then it had better not listen:

@@ -47,7 +47,11 @@ class Guillotine(Proxy):
         self.worker, self.left, self.after = worker, nth, after
 
     async def _requests(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, muted: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        muted: asyncio.Event,
+        held: asyncio.Event,  # noqa: ARG002 - this one holds nothing
     ) -> None:
         while data := await reader.read(65536):
             if b"COMMIT" in data and self.left:
@@ -61,7 +65,11 @@ class Guillotine(Proxy):
             await writer.drain()
 
     async def _answers(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, muted: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        muted: asyncio.Event,
+        held: asyncio.Event,  # noqa: ARG002 - this one holds nothing
     ) -> None:
         while data := await reader.read(65536):
             if muted.is_set():

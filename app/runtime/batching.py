@@ -35,7 +35,7 @@ class Kind(Generic[Context, Question, Answer]):
     """What is done for many at once: `work` answers each question, in order; an exception among
     the answers is raised to the one who asked. When it raises itself, every question is asked
     again alone, so that one that breaks the work hurts nobody else; but not when nothing was heard
-    of the database: then whoever stands in line is sent away as well, for all have waited."""
+    of the database: then whoever stands in line is sent away as well, rather than wait as long."""
 
     work: Callable[[Context, Sequence[Question]], Awaitable[Sequence[Answer | Exception]]]
     most: int = 64  # questions of a batch

@@ -28,6 +28,8 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+SILENT_MS = 500  # after the server's own deadline
+
 # Any numbers, the same in every process for ever.
 MIGRATION_LOCK = 7_165_432_100_171_000_001
 STATISTICS_LOCK = 7_165_432_100_171_000_002
@@ -98,7 +100,8 @@ class PostgresBackend(DatabasesPostgresBackend):
             min_size=0,  # a process boots, and answers 503, while the database is down
             max_size=pool_size,
             timeout=deadlines.connect_ms / 1000,
-            command_timeout=deadlines.statement_ms / 1000,
+            # Later than the server's, which says what was slow; nothing is said of silence.
+            command_timeout=(deadlines.statement_ms + SILENT_MS) / 1000,
             statement_cache_size=512,
             init=_read_documents,
             reset=_nothing_to_reset,
@@ -308,7 +311,10 @@ class PostgresTransaction(DatabasesPostgresTransaction):
         try:
             await super().start(is_root, extra_options)
             if is_root and hurry is not None:
-                await connection.execute(f"SET LOCAL lock_timeout = {hurry.lock_ms}")
+                await connection.execute(
+                    f"SET LOCAL lock_timeout = {hurry.lock_ms};"
+                    f" SET LOCAL statement_timeout = {hurry.run_ms}"
+                )
         except BaseException:
             connection.terminate()  # it may have begun none the less
             raise

@@ -8,6 +8,7 @@ launch   the same in as many processes as asked for, sharing one socket; a dead 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import re
@@ -51,6 +52,10 @@ ASKING_SECONDS = 1.0  # of these for whoever has just connected, and not asked y
 CLOSING_SECONDS = 0.75  # for the application's own shutdown, after that
 EXIT_SECONDS = 9.25  # after the first signal the kernel ends us, whatever we are doing
 HEAD_SECONDS = 5  # for a request's head, and for an idle connection
+# What accept(2) tells of the connection that it took, and not of the socket.
+GONE_AGAIN = frozenset(
+    {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH}
+)
 STUCK_MS = 30_000  # for a client that stopped reading its answer
 BACKLOG = 2_048
 FULL_SECONDS = 1.0  # until it is tried again to take a connection
@@ -125,17 +130,21 @@ class _Door:
         self._listener.close()
 
     def _let_in(self) -> None:
-        try:
-            while True:
-                guest = asyncio.create_task(self._serve(self._listener.accept()[0]))
-                self.guests.add(guest)
-                guest.add_done_callback(self.guests.discard)
-        except BlockingIOError:
-            return  # that was the last
-        except OSError as error:  # no descriptors left, say; the queue keeps
-            log.error("no connection can be taken", cause=str(error))
-            self._loop.remove_reader(self._listener.fileno())
-            self._loop.call_later(FULL_SECONDS, self.open)
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return  # that was the last
+            except OSError as error:
+                if error.errno in GONE_AGAIN:
+                    continue
+                log.error("no connection can be taken", cause=str(error))  # no descriptors, say
+                self._loop.remove_reader(self._listener.fileno())
+                self._loop.call_later(FULL_SECONDS, self.open)  # the queue keeps them
+                return
+            guest = asyncio.create_task(self._serve(connection))
+            self.guests.add(guest)
+            guest.add_done_callback(self.guests.discard)
 
     async def _serve(self, connection: socket.socket) -> None:
         reader = asyncio.StreamReader()
@@ -161,7 +170,10 @@ def listen(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
 def bound(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
     """An address that is ours and refuses connections until somebody serves it. Raises ConfigError
     when somebody else listens there, or nobody can."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:  # a kernel without IPv6
+        raise _no_address(host, port, error) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if ":" in host:

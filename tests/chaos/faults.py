@@ -110,8 +110,10 @@ async def roll(stage: Stage) -> int:
 async def stop_postgres(stage: Stage) -> int:
     """Immediate, as if the machine had lost power."""
     await asyncio.to_thread(stage.postgres.stop)
-    await asyncio.sleep(stage.chance.uniform(0, 3))
-    await asyncio.to_thread(stage.postgres.start)
+    try:
+        await asyncio.sleep(stage.chance.uniform(0, 3))
+    finally:
+        await asyncio.to_thread(stage.postgres.start)
     return 1
 
 
