@@ -342,7 +342,7 @@ def _bad_header(
     return Problem("invalid", detail, errors=errors[:100])
 
 
-def _values(columns: Sequence[str], cells: Sequence[str]) -> Values | Sequence[FieldError]:
+def _values(columns: Sequence[str], cells: Sequence[str]) -> Values:
     """An empty cell says nothing."""
     given = {
         name: sheets.as_written(cell)
@@ -359,8 +359,5 @@ def _values(columns: Sequence[str], cells: Sequence[str]) -> Values | Sequence[F
         if within:
             values[group] = within
     if "tags" in given:
-        try:
-            values["tags"] = sheets.list_of(given["tags"])
-        except ValueError as error:
-            return [FieldError("/tags", str(error))]
+        values["tags"] = sheets.list_of(given["tags"])
     return values

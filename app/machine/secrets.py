@@ -15,9 +15,10 @@ MASK = "••••"
 # Each alternative holds one of HINTS: a text without them, in lower case, names no secret.
 SECRET = re.compile(
     r"auth(?!or)|authori[sz]"  # of a request; an author is none
-    r"|cookie|credential|passphrase|passw|pwd|secret|session|signature|token"
+    r"|cookie|credential|passphrase|passw|pwd|secret(?!ar)|session|signature|token"
     r"|webhook[-_]?url"  # whoever has the URL may post
-    r"|keys?(?![a-z])|(?:api|access|auth|private|secret)key"  # a keyword is none
+    r"|(?<![a-z])keys?(?![a-z])"  # a keyword and a turkey are none
+    r"|(?:api|access|auth|pass|private|secret)key"
     r"|(?<![a-z])sign?(?![a-z])"
 )
 HINTS = (

@@ -97,6 +97,10 @@ def told(schema: dict[str, Any]) -> WithJsonSchema:
 class WritableContact(Writable, extra="allow", json_schema_extra={"additionalProperties": False}):
     """At least an email, a phone or one metadata field."""
 
+    @classmethod
+    def normal(cls, changes: dict[str, Json]) -> dict[str, Json]:
+        return dict(profile.normal(changes))
+
     email: Annotated[Json, told(EMAIL)] = None
     phone: Annotated[Json, told(PHONE)] = None
     first_name: Annotated[Json, told(LINE)] = None

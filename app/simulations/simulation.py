@@ -235,7 +235,7 @@ class Paper:
 
     def change(self, patch: Mapping[str, Json], at: datetime) -> None:
         """Raises Problem for what the contact may not have, and then nothing has changed."""
-        values = document.merge(audience.writable(self.contact), patch)
+        values = document.merge(audience.writable(self.contact), profile.normal(patch))
         checked = profile.check(self.scenario.workspace["country"], values, None)
         checked.raise_errors()
         self.contact |= {**checked.columns, "updated_at": at}
@@ -389,7 +389,8 @@ def _add_tag(paper: Paper, effect: AddTag, came: Came) -> None:
 
 
 def _remove_tag(paper: Paper, effect: RemoveTag, _came: Came) -> None:
-    paper.tags = [tag for tag in paper.tags if tag != effect.tag]
+    gone = profile.normal(effect.tag)
+    paper.tags = [tag for tag in paper.tags if tag != gone]
 
 
 def _wait(_paper: Paper, effect: Waiting, came: Came) -> None:

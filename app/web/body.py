@@ -56,6 +56,14 @@ class Shape(BaseModel):
 class Writable(Shape):
     """What of a resource can be written: POST takes all of it, PATCH what changes of it."""
 
+    @classmethod
+    def normal(cls, changes: dict[str, Json]) -> dict[str, Json]:
+        """A patch in the spelling of what is stored, for what it names must be met there."""
+        return changes
+
+
+Written = TypeVar("Written", bound=Writable)
+
 
 class Unchanged(Exception):
     """A merge patch after which everything is as it was: there is nothing to do, or to tell."""
@@ -144,10 +152,12 @@ def nothing(headers: Headers, body: bytes) -> None:
         read(Nothing, headers, body)
 
 
-def patch(model: type[Model], stored: Mapping[str, Json], headers: Headers, body: bytes) -> Model:
+def patch(
+    model: type[Written], stored: Mapping[str, Json], headers: Headers, body: bytes
+) -> Written:
     """What `stored`, the writable part of a resource, is after the merge patch (RFC 7396). Raises
     Unchanged when that is what it was; the patch must be right all the same."""
-    patched = _patched(model, stored, _object(headers, body, MERGE_PATCH))
+    patched = _patched(model, stored, model.normal(_object(headers, body, MERGE_PATCH)))
     checked = _checked(model, patched, "body", _pointer)
     if document.pretty(patched, sort=True) == document.pretty(stored, sort=True):
         raise Unchanged  # to the last literal: to Python 1 is true

@@ -113,7 +113,7 @@ ASKED_HEADERS: Mapping[str, tuple[str, Schema]] = {
         TEXT,
     ),
     "If-None-Match": (
-        "Answers a GET with 304, and a PUT with 412, when it is this revision; * is any.",
+        "Answers a GET with 304, and what changes it with 412, when it is this revision; * is any.",
         TEXT,
     ),
 }
@@ -252,10 +252,11 @@ class _Writer:
             yield parameter if example == UNTOLD else {**parameter, "example": example}
 
     def _header_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
+        judges = endpoint.judges_tag(self._table.get(("GET", endpoint.path)))
         for name, wanted in (
             ("Idempotency-Key", endpoint.takes_key),
-            ("If-Match", endpoint.judges_tag(self._table.get(("GET", endpoint.path)))),
-            ("If-None-Match", endpoint.method in ("GET", "PUT") and endpoint.has_tag(200)),
+            ("If-Match", judges),
+            ("If-None-Match", judges or (endpoint.method == "GET" and endpoint.has_tag(200))),
         ):
             if wanted:
                 description, schema = ASKED_HEADERS[name]

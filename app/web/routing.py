@@ -145,7 +145,9 @@ class Call:
     def _match(self, current: str | None) -> None:
         self._if_match_was_judged = True
         if not conditions.matches(self.request.headers, current):
-            raise Problem("stale", "Read the resource again: it is not what your request is for.")
+            raise Problem(
+                "stale", "Read the resource again: it has changed, or If-None-Match bars it."
+            )
 
     async def note(
         self,

@@ -190,6 +190,14 @@ async def test_twenty_posts_at_once_of_one_address_make_one_contact(cast: Cast):
 # --- change ---------------------------------------------------------------------------------------
 
 
+async def test_a_merge_patch_meets_a_name_however_it_was_typed(cast: Cast):
+    made = await cast.ed.made(CONTACTS, {"metadata": {"gr\u00f6\u00dfe": "4", "plan": "pro"}})
+    changed = await cast.ed.patch(
+        f"{CONTACTS}/{made['id']}", {"metadata": {"gro\u0308\u00dfe": None}}
+    )
+    assert (changed.status_code, changed.json()["metadata"]) == (200, {"plan": "pro"})
+
+
 async def test_a_merge_patch_changes_what_it_names_and_clears_what_is_null(cast: Cast):
     made = await cast.ed.made(CONTACTS, ADA)
     url = f"{CONTACTS}/{made['id']}"

@@ -29,7 +29,7 @@ class Wait(Shape):
     hours: int = Field(ge=1, le=10)
 
 
-class Thing(Shape):
+class Thing(Writable):
     name: Annotated[str, Field(min_length=1, max_length=5)]
     first_step: Annotated[Email | Wait, Field(discriminator="kind")] | None = None
     steps: list[Email] = Field(default_factory=list, max_length=2)
@@ -301,7 +301,7 @@ class Inner(Shape):
     inmost: Inmost = Inmost()
 
 
-class Outer(Shape):
+class Outer(Writable):
     inner: Inner = Inner()
     perhaps: Inner | None = None
     free: Any = None
