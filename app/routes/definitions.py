@@ -135,6 +135,7 @@ class Trigger(Shape):
     metadata_field: str | None = None
     create_contact: bool
     contact_defaults: dict[str, Any] | None = None
+    dedupe_path: str | None = None
     signing_secret_set: bool
     signing_secret_last4: str | None
     webhook_url: str | None

@@ -573,3 +573,18 @@ async def test_an_automation_is_no_workflow(cast: Cast):
     url = f"{WORKFLOWS}/{automation['id']}"
     for response in (await cast.ed.get(url), await cast.ed.patch(url, {"name": "B"})):
         assert refused(response) == (404, "not_found")
+
+
+async def test_all_that_was_said_of_a_trigger_is_told_again(cast: Cast):
+    said = {
+        "source": "inbound_webhook",
+        "contactLookup": "contact_id",
+        "metadataField": "crm",
+        "contactPath": "who.id",
+        "dedupePath": "id",
+        "createContact": False,
+        "contactDefaults": {"tags": ["lead"], "metadata": {"from": "crm"}},
+    }
+    made = await cast.ed.made("/workflows", {"name": "Hello", "trigger": said})
+    shown = (await cast.ed.read(f"/workflows/{made['id']}"))["trigger"]
+    assert {name: shown[name] for name in said} == said

@@ -265,7 +265,7 @@ def test_revisions_are_told_where_there_are_some():
     assert "304" in shown["responses"]
     assert [one["name"] for one in shown["parameters"]] == ["id", "If-None-Match"]
     removed = only(SHOWN, delete("/things/{id}", remove, can=MEMBER, gives={204: None}))
-    assert [one["name"] for one in removed["parameters"]] == ["id", "If-Match"]
+    assert [one["name"] for one in removed["parameters"]] == ["id", "If-Match", "If-None-Match"]
     made = only(post("/things", create, can=MEMBER, takes=WritableThing, gives={201: Thing}))
     assert {"ETag", "Location", "Idempotency-Replayed"} <= made["responses"]["201"][
         "headers"
