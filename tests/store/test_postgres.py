@@ -165,6 +165,18 @@ async def test_a_deadlock_is_unavailable_for_one_and_nothing_to_the_other(databa
 # --- lost connections -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("hurry", [None, Hurry(ask_ms=1_500, run_ms=200)])
+async def test_what_is_slow_is_ended_by_the_server_and_is_not_silence(
+    connect: Connect, hurry: Hurry | None
+):
+    victim = await connect(deadlines=SOON)
+    with pytest.raises(Unavailable) as refusal:
+        async with victim.write(hurry) as db:
+            await db.fetch_value("SELECT pg_sleep(10)")
+    assert "statement timeout" in str(refusal.value.__cause__)
+    assert not refusal.value.unanswered
+
+
 async def test_a_killed_backend_is_unavailable_and_its_error_is_not_masked(
     connect: Connect, database: Database
 ):
