@@ -23,7 +23,7 @@ from app.errors import Problem
 from app.machine import reasons
 from app.main import FOR_EVER, Front, NotReady, database_of, opened, web
 from app.process import SCHEMA
-from app.runtime import logs, tasks
+from app.runtime import logs, processes, tasks
 from app.simulations import cases
 from app.store import keys, retention
 from app.store.db import migrate
@@ -53,7 +53,7 @@ def run(settings: Settings, _arguments: argparse.Namespace) -> int:
                 work(process, stop),
             )
 
-    return server.run(main)
+    return processes.run(main)
 
 
 def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
@@ -73,7 +73,9 @@ def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
         if not opening.cancelled():
             await opening
 
-    return server.launch(settings, main)
+    return processes.launch(
+        main, server.bound(settings.host, settings.port), settings.web_concurrency
+    )
 
 
 def worker(settings: Settings, _arguments: argparse.Namespace) -> int:
@@ -84,7 +86,7 @@ def worker(settings: Settings, _arguments: argparse.Namespace) -> int:
         async with opened(settings, FOR_EVER) as process:
             await work(process, stop)
 
-    return server.run(main)
+    return processes.run(main)
 
 
 def apply_schema(settings: Settings, _arguments: argparse.Namespace) -> int:

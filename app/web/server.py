@@ -1,8 +1,7 @@
-"""hypercorn, started from code: time-outs, a graceful end, and WEB_CONCURRENCY processes.
+"""hypercorn, started from code: a listening socket, time-outs and a graceful end.
 
 serve    one application on one loop, until told to stop
-run      one coroutine under uvloop, told to stop by SIGTERM or SIGINT, gone ten seconds later
-launch   the same in as many processes as asked for, sharing one socket; a dead one is replaced
+listen   an address that takes connections; `bound` refuses them until somebody serves it
 """
 
 from __future__ import annotations
@@ -10,23 +9,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import re
-import select
-import signal
 import socket
-import sys
-import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from functools import partial
-from types import FrameType
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import h11
 import hypercorn.protocol
 import structlog
-import uvloop
 from hypercorn.asyncio.lifespan import Lifespan
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
@@ -50,7 +41,6 @@ log = structlog.get_logger(__name__)
 GRACEFUL_SECONDS = 8  # for the requests in flight
 ASKING_SECONDS = 1.0  # of these for whoever has just connected, and not asked yet
 CLOSING_SECONDS = 0.75  # for the application's own shutdown, after that
-EXIT_SECONDS = 9.25  # after the first signal the kernel ends us, whatever we are doing
 HEAD_SECONDS = 5  # for a request's head, and for an idle connection
 # What accept(2) tells of the connection that it took, and not of the socket.
 GONE_AGAIN = frozenset(
@@ -60,18 +50,7 @@ STUCK_MS = 30_000  # for a client that stopped reading its answer
 BACKLOG = 2_048
 FULL_SECONDS = 1.0  # until it is tried again to take a connection
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-SAME_SIGNAL_SECONDS = 1.0
-STARTED_SECONDS = 10.0  # a process that ran so long did start
-LONGEST_PAUSE = 5.0
-MOST_EARLY_EXITS = 6  # in a row; then no more are started
-
-Main: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
 Speak: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-WebMain: TypeAlias = Callable[[socket.socket, asyncio.Event], Awaitable[None]]
-
-
-# --- one application ------------------------------------------------------------------------------
 
 
 async def serve(
@@ -159,7 +138,7 @@ async def _finish(guests: Collection[asyncio.Task[None]]) -> None:
         for guest in late:
             guest.cancel()  # answered with 503, where there is still time for an answer
         if late:
-            await asyncio.wait(late)
+            await asyncio.wait(late, timeout=CLOSING_SECONDS)
 
 
 def listen(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
@@ -285,165 +264,3 @@ class Http1(H11Protocol):
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Where hypercorn would turn to HTTP/2; a server may ignore Upgrade (RFC 9110 §7.8)."""
-
-
-# --- one process ----------------------------------------------------------------------------------
-
-
-def run(main: Main, *, lifeline: int | None = None) -> int:
-    """The exit code, which is 0: a failure is raised. `main` gets an event that is set by the first
-    SIGTERM or SIGINT; a later one ends the process at once."""
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_signalled(main, lifeline))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    return 0
-
-
-async def _until_signalled(main: Main, lifeline: int | None) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    first_at: float | None = None
-
-    def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
-        # No add_signal_handler: a loop that is stuck would never call it.
-        nonlocal first_at
-        if first_at is None:
-            first_at = time.monotonic()
-            signal.setitimer(signal.ITIMER_REAL, EXIT_SECONDS)
-            loop.call_soon_threadsafe(stop.set)
-        elif time.monotonic() - first_at > SAME_SIGNAL_SECONDS:
-            # Sooner it is the same request: a platform may signal every process, and the launcher
-            # passes its own on.
-            os._exit(1)
-
-    signal.signal(signal.SIGTERM, ask_to_stop)
-    signal.signal(signal.SIGINT, ask_to_stop)
-    if lifeline is not None:
-        loop.add_reader(lifeline, lambda: ask_to_stop(signal.SIGTERM, None))
-    await main(stop)
-
-
-# --- as many processes as asked for ---------------------------------------------------------------
-
-
-def launch(settings: Settings, main: WebMain) -> int:
-    """Run `main` in WEB_CONCURRENCY processes with one listening socket; the exit code."""
-    listener = bound(settings.host, settings.port)
-    if settings.web_concurrency > 1:
-        return _Supervisor(settings.web_concurrency, listener, main).run()
-    return run(partial(main, listener))
-
-
-class _Supervisor:
-    """The parent process: starts the children, replaces one that ends, and passes signals on. It
-    serves nothing itself, so nothing that a request does can end it."""
-
-    def __init__(self, size: int, listener: socket.socket, main: WebMain) -> None:
-        self._size = size
-        self._listener = listener
-        self._main = main
-        self._started_at: dict[int, float] = {}  # by process id
-        self._early_exits = 0  # in a row
-        self._next_start_at = 0.0
-        self._stopping_since: float | None = None
-        self._exit_code = 0
-        # The read end of a pipe whose write end only the parent holds: its death is heard at once.
-        self._parent_alive_read, self._parent_alive_write = os.pipe()
-        # The number of every signal that arrives is written to this one.
-        self._signal_read, self._signal_write = os.pipe()
-
-    def run(self) -> int:
-        os.set_blocking(self._signal_read, False)
-        os.set_blocking(self._signal_write, False)
-        signal.set_wakeup_fd(self._signal_write, warn_on_full_buffer=False)
-        for number in SIGNALS:
-            signal.signal(number, lambda _signal, _frame: None)  # the pipe tells
-        while self._stopping_since is None or self._started_at:
-            self._spawn()
-            select.select([self._signal_read], [], [], 0.5)
-            self._read_signals()
-            self._reap()
-            self._kill_late()
-        return self._exit_code
-
-    def _spawn(self) -> None:
-        while (
-            self._stopping_since is None
-            and len(self._started_at) < self._size
-            and time.monotonic() >= self._next_start_at
-        ):
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child hears for itself
-            process_id = os.fork()
-            if process_id == 0:
-                self._run_child()
-            self._started_at[process_id] = time.monotonic()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-
-    def _run_child(self) -> NoReturn:
-        """All that a child does, from its fork to its exit."""
-        code = 1
-        try:
-            signal.set_wakeup_fd(-1)
-            for number in SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            for end in (self._parent_alive_write, self._signal_read, self._signal_write):
-                os.close(end)
-            code = run(partial(self._main, self._listener), lifeline=self._parent_alive_read)
-        except ConfigError as error:
-            log.error("web process cannot start", cause=str(error))
-        except BaseException:
-            log.exception("web process failed")
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)  # never back into the parent's frames
-
-    def _read_signals(self) -> None:
-        try:
-            numbers = os.read(self._signal_read, 4_096)
-        except BlockingIOError:
-            return
-        if signal.SIGTERM in numbers or signal.SIGINT in numbers:
-            self._stop()
-
-    def _stop(self) -> None:
-        """Pass the signal on; the children know a first from a second."""
-        if self._stopping_since is None:
-            self._stopping_since = time.monotonic()
-            self._listener.close()
-        self._signal_all(signal.SIGTERM)
-
-    def _signal_all(self, number: int) -> None:
-        for process_id in self._started_at:
-            with suppress(ProcessLookupError):
-                os.kill(process_id, number)
-
-    def _reap(self) -> None:
-        for process_id in list(self._started_at):
-            found, status = os.waitpid(process_id, os.WNOHANG)
-            if found:
-                ran_seconds = time.monotonic() - self._started_at.pop(process_id)
-                self._on_exit(process_id, os.waitstatus_to_exitcode(status), ran_seconds)
-
-    def _on_exit(self, process_id: int, code: int, ran_seconds: float) -> None:
-        if self._stopping_since is not None:
-            # One that was told before it could hear, still starting, was in the midst of nothing.
-            self._exit_code = self._exit_code or int(code not in {0, -signal.SIGTERM})
-            return
-        self._early_exits = 0 if ran_seconds >= STARTED_SECONDS else self._early_exits + 1
-        if self._early_exits >= MOST_EARLY_EXITS:
-            log.critical("web processes die as soon as they start: giving up", exit_code=code)
-            self._exit_code = 1
-            self._stop()
-            return
-        pause = min(0.1 * 2**self._early_exits, LONGEST_PAUSE) if self._early_exits > 1 else 0.0
-        self._next_start_at = time.monotonic() + pause
-        log.error("web process died", pid=process_id, exit_code=code, replaced_in_seconds=pause)
-
-    def _kill_late(self) -> None:
-        """A child that its own timer could not end."""
-        if self._stopping_since and time.monotonic() - self._stopping_since > EXIT_SECONDS:
-            self._signal_all(signal.SIGKILL)

@@ -29,6 +29,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.config import Settings
+from app.runtime import processes
 from app.web import server
 from tests import servers
 from tests.bench import figures, load
@@ -57,9 +58,10 @@ async def bare(request: Request) -> Response:
 def serve_bare() -> int:
     settings = Settings.from_environ(dict(os.environ))
     app = Starlette(routes=[Route("/", bare, methods=["POST"]), Route("/readyz", ready)])
-    return server.launch(
-        settings,
+    return processes.launch(
         lambda listener, stop: server.serve(app, settings, stop, listener=listener),
+        server.bound(settings.host, settings.port),
+        settings.web_concurrency,
     )
 
 

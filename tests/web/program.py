@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from app.config import ConfigError, Settings
-from app.runtime import logs
+from app.runtime import logs, processes
 from app.web import server
 from app.web.edge import Edge
 from app.web.routing import router
@@ -73,15 +73,21 @@ async def main(settings: Settings, listener: socket.socket, stop: asyncio.Event)
 
 
 if __name__ == "__main__":
-    port, processes = sys.argv[1:]
+    port, count = sys.argv[1:]
     settings = wire.settings(
         DATABASE_URL="postgresql://db/tidings",
         REDIS_URL="redis://db",
         PORT=port,
-        WEB_CONCURRENCY=processes,
+        WEB_CONCURRENCY=count,
     )
     logs.configure(settings)
     try:
-        sys.exit(server.launch(settings, partial(main, settings)))
+        sys.exit(
+            processes.launch(
+                partial(main, settings),
+                server.bound(settings.host, settings.port),
+                settings.web_concurrency,
+            )
+        )
     except ConfigError as error:
         sys.exit(str(error))
