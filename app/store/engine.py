@@ -45,6 +45,12 @@ class Hurry:
     run_ms: int = 1_300
     lock_ms: int = 900  # for each lock
 
+    @classmethod
+    def within(cls, seconds: float) -> Hurry:
+        """Every wait may be as long as the whole."""
+        ms = int(seconds * 1_000) + 1
+        return cls(ask_ms=ms, commit_ms=ms, run_ms=ms, lock_ms=ms)
+
 
 class Pooled(Protocol):
     """What both backends tell of their connections."""

@@ -8,28 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
-from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.process import Process
 from app.web import body
 from app.web.auth import PUBLIC
+from app.web.call import Call, Content
 from app.web.reply import Revised
 from app.web.throttle import Throttle
 
-if TYPE_CHECKING:
-    from app.web.routing import Call
-
 Transaction: TypeAlias = Literal["read", "write"] | None
-Handler: TypeAlias = "Callable[[Call], Awaitable[Response]]"
+Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
 # One that speaks ASGI itself, where every microsecond counts.
 Bare: TypeAlias = Callable[[Process, Throttle, Scope, Receive, Send], Awaitable[None]]
-
-# A JSON object, media types for anything else, or nothing.
-Content: TypeAlias = type[BaseModel] | tuple[str, ...] | None
 
 
 class Says(TypedDict, total=False):

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from app.accounts.roles import PERMISSIONS, ROLES
 from app.errors import CODES
 from app.web.body import MERGE_PATCH, Query, Writable
-from app.web.endpoints import Content, Endpoint
+from app.web.call import Content
+from app.web.endpoints import Endpoint
 from app.web.naming import PARAMETER, operation_id, path_of, tag_of, words_of
 from app.web.reply import Page
 from app.web.routing import ADMIN, MEMBER, PUBLIC

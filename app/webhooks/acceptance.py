@@ -111,9 +111,8 @@ async def _settled(
     """
     deadline = max(deadline, time.monotonic() + LAST_LOOK_SECONDS)
     while (left := deadline - time.monotonic()) > 0:
-        ms = int(left * 1_000) + 1
         try:
-            answers = await _accept(process, events, Hurry(ms, ms, ms, ms), again=True)
+            answers = await _accept(process, events, Hurry.within(left), again=True)
         except Unavailable:
             await asyncio.sleep(0.1)
         else:

@@ -161,8 +161,10 @@ def stop_redis_for(least: float, most: float) -> Fault:
 
     async def strike(stage: Stage) -> int:
         await asyncio.to_thread(stage.redis.stop)
-        await asyncio.sleep(stage.chance.uniform(least, most))
-        await asyncio.to_thread(stage.redis.start)
+        try:
+            await asyncio.sleep(stage.chance.uniform(least, most))
+        finally:
+            await asyncio.to_thread(stage.redis.start)
         return 1
 
     return strike

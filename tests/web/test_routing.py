@@ -110,7 +110,7 @@ async def renamed(call: Call) -> Response:
 
 async def renamed_at_the_end(call: Call) -> Response:
     async def end(db: Handle) -> Response:
-        call._db = db
+        call.connection = db
         return await renamed(call)
 
     return await call.conclude(end)

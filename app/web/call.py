@@ -1,0 +1,196 @@
+"""What a handler gets: one request, and what its route asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app import audit
+from app.accounts.identity import Member
+from app.audit import Origin, Where
+from app.errors import Problem
+from app.machine import document
+from app.machine.program import Json
+from app.process import Process
+from app.store.db import Handle
+from app.web import body, conditions, idempotency
+from app.web.accept import acceptable
+from app.web.throttle import Throttle
+
+Model = TypeVar("Model", bound=BaseModel)
+Written = TypeVar("Written", bound=body.Writable)
+SAFE = frozenset({"GET", "HEAD"})
+
+# A JSON object, media types for anything else, or nothing.
+Content: TypeAlias = type[BaseModel] | tuple[str, ...] | None
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on its way through a handler; what its route did not ask for is a LookupError."""
+
+    process: Process
+    throttle: Throttle
+    request: Request
+    takes: Content = None
+    # What the wrapper has found so far; handlers read the properties.
+    caller: Member | None = None
+    parameters: BaseModel | None = None
+    connection: Handle | None = None
+    received: bytes | None = None
+    asked: idempotency.Asked | None = None
+    _if_match_was_judged: bool = False
+    has_concluded: bool = False
+    awaited: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.request.method} {self.request.url.path}"
+
+    @property
+    def member(self) -> Member:
+        if self.caller is None:
+            raise LookupError("a PUBLIC route knows no member")
+        return self.caller
+
+    @property
+    def db(self) -> Handle:
+        if self.connection is None:
+            raise LookupError("a tx=None route opens its own transactions")
+        return self.connection
+
+    @property
+    def body(self) -> bytes:
+        if self.received is None:
+            raise LookupError("a tx=None route has to await receive_body() first")
+        return self.received
+
+    @property
+    def request_id(self) -> str:
+        return str(self.request.state.request_id)
+
+    @property
+    def client(self) -> str:
+        """The caller's address."""
+        return self.request.client.host if self.request.client else "unknown"
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def read(self, model: type[Model]) -> Model:
+        """The JSON body, checked, which the route takes. Raises Problem: 400, 415 or 422."""
+        return body.read(self._declared(model), self.request.headers, self.body)
+
+    def patch(self, model: type[Written], stored: Mapping[str, Json]) -> Written:
+        """`stored`, the writable fields as clients see them, after the merge patch in the body.
+        When that is what they were, the wrapper answers what a GET would, and the handler is left:
+        no new revision, no entry in the audit trail, nobody told."""
+        return body.patch(self._declared(model), stored, self.request.headers, self.body)
+
+    def query(self, model: type[Model]) -> Model:
+        """The query parameters, which the wrapper has checked."""
+        if not isinstance(self.parameters, model):
+            raise LookupError(f"{self} has to say query={model.__name__}")
+        return self.parameters
+
+    def match(self, revision: int | None) -> None:
+        """Raises Problem `stale` when the request is for other revisions, or, with None, when it is
+        for what is there already (RFC 9110 §13.1)."""
+        self._match(None if revision is None else conditions.tag(revision))
+
+    def match_shown(self, resource: Mapping[str, Json]) -> None:
+        """Likewise, of what has no revision: `resource` as a GET would show it to the caller."""
+        self._match(conditions.digest(document.dumps(resource)))
+
+    def _match(self, current: str | None) -> None:
+        self._if_match_was_judged = True
+        if not conditions.matches(self.request.headers, current):
+            raise Problem(
+                "stale", "Read the resource again: it has changed, or If-None-Match bars it."
+            )
+
+    async def note(
+        self,
+        action: str,
+        resource_id: str,
+        before: Mapping[str, Json] | None = None,
+        after: Mapping[str, Json] | None = None,
+        *,
+        db: Handle | None = None,
+    ) -> None:
+        """The act's entry in the audit trail, in its own transaction: `db`, or that of the route.
+        `before` and `after` are the resource as clients see it."""
+        await audit.note(
+            db or self.db,
+            self.process.vault,
+            self.origin,
+            workspace_id=self.member.workspace_id,
+            action=action,
+            resource_id=resource_id,
+            before=before,
+            after=after,
+        )
+
+    @property
+    def where(self) -> Where:
+        return Where(self.client, self.request_id)
+
+    @property
+    def origin(self) -> Origin:
+        """Who acts, and from where."""
+        member = self.member
+        if member.via == "key":
+            return Origin("api_key", member.via_id, member.name, self.client, self.request_id)
+        return Origin("user", member.user_id, member.name, self.client, self.request_id)
+
+    def before_answering(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Done once the route's transaction is committed; the answer waits for it. Not when the
+        handler refuses, nor for a copy that gets the first answer again."""
+        self.awaited.append(work)
+
+    async def conclude(self, work: Callable[[Handle], Awaitable[Response]]) -> Response:
+        """What `work` answers in a transaction of its own, or has answered to this request before:
+        the end of a `concludes` route, which has asked somebody outside until here."""
+        self.has_concluded = True
+        async with self.process.database.write() as db:
+            if self.asked is None:
+                return await self._acceptable(work, db)
+            return await self.asked.once(db, lambda: self._acceptable(work, db))
+
+    async def _acceptable(
+        self, work: Callable[[Handle], Awaitable[Response]], db: Handle
+    ) -> Response:
+        answer = await work(db)
+        self.refuse_unacceptable(answer)  # within the transaction, which a refusal rolls back
+        return answer
+
+    async def receive_body(self) -> bytes:
+        """For tx=None routes, which judge the head first. Raises Problem: 408 or 413."""
+        if self.received is None:
+            self.received = await body.received(self.request.receive)
+        return self.received
+
+    def stream_body(self, max_bytes: int, piece_seconds: float) -> AsyncIterator[bytes]:
+        """For tx=None routes whose body may be larger than memory. Raises Problem: 408 or 413."""
+        self.request.state.allowance.widen(max_bytes, piece_seconds)
+        return self.request.stream()
+
+    def _declared(self, model: type[Model]) -> type[Model]:
+        if self.takes is not model:
+            raise LookupError(f"{self} has to say takes={model.__name__}")
+        return model
+
+    def refuse_the_ignored(self) -> None:
+        """What the caller asked for and the handler took no notice of."""
+        unjudged = not self._if_match_was_judged and self.request.method not in SAFE
+        if unjudged and conditions.names_a_revision(self.request.headers):
+            raise Problem("stale", "This has no revision that could match; leave out If-Match.")
+
+    def refuse_unacceptable(self, answer: Response) -> None:
+        media_type = answer.headers.get("content-type", "").partition(";")[0]
+        if media_type and not acceptable(self.request.headers, media_type):
+            raise Problem("not_acceptable", f"Accept {media_type}: there is nothing else here.")
