@@ -9,7 +9,6 @@ surely not accepted is tried again under the same key.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import TypeAlias
 from app import quotas
 from app.channels.base import Channel, Message, Receipt, SendError
 from app.contacts import consent
-from app.errors import CommitUnknown, Unavailable
+from app.errors import CommitUnknown
 from app.machine import document
 from app.machine.reasons import Reason
 from app.messages import composing, pacing, parking, providers, settling
@@ -71,24 +70,16 @@ class Sending:
 
 
 async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sending | None:
-    """Find out what became of a COMMIT whose answer was lost, as long as the lease is held."""
-    lost: CommitUnknown | None = None
-    while True:
-        try:
-            if heavy.known(claimed["workspace_id"]):
-                async with lease.kept():
-                    return await process.batches.ask(APART, process, claimed)
-            return await process.batches.ask(INTENTS, process, claimed)
-        except TooHeavy:
-            continue
-        except CommitUnknown as error:
-            lost = error
-        except Unavailable:
-            if lost is None:
-                raise
-        if not lease.held:
-            raise lost
-        await asyncio.sleep(leases.ASK_AGAIN_SECONDS)
+    async def intend() -> Sending | None:
+        if not heavy.known(claimed["workspace_id"]):
+            try:
+                return await process.batches.ask(INTENTS, process, claimed)
+            except TooHeavy:
+                pass  # it is known by now
+        async with lease.kept():
+            return await process.batches.ask(APART, process, claimed)
+
+    return await lease.until_known(intend)
 
 
 async def _intend_some(

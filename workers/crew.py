@@ -33,6 +33,7 @@ Act: TypeAlias = Callable[[Process, Row], Awaitable[None]]
 
 SUSPECT = 2  # claims without progress: one may be chance
 PATIENCE_SECONDS = 2.0
+PASSES = 3  # so often a suspect is put off for what is in hand
 PAUSE_SECONDS = 1.0
 LAST_WORDS_SECONDS = 1.0  # for a cancelled send to write down that its outcome is unknown
 
@@ -51,6 +52,7 @@ class Crew:
         self._busy: set[asyncio.Task[None]] = set()
         self._roster = Roster()
         self._hinted: dict[Pair, None] = {}
+        self._put_off: Counter[Pair] = Counter()  # suspects
         self._wanted = False  # there may be work that nobody has looked for since
         self._taking: asyncio.Task[None] | None = None
         self._closed = False
@@ -118,13 +120,15 @@ class Crew:
                     return await self._give_back(rows)
                 self._wanted |= len(rows) == free
                 self._wanted |= self._roster.held_back and len(self._busy) < self._hands - free
-                suspects = [row for row in rows if row["claims"] > SUSPECT]
-                if suspects:
-                    await self._give_back([row for row in rows if row not in suspects])
-                    await self._alone(suspects)
-                else:
+                suspect = next((row for row in rows if row["claims"] > SUSPECT), None)
+                if suspect is None:
                     for row in rows:
                         self._begin(row)
+                else:
+                    # The other suspects too: no lease is long enough to stand in line.
+                    await self._give_back([row for row in rows if row is not suspect])
+                    self._wanted |= len(rows) > 1
+                    await self._alone(suspect)
         except Unavailable as problem:
             # What is due stays due; the loop asks again.
             log.warning("nothing claimed", extra={"error": problem.detail})
@@ -133,16 +137,24 @@ class Crew:
         finally:
             self._taking = None
 
-    async def _alone(self, suspects: Sequence[Row]) -> None:
+    async def _alone(self, row: Row) -> None:
         """What may have killed workers is tried with nothing beside it, so that the next death
-        counts against nobody else."""
-        for row in suspects:
-            if self._busy:
-                await asyncio.wait(self._busy, timeout=PATIENCE_SECONDS)
-            if self._busy or self._closed:
-                await self._give_back([row], PAUSE_SECONDS)
-            else:
-                self._begin(row)
+        counts against nobody else. Where the others always take too long for that, it is tried
+        beside them at last: nothing is put off for ever."""
+        pair = (row["workspace_id"], row["id"])
+        await self._idle()
+        if self._closed or (self._busy and self._put_off[pair] < PASSES):
+            self._put_off[pair] += 1
+            await self._give_back([row], PAUSE_SECONDS)
+            return
+        del self._put_off[pair]
+        self._begin(row)
+        await self._idle()
+
+    async def _idle(self) -> None:
+        """Or as long as that is waited for."""
+        if self._busy:
+            await asyncio.wait(self._busy, timeout=PATIENCE_SECONDS)
 
     def _begin(self, row: Row) -> None:
         task = tasks.apart(self._work(row))

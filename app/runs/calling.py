@@ -81,8 +81,11 @@ claim = partial(leases.claim, "calls")
 async def make(process: Process, claimed: Row) -> None:
     """Make the claimed call, and write down what it came to."""
     lease = Lease(process, "calls", claimed)
-    request = await _begin(process, claimed)
-    if request is None or not lease.held:
+    request = await lease.until_known(partial(_begin, process, claimed))
+    if request is None:
+        return
+    if not lease.held:
+        await _set_down(process, claimed)
         return
     outcome = await lease.over(process.egress.call(request)) or CUT_OFF
 
@@ -96,13 +99,14 @@ async def make(process: Process, claimed: Row) -> None:
 
 
 async def _begin(process: Process, claimed: Row) -> Request | None:
-    """Count the try; None when nobody waits for it any more, or it was the last."""
+    """Count the try; None when nobody waits for it any more, or it was the last. Done again after a
+    COMMIT whose answer was lost, it counts the same one."""
     async with process.database.write() as db:
         row = await _held(db, claimed)
         if row is None:
             return None
         request = _request(process, row)
-        if row["tries"] >= TRIES:
+        if claimed["tries"] >= TRIES:
             await _settle(process, db, row, request, LOST)
             return None
         await calls.begin(
@@ -110,9 +114,23 @@ async def _begin(process: Process, claimed: Row) -> Request | None:
             workspace_id=row["workspace_id"],
             id=row["id"],
             lease_token=row["lease_token"],
+            tries=claimed["tries"] + 1,
             wake_at=await db.now() + timedelta(seconds=process.settings.lease_seconds),
         )
         return request
+
+
+async def _set_down(process: Process, claimed: Row) -> None:
+    """Nobody was called: it was no try."""
+    async with process.database.write() as db:
+        await calls.requeue(
+            db,
+            workspace_id=claimed["workspace_id"],
+            id=claimed["id"],
+            lease_token=claimed["lease_token"],
+            tries=claimed["tries"],
+            wake_at=await db.now(),
+        )
 
 
 async def _held(db: Handle, claimed: Row) -> Row | None:
@@ -154,7 +172,7 @@ async def _settle(
     }
     if row["tries"] < TRIES and _again(request, outcome):
         wait = timedelta(seconds=_pause(row["tries"], outcome))
-        await calls.requeue(db, **mine, wake_at=await db.now() + wait)
+        await calls.requeue(db, **mine, tries=row["tries"], wake_at=await db.now() + wait)
         return
     if isinstance(outcome, Answer):
         await calls.answer(db, **mine, answer=document.dumps(_told(outcome)).decode())

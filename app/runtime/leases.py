@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from app.errors import Unavailable
+from app.errors import CommitUnknown, Unavailable
 from app.process import Process
 from app.queue import Pair
 from app.runtime import tasks
@@ -76,6 +76,22 @@ class Lease:
             log.warning("lease not renewed", extra={"row_id": self._claimed["id"]})
         else:
             self._renewed_at, self._lost = asked_at, not renewed
+
+    async def until_known(self, ask: Callable[[], Awaitable[Result]]) -> Result:
+        """What `ask` answers; it is asked again while the answer of its COMMIT was lost and the
+        lease is held, and has to find what it did before. Raises Unavailable."""
+        lost: CommitUnknown | None = None
+        while True:
+            try:
+                return await ask()
+            except CommitUnknown as error:
+                lost = error
+            except Unavailable:
+                if lost is None:
+                    raise
+            if not self.held:
+                raise lost
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:

@@ -57,33 +57,35 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
 
 
 async def begin(
-    db: Handle, *, workspace_id: str, id: str, lease_token: int, wake_at: datetime
+    db: Handle, *, workspace_id: str, id: str, lease_token: int, tries: int, wake_at: datetime
 ) -> None:
-    """One more try, counted before it is made."""
+    """One more try, counted before it is made: `tries` with it. Doing it twice is doing it once."""
     await db.execute(
         """
-        UPDATE calls SET status = 'CALLING', tries = tries + 1, wake_at = :wake_at
+        UPDATE calls SET status = 'CALLING', tries = :tries, wake_at = :wake_at
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
         """,
         workspace_id=workspace_id,
         id=id,
         lease_token=lease_token,
+        tries=tries,
         wake_at=wake_at,
     )
 
 
 async def requeue(
-    db: Handle, *, workspace_id: str, id: str, lease_token: int, wake_at: datetime
+    db: Handle, *, workspace_id: str, id: str, lease_token: int, tries: int, wake_at: datetime
 ) -> None:
-    """To be tried again then."""
+    """To be tried again then; `tries` were made."""
     await db.execute(
         """
-        UPDATE calls SET status = 'QUEUED', claims = 0, wake_at = :wake_at
+        UPDATE calls SET status = 'QUEUED', claims = 0, tries = :tries, wake_at = :wake_at
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
         """,
         workspace_id=workspace_id,
         id=id,
         lease_token=lease_token,
+        tries=tries,
         wake_at=wake_at,
     )
 

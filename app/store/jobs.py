@@ -19,8 +19,14 @@ from app.store.db import Handle, Row
 
 Table = Literal["runs", "messages", "calls", "event_attempts"]
 
-# What a claim carries beside: by their contacts, which never change, runs are put in order.
-CARRIED = {"runs": ", runs.contact_id", "messages": "", "calls": "", "event_attempts": ""}
+# What a claim carries beside: by their contacts, which never change, runs are put in order; the
+# tries of a call are those that were made before this claim.
+CARRIED = {
+    "runs": ", runs.contact_id",
+    "messages": "",
+    "calls": ", calls.tries",
+    "event_attempts": "",
+}
 
 
 HEAD = 64  # of all that is due, the oldest rows; nearly always that is all of it
@@ -54,7 +60,7 @@ async def claim(
     roster: Roster | None = None,
 ) -> list[Row]:
     """Up to `limit` due rows as {workspace_id, id, status, lease_token, claims}, of a run also
-    {contact_id}.
+    {contact_id}, of a call {tries}.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog

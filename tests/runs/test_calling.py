@@ -196,6 +196,43 @@ async def test_a_call_whose_worker_dies_every_time_is_given_up(open_process: Pro
     assert (await read(process, acme, run_id))["status"] == "COMPLETED"
 
 
+async def tries(process: Process) -> int:
+    async with process.database.read() as db:
+        count: int = await db.fetch_value("SELECT tries FROM calls")
+    return count
+
+
+async def test_a_try_that_is_begun_again_under_one_claim_counts_once(
+    open_process: Process, acme: str
+):
+    """Its COMMIT's answer was lost: nobody knows whether it was counted."""
+    process = open_process
+    async with Listener() as listener:
+        await started(process, acme, ask(listener))
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        [claimed] = await calling.claim(process, [], 10)
+        for _ in range(calling.TRIES + 1):
+            assert await calling._begin(process, claimed) is not None
+        assert await tries(process) == 1
+
+
+async def test_a_call_that_was_not_made_in_time_was_no_try(open_process: Process, acme: str):
+    process = open_process
+    late = replace(process, settings=replace(process.settings, lease_seconds=0))
+    async with Listener() as listener:
+        run_id = await started(process, acme, ask(listener))
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        for _ in range(calling.TRIES + 1):
+            [claimed] = await calling.claim(late, [], 10)
+            await calling.make(late, claimed)
+        assert (await tries(process), listener.connections) == (0, 0)
+        await settle(process)
+        assert len(listener.asked) == 1
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
 async def test_a_caller_that_lost_its_lease_writes_nothing(open_process: Process, acme: str):
     process = open_process
 

@@ -6,7 +6,10 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime
 
+import pytest
+
 from app import runner
+from app.errors import CommitUnknown, Unavailable
 from app.process import Process
 from app.runtime.leases import Lease
 from tests.test_delivery import start
@@ -30,3 +33,41 @@ async def test_a_lease_is_kept_for_as_long_as_its_work_stands_in_line(process: P
     kept = await due_at(process)
     await asyncio.sleep(0.4)  # more than twice as long as from one renewal to the next
     assert await due_at(process) == kept
+
+
+LOST = CommitUnknown("The answer was lost.")
+AWAY = Unavailable("The database is away.")
+
+
+async def test_what_a_lost_commit_did_is_asked_until_it_is_known(process: Process, acme: str):
+    await start(process, acme)
+    [claimed] = await runner.claim(process, [], 10)
+    answers = iter([LOST, AWAY, LOST])
+
+    async def ask() -> str:
+        for error in answers:
+            raise error
+        return "known"
+
+    assert await Lease(process, "runs", claimed).until_known(ask) == "known"
+
+
+@pytest.mark.parametrize(
+    ("lease_seconds", "errors", "raised"),
+    [(15, [AWAY], AWAY), (0, [LOST], LOST), (0.5, [LOST, *[AWAY] * 50], LOST)],
+)
+async def test_it_is_asked_no_longer_than_the_lease_is_held(
+    process: Process, acme: str, lease_seconds: float, errors: list[Unavailable], raised: Exception
+):
+    """And what surely did nothing is not asked twice."""
+    brief = replace(process, settings=replace(process.settings, lease_seconds=lease_seconds))
+    await start(process, acme)
+    [claimed] = await runner.claim(process, [], 10)
+    answers = iter(errors)
+
+    async def ask() -> None:
+        raise next(answers)
+
+    with pytest.raises(Unavailable) as refusal:
+        await Lease(brief, "runs", claimed).until_known(ask)
+    assert refusal.value is raised

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -20,6 +21,7 @@ from tests.cast import workspace as founded
 from tests.conftest import Records
 from tests.store.test_jobs import due, workspace
 from tests.test_runner import later
+from workers import crew as crews
 from workers.crew import PAUSE_SECONDS, Act, Claim, Crew
 
 SECONDS = 10.0
@@ -242,6 +244,52 @@ async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(proc
     work.gate.set()
     await work.until(lambda: "row_9" in work.begun)
     assert sorted(work.done[:2]) == ["row_0", "row_1"]  # before it began
+    await busy.close(SECONDS)
+
+
+async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(process: Process):
+    """Whoever stood in line under a lease would be claimed by others, and counted once more."""
+    acme = await workspace(process.database)
+    await due(process.database, acme, 8)
+    async with process.database.write() as db:
+        await db.execute("UPDATE messages SET claims = 2 WHERE wake_at IS NOT NULL")
+    brief = replace(process, settings=replace(process.settings, lease_seconds=2))
+    work, most, together = Work(), [0], [0]
+
+    async def act(process: Process, claimed: Row) -> None:
+        most.append(claimed["claims"])
+        together.append(together[-1] + 1)
+        await asyncio.sleep(0.5)
+        async with process.database.write() as db:
+            await db.execute("UPDATE messages SET wake_at = NULL WHERE id = :id", id=claimed["id"])
+        together.append(together[-1] - 1)
+        work.done.append(claimed["id"])
+        await work.tell()
+
+    busy = Crew(brief, "messages", delivery.claim, act, hands=16)
+    busy.hint()
+    await work.until(lambda: len(work.done) == 8)
+    await busy.close(SECONDS)
+    assert (max(most), max(together)) == (3, 1)
+
+
+async def test_no_suspect_is_put_off_for_ever(process: Process, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(crews, "PATIENCE_SECONDS", 0.01)
+    work = Work(1)
+    work.gate.clear()
+    busy = crew(process, work)
+    busy.hint()
+    await work.until(lambda: work.begun == ["row_0"])
+    for _ in range(crews.PASSES):
+        work.due = [{**row(9), "claims": 3}]
+        busy.hint()
+        await work.until(lambda: not work.due)
+        await asyncio.sleep(0.1)
+        assert "row_9" not in work.begun
+    work.due = [{**row(9), "claims": 3}]
+    busy.hint()
+    await work.until(lambda: "row_9" in work.begun)
+    work.gate.set()
     await busy.close(SECONDS)
 
 
