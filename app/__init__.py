@@ -22,7 +22,7 @@ accounts/           who is calling: accounts, sessions, keys, invitations, sign-
 events, posting     what others are told, and how it reaches them
 paying, billing/    what a workspace pays for, and its provider
 plans, quotas       what a workspace may have, and how much of it it has
-audit               who changed what, in a chain that shows tampering
+audit/              who changed what, in a chain that shows tampering
 closure             a workspace goes
 retention, restoring   what is old goes; what a backup says is due waits
 
@@ -32,6 +32,6 @@ store/              SQL; one module per table group
 process             what one process holds open: settings, database, queue, vault, channels
 queue, vault, egress   hints, secrets, the guarded way out
 tokens              random and derived ones, in base62
-runtime/            batches, tasks, leases, logs, metrics
+runtime/            processes, batches, tasks, leases, logs, metrics
 config, casts, places, errors   settings and how they are read, countries and zones, problems
 """

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app import audit, demo, doctor, restoring
+from app import demo, doctor, restoring
 from app.accounts import registration as accounts
+from app.audit import chain
 from app.config import ConfigError, Settings, place_of_key
 from app.contacts.addresses import BadAddress
 from app.errors import Problem
@@ -179,14 +180,14 @@ def verify_audit(settings: Settings, _arguments: argparse.Namespace) -> int:
                 if workspace is None:
                     return whole
                 id = workspace["id"]
-                found = await audit.verify(process, id)
+                found = await chain.verify(process, id)
                 print(f"{id}  {_trail(found)}", flush=True)
                 whole = whole and found.fault is None
 
     return 0 if asyncio.run(main()) else 1
 
 
-def _trail(found: audit.Verdict) -> str:
+def _trail(found: chain.Verdict) -> str:
     if found.fault is None:
         head = f"head {found.head.sequence} {found.head.hash.hex()}"
         return f"whole: {found.entries} entries, {found.unchained} not chained yet, {head}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from app import tokens
 from app.accounts import keyring
 from app.accounts import registration as accounts
-from app.audit import Where
+from app.audit.trail import Where
 from app.contacts import addresses
 from app.definitions import activation
 from app.definitions.activation import Draft

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
-from app import audit, plans, quotas
-from app.audit import Origin
+from app import plans, quotas
+from app.audit import trail
+from app.audit.trail import Origin
 from app.billing import sandbox
 from app.billing.base import NOTHING, Order, Provider, Standing, Till
 from app.errors import Problem, Unavailable
@@ -70,7 +71,7 @@ async def begin(process: Process, db: Handle, origin: Origin, begun: Checkout) -
     order, till = begun.order, begun.till
     if till.token is not None:
         await _keep(db, order, till, till.token)
-    await audit.note(
+    await trail.note(
         db,
         process.vault,
         origin,
@@ -301,7 +302,7 @@ async def _store(
     before, after = _told(_known(row)), _told(standing)
     if stored and before != after:
         await workspaces.change_plan(db, id=workspace_id, plan=standing.plan)
-        await audit.note(
+        await trail.note(
             db,
             process.vault,
             origin,

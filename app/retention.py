@@ -6,7 +6,7 @@ import logging
 import time
 from datetime import timedelta
 
-from app import audit
+from app.audit import chain
 from app.process import Process
 from app.store import retention
 
@@ -50,7 +50,7 @@ class Rounds:
             moment = await db.now() - timedelta(days=days)
             id = workspace["id"]
             deleted = await retention.delete_old(db, workspace_id=id, moment=moment, limit=BATCH)
-        pruned = await audit.prune(process, id, moment)
+        pruned = await chain.prune(process, id, moment)
         if deleted:
             log.info("old rows removed", extra={"workspace_id": id, "rows": deleted})
         if deleted < BATCH and not pruned:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from app import delivery, posting, runner
 from app.accounts import keyring, passwords
-from app.audit import Head
+from app.audit.signing import Head
 from app.contacts import addresses
 from app.definitions import activation
 from app.main import web

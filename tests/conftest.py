@@ -37,11 +37,13 @@ ENOUGH_MEMORY = 2 << 30
 
 # Begun first, so that nobody waits for one of them at the end.
 LONGEST = (
+    "test_campaign.py",
     "test_side_by_side.py",
     "test_processes.py",
     "test_crashes.py",
     "test_main.py",
     "test_story.py",
+    "test_api.py",
 )
 
 

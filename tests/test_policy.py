@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import httpx2
 
 from app.accounts import roles, signing_in
-from app.audit import Where
+from app.audit.trail import Where
 from app.contacts import addresses
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from app import audit, retention
-from app.audit import Where
+from app import retention
+from app.audit import chain, trail
+from app.audit.trail import Where
 from app.process import Process
 from app.store import callbacks, ids, postgres, sessions
 from app.store import retention as store
@@ -224,20 +225,20 @@ async def test_the_audit_trail_is_pruned_and_stays_valid(cast: Cast, process: Pr
     with long_ago(process):
         async with process.database.write() as db:
             founder = Where(None, "founding").user({"id": cast.olivia.user_id, "name": "Olivia"})
-            await audit.begin(
+            await trail.begin(
                 db, process.vault, founder, workspace_id=cast.olivia.workspace_id, after={}
             )
         for name in "abc":
             await cast.olivia.made("/contacts", {"email": f"{name}@x.test"})
-        while await audit.seal(process):
+        while await chain.seal(process):
             pass
     await cast.olivia.made("/contacts", {"email": "new@x.test"})
-    while await audit.seal(process):
+    while await chain.seal(process):
         pass
     await went_round(process)
     [entry] = (await cast.olivia.read("/audit-logs"))["data"]
     assert entry["action"] == "contact.created"
-    verdict = await audit.verify(process, cast.olivia.workspace_id)
+    verdict = await chain.verify(process, cast.olivia.workspace_id)
     assert (verdict.fault, verdict.entries) == (None, 1)
 
 

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 
-from app import audit, closure, paying, quotas
+from app import closure, paying, quotas
+from app.audit import chain
 from app.errors import Unavailable
 from app.messages import pacing, parking
 from app.process import Process
@@ -31,7 +32,7 @@ SWEEP_SECONDS = 60.0  # between two looks for what has expired
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 # A batch of each in turn.
-CHORES = (pacing.ask_some, audit.seal, quotas.fold_some, closure.end_some, closure.remove_some)
+CHORES = (pacing.ask_some, chain.seal, quotas.fold_some, closure.end_some, closure.remove_some)
 EXPIRING = (
     callbacks.delete_expired,
     checkouts.delete_expired,

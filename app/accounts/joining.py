@@ -6,12 +6,13 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app import audit, quotas
+from app import quotas
 from app.accounts import identity, letters, passwords, roles, signing_in
 from app.accounts import registration as accounts
 from app.accounts.identity import Member
 from app.accounts.signing_in import SignIn
-from app.audit import Origin, Where
+from app.audit import trail
+from app.audit.trail import Origin, Where
 from app.contacts.addresses import Email
 from app.errors import Duplicate, FieldError, Problem
 from app.process import Process
@@ -193,7 +194,7 @@ async def join(
         db, workspace_id=workspace_id, id=new_id("mem"), user_id=user_id, role=role
     )
     await quotas.require_member(process, db, workspace_id)
-    await audit.note(
+    await trail.note(
         db,
         process.vault,
         origin,

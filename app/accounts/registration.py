@@ -10,11 +10,11 @@ import hmac
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from app import audit
 from app.accounts import identity, letters, passwords, signing_in
 from app.accounts.identity import Member
 from app.accounts.signing_in import SignIn
-from app.audit import Origin, Where
+from app.audit import trail
+from app.audit.trail import Origin, Where
 from app.contacts import addresses
 from app.contacts.addresses import Email
 from app.errors import Duplicate, FieldError, Problem
@@ -97,7 +97,7 @@ async def new_workspace(process: Process, db: Handle, owner: Origin, name: str) 
     await memberships.insert(
         db, workspace_id=workspace["id"], id=new_id("mem"), user_id=str(owner.id), role="owner"
     )
-    await audit.begin(db, process.vault, owner, workspace_id=workspace["id"], after={"name": name})
+    await trail.begin(db, process.vault, owner, workspace_id=workspace["id"], after={"name": name})
     return workspace
 
 
@@ -228,7 +228,7 @@ async def _note(
     process: Process, db: Handle, origin: Origin, workspace_id: str, action: str
 ) -> None:
     """What somebody did to their own account."""
-    await audit.note(
+    await trail.note(
         db,
         process.vault,
         origin,

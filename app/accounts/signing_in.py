@@ -6,10 +6,10 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app import audit
 from app.accounts import access_tokens, identity, passwords
 from app.accounts.identity import Member
-from app.audit import Origin, Where
+from app.audit import trail
+from app.audit.trail import Origin, Where
 from app.contacts.addresses import Email
 from app.errors import Problem
 from app.process import Process
@@ -50,7 +50,7 @@ async def with_password(
 
 async def note(process: Process, db: Handle, origin: Origin, signed: SignIn) -> None:
     """The session's entry in the audit trail of its workspace."""
-    await audit.note(
+    await trail.note(
         db,
         process.vault,
         origin,

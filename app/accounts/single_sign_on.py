@@ -18,7 +18,7 @@ from hashlib import sha256
 from app.accounts import identity, joining, oidc, passwords, roles, signing_in
 from app.accounts import registration as accounts
 from app.accounts.signing_in import SignIn
-from app.audit import Where
+from app.audit.trail import Where
 from app.contacts import addresses
 from app.contacts.addresses import BadAddress, Email
 from app.errors import Duplicate, Problem

@@ -170,13 +170,11 @@ async def _stand(
 # --- what is on its way ---------------------------------------------------------------------------
 
 
-async def quiet(
-    process: Process, suppression: Suppression, seconds: float = QUIET_SECONDS
-) -> list[str]:
+async def quiet(process: Process, suppression: Suppression) -> list[str]:
     """Wait, after the commit and outside of any transaction, until nothing is being sent to the
     address. The ids of messages that may arrive all the same, which the record names."""
     where = {"workspace_id": suppression.workspace_id, "address_hash": suppression.address_hash}
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + QUIET_SECONDS
     while True:
         async with process.database.read() as db:
             rows = await messages.in_flight(db, **where)
@@ -213,7 +211,7 @@ def erased(process: Process, workspace_id: str, row: Row) -> list[Suppression]:
 
 async def all_quiet(process: Process, found: Sequence[Suppression]) -> list[str]:
     """Wait for each, all at once; what may arrive all the same."""
-    waited = await asyncio.gather(*(quiet(process, one, QUIET_SECONDS) for one in found))
+    waited = await asyncio.gather(*(quiet(process, one) for one in found))
     return [id for ids in waited for id in ids]
 
 

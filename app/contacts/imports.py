@@ -14,8 +14,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import nullcontext
 from typing import Protocol, TypeAlias
 
-from app import audit, quotas
-from app.audit import Origin
+from app import quotas
+from app.audit import trail
+from app.audit.trail import Origin
 from app.contacts import profile, sheets, subscriptions, upserts
 from app.contacts.reactions import Workspace
 from app.contacts.sheets import Record
@@ -226,7 +227,7 @@ class _Import:
         return outcomes
 
     async def _note(self, db: Handle, by: Origin) -> None:
-        await audit.note(
+        await trail.note(
             db,
             self._process.vault,
             by,

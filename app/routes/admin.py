@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import audit
+from app.audit import trail
 from app.errors import FieldError, Problem
 from app.messages import parking
 from app.routes.audit_logs import AuditLog
@@ -284,7 +284,7 @@ async def resume(call: Call) -> Response:
 async def _set(call: Call, verb: Literal["suspended", "resumed"], *, suspended: bool) -> Response:
     row = await _found(call)
     if await admin.suspend(call.db, id=row["id"], suspended=suspended):
-        await audit.note(
+        await trail.note(
             call.db,
             call.process.vault,
             call.origin,

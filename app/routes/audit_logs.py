@@ -9,7 +9,8 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import audit, plans
+from app import plans
+from app.audit import chain
 from app.contacts import sheets
 from app.machine import document
 from app.routes.ids import AuditLogId
@@ -110,7 +111,7 @@ async def index(call: Call) -> Response:
 
 async def verify(call: Call) -> Response:
     """Keep `head` elsewhere: a trail that ends before a head that you have seen was cut off."""
-    found = await audit.verify(call.process, call.member.workspace_id)
+    found = await chain.verify(call.process, call.member.workspace_id)
     return reply.ok(
         {
             "whole": found.fault is None,

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
-from app import audit, quotas
+from app import quotas
+from app.audit import trail
 from app.contacts import addresses, audience, consent, erasing, profile, reactions
 from app.contacts.reactions import Workspace
 from app.contacts.subscriptions import COLUMN, Status
@@ -213,7 +214,7 @@ async def remove(call: Call) -> Response:
             erased = await erasing.erase(db, workspace, call.path("id"), match)
             if erased == "done":
                 await call.note("contact.erased", call.path("id"), db=db)
-                await audit.forget(
+                await trail.forget(
                     db, call.process.vault, workspace_id=workspace.id, resource_id=call.path("id")
                 )
         if erased == "unknown" and match is not None:  # else somebody else did the rest of it

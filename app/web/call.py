@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app import audit
 from app.accounts.identity import Member
-from app.audit import Origin, Where
+from app.audit import trail
+from app.audit.trail import Origin, Where
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import Json
@@ -124,7 +124,7 @@ class Call:
     ) -> None:
         """The act's entry in the audit trail, in its own transaction: `db`, or that of the route.
         `before` and `after` are the resource as clients see it."""
-        await audit.note(
+        await trail.note(
             db or self.db,
             self.process.vault,
             self.origin,

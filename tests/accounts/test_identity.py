@@ -20,7 +20,7 @@ from joserfc.jwk import OctKey
 from app.accounts import identity, keyring, roles, signing_in
 from app.accounts import registration as accounts
 from app.accounts.signing_in import SignIn
-from app.audit import Where
+from app.audit.trail import Where
 from app.channels import api
 from app.channels.own import Own
 from app.config import Settings

@@ -11,7 +11,8 @@ import pytest
 
 from app.process import Process
 from app.runtime import logs
-from tests import test_audit, test_canaries, test_queue, test_retention, test_vault
+from tests import test_canaries, test_queue, test_retention, test_vault
+from tests.audit import test_chain, test_trail
 from tests.conftest import Records
 from tests.contacts import test_sheets
 from tests.routes import (
@@ -85,14 +86,14 @@ LINES: dict[str, tuple[Callable[..., Any], ...]] = {
     "L8": (
         test_audit_logs.test_every_route_that_changes_something_is_looked_at,
         test_audit_logs.test_an_act_leaves_one_entry,
-        test_audit.test_an_act_that_fails_leaves_no_entry,
+        test_trail.test_an_act_that_fails_leaves_no_entry,
     ),
     "L9": (
-        test_audit.test_random_tamperings_are_all_found,
-        test_audit.test_a_chain_cannot_be_begun_anew_without_an_entry,
+        test_chain.test_random_tamperings_are_all_found,
+        test_chain.test_a_chain_cannot_be_begun_anew_without_an_entry,
     ),
     "L10": (
-        test_audit.test_what_is_forgotten_leaves_the_chain_whole,
+        test_chain.test_what_is_forgotten_leaves_the_chain_whole,
         test_audit_logs.test_an_erased_contact_is_forgotten_in_the_trail_too,
     ),
     "L11": (

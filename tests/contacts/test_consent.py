@@ -281,7 +281,7 @@ async def test_five_soft_bounces_in_a_row_are_one_for_good(process: Process, acm
 
 
 async def test_an_opt_out_waits_for_what_is_under_way_and_names_what_stays_there(
-    process: Process, acme: str, tmp_path: Path
+    process: Process, acme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with (
         Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver,
@@ -292,7 +292,9 @@ async def test_an_opt_out_waits_for_what_is_under_way_and_names_what_stays_there
         under_way = asyncio.create_task(delivery.deliver(through, claimed))
         await receiver.stalled.wait()
         out = await suppress(process, acme, "unsubscribed")
-        assert await consent.quiet(process, out, seconds=0.2) == [id]
+        with monkeypatch.context() as impatient:
+            impatient.setattr(consent, "QUIET_SECONDS", 0.2)
+            assert await consent.quiet(process, out) == [id]
         waiting = asyncio.create_task(consent.quiet(process, out))
         receiver.released.set()
         await under_way

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pytest
 import structlog
 
-from app import audit
+from app.audit import trail
 from app.config import Settings
 from app.definitions import credentials
 from app.machine import document
@@ -67,7 +67,7 @@ def of_a_log(name: str) -> str:
 
 
 def of_the_audit_trail(name: str) -> str:
-    return str(audit.differences({}, {name: CANARY}))
+    return str(trail.differences({}, {name: CANARY}))
 
 
 def of_a_request_that_came(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from app import audit
+from app.audit import chain
 from app.process import Process
 from app.routes import ROUTES
 from tests.cast import HELLO, PASSWORD, Cast, Person, settle
@@ -184,7 +184,7 @@ async def test_an_act_leaves_one_entry(cast: Cast, process: Process):
             ids[noun] = (
                 told.get("runId") or told.get("messageId") or (told.get("invitation") or told)["id"]
             )
-    found = await audit.verify(process, olivia.workspace_id)
+    found = await chain.verify(process, olivia.workspace_id)
     assert found.entries == len(ACTS)
 
 
@@ -222,7 +222,7 @@ async def test_refused_and_repeated_calls_leave_none(cast: Cast):
 
 async def test_an_erased_contact_is_forgotten_in_the_trail_too(cast: Cast, process: Process):
     contact = await cast.ed.made("/contacts", {"email": "ada@x.test"})
-    await audit.seal(process)
+    await chain.seal(process)
     await cast.ed.delete(f"/contacts/{contact['id']}")
     entries = await trail(cast.olivia)
     assert [entry["action"] for entry in entries] == ["contact.erased", "contact.created"]
@@ -288,10 +288,10 @@ async def test_the_life_of_an_account_is_in_the_trail(
         "user.password_changed",
     ]
     assert await actions(process, other["id"]) == ["workspace.created", "session.created"]
-    while await audit.seal(process):
+    while await chain.seal(process):
         pass
     for workspace_id in (home, other["id"]):
-        assert (await audit.verify(process, workspace_id)).fault is None
+        assert (await chain.verify(process, workspace_id)).fault is None
 
 
 async def test_members_come_change_and_go_in_the_trail(

@@ -11,7 +11,7 @@ import pytest
 from app import delivery, runner
 from app.channels.base import Message, Receipt, SendError
 from app.channels.inbox import Inbox
-from app.contacts import erasing
+from app.contacts import consent, erasing
 from app.process import Process
 from app.store.db import Database
 from tests.cast import Cast, hook
@@ -207,8 +207,9 @@ async def test_mail_about_accounts_is_not_the_contact_s(cast: Cast, process: Pro
 
 
 async def test_what_is_on_its_way_to_its_address_by_itself_is_forgotten_too(
-    cast: Cast, process: Process
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     contact = await cast.ed.made("/contacts", {"email": f"{MARKER}@x.test"})
     await written_to(cast)
     slow, calling, erased = held_up(process)
@@ -286,8 +287,11 @@ def held_up(process: Process) -> tuple[Process, asyncio.Event, asyncio.Event]:
     return replace(process, channels={"email": slow}), calling, erased
 
 
-async def test_what_a_worker_had_in_hand_is_forgotten_too(cast: Cast, process: Process, token: str):
+async def test_what_a_worker_had_in_hand_is_forgotten_too(
+    cast: Cast, process: Process, token: str, monkeypatch: pytest.MonkeyPatch
+):
     """The contact goes while its message is with the provider, and while an event comes in."""
+    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     receipt = await posted(cast, token)
     for row in await runner.claim(process, [], 50):
         await runner.move(process, row)

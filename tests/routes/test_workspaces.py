@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import audit, closure, delivery, quotas, runner
+from app import closure, delivery, quotas, runner
+from app.audit import chain
 from app.contacts import consent
 from app.process import SCHEMA, Process
 from app.store import (
@@ -320,7 +321,7 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await sandbox_faults.insert(
             db, **mine, id=new_id("flt"), kind="fail", channel="sms", count=1
         )
-    while await audit.seal(process) or await quotas.fold_some(process):
+    while await chain.seal(process) or await quotas.fold_some(process):
         pass
     await providers_of(who, process)
     paying = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://a.example"}

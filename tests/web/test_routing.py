@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import PlainTextResponse, Response
 
 from app.accounts import identity, signing_in
-from app.audit import Where
+from app.audit.trail import Where
 from app.contacts import addresses
 from app.errors import Problem
 from app.process import Process

@@ -1,185 +1,32 @@
-"""Who changed what: entries that cannot be changed, left out or cut off without a trace.
+"""The chain of a workspace's entries: sealed by the worker, pruned from its beginning, verified.
 
-An entry is written in the transaction of the act it tells, with a MAC of its own. The worker chains
-what was committed: each link hashes the one before it, and the workspace's head, which says where
-the chain ends, is signed too. What an entry tells of the change enters only as a salted hash, so
-that it can be forgotten with an erased contact and the chain still holds.
-
-Whoever can write to the database and has kept an old head can put back the day it was from; only
-what was written elsewhere tells. So every head is logged, and `verify` answers it. A head that is
-missing is tampering: it is made with the workspace.
+Each link hashes the one before it, and the workspace's head, which says where the chain ends, is
+signed too. Whoever can write to the database and has kept an old head can put back the day it was
+from; only what was written elsewhere tells. So every head is logged, and `verify` answers it. A
+head that is missing is tampering: it is made with the workspace.
 """
 
 from __future__ import annotations
 
 import hmac
 import logging
-import re
-import secrets
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal
 
-from app.machine import document
-from app.machine.program import Json
-from app.machine.secrets import MASK, is_secret_name
+from app.audit.signing import Head, entry_mac, forgotten_mac, head_of, link
+from app.audit.trail import FIRST
 from app.process import Process
 from app.store import audit_logs
-from app.store.db import Handle, Row, new_id
+from app.store.db import Handle, Row
 from app.vault import Vault
 
 log = logging.getLogger(__name__)
 
-FIRST = "workspace.created"  # what every chain begins with, unless it was pruned
-NOTHING = bytes(32)  # what stands before the first link
 BATCH = 500
 WORKSPACES = 100  # of one round
 LOOKS = 3  # at a chain that changes while it is looked at
-SALT_BYTES = 16
-LONGEST_VALUE = 8_192  # bytes of JSON; of a longer one only its hash is kept
-
-IN_URL = re.compile(r"(?<=//)[^/@]*(?=@)|(?<=\?).+", re.DOTALL)  # userinfo, and the whole query
-TOLD = re.compile(r"(Set|Last4)$")  # signingSecretSet and signingSecretLast4 are no secrets
-UNTOLD = frozenset({"id", "createdAt", "updatedAt"})  # the entry says as much itself
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Who acts, and from where. An operator acts from the command line; a provider of payments says
-    what was paid for."""
-
-    type: Literal["user", "api_key", "operator", "provider"]
-    id: str | None
-    name: str
-    ip: str | None
-    request_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """From where, while it is still to be found out who."""
-
-    ip: str | None
-    request_id: str
-
-    def user(self, row: Row) -> Origin:
-        return Origin("user", row["id"], row["name"], self.ip, self.request_id)
-
-
-async def begin(
-    db: Handle, vault: Vault, origin: Origin, *, workspace_id: str, after: Mapping[str, Json]
-) -> None:
-    """The first entry of a new workspace, and the head, which is never made again."""
-    head = Head().signed(vault, workspace_id)
-    await audit_logs.insert_head(db, workspace_id=workspace_id, head=head)
-    await note(
-        db,
-        vault,
-        origin,
-        workspace_id=workspace_id,
-        action=FIRST,
-        resource_id=workspace_id,
-        after=after,
-    )
-
-
-async def note(
-    db: Handle,
-    vault: Vault,
-    origin: Origin,
-    *,
-    workspace_id: str,
-    action: str,
-    resource_id: str,
-    before: Mapping[str, Json] | None = None,
-    after: Mapping[str, Json] | None = None,
-) -> None:
-    """One entry, in the transaction of the act. `before` and `after` are the resource as clients
-    see it; an action is called by its resource: `contact.created`."""
-    salt = secrets.token_bytes(SALT_BYTES)
-    changes = document.dumps(differences(before or {}, after or {}))
-    entry = {
-        "workspace_id": workspace_id,
-        "id": new_id("aud"),
-        "action": action,
-        "actor_type": origin.type,
-        "actor_id": origin.id,
-        "actor_name": origin.name,
-        "resource_type": action.partition(".")[0],
-        "resource_id": resource_id,
-        "changes": changes.decode(),
-        "salt": salt,
-        "changes_hash": sha256(salt + changes).digest(),
-        "ip": origin.ip,
-        "request_id": origin.request_id,
-        "created_at": await db.now(),
-    }
-    await audit_logs.insert(db, {**entry, "mac": _mac(vault, entry)})
-
-
-def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, list[Json]]:
-    """Field → [before, after] of what differs, secrets masked."""
-    return {
-        name: [_told(name, before.get(name)), _told(name, after.get(name))]
-        for name in {**before, **after}
-        if name not in UNTOLD and before.get(name) != after.get(name)
-    }
-
-
-def _told(name: str, value: Json) -> Json:
-    """Without secrets, and no longer than is read."""
-    masked = _masked(name, value)
-    text = document.dumps(masked)
-    if len(text) <= LONGEST_VALUE:
-        return masked
-    return {"bytes": len(text), "sha256": sha256(text).hexdigest()}
-
-
-def _masked(name: str, value: Json) -> Json:
-    if value is not None and is_secret_name(name) and not TOLD.search(name):
-        return MASK
-    match value:
-        case str() if name == "url":
-            return IN_URL.sub(MASK, value)
-        case dict():
-            return {inner: _masked(inner, one) for inner, one in value.items()}
-        case list():
-            return [_masked("", one) for one in value]
-        case _:
-            return value
-
-
-async def forget(db: Handle, vault: Vault, *, workspace_id: str, resource_id: str) -> None:
-    """What was changed is no longer told; that something was, by whom and when, still is."""
-    more = True
-    while more:
-        rows = await audit_logs.about(
-            db, workspace_id=workspace_id, resource_id=resource_id, limit=BATCH
-        )
-        allowed = {row["id"]: _forgotten(vault, row) for row in rows}
-        await audit_logs.forget(db, workspace_id=workspace_id, allowed=allowed)
-        more = len(rows) == BATCH
-
-
-# --- the chain ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Where a chain begins and ends. Signed, it cannot be moved by others."""
-
-    first_sequence: int = 1
-    first_hash: bytes = NOTHING
-    sequence: int = 0
-    hash: bytes = NOTHING
-
-    def then(self, mac: bytes) -> Head:
-        return replace(self, sequence=self.sequence + 1, hash=_link(self.hash, mac))
-
-    def signed(self, vault: Vault, workspace_id: str) -> dict[str, Any]:
-        return {**asdict(self), "mac": _head_mac(vault, workspace_id, self)}
 
 
 async def seal(process: Process) -> bool:
@@ -196,7 +43,7 @@ async def seal(process: Process) -> bool:
 async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
     row = await audit_logs.head_locked(db, workspace_id=workspace_id)
     rows = await audit_logs.unchained(db, workspace_id=workspace_id, limit=BATCH)
-    head = _head(vault, workspace_id, row)
+    head = head_of(vault, workspace_id, row)
     if head is None:
         _log_lost(workspace_id, row)
         return 0
@@ -231,7 +78,7 @@ async def prune(process: Process, workspace_id: str, moment: datetime) -> bool:
     would have never been."""
     async with process.database.write() as db:
         row = await audit_logs.head_locked(db, workspace_id=workspace_id)
-        head = _head(process.vault, workspace_id, row)
+        head = head_of(process.vault, workspace_id, row)
         if head is None:
             if row is not None or await _beheaded(db, workspace_id):
                 _log_lost(workspace_id, row)
@@ -290,7 +137,7 @@ async def verify(process: Process, workspace_id: str) -> Verdict:
 
 
 async def _verdict(process: Process, workspace_id: str, row: Row | None) -> Verdict:
-    head = Head() if row is None else _head(process.vault, workspace_id, row)
+    head = Head() if row is None else head_of(process.vault, workspace_id, row)
     if head is None:
         return Verdict(Fault(None, None, "The signed head of the chain was changed."), 0, 0, Head())
     if row is None:
@@ -359,62 +206,17 @@ def _fault(vault: Vault, entry: Row, at: Head) -> Fault | None:
         return Fault(at.sequence + 1, None, "An entry is gone.")
     if sequence == 1 and entry["action"] != FIRST:
         return Fault(1, id, f"The trail does not begin with {FIRST}.")
-    if entry["hash"] != _link(at.hash, entry["mac"]):
+    if entry["hash"] != link(at.hash, entry["mac"]):
         return Fault(sequence, id, "The entry is not the one that was chained here.")
     return _own_fault(vault, entry)
 
 
 def _own_fault(vault: Vault, entry: Row) -> Fault | None:
     sequence, id = entry["sequence"], entry["id"]
-    if not hmac.compare_digest(entry["mac"], _mac(vault, entry)):
+    if not hmac.compare_digest(entry["mac"], entry_mac(vault, entry)):
         return Fault(sequence, id, "The entry was changed.")
     if entry["changes"] is None:
-        allowed = hmac.compare_digest(entry["forgotten"] or b"", _forgotten(vault, entry))
+        allowed = hmac.compare_digest(entry["forgotten"] or b"", forgotten_mac(vault, entry))
         return None if allowed else Fault(sequence, id, "The changes were taken out.")
     told = sha256((entry["salt"] or b"") + entry["changes"].encode()).digest()
     return None if told == entry["changes_hash"] else Fault(sequence, id, "The changes differ.")
-
-
-# --- what only this installation can compute ----------------------------------------------------
-
-MACED = (
-    "workspace_id",
-    "id",
-    "action",
-    "actor_type",
-    "actor_id",
-    "actor_name",
-    "resource_type",
-    "resource_id",
-    "ip",
-    "request_id",
-)
-
-
-def _mac(vault: Vault, entry: Mapping[str, Any]) -> bytes:
-    parts = [entry[name] for name in MACED]
-    parts += [entry["created_at"].astimezone(UTC).isoformat("T", "microseconds")]
-    parts += [entry["changes_hash"].hex()]
-    return vault.keyed_hash("audit entry", document.dumps(parts))
-
-
-def _forgotten(vault: Vault, entry: Mapping[str, Any]) -> bytes:
-    return vault.keyed_hash("audit forgotten", entry["id"].encode() + entry["changes_hash"])
-
-
-def _link(before: bytes, mac: bytes) -> bytes:
-    return sha256(before + mac).digest()
-
-
-def _head_mac(vault: Vault, workspace_id: str, head: Head) -> bytes:
-    parts = [head.first_sequence, head.first_hash.hex(), head.sequence, head.hash.hex()]
-    return vault.keyed_hash("audit head", document.dumps([workspace_id, *parts]))
-
-
-def _head(vault: Vault, workspace_id: str, row: Row | None) -> Head | None:
-    """None when it is not as it was signed."""
-    if row is None:
-        return None
-    head = Head(row["first_sequence"], row["first_hash"], row["sequence"], row["hash"])
-    right = hmac.compare_digest(row["mac"], _head_mac(vault, workspace_id, head))
-    return head if right else None

@@ -1,0 +1,1 @@
+"""The audit trail: entries written with the act, chained and verified later."""
