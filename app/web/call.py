@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
@@ -18,13 +19,15 @@ from app.machine import document
 from app.machine.program import Json
 from app.process import Process
 from app.store.db import Handle
-from app.web import body, conditions, idempotency
+from app.web import auth, body, conditions, idempotency
 from app.web.accept import acceptable
+from app.web.auth import PUBLIC
 from app.web.throttle import Throttle
 
 Model = TypeVar("Model", bound=BaseModel)
 Written = TypeVar("Written", bound=body.Writable)
 SAFE = frozenset({"GET", "HEAD"})
+SLOW_BODY_SECONDS = 0.1  # what the caller was allowed when the head came is asked again after this
 
 # A JSON object, media types for anything else, or nothing.
 Content: TypeAlias = type[BaseModel] | tuple[str, ...] | None
@@ -38,6 +41,8 @@ class Call:
     throttle: Throttle
     request: Request
     takes: Content = None
+    can: str = PUBLIC
+    plan: str | None = None
     # What the wrapper has found so far; handlers read the properties.
     caller: Member | None = None
     parameters: BaseModel | None = None
@@ -169,10 +174,21 @@ class Call:
         return answer
 
     async def receive_body(self) -> bytes:
-        """For tx=None routes, which judge the head first. Raises Problem: 408 or 413."""
+        """For tx=None routes, which judge the head first; the wrapper awaits it for the others.
+        Raises Problem: 408 or 413, and those of `authorize` when the body came slowly."""
         if self.received is None:
+            started_at = time.monotonic()
             self.received = await body.received(self.request.receive)
+            if time.monotonic() - started_at > SLOW_BODY_SECONDS and self.can != PUBLIC:
+                await self.authorize()
         return self.received
+
+    async def authorize(self) -> None:
+        """Authenticate and permit again: between the head and the end of a body its sender may be
+        removed, its key revoked, its workspace suspended. Raises Problem: 401 or 403."""
+        self.caller = await auth.authenticate(self.process, self.request.headers)
+        auth.permit(self.caller, self.can)
+        auth.afford(self.caller, self.plan)
 
     def stream_body(self, max_bytes: int, piece_seconds: float) -> AsyncIterator[bytes]:
         """For tx=None routes whose body may be larger than memory. Raises Problem: 408 or 413."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from app.accounts.identity import Member
 from app.errors import Problem
@@ -54,11 +54,10 @@ class Asked:
     content: bytes  # a hash of what was asked
 
     @classmethod
-    async def by(cls, request: Request, key: str, *, vault: Vault, member: Member) -> Asked:
-        scope = request.scope
+    def by(cls, scope: Scope, body: bytes, key: str, *, vault: Vault, member: Member) -> Asked:
         place = json.dumps([member.workspace_id, scope["method"], scope["path"], key]).encode()
         # Keyed as well: a body may be a secret that is easily guessed.
-        content = scope["query_string"] + b"\n" + await request.body()
+        content = scope["query_string"] + b"\n" + body
         return cls(
             vault,
             member,

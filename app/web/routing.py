@@ -117,9 +117,10 @@ class _Path:
             raise Problem(
                 "method_not_allowed", f"Use {self._allow['Allow']} here.", headers=self._allow
             )
-        response = await self._run(
-            endpoint, Call(self._process, self._throttle, request, endpoint.takes)
+        call = Call(
+            self._process, self._throttle, request, endpoint.takes, endpoint.can, endpoint.plan
         )
+        response = await self._run(endpoint, call)
         if request.method in SAFE:
             if endpoint.is_tagged:
                 conditions.tagged(response)
@@ -136,13 +137,15 @@ class _Path:
         if endpoint.parameters is not None:
             call.parameters = body.query(endpoint.parameters, call.request.scope["query_string"])
         key = idempotency.key_of(call.request.headers) if endpoint.takes_key else None
-        if endpoint.tx is not None or endpoint.refuses_body or endpoint.concludes:
-            call.received = b"" if endpoint.method == "GET" else await call.request.body()
+        if endpoint.method == "GET":
+            call.received = b""  # which means nothing there (RFC 9110 §9.3.1)
+        elif endpoint.tx is not None or endpoint.refuses_body or endpoint.concludes:
+            await call.receive_body()
         if endpoint.refuses_body:
             body.nothing(call.request.headers, call.body)
         if key is not None:
-            call.asked = await idempotency.Asked.by(
-                call.request, key, vault=call.process.vault, member=call.member
+            call.asked = idempotency.Asked.by(
+                call.request.scope, call.body, key, vault=call.process.vault, member=call.member
             )
         try:
             async with self._connection(endpoint.tx) as call.connection:

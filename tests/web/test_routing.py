@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 
@@ -18,6 +19,7 @@ from app.store import users, workspaces
 from app.store.db import Handle, new_id
 from app.web import reply
 from app.web.body import Query, Writable
+from app.web.call import SLOW_BODY_SECONDS
 from app.web.edge import Edge
 from app.web.routing import (
     ADMIN,
@@ -120,6 +122,13 @@ async def forgetful(_call: Call) -> Response:
     return reply.ok({})
 
 
+CHANGES = {
+    "revoked": "UPDATE api_keys SET revoked_at = :now WHERE workspace_id = :workspace_id",
+    "lowered": "UPDATE memberships SET role = 'viewer' WHERE workspace_id = :workspace_id",
+    "suspended": "UPDATE workspaces SET suspended = TRUE WHERE id = :workspace_id",
+}
+
+
 def missing(call: Call, name: str) -> str | None:
     """What the programmer is told who asks for what the route has not got."""
     try:
@@ -137,11 +146,12 @@ ENDPOINTS = [
     post("/twins", register_twice, can="contacts:write"),
     get("/paint", paint, can=MEMBER, query=Colours),
     post("/late", late, can=PUBLIC, tx=None),
+    post("/late/member", late, can="contacts:write", tx=None, takes=Naming),
     post("/nobody", nobody, can=PUBLIC),
     delete("/match", match, can=MEMBER),
     get("/tagged", tagged, can=MEMBER),
     post("/tagged", tagged, can=MEMBER),
-    post("/renamed", renamed, can=MEMBER, takes=Naming),
+    post("/renamed", renamed, can="contacts:write", takes=Naming),
     post("/concluded", renamed_at_the_end, can=MEMBER, tx=None, takes=Naming, concludes=True),
     post("/forgetful", forgetful, can=MEMBER, tx=None, concludes=True),
 ]
@@ -223,6 +233,36 @@ async def test_a_refusal_names_what_is_missing(api, cast):
         response.json()["detail"]
         == "This needs contacts:write, which the role viewer does not have."
     )
+
+
+@pytest.mark.parametrize("path", ["/renamed", "/late/member"])
+@pytest.mark.parametrize("change", ["revoked", "lowered", "suspended"])
+async def test_who_may_no_longer_do_it_when_a_slow_body_ends_does_nothing(
+    path: str, change: str, api: httpx2.AsyncClient, cast: Cast, process: Process
+):
+    async def held_back() -> AsyncIterator[bytes]:
+        yield b'{"name":'
+        await asyncio.sleep(SLOW_BODY_SECONDS)
+        async with process.database.write() as db:
+            await db.execute(CHANGES[change], workspace_id=cast.ed.workspace_id)
+        yield b'"New"}'
+
+    headers = {**bearer(cast.ed), "Content-Type": "application/json"}
+    refused = await api.post(path, headers=headers, content=held_back())
+    code = {"revoked": "unauthenticated", "lowered": "forbidden"}.get(change, "workspace_suspended")
+    assert refused.json()["code"] == code
+    assert await name_of(process, cast.ed) == "Acme"
+
+
+async def test_a_slow_body_of_somebody_who_still_may_is_read(api, cast: Cast, process: Process):
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'{"name":'
+        await asyncio.sleep(SLOW_BODY_SECONDS)
+        yield b'"New"}'
+
+    headers = {**bearer(cast.ed), "Content-Type": "application/json"}
+    assert (await api.post("/renamed", headers=headers, content=slow())).status_code == 200
+    assert await name_of(process, cast.ed) == "New"
 
 
 async def test_who_calls_is_settled_before_the_body_is_read(api, cast, process):
