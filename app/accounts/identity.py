@@ -6,17 +6,17 @@ on every request, in one query, so that a change counts on the very next one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
 from app import plans
-from app.accounts import access_tokens, keyring
+from app.accounts import access_tokens, keyring, roles
 from app.accounts.roles import PERMISSIONS
 from app.errors import Problem
 from app.process import Process
-from app.store import sessions
-from app.store.db import Row
+from app.store import memberships, sessions
+from app.store.db import Handle, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,20 @@ async def _by_token(process: Process, token: str) -> Row | None:
             issued_at=datetime.fromtimestamp(claims.iat, UTC),
             expires_at=datetime.fromtimestamp(claims.exp, UTC),
         )
+
+
+async def lock_role(db: Handle, member: Member) -> Member:
+    """The member with the role that they have now, which nobody changes before the transaction
+    ends: whoever changes a membership locks those of the owners first, as this does.
+
+    Raises Problem `unauthenticated` for who is no member any more.
+    """
+    await memberships.owners(db, workspace_id=member.workspace_id)
+    row = await memberships.by_user(db, workspace_id=member.workspace_id, user_id=member.user_id)
+    if row is None:
+        raise unauthenticated("You are no longer a member of this workspace.")
+    role = roles.lower(member.role, row["role"])  # a key may have a lower role than its maker
+    return replace(member, role=role, permissions=PERMISSIONS[role])
 
 
 def require_session(member: Member) -> None:

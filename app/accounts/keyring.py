@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from app import tokens
-from app.accounts.roles import ROLES
+from app.accounts import roles
 from app.errors import Problem
 from app.process import Process
 from app.store import api_keys
@@ -64,7 +64,7 @@ async def bearer(process: Process, key: str) -> Row | None:
     if row is None:
         return None
     await _touch(process, row)
-    return {**row, "role": _lower(row["role"], row["maker_role"]), "super_admin": False}
+    return {**row, "role": roles.lower(row["role"], row["maker_role"]), "super_admin": False}
 
 
 async def _touch(process: Process, row: Row) -> None:
@@ -75,10 +75,6 @@ async def _touch(process: Process, row: Row) -> None:
     with suppress(TimeoutError, Problem):
         async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
             await api_keys.touch(db, workspace_id=row["workspace_id"], id=row["via_id"])
-
-
-def _lower(role: str, other: str) -> str:
-    return min(role, other, key=ROLES.index)
 
 
 def _well_formed(key: str, environment: str) -> bool:

@@ -50,6 +50,10 @@ PERMISSIONS: Mapping[str, frozenset[str]] = {
 }
 
 
+def lower(role: str, other: str) -> str:
+    return min(role, other, key=ROLES.index)
+
+
 def grantable(own: str, role: str) -> bool:
     """Nobody grants more than they hold."""
     return ROLES.index(role) <= ROLES.index(own)

@@ -146,6 +146,7 @@ async def create(call: Call) -> Response:
     """Whoever has an account that proved its address is a member at once; others are invited: an
     address may be registered by somebody whose it is not."""
     new = call.read(NewMember)
+    await call.lock_role()
     require_grantable(call.member, new.role)
     user = await users.by_email(call.db, email_key=new.email.key)
     if user is None or user["email_verified_at"] is None:
@@ -191,6 +192,7 @@ async def remove(call: Call) -> Response:
 
 async def _locked(call: Call) -> tuple[list[str], Row]:
     """The owners' memberships and this one: the owners first, for all who change members alike."""
+    await call.lock_role()
     workspace_id = call.member.workspace_id
     owners = await memberships.owners(call.db, workspace_id=workspace_id)
     row = await memberships.locked(call.db, workspace_id=workspace_id, id=call.path("id"))
@@ -239,7 +241,9 @@ async def show_invitation(call: Call) -> Response:
 
 
 async def create_invitation(call: Call) -> Response:
-    resource = await _invited(call, call.read(NewMember))
+    new = call.read(NewMember)
+    await call.lock_role()
+    resource = await _invited(call, new)
     return reply.created(f"/memberships/invitations/{resource['id']}", resource)
 
 
@@ -253,6 +257,7 @@ async def _invited(call: Call, new: NewMember) -> dict[str, Any]:
 
 
 async def remove_invitation(call: Call) -> Response:
+    await call.lock_role()
     workspace_id, id = call.member.workspace_id, call.path("id")
     row = await invitations.locked(call.db, workspace_id=workspace_id, id=id)
     if row is None or row["status"] in ("EXPIRED", "REVOKED"):

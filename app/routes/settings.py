@@ -254,6 +254,7 @@ async def show_key(call: Call) -> Response:
 
 async def create_key(call: Call) -> Response:
     new = call.read(NewKey)
+    await call.lock_role()
     if not roles.grantable(call.member.role, new.role):
         raise Problem("forbidden", f"You are {call.member.role}: give the key at most that role.")
     if new.expires_at is not None and new.expires_at <= await call.db.now():

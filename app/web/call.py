@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.accounts import identity
 from app.accounts.identity import Member
 from app.audit import trail
 from app.audit.trail import Origin, Where
@@ -182,6 +183,12 @@ class Call:
             if time.monotonic() - started_at > SLOW_BODY_SECONDS and self.can != PUBLIC:
                 await self.authorize()
         return self.received
+
+    async def lock_role(self) -> None:
+        """Permit again by the role that the caller has now and keeps until the transaction ends:
+        before anything else of what gives or takes a role. Raises Problem: 401 or 403."""
+        self.caller = await identity.lock_role(self.db, self.member)
+        auth.permit(self.caller, self.can)
 
     async def authorize(self) -> None:
         """Authenticate and permit again: between the head and the end of a body its sender may be

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from app.process import Process
+from app.store import memberships
 from tests.cast import PASSWORD, Cast, Person, person
 from tests.routes.conftest import SignIn
 
@@ -221,6 +222,41 @@ async def test_a_role_counts_on_the_very_next_request(cast: Cast, sign_in: SignI
 async def test_nothing_but_the_role_can_be_changed(cast: Cast, change: object):
     response = await cast.olivia.patch(f"/memberships/{await mine(cast.ed)}", change)
     assert refused(response) == (422, "invalid")
+
+
+GRANTS = {
+    "adds": ("POST", "/memberships", {"email": "mallory@tidings.example", "role": "admin"}),
+    "invites": ("POST", "/memberships/invitations", {"email": "a@b.test", "role": "admin"}),
+    "makes a key": ("POST", "/settings/api-keys", {"name": "K", "role": "admin"}),
+    "raises": ("PATCH", "/memberships/{ed}", {"role": "admin"}),
+    "removes": ("DELETE", "/memberships/{vic}", None),
+    "revokes": ("DELETE", "/memberships/invitations/{offer}", None),
+}
+
+
+@pytest.mark.parametrize("becomes", ["editor", None])
+@pytest.mark.parametrize("act", GRANTS)
+async def test_who_is_lowered_or_removed_meanwhile_gives_and_takes_nothing(
+    cast: Cast, process: Process, act: str, becomes: str | None
+):
+    method, path, body = GRANTS[act]
+    offered = {"email": "b@b.test", "role": "viewer"}
+    offer = await cast.olivia.made("/memberships/invitations", offered)
+    ids = await members(cast.olivia)
+    path = path.format(**ids, offer=offer["id"])
+    workspace_id = cast.olivia.workspace_id
+    async with process.database.write() as db:
+        await memberships.owners(db, workspace_id=workspace_id)
+        asking = asyncio.create_task(cast.adam.call(method, path, json=body))
+        await asyncio.sleep(0.3)  # Adam was an admin when the head came; now the rest has to wait
+        if becomes is None:
+            await memberships.delete(db, workspace_id=workspace_id, id=ids["adam"])
+        else:
+            await memberships.change_role(
+                db, workspace_id=workspace_id, id=ids["adam"], role=becomes
+            )
+    refusal = (403, "forbidden") if becomes else (401, "unauthenticated")
+    assert refused(await asking) == refusal
 
 
 # --- leaving ------------------------------------------------------------------------------------
