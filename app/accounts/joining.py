@@ -44,10 +44,8 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
     if user is not None:
         await require_stranger(db, member.workspace_id, user["id"])
     await quotas.require_member(process, db, member.workspace_id, more=1)
-    earlier = await invitations.pending(db, workspace_id=member.workspace_id, email_key=email.key)
-    if earlier is not None:
-        require_grantable(member, earlier["role"])
-        await invitations.revoke(db, workspace_id=member.workspace_id, id=earlier["id"])
+    await require_replaceable(db, member, email.key)
+    await invitations.revoke_of(db, workspace_id=member.workspace_id, email_key=email.key)
     id, token = new_id("inv"), secrets.token_urlsafe(24)
     await invitations.insert(
         db,
@@ -75,6 +73,13 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
     if made is None:
         raise LookupError("an invitation that was just made is there")
     return made
+
+
+async def require_replaceable(db: Handle, member: Member, email_key: str) -> None:
+    """Nobody ends the offer of a role above their own. Raises Problem `forbidden`."""
+    offer = await invitations.pending(db, workspace_id=member.workspace_id, email_key=email_key)
+    if offer is not None:
+        require_grantable(member, offer["role"])
 
 
 async def require_stranger(db: Handle, workspace_id: str, user_id: str) -> None:
@@ -185,7 +190,8 @@ async def _join(process: Process, db: Handle, where: Where, invitation: Row, use
 async def join(
     process: Process, db: Handle, origin: Origin, workspace_id: str, user_id: str, *, role: str
 ) -> Row:
-    """The new membership, with its entry in the audit trail.
+    """The new membership, with its entry in the audit trail. Whatever the address was offered here
+    ends, or its holder could return by it once they are removed.
 
     Raises Problem `conflict` for a member, `quota_exceeded`.
     """
@@ -193,6 +199,7 @@ async def join(
     row = await memberships.insert(
         db, workspace_id=workspace_id, id=new_id("mem"), user_id=user_id, role=role
     )
+    await invitations.revoke_of(db, workspace_id=workspace_id, email_key=row["email_key"])
     await quotas.require_member(process, db, workspace_id)
     await trail.note(
         db,

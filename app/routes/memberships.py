@@ -151,6 +151,7 @@ async def create(call: Call) -> Response:
     user = await users.by_email(call.db, email_key=new.email.key)
     if user is None or user["email_verified_at"] is None:
         return reply.accepted({"invitation": await _invited(call, new)})
+    await joining.require_replaceable(call.db, call.member, user["email_key"])
     row = await joining.join(
         call.process, call.db, call.origin, call.member.workspace_id, user["id"], role=new.role
     )
@@ -185,6 +186,7 @@ async def remove(call: Call) -> Response:
     await memberships.delete(call.db, workspace_id=workspace_id, id=row["id"])
     await sessions.end_all(call.db, user_id=user_id, workspace_id=workspace_id)
     await api_keys.revoke_of(call.db, workspace_id=workspace_id, made_by=user_id)
+    await invitations.revoke_of(call.db, workspace_id=workspace_id, email_key=row["email_key"])
     before = membership_resource(row, with_email=True)
     await call.note("membership.deleted", row["id"], before=before)
     return reply.no_content()

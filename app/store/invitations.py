@@ -156,13 +156,26 @@ async def revoke(db: Handle, *, workspace_id: str, id: str) -> None:
     )
 
 
+async def revoke_of(db: Handle, *, workspace_id: str, email_key: str) -> None:
+    """What this address was offered here."""
+    await db.execute(
+        """
+        UPDATE invitations SET revoked_at = :now
+        WHERE workspace_id = :workspace_id AND email_key = :email_key
+          AND accepted_at IS NULL AND revoked_at IS NULL
+        """,
+        workspace_id=workspace_id,
+        email_key=email_key,
+    )
+
+
 async def pending(db: Handle, *, workspace_id: str, email_key: str) -> Row | None:
-    """What this address was offered before, locked: not taken, not revoked, perhaps expired."""
+    """What this address could take here, locked."""
     return await db.fetch_one(
         f"""
         SELECT {COLUMNS} FROM invitations
         WHERE workspace_id = :workspace_id AND email_key = :email_key
-          AND accepted_at IS NULL AND revoked_at IS NULL
+          AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now
         FOR UPDATE
         """,
         workspace_id=workspace_id,

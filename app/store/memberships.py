@@ -8,7 +8,7 @@ from typing import Any
 from app.store import keyset, workspaces
 from app.store.db import Handle, Row
 
-COLUMNS = "m.id, m.user_id, m.role, m.revision, m.created_at, u.email, u.name"
+COLUMNS = "m.id, m.user_id, m.role, m.revision, m.created_at, u.email, u.email_key, u.name"
 WORKSPACE = ", ".join(f"w.{column.strip()}" for column in workspaces.COLUMNS.split(","))
 
 
@@ -20,6 +20,7 @@ async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: 
         VALUES (:workspace_id, :id, :user_id, :role, :now)
         RETURNING id, user_id, role, revision, created_at,
                   (SELECT u.email FROM users u WHERE u.id = memberships.user_id) AS email,
+                  (SELECT u.email_key FROM users u WHERE u.id = memberships.user_id) AS email_key,
                   (SELECT u.name FROM users u WHERE u.id = memberships.user_id) AS name
         """,
         workspace_id=workspace_id,

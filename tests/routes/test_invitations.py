@@ -13,6 +13,8 @@ import pytest
 
 from app.accounts import passwords
 from app.process import Process
+from app.store import memberships
+from app.store.db import new_id
 from tests.cast import PASSWORD, Cast, settle
 from tests.routes.conftest import Letter, SignIn, visiting
 
@@ -121,12 +123,28 @@ async def test_of_many_who_invite_one_address_at_once_one_invitation_is_pending(
     assert [row["status"] for row in listed].count("PENDING") == 1
 
 
-async def test_an_admin_does_not_replace_an_owner_s_invitation(cast: Cast):
-    await invited(cast, role="owner")
-    response = await cast.adam.post("/memberships/invitations", {"email": NEW, "role": "viewer"})
-    assert refused(response) == (403, "forbidden")
-    [listed] = (await cast.adam.read("/memberships/invitations"))["data"]
-    assert (listed["role"], listed["status"]) == ("owner", "PENDING")
+@pytest.mark.parametrize("path", ["/memberships", "/memberships/invitations"])
+async def test_an_admin_does_not_replace_an_owner_s_invitation(cast: Cast, path: str):
+    for email in (NEW, cast.mallory.email):
+        await invited(cast, email, role="owner")
+        response = await cast.adam.post(path, {"email": email, "role": "viewer"})
+        assert refused(response) == (403, "forbidden")
+        [listed, *_] = (await cast.adam.read("/memberships/invitations"))["data"]
+        assert (listed["email"], listed["role"], listed["status"]) == (email, "owner", "PENDING")
+
+
+@pytest.mark.parametrize("path", ["/memberships", "/memberships/invitations"])
+async def test_an_owner_s_invitation_that_expired_bars_no_admin(
+    cast: Cast, process: Process, path: str
+):
+    for email in (NEW, cast.mallory.email):
+        await invited(cast, email, role="owner")
+    await later(process, days=7)
+    for email in (NEW, cast.mallory.email):
+        response = await cast.adam.post(path, {"email": email, "role": "viewer"})
+        assert response.status_code in (201, 202), response.text
+    listed = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert [row["status"] for row in listed if row["role"] == "owner"] == ["EXPIRED", "EXPIRED"]
 
 
 async def test_an_owner_s_invitation_is_read_by_owners_alone(cast: Cast, process: Process):
@@ -238,6 +256,37 @@ async def test_an_invitation_whose_inviter_may_no_longer_grant_it_is_worthless(
     assert refused(await accept(visitor, token, **ACCOUNT)) == (409, "conflict")
     await cast.olivia.patch(f"/memberships/{adam}", {"role": "admin"})
     assert (await accept(visitor, token, **ACCOUNT)).status_code == 201
+
+
+async def test_who_joins_otherwise_has_no_invitation_left_to_come_back_by(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    await invited(cast, cast.mallory.email, role="admin")
+    token = await token_to(cast.mallory.email)
+    viewer = {"email": cast.mallory.email, "role": "viewer"}
+    joined = await cast.olivia.made("/memberships", viewer)
+    [listed] = (await cast.olivia.read("/memberships/invitations"))["data"]
+    assert listed["status"] == "REVOKED"
+    assert (await cast.olivia.delete(f"/memberships/{joined['id']}")).status_code == 204
+    assert refused(await accept(visitor, token, password=PASSWORD)) == (409, "conflict")
+
+
+async def test_who_is_removed_takes_no_invitation_along(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    """There may be one from before joining ended them."""
+    await invited(cast, cast.mallory.email, role="admin")
+    token = await token_to(cast.mallory.email)
+    async with process.database.write() as db:
+        joined = await memberships.insert(
+            db,
+            workspace_id=cast.olivia.workspace_id,
+            id=new_id("mem"),
+            user_id=cast.mallory.user_id,
+            role="viewer",
+        )
+    assert (await cast.adam.delete(f"/memberships/{joined['id']}")).status_code == 204
+    assert refused(await accept(visitor, token, password=PASSWORD)) == (409, "conflict")
 
 
 @pytest.mark.parametrize("has_account", [False, True])
