@@ -23,7 +23,7 @@ from app.routes.sessions import (
 from app.store import api_keys, invitations, memberships, sessions, users
 from app.store.db import Row
 from app.web import auth, paging, reply
-from app.web.body import Name, Shape, Writable
+from app.web.body import Name, Query, Shape, Writable
 from app.web.paging import Paging
 from app.web.reply import Page, Revised
 from app.web.routing import MEMBER, PUBLIC, Call, delete, get, patch, post
@@ -321,6 +321,7 @@ routes = [
         accept,
         can=PUBLIC,
         tx=None,
+        query=Query,
         takes=Acceptance,
         gives={201: Joined},
         raises=(

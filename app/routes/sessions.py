@@ -21,7 +21,7 @@ from app.routes.settings import Workspace, workspace_resource
 from app.store import users, workspaces
 from app.store.db import Row
 from app.web import reply
-from app.web.body import Name, Shape
+from app.web.body import Name, Query, Shape
 from app.web.routing import MEMBER, PUBLIC, Call, get, patch, post
 from app.web.throttle import AUTH, Rule
 
@@ -304,6 +304,7 @@ routes = [
         register,
         can=PUBLIC,
         tx=None,
+        query=Query,
         takes=Registration,
         gives={201: Registered},
         raises=("rate_limited", "conflict", "forbidden"),
@@ -313,6 +314,7 @@ routes = [
         sign_in_with_password,
         can=PUBLIC,
         tx=None,
+        query=Query,
         takes=Credentials,
         gives={200: SignedIn},
         raises=(*AT_THE_DOOR, "not_found"),
@@ -322,6 +324,7 @@ routes = [
         refresh,
         can=PUBLIC,
         tx=None,
+        query=Query,
         takes=Refresh,
         gives={200: SignedIn},
         raises=AT_THE_DOOR,
@@ -341,6 +344,7 @@ routes = [
         forget_password,
         can=PUBLIC,
         tx=None,
+        query=Query,
         takes=Forgotten,
         gives={202: Nothing},
         raises=LIMITED,
@@ -350,6 +354,7 @@ routes = [
         reset_password,
         can=PUBLIC,
         tx=None,
+        query=Query,
         takes=Reset,
         gives={204: None},
         raises=LIMITED,
@@ -368,6 +373,7 @@ routes = [
         verify_email,
         can=PUBLIC,
         tx=None,
+        query=Query,
         takes=Verification,
         gives={204: None},
         raises=LIMITED,

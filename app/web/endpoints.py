@@ -30,7 +30,8 @@ class Says(TypedDict, total=False):
     """What a route says beside its path.
 
     takes   the body, or, of a PATCH that takes a Writable, what the patch has to make of it
-    query   the parameters; without, there are none, and whoever sends one is told so
+    query   the parameters; without, there are none, and whoever sends one is told so, but for a
+            PUBLIC route, which says body.Query to tell strangers so too
     gives   status → what is answered with it
     raises  codes of the problems that are its own: what follows from the rest is known
     plan    the least plan of a workspace that may use it
@@ -67,7 +68,8 @@ class Endpoint:
 
     @property
     def parameters(self) -> type[body.Query] | None:
-        """None where strangers append what they like: it is not looked at."""
+        """None where strangers append what they like: it is not looked at. Those are probes, the
+        intake, callbacks, and links that somebody follows."""
         return self.query or (None if self.can == PUBLIC else body.Query)
 
     @property

@@ -148,6 +148,7 @@ ENDPOINTS = [
     post("/late", late, can=PUBLIC, tx=None),
     post("/late/member", late, can="contacts:write", tx=None, takes=Naming),
     post("/nobody", nobody, can=PUBLIC),
+    post("/nobody/strict", nobody, can=PUBLIC, query=Query),
     delete("/match", match, can=MEMBER),
     get("/tagged", tagged, can=MEMBER),
     post("/tagged", tagged, can=MEMBER),
@@ -617,3 +618,23 @@ async def test_a_query_is_judged_before_anything_is_looked_up(api, cast):
     response = await api.get("/contacts/1?colour=red", headers=bearer(cast.vic))
     assert response.json()["code"] == "invalid"
     assert (await api.post("/nobody?utm_source=mail", content=b"")).status_code == 200
+    strict = await api.post("/nobody/strict?utm_source=mail", content=b"")
+    assert strict.json()["errors"][0]["pointer"] == "?utm_source"
+
+
+async def test_strangers_too_are_told_of_parameters_that_a_json_route_does_not_know(
+    cast: Cast,
+):
+    """A misspelt or imagined one must not seem to have counted."""
+    strict = [
+        endpoint
+        for endpoint in EVERY
+        if endpoint.can == PUBLIC
+        and endpoint.method == "POST"
+        and endpoint.path.startswith(("/auth/", "/memberships/"))
+    ]
+    assert len(strict) == 7
+    for endpoint in strict:
+        response = await cast.client.post(f"{endpoint.path}?x=1", json={})
+        assert response.status_code == 422, str(endpoint)
+        assert [error["pointer"] for error in response.json()["errors"]] == ["?x"], str(endpoint)
