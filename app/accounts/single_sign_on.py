@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import re
 import secrets
+from collections.abc import Set
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -30,6 +32,8 @@ from app.vault import VaultError
 PURPOSE = "single sign-on"  # that the vault encrypts for
 LIFETIME = timedelta(minutes=10)  # from the way out to the way back
 LONGEST_NAME = 200
+PLACES = frozenset("0123456789abcdef")
+WORKSPACE_ID = re.compile("ws_[0-9a-z]{26}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,14 @@ def provider(process: Process) -> oidc.Provider:
 # --- the way out, and back ------------------------------------------------------------------------
 
 
-async def depart(process: Process, workspace_id: str | None) -> Departure:
-    """Raises Problem `not_found`, `unavailable`."""
+async def depart(process: Process, workspace_id: str | None, taken: Set[str]) -> Departure:
+    """`taken` are the places of sign-ins that the browser keeps already; only when all are is one
+    given twice. Raises Problem `not_found`, `unavailable`."""
+    if workspace_id is not None and not WORKSPACE_ID.fullmatch(workspace_id):
+        raise _no_such_workspace()  # what is no id must come neither into a cookie nor into SQL
     attempt = oidc.Attempt.new()
+    while place(attempt.state) in taken and not taken >= PLACES:
+        attempt = oidc.Attempt.new()
     url = await provider(process).authorization_url(attempt)
     async with process.database.read() as db:
         ends_at = int((await db.now() + LIFETIME).timestamp())
@@ -215,11 +224,15 @@ async def _workspace(
         await joining.join(process, db, origin, offering_id, user_id, role=offer["role"])
         return await joining.entered(db, user_id, offering_id)
     if workspace_id is not None:
-        raise Problem("not_found", "You are not a member of such a workspace.")
+        raise _no_such_workspace()
     if process.settings.registration != "open":
         raise Problem("forbidden", "You are in no workspace; ask somebody to invite you.")
     name = f"{user['name'][:180]}'s workspace"
     return await accounts.new_workspace(process, db, where.user(user), name)
+
+
+def _no_such_workspace() -> Problem:
+    return Problem("not_found", "You are not a member of such a workspace.")
 
 
 async def _offer(db: Handle, email_key: str, workspace_id: str | None) -> Row | None:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from starlette.responses import RedirectResponse, Response
 
 from app.accounts import single_sign_on
-from app.accounts.single_sign_on import Answer
+from app.accounts.single_sign_on import PLACES, Answer
 from app.config import Settings
 from app.routes.sessions import Registered, sign_in_resource, user_resource
 from app.web import reply
@@ -22,7 +22,9 @@ async def begin_single_sign_on(call: Call) -> Response:
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
     workspace_id = call.request.query_params.get("workspaceId")
-    departure = await single_sign_on.depart(call.process, workspace_id)
+    kept = call.request.cookies
+    taken = {one for one in PLACES if _cookie(call.process.settings, one) in kept}
+    departure = await single_sign_on.depart(call.process, workspace_id, taken)
     response = RedirectResponse(departure.url, 302, {"Referrer-Policy": "no-referrer"})
     cookie = _cookie(call.process.settings, departure.place)
     _keep(call.process.settings, response, cookie, departure.kept, COOKIE_SECONDS)
@@ -54,12 +56,13 @@ def _secure(settings: Settings) -> bool:
 
 
 def _keep(settings: Settings, response: Response, cookie: str, value: str, seconds: int) -> None:
-    """In this browser, for the way back alone: it comes by a link, hence `lax`."""
+    """In this browser, for the way back, and for another way out to see which are kept. The way
+    back comes by a link, hence `lax`."""
     response.set_cookie(
         cookie,
         value,
         max_age=seconds,
-        path=f"{urlsplit(settings.base_url).path}/auth/oidc/callback",
+        path=f"{urlsplit(settings.base_url).path}/auth/oidc",
         secure=_secure(settings),
         httponly=True,
         samesite="lax",
