@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +17,8 @@ from app.process import Process
 from app.store import memberships, sessions, users
 from app.store.db import Handle, Row, new_id
 from app.vault import digest
+
+log = logging.getLogger(__name__)
 
 LIFETIME = timedelta(days=30)
 REFRESH = "refresh token"  # the purpose that the vault signs for
@@ -96,17 +99,19 @@ def _no_such_workspace(*, named: bool) -> Problem:
     return Problem("not_found", "You are in no workspace; ask somebody to invite you.")
 
 
-async def refresh(process: Process, refresh_token: str) -> SignIn:
+async def refresh(process: Process, where: Where, refresh_token: str) -> SignIn:
     """New tokens for the session's newest refresh token, which this spends.
 
     An older one ends the session, for then two hold its tokens and nobody can tell which of them
-    is the thief (RFC 9700 §4.14.2). Raises Problem `unauthenticated`.
+    is the thief (RFC 9700 §4.14.2); the audit trail and the log say so. Raises Problem
+    `unauthenticated`.
     """
     signed = process.vault.unsign(REFRESH, refresh_token)
     if signed is None:
         raise _not_refreshable()
     async with process.database.write() as db:
-        renewed = await _renew(process, db, signed.decode().partition(" ")[0], refresh_token)
+        session_id = signed.decode().partition(" ")[0]
+        renewed = await _renew(process, db, where, session_id, refresh_token)
     if renewed is None:  # raised only now: the end of the session had to be committed
         raise _not_refreshable()
     return renewed
@@ -141,20 +146,45 @@ async def start(
 
 
 async def _renew(
-    process: Process, db: Handle, session_id: str, refresh_token: str
+    process: Process, db: Handle, where: Where, session_id: str, refresh_token: str
 ) -> SignIn | None:
     successor = _new_refresh_token(process, session_id)
     session = await sessions.rotate(
         db, id=session_id, spent_hash=digest(refresh_token), refresh_hash=digest(successor)
     )
-    workspace = session and await memberships.workspace(
+    if session is None:
+        await _end_reused(process, db, where, session_id)
+        return None
+    workspace = await memberships.workspace(
         db, user_id=session["user_id"], workspace_id=session["workspace_id"]
     )
-    if session is None or workspace is None:
+    if workspace is None:
         await sessions.end(db, id=session_id)
         return None
     token = access_tokens.issue(process, session, await db.now())
     return SignIn(token, successor, workspace, session_id)
+
+
+async def _end_reused(process: Process, db: Handle, where: Where, session_id: str) -> None:
+    """End the session, unless it is over, and leave word of why. The entry is in the name of the
+    user, with the address that the spent token came from."""
+    ended = await sessions.end(db, id=session_id)
+    user = ended and await users.by_id(db, id=ended["user_id"])
+    if not ended or not user:
+        return
+    user_id, workspace_id = ended["user_id"], ended["workspace_id"]
+    log.warning("refresh token reused", extra={"user_id": user_id, "workspace_id": workspace_id})
+    if await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id) is None:
+        return  # removed, or the workspace is closed, and takes no entries
+    await trail.note(
+        db,
+        process.vault,
+        where.user(user),
+        workspace_id=workspace_id,
+        action="session.ended",
+        resource_id=session_id,
+        after={"reason": "refresh_token_reused"},
+    )
 
 
 def _new_refresh_token(process: Process, session_id: str) -> str:

@@ -189,7 +189,8 @@ async def sign_in_with_password(call: Call) -> Response:
 async def refresh(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
-    signed = await signing_in.refresh(call.process, call.read(Refresh).refresh_token)
+    given = call.read(Refresh)
+    signed = await signing_in.refresh(call.process, call.where, given.refresh_token)
     return reply.ok(sign_in_resource(signed))
 
 

@@ -85,9 +85,15 @@ async def expiry(db: Handle, *, id: str) -> datetime | None:
     return expires_at
 
 
-async def end(db: Handle, *, id: str) -> None:
-    await db.execute(
-        "UPDATE sessions SET ended_at = :now WHERE id = :id AND ended_at IS NULL", id=id
+async def end(db: Handle, *, id: str) -> Row | None:
+    """Whose it was, and where; None when it was over before."""
+    return await db.fetch_one(
+        """
+        UPDATE sessions SET ended_at = :now
+        WHERE id = :id AND ended_at IS NULL AND expires_at > :now
+        RETURNING user_id, workspace_id
+        """,
+        id=id,
     )
 
 

@@ -159,7 +159,7 @@ async def test_sign_in_is_to_the_oldest_membership_or_to_the_one_asked_for(proce
 
 async def test_a_refresh_gives_new_tokens_of_the_same_session(process: Process):
     _, signed = await registered(process)
-    renewed = await signing_in.refresh(process, signed.refresh_token)
+    renewed = await signing_in.refresh(process, HERE, signed.refresh_token)
     before = await identity.authenticate(process, signed.access_token)
     assert await identity.authenticate(process, renewed.access_token) == before
     assert renewed.workspace == signed.workspace
@@ -174,10 +174,10 @@ async def test_a_refresh_token_of_any_age_used_twice_ends_the_session(
     _, signed = await registered(process)
     tokens = [signed.refresh_token]
     for _ in range(3):
-        newest = await signing_in.refresh(process, tokens[-1])
+        newest = await signing_in.refresh(process, HERE, tokens[-1])
         tokens.append(newest.refresh_token)
-    assert await refusal(signing_in.refresh(process, tokens[generation])) == "unauthenticated"
-    assert await refusal(signing_in.refresh(process, tokens[-1])) == "unauthenticated"
+    assert await refusal(signing_in.refresh(process, HERE, tokens[generation])) == "unauthenticated"
+    assert await refusal(signing_in.refresh(process, HERE, tokens[-1])) == "unauthenticated"
     refused = identity.authenticate(process, newest.access_token)
     assert await refusal(refused) == "unauthenticated"
 
@@ -185,7 +185,7 @@ async def test_a_refresh_token_of_any_age_used_twice_ends_the_session(
 async def test_of_two_refreshes_at_once_one_succeeds_and_the_session_ends(process: Process):
     _, signed = await registered(process)
     outcomes = await asyncio.gather(
-        *(signing_in.refresh(process, signed.refresh_token) for _ in range(2)),
+        *(signing_in.refresh(process, HERE, signed.refresh_token) for _ in range(2)),
         return_exceptions=True,
     )
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Problem", "SignIn"]
@@ -196,15 +196,17 @@ async def test_of_two_refreshes_at_once_one_succeeds_and_the_session_ends(proces
 async def test_a_refresh_of_one_session_leaves_the_others_alone(process: Process):
     _, signed = await registered(process)
     other = await signed_in(process)
-    await signing_in.refresh(process, signed.refresh_token)
-    await refusal(signing_in.refresh(process, signed.refresh_token))
+    await signing_in.refresh(process, HERE, signed.refresh_token)
+    await refusal(signing_in.refresh(process, HERE, signed.refresh_token))
     assert await identity.authenticate(process, other.access_token)
 
 
 async def test_a_session_ends_after_thirty_days(process: Process):
     _, signed = await registered(process)
     await execute(process, "UPDATE sessions SET expires_at = :now")
-    assert await refusal(signing_in.refresh(process, signed.refresh_token)) == "unauthenticated"
+    assert (
+        await refusal(signing_in.refresh(process, HERE, signed.refresh_token)) == "unauthenticated"
+    )
     assert await refusal(identity.authenticate(process, signed.access_token)) == "unauthenticated"
 
 
@@ -214,7 +216,9 @@ async def test_signing_out_ends_both_tokens(process: Process):
     async with process.database.write() as db:
         await signing_in.end(db, member)
     assert await refusal(identity.authenticate(process, signed.access_token)) == "unauthenticated"
-    assert await refusal(signing_in.refresh(process, signed.refresh_token)) == "unauthenticated"
+    assert (
+        await refusal(signing_in.refresh(process, HERE, signed.refresh_token)) == "unauthenticated"
+    )
 
 
 async def test_the_database_holds_no_token_and_no_password(process: Process):
@@ -557,7 +561,7 @@ async def test_no_token_does_the_work_of_another(process: Process):
     for bearer in (signed.refresh_token, process.vault.sign("cursor", b"x"), "A" * 30):
         assert await refusal(identity.authenticate(process, bearer)) == "unauthenticated"
     for refresh_token in (signed.access_token, key, process.vault.sign("cursor", b"ses_1 x")):
-        assert await refusal(signing_in.refresh(process, refresh_token)) == "unauthenticated"
+        assert await refusal(signing_in.refresh(process, HERE, refresh_token)) == "unauthenticated"
     assert await identity.authenticate(process, signed.access_token)
 
 

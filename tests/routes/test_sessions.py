@@ -14,8 +14,10 @@ import pytest
 
 from app.accounts import roles
 from app.process import Process
+from app.store import workspaces
 from tests.cast import Cast, any_address, caller, started
 from tests.cast import client as cast_client
+from tests.conftest import Records
 from tests.routes.conftest import visiting
 
 REGISTRATION = {
@@ -219,6 +221,33 @@ async def test_a_refresh_token_works_once_and_its_second_use_ends_the_session(
     assert refused(await visitor.post("/auth/refresh", json=newest)) == (401, "unauthenticated")
     me = await visitor.get("/auth/me", headers=bearer(renewed.json()["accessToken"]))
     assert refused(me) == (401, "unauthenticated")
+
+
+async def test_the_reuse_of_a_refresh_token_is_told_once_to_who_may_read_of_it(
+    visitor: httpx2.AsyncClient, process: Process, records: Records
+):
+    made = await registered(visitor)
+    async with process.database.write() as db:  # to the plan that has the audit trail
+        await workspaces.change_plan(db, id=made["workspace"]["id"], plan="growth")
+    spent = {"refreshToken": made["refreshToken"]}
+    again = (await visitor.post("/auth/refresh", json=spent)).json()
+    credentials = {"email": REGISTRATION["email"], "password": REGISTRATION["password"]}
+    other = (await visitor.post("/auth/token", json=credentials)).json()
+    for token in (spent["refreshToken"], spent["refreshToken"], again["refreshToken"]):
+        refusal = await visitor.post("/auth/refresh", json={"refreshToken": token})
+        assert refused(refusal) == (401, "unauthenticated")
+    trail = await visitor.get(
+        "/audit-logs?action=session.ended", headers=bearer(other["accessToken"])
+    )
+    [entry] = trail.json()["data"]
+    assert entry["actor"]["id"] == made["user"]["id"]
+    assert entry["changes"] == {"reason": [None, "refresh_token_reused"]}
+    [line] = [line for line in records() if line["event"] == "refresh token reused"]
+    assert (line["user_id"], line["workspace_id"]) == (
+        made["user"]["id"],
+        made["workspace"]["id"],
+    )
+    assert spent["refreshToken"] not in str(records())
 
 
 @pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 200, "td_test_" + "0" * 36])
