@@ -34,6 +34,7 @@ from tests.deployment import Deployment, Started
 
 MOST_WAITING = 400  # senders at once
 MOST_SHOWN = 10  # findings of a kind
+SETTLING_ENDS = 2.0  # times the seconds without progress after which it ends too
 MORE_SECONDS = 120.0  # that a campaign may take, beside twice as long as its events do
 
 SAY = {
@@ -205,10 +206,11 @@ async def unfinished(stage: Stage) -> int:
 
 
 async def settle(
-    stage: Stage, most_seconds: float, left: Callable[[Stage], Awaitable[int]] = unfinished
+    stage: Stage, idle_seconds: float, left: Callable[[Stage], Awaitable[int]] = unfinished
 ) -> float:
-    """Heal everything and wait until nothing is due, or nothing has come to its end for so long;
-    the seconds it took."""
+    """Heal everything and wait until nothing is due, or nothing has ended for `idle_seconds`, or
+    SETTLING_ENDS times as long has passed in all; the seconds it took. What is left then is a
+    finding of the oracle."""
     for proxy in stage.proxies.values():
         proxy.heal()
     began = time.monotonic()
@@ -217,7 +219,8 @@ async def settle(
             await asyncio.to_thread(server.start)
     await stage.all_up()
     least, moved = await left(stage), time.monotonic()
-    while least and time.monotonic() - moved < most_seconds:
+    until = began + SETTLING_ENDS * idle_seconds
+    while least and time.monotonic() < min(moved + idle_seconds, until):
         await asyncio.sleep(0.2)
         now = await left(stage)
         if now < least:

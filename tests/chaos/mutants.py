@@ -9,18 +9,23 @@ faults. Ends with 1 when a mutant survives, or the control does not.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NEEDED = ("app", "workers", "tests", "schema.sql", "pyproject.toml", "README.md")
-RUN_SECONDS = 400
+RUN_SECONDS = 600  # longer than the bounds of load, probes and settling together
+PUT_AWAY_SECONDS = 30  # for an interrupted campaign to stop its servers
+DID_NOT_END = "did not end"
 CAMPAIGN = (
     *("-m", "tests.chaos.campaign", "--events", "400", "--rate", "20", "--lease", "1"),
     *("--gap", "0.3", "--seed", "5", "--settle", "120"),
@@ -229,21 +234,57 @@ def copied(directory: Path) -> Path:
 def findings(copy: Path, command: Sequence[str]) -> list[str] | None:
     """What the command found in these sources; None when it is content."""
     with tempfile.TemporaryFile("w+") as output:
-        ran = subprocess.run(
-            [sys.executable, *command],
-            cwd=copy,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            timeout=RUN_SECONDS,
-            check=False,
+        running = subprocess.Popen(
+            [sys.executable, *command], cwd=copy, stdout=output, stderr=subprocess.STDOUT
         )
+        try:
+            code = running.wait(RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            stop(running)
+            return [DID_NOT_END]
         output.seek(0)
         told = output.read().splitlines()
-    if ran.returncode == 0:
+    if code == 0:
         return None
     start = next((n for n, line in enumerate(told) if line.startswith("should not be")), 0)
     lines = [line.strip() for line in told[start:] if line.startswith(("  ", "E  ", "FAILED"))]
     return lines or told[-1:] or ["no output"]
+
+
+def stop(running: subprocess.Popen[bytes]) -> None:
+    """Interrupt it, so that it stops its servers; if it does not, kill it with every process that
+    it has started. These have sessions of their own, so that no process group holds them all."""
+    started = descendants(running.pid)
+    running.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        running.wait(PUT_AWAY_SECONDS)
+    started |= descendants(running.pid)
+    running.kill()
+    running.wait()
+    for pid, _ in started & processes().keys():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def processes() -> dict[tuple[int, str], int]:
+    """The parent of each process. A process is named by its id and when it began, for the system
+    gives ids again."""
+    command = ("ps", "-A", "-o", "pid=,ppid=,lstart=")
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = (line.split(maxsplit=2) for line in listed.splitlines())
+    return {(int(pid), began): int(parent) for pid, parent, began in lines}
+
+
+def descendants(pid: int) -> set[tuple[int, str]]:
+    """Its children, theirs, and so on."""
+    parents = processes()
+    found: set[tuple[int, str]] = set()
+    parent_ids = {pid}
+    while parent_ids:
+        children = {child for child, parent in parents.items() if parent in parent_ids} - found
+        found |= children
+        parent_ids = {child_id for child_id, _ in children}
+    return found
 
 
 def campaign(faults: Sequence[str]) -> Sequence[str]:
@@ -259,6 +300,8 @@ def caught(mutant: Mutant) -> tuple[bool, str]:
         found = findings(copy, mutant.by or campaign(mutant.faults))
     if found is None:
         return False, "SURVIVED"
+    if found == [DID_NOT_END]:
+        return False, f"SURVIVED: {DID_NOT_END}"
     for finding in found:
         if re.search(mutant.found, finding):
             return True, finding

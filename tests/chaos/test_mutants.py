@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import ast
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.mutants import MUTANTS, ROOT, applied
+from tests.chaos import mutants
+from tests.chaos.mutants import DID_NOT_END, MUTANTS, ROOT, applied, findings
+
+# Like a campaign that hangs: it heeds no interrupt, and its server has a session of its own.
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"],
+                          start_new_session=True)
+open("pid", "w").write(str(server.pid))
+time.sleep(300)
+"""
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -18,3 +30,21 @@ def test_every_mutant_still_applies_and_is_python(name: str, tmp_path: Path):
     shutil.copy(ROOT / mutant.path, tmp_path / mutant.path)
     applied(mutant, tmp_path)
     ast.parse((tmp_path / mutant.path).read_text())
+
+
+def test_a_run_that_does_not_end_is_killed_with_its_servers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(mutants, "RUN_SECONDS", 2)
+    monkeypatch.setattr(mutants, "PUT_AWAY_SECONDS", 0.5)
+    assert findings(tmp_path, ["-c", STUBBORN]) == [DID_NOT_END]
+    server = int((tmp_path / "pid").read_text())
+    command = ["ps", "-o", "state=", "-p", str(server)]
+    state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    assert state in {"", "Z"}  # a zombie, where nobody reaps what has lost its parent
+
+
+def test_a_run_that_ends_is_read(tmp_path: Path):
+    assert findings(tmp_path, ["-c", "pass"]) is None
+    told = "print('should not be 1'); print('  a loss'); exit(1)"
+    assert findings(tmp_path, ["-c", told]) == ["a loss"]
