@@ -1,0 +1,39 @@
+"""What `make again` runs a second time, and what it does not forgive."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYTEST = """#!/bin/sh
+case "$*" in
+*--collect-only*) printf '{collected}\\n' ;;
+*) echo "ran again" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("collected", "passes"),
+    [
+        ("tests/test_intake.py: 1", True),
+        ("tests/test_intake.py: 1\\ntests/test_runner.py: 2", True),
+        ("tests/test_intake.py: 4", False),
+        ("", False),
+        ("tests/chaos/test_campaign.py: 1", False),
+        ("tests/test_intake.py: 1\\ntests/chaos/test_campaign.py: 1", False),
+    ],
+)
+def test_few_failures_are_run_again_but_none_of_the_chaos_harness(
+    collected: str, passes: bool, tmp_path: Path
+):
+    stub = tmp_path / "pytest"
+    stub.write_text(PYTEST.format(collected=collected))
+    stub.chmod(0o755)
+    command = ["make", "-o", ".venv/.installed", "again", f"BIN={tmp_path}"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode == 0) == passes, ran.stdout + ran.stderr
+    assert ("ran again" in ran.stdout) == passes, ran.stdout
