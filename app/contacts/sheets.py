@@ -139,7 +139,7 @@ class Csv:
         except csv.Error:  # of a cell, for each line is right
             yield Record(self._number, fault=TOO_LONG)
             return
-        if any(map(_ESCAPED.search, cells)):
+        if any(map(_ESCAPED.search, lines)):
             yield Record(self._number, fault=NOT_UTF_8)
         elif cells:
             yield Record(self._number, cells)

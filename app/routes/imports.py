@@ -44,13 +44,13 @@ class Export(Narrowing):
 async def import_contacts(call: Call) -> Response:
     """A CSV or NDJSON file, by its Content-Type; answered by lines of JSON while it is read.
 
-    The first row of a CSV file names its columns: `email`, `phone`, `firstName`, `lastName`,
-    `timezone`, `locale`, `id`, `tags` (apart by semicolons; in quotation marks what has one of its
-    own), `metadata.<name>` and `subscriptions.<channel>`. A line of NDJSON is a contact as POST
-    takes it, with or without its `id`. A row finds its contact by email, else by phone, else by id,
-    and adds to it: an empty cell says nothing, tags are added, `unsubscribed` is taken over and
-    consent is not. Whose `id` is one contact's and whose email or phone another's is an error.
-    Sending a file again is safe. Text is UTF-8 and is kept in Unicode's NFC.
+    The first row of a CSV file names its columns, at most 1,000: `email`, `phone`, `firstName`,
+    `lastName`, `timezone`, `locale`, `id`, `tags` (apart by semicolons; in quotation marks what has
+    one of its own), `metadata.<name>` and `subscriptions.<channel>`. A line of NDJSON is a contact
+    as POST takes it, with or without its `id`. A row finds its contact by email, else by phone,
+    else by id, and adds to it: an empty cell says nothing, tags are added, `unsubscribed` is taken
+    over and consent is not. Whose `id` is one contact's and whose email or phone another's is an
+    error. Sending a file again is safe. Text is UTF-8 and is kept in Unicode's NFC.
     """
     query, headers = call.query(Import), call.request.headers
     require_media_type(headers, frozenset(imports.FORMATS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.contacts import imports
+from app.contacts import imports, sheets
 from app.contacts.imports import CsvFormat, Format, JsonLinesFormat
 from app.errors import Problem, Unavailable
 from app.process import Process
@@ -214,6 +215,49 @@ async def test_a_wrong_header_is_refused_with_all_that_is_wrong(
         await run(process, acme, data)
     assert raised.value.code == "invalid"
     assert [error.pointer for error in raised.value.errors] == pointers
+
+
+async def test_a_header_of_very_many_columns_is_refused_at_once(process: Process, acme: str):
+    """Every other request to this process waits meanwhile."""
+    began = time.thread_time()
+    with pytest.raises(Problem) as raised:
+        await run(process, acme, b"," * (sheets.ROW_BYTES - 1))
+    assert time.thread_time() - began < 1
+    assert [error.pointer for error in raised.value.errors] == [""]
+
+
+async def test_a_header_has_at_most_so_many_columns(process: Process, acme: str):
+    columns = ["email", *(f"metadata.n{i}" for i in range(imports.COLUMNS - 1))]
+    assert await run(process, acme, sheet("a@x.test", header=",".join(columns))) == [
+        totals(created=1)
+    ]
+    with pytest.raises(Problem) as raised:
+        await run(process, acme, sheet("a@x.test", header=",".join([*columns, "phone"])))
+    assert [error.message for error in raised.value.errors] == ["At most 1000 columns."]
+
+
+async def test_rows_that_take_long_to_check_leave_turns_to_others(process: Process, acme: str):
+    """However few they are: each is as long as a row may be."""
+    turns = while_checked = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def file() -> AsyncIterator[bytes]:
+        nonlocal while_checked
+        yield b"email\n"
+        before = turns
+        yield b"".join([b"x," * (sheets.ROW_BYTES // 2 - 1) + b"\n"] * 9)
+        while_checked = turns - before
+
+    task = asyncio.create_task(others())
+    *_, last = await run(process, acme, file())
+    task.cancel()
+    assert last == totals(failed=9)
+    assert while_checked >= 8
 
 
 UNREADABLE: list[bytes] = [
