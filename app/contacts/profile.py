@@ -58,9 +58,6 @@ class Checked:
         if self.errors:
             raise invalid(self.errors)
 
-    def with_error(self, error: FieldError) -> Checked:
-        return replace(self, errors=[*self.errors, error])
-
 
 def invalid(errors: Sequence[FieldError]) -> Problem:
     detail = "The contact cannot be stored like this; see errors."
@@ -87,8 +84,8 @@ def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked
         "email": email and email.address,
         "email_key": email and email.key,
         "phone": phone,
-        "first_name": _line(values.get("firstName"), "/firstName", errors),
-        "last_name": _line(values.get("lastName"), "/lastName", errors),
+        "first_name": line(values.get("firstName"), "/firstName", errors),
+        "last_name": line(values.get("lastName"), "/lastName", errors),
         "timezone": _timezone(values.get("timezone"), errors),
         "locale": _locale(values.get("locale"), errors),
         "metadata": _metadata(values.get("metadata"), errors),
@@ -151,7 +148,8 @@ def _address(
         return None
 
 
-def _line(value: Json, pointer: str, errors: list[FieldError]) -> str | None:
+def line(value: Json, pointer: str, errors: list[FieldError]) -> str | None:
+    """A text that can be stored; None for nothing, or for what is added to `errors`."""
     if value is None or value == "":
         return None
     if not isinstance(value, str) or not _printable(value) or len(value) > NAME_LENGTH:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from app.contacts import profile, reactions, subscriptions
@@ -43,10 +43,9 @@ class Entry:
         """What is wrong with it stands in `checked.errors`; such an entry is not to be stored."""
         rest = profile.normal({k: v for k, v in values.items() if k not in ("id", "tags")})
         checked = profile.part(country, rest, values.get("tags"))
-        id = values.get("id")
-        if id is not None and not isinstance(id, str):
-            return cls(None, rest, checked.with_error(FieldError("/id", "Must be a string.")))
-        return cls(id, rest, checked)
+        errors = list(checked.errors)
+        id = profile.line(profile.normal(values.get("id")), "/id", errors)
+        return cls(id, rest, replace(checked, errors=errors))
 
 
 async def upsert(

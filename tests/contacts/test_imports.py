@@ -183,6 +183,36 @@ async def test_what_is_wrong_with_a_row_is_told_by_its_number(process: Process, 
     assert lines[-1] == totals(created=2, failed=5)
 
 
+BAD_IDS = (
+    ["\0", "con_\ud800", "con_\n", "x" * 201, 5, ["con_1"]],
+    JsonLinesFormat,
+    lambda ids: b"".join(
+        json.dumps({"email": f"a{n}@x.test", "id": id}).encode() + b"\n" for n, id in enumerate(ids)
+    ),
+)
+BAD_CELLS = (
+    ["\0", "con_\x07", "x" * 201],
+    CsvFormat,
+    lambda ids: sheet(*(f"a{n}@x.test,{id}" for n, id in enumerate(ids)), header="email,id"),
+)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(("ids", "format", "written"), [BAD_IDS, BAD_CELLS])
+async def test_an_id_that_nobody_can_have_fails_its_row_alone(
+    process: Process,
+    acme: str,
+    ids: list[Any],
+    format: Callable[[], Format],
+    written: Callable[[list[Any]], bytes],
+    dry_run: bool,
+):
+    data = written([*ids, "con_nobody"])
+    *errors, last = await run(process, acme, data, format(), dry_run=dry_run)
+    assert [error["pointer"] for error in errors] == ["/id"] * len(ids)
+    assert last == {**totals(created=1, failed=len(ids)), "dryRun": dry_run}
+
+
 async def test_a_quotation_mark_in_a_tag_fails_no_row(process: Process, acme: str):
     data = sheet('a@x.test,"""vip;lead"', 'b@x.test,"""a;b"";c"', header="email,tags")
     assert await run(process, acme, data) == [totals(created=2)]
