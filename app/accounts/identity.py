@@ -18,6 +18,8 @@ from app.process import Process
 from app.store import memberships, sessions
 from app.store.db import Handle, Row
 
+NEVER = datetime.max.replace(tzinfo=UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -35,10 +37,14 @@ class Member:
     plan: str  # the workspace's
 
 
-async def authenticate(process: Process, bearer: str) -> Member:
-    """Raises Problem `unauthenticated`."""
+async def authenticate(process: Process, bearer: str, *, ongoing: bool = False) -> Member:
+    """Raises Problem `unauthenticated`. `ongoing` is for a request that was let in and is not yet
+    answered: its access token may have expired since, its session may not."""
     by_key = bearer.startswith("td_")
-    row = await (keyring.bearer if by_key else _by_token)(process, bearer)
+    if by_key:
+        row = await keyring.bearer(process, bearer)
+    else:
+        row = await _by_token(process, bearer, ongoing=ongoing)
     if row is None:
         raise unauthenticated(
             "Send `Authorization: Bearer` with an access token or an API key that is still valid."
@@ -57,10 +63,11 @@ async def authenticate(process: Process, bearer: str) -> Member:
     )
 
 
-async def _by_token(process: Process, token: str) -> Row | None:
+async def _by_token(process: Process, token: str, *, ongoing: bool) -> Row | None:
     claims = access_tokens.read(process, token)
     if claims is None:
         return None
+    expires_at = NEVER if ongoing else datetime.fromtimestamp(claims.exp, UTC)
     async with process.database.read() as db:
         return await sessions.bearer(
             db,
@@ -68,7 +75,7 @@ async def _by_token(process: Process, token: str) -> Row | None:
             user_id=claims.sub,
             workspace_id=claims.ws,
             issued_at=datetime.fromtimestamp(claims.iat, UTC),
-            expires_at=datetime.fromtimestamp(claims.exp, UTC),
+            expires_at=expires_at,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app.contacts import audience, sheets, subscriptions
@@ -18,13 +18,14 @@ BEFORE = ("id", "email", "phone", "firstName", "lastName", "timezone", "locale")
 AFTER = ("createdAt", "updatedAt")
 
 Resource: TypeAlias = Mapping[str, Json]
-Write: TypeAlias = Callable[[Sequence[Resource]], bytes]
+Recheck: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def as_csv(
-    process: Process, workspace_id: str, filters: Mapping[str, Any]
+    process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
 ) -> AsyncGenerator[bytes, None]:
-    """As `imports` reads it. Raises TooManyColumns before the first piece."""
+    """As `imports` reads it. `recheck` is awaited before each page, and raises Problem when nothing
+    more may be read. Raises TooManyColumns before the first piece."""
     async with process.database.read() as db:
         names = await contacts.field_names(
             db, workspace_id=workspace_id, limit=METADATA_COLUMNS + 1
@@ -39,14 +40,15 @@ async def as_csv(
         *AFTER,
     ]
     yield sheets.csv_text([header])
-    async for page in _pages(process, workspace_id, filters):
+    async for page in _pages(process, workspace_id, filters, recheck):
         yield sheets.csv_text([_cells(contact, names) for contact in page])
 
 
 async def as_json_lines(
-    process: Process, workspace_id: str, filters: Mapping[str, Any]
+    process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
 ) -> AsyncGenerator[bytes, None]:
-    async for page in _pages(process, workspace_id, filters):
+    """A contact a line. `recheck` as above."""
+    async for page in _pages(process, workspace_id, filters, recheck):
         yield sheets.json_lines(page)
 
 
@@ -55,10 +57,11 @@ class TooManyColumns(Exception):
 
 
 async def _pages(
-    process: Process, workspace_id: str, filters: Mapping[str, Any]
+    process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
 ) -> AsyncGenerator[Sequence[Resource], None]:
     before: str | None = None
     while True:
+        await recheck()
         async with process.database.read() as db:
             rows, rest = await searches.page(
                 db, workspace_id=workspace_id, filters=filters, before=before, limit=PAGE

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
+    Awaitable,
     Callable,
     Collection,
     Iterator,
@@ -56,6 +57,7 @@ METADATA = "metadata."
 SUBSCRIPTIONS = "subscriptions."
 
 Values: TypeAlias = Mapping[str, Json]
+Recheck: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Format(Protocol):
@@ -78,12 +80,14 @@ async def run(
     pieces: AsyncIterator[bytes],
     *,
     dry_run: bool,
+    recheck: Recheck,
     starts: bool = False,
     by: Origin | None = None,
     progress_seconds: float = PROGRESS_SECONDS,
 ) -> AsyncGenerator[bytes, None]:
     """Lines of JSON: progress while it reads, then the errors, then the totals. Who it is `by` is
-    noted in the audit trail with the first rows that are stored.
+    noted in the audit trail with the first rows that are stored; `recheck` is awaited before each
+    batch, and raises Problem when they may store no more.
 
     What ends it before the file has ended is the last line instead, or, before any line, a Problem.
     """
@@ -94,7 +98,9 @@ async def run(
     )
     plan = quotas.plan_of(process, row)
     with Rehearsal() if dry_run else nullcontext() as rehearsal:
-        work = _Import(process, workspace, plan, rows, rehearsal, starts=starts, by=by)
+        work = _Import(
+            process, workspace, plan, rows, rehearsal, recheck=recheck, starts=starts, by=by
+        )
         cut_short: Problem | None = None
         try:
             async for piece in pieces:
@@ -132,6 +138,7 @@ class _Import:
         rows: Format,
         rehearsal: Rehearsal | None,
         *,
+        recheck: Recheck,
         starts: bool,
         by: Origin | None,
     ) -> None:
@@ -141,6 +148,7 @@ class _Import:
         self._rows = rows
         self._rehearsal = rehearsal
         self._dry_run = rehearsal is not None
+        self._recheck = recheck
         self._starts = starts
         self._by = None if self._dry_run else by
         self._batch: list[tuple[int, Entry]] = []
@@ -220,6 +228,7 @@ class _Import:
         raise AssertionError("the last pause is None")
 
     async def _once(self, entries: Sequence[Entry]) -> list[Outcome]:
+        await self._recheck()
         database = self._process.database
         async with database.read() if self._dry_run else database.write() as db:
             outcomes = await upserts.upsert(

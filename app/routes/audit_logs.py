@@ -140,6 +140,7 @@ async def _lines(call: Call, filters: Mapping[str, Any]) -> AsyncGenerator[bytes
     before: str | None = None
     more = True
     while more:
+        await call.recheck()
         async with call.process.database.read() as db:
             rows = await audit_logs.page(
                 db,

@@ -17,6 +17,7 @@ from app.web.routing import Call, get, post
 
 LARGEST_FILE = 1024 * 1024 * 1024
 PIECE_SECONDS = 30.0  # until a client that is sending sends more
+FILE_SECONDS = 3_600.0  # that a client may keep us waiting in all: 2.4 Mbit/s of the largest file
 
 EXPORTS = {
     "csv": (exports.as_csv, "text/csv"),  # starlette adds the charset
@@ -59,8 +60,9 @@ async def import_contacts(call: Call) -> Response:
         call.process,
         call.member.workspace_id,
         imports.FORMATS[media_type](),
-        call.stream_body(LARGEST_FILE, PIECE_SECONDS),
+        call.stream_body(LARGEST_FILE, PIECE_SECONDS, FILE_SECONDS),
         dry_run=query.dry_run,
+        recheck=call.recheck,
         starts=query.start_automations,
         by=call.origin,
     )
@@ -77,7 +79,7 @@ async def export_contacts(call: Call) -> Response:
         given = query.model_dump(exclude={"format"}, exclude_none=True)
         filters = await filters_of(db, workspace_id, given)
     write, media_type = EXPORTS[query.format]
-    pieces = write(call.process, workspace_id, filters)
+    pieces = write(call.process, workspace_id, filters, call.recheck)
     try:
         return await stream.answer(
             call.request, pieces, media_type, file_name=f"contacts.{query.format}"

@@ -20,15 +20,15 @@ ADMIN = "admin"  # a super-admin's session
 BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,4096}=*)", re.IGNORECASE)  # RFC 6750 §2.1
 
 
-async def authenticate(process: Process, headers: Headers) -> Member:
-    """Raises Problem `unauthenticated`."""
+async def authenticate(process: Process, headers: Headers, *, ongoing: bool = False) -> Member:
+    """Raises Problem `unauthenticated`. `ongoing` as in identity.authenticate."""
     values = headers.getlist("authorization")
     match = BEARER.fullmatch(values[0]) if len(values) == 1 else None
     if match is None:
         raise identity.unauthenticated(
             "Send exactly one header `Authorization: Bearer` with an access token or an API key."
         )
-    member = await identity.authenticate(process, match[1])
+    member = await identity.authenticate(process, match[1], ongoing=ongoing)
     structlog.contextvars.bind_contextvars(workspace_id=member.workspace_id)
     return member
 

@@ -29,6 +29,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Written = TypeVar("Written", bound=body.Writable)
 SAFE = frozenset({"GET", "HEAD"})
 SLOW_BODY_SECONDS = 0.1  # what the caller was allowed when the head came is asked again after this
+RECHECK_SECONDS = 1.0  # and, while a handler goes on, as often as this
 
 # A JSON object, media types for anything else, or nothing.
 Content: TypeAlias = type[BaseModel] | tuple[str, ...] | None
@@ -53,6 +54,7 @@ class Call:
     _if_match_was_judged: bool = False
     has_concluded: bool = False
     awaited: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
+    _checked_at: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
         return f"{self.request.method} {self.request.url.path}"
@@ -193,13 +195,24 @@ class Call:
     async def authorize(self) -> None:
         """Authenticate and permit again: between the head and the end of a body its sender may be
         removed, its key revoked, its workspace suspended. Raises Problem: 401 or 403."""
-        self.caller = await auth.authenticate(self.process, self.request.headers)
+        headers = self.request.headers
+        self.caller = await auth.authenticate(self.process, headers, ongoing=True)
         auth.permit(self.caller, self.can)
         auth.afford(self.caller, self.plan)
 
-    def stream_body(self, max_bytes: int, piece_seconds: float) -> AsyncIterator[bytes]:
-        """For tx=None routes whose body may be larger than memory. Raises Problem: 408 or 413."""
-        self.request.state.allowance.widen(max_bytes, piece_seconds)
+    async def recheck(self) -> None:
+        """Authorize again, at most once in RECHECK_SECONDS. Handlers that go on for long call it
+        before each part of their work. Raises Problem: 401 or 403."""
+        if time.monotonic() >= self._checked_at + RECHECK_SECONDS:
+            await self.authorize()
+            self._checked_at = time.monotonic()
+
+    def stream_body(
+        self, max_bytes: int, piece_seconds: float, all_seconds: float
+    ) -> AsyncIterator[bytes]:
+        """For tx=None routes whose body may be larger than memory; the client may keep us waiting
+        so long for each piece, and for all of them. Raises Problem: 408 or 413."""
+        self.request.state.allowance.widen(max_bytes, piece_seconds, all_seconds)
         return self.request.stream()
 
     def _declared(self, model: type[Model]) -> type[Model]:

@@ -47,15 +47,16 @@ CREDENTIAL = re.compile(
 
 @dataclass(slots=True)
 class Allowance:
-    """How large a body may be, and how long it may take: the whole of it, or each of its pieces. A
+    """How large a body may be, and how long its client may take: for the whole of it; or, of a
+    stream, for each piece, and for all pieces together without what we take to handle them. A
     handler that reads a stream widens its own before it reads."""
 
     max_bytes: int
     seconds: float
-    each_piece: bool = False
+    all_seconds: float | None = None  # of a stream
 
-    def widen(self, max_bytes: int, piece_seconds: float) -> None:
-        self.max_bytes, self.seconds, self.each_piece = max_bytes, piece_seconds, True
+    def widen(self, max_bytes: int, piece_seconds: float, all_seconds: float) -> None:
+        self.max_bytes, self.seconds, self.all_seconds = max_bytes, piece_seconds, all_seconds
 
 
 class Edge:
@@ -111,7 +112,8 @@ class _Exchange:
         }
         self._declared = int((self._headers[b"content-length"] or (b"0",))[0])  # checked by h11
         self._received = 0
-        self._deadline: float | None = None
+        self._body_deadline: float | None = None
+        self._waited = 0.0  # seconds, for pieces of the body
         self._body_is_over = not (self._declared or self._headers[b"transfer-encoding"])
         self._status: int | None = None
         self._answered_at: float | None = None
@@ -145,27 +147,39 @@ class _Exchange:
             return await self._receive()
         if self._declared > self._allowed.max_bytes:
             raise self._too_large()  # and a client that waits for 100 Continue has sent nothing
-        if self._deadline is None or self._allowed.each_piece:
-            self._deadline = asyncio.get_running_loop().time() + self._allowed.seconds
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
-            message = await tasks.before(self._deadline, self._next())
+            message = await tasks.before(self._deadline(began), self._next())
         except TimeoutError:
             self._body_is_over = True  # for us: nothing more is waited for
-            raise Problem(
-                "request_timeout",
-                f"Send {'more of the' if self._allowed.each_piece else 'the whole'} body"
-                f" within {self._allowed.seconds:g} seconds.",
-                headers={"Connection": "close"},
-            ) from None
+            raise self._too_slow() from None
+        finally:
+            self._waited += clock() - began
         if self._received > self._allowed.max_bytes:
             raise self._too_large()
         return message
+
+    def _deadline(self, now: float) -> float:
+        """When the next piece has to be there, by the loop's clock."""
+        if self._allowed.all_seconds is not None:
+            return now + min(self._allowed.seconds, self._allowed.all_seconds - self._waited)
+        if self._body_deadline is None:
+            self._body_deadline = now + self._allowed.seconds
+        return self._body_deadline
 
     async def _next(self) -> Message:
         message = await self._receive()
         self._received += len(message.get("body", b""))
         self._body_is_over = not message.get("more_body", False)  # or the client is gone
         return message
+
+    def _too_slow(self) -> Problem:
+        whole, piece = self._allowed.all_seconds, self._allowed.seconds
+        told = f"the whole body within {piece:g} seconds"
+        if whole is not None:
+            told = f"more of the body within {piece:g} seconds, and the whole within {whole:g}"
+        return Problem("request_timeout", f"Send {told}.", headers={"Connection": "close"})
 
     def _too_large(self) -> Problem:
         return Problem("body_too_large", f"Send at most {self._allowed.max_bytes} bytes.")

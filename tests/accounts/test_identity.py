@@ -398,6 +398,17 @@ async def test_a_token_that_is_true_of_no_session_now_is_refused(process: Proces
     assert await refusal(refused) == "unauthenticated"
 
 
+async def test_an_ongoing_request_outlives_its_token_and_not_its_session(process: Process):
+    _, signed = await registered(process)
+    claims = content(signed.access_token.split(".")[1])
+    expired = token_of(process, {**claims, "exp": claims["iat"] - 1})
+    assert await refusal(identity.authenticate(process, expired)) == "unauthenticated"
+    assert await identity.authenticate(process, expired, ongoing=True)
+    await execute(process, "UPDATE sessions SET ended_at = :now")
+    refused = identity.authenticate(process, expired, ongoing=True)
+    assert await refusal(refused) == "unauthenticated"
+
+
 @pytest.mark.parametrize(
     "change",
     [

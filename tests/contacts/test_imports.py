@@ -39,6 +39,10 @@ async def pieces(
         raise fails
 
 
+async def allowed() -> None:
+    """Whoever imports may go on."""
+
+
 async def run(
     process: Process,
     workspace_id: str,
@@ -51,7 +55,8 @@ async def run(
         workspace_id,
         format or CsvFormat(),
         pieces(data) if isinstance(data, bytes) else data,
-        **{"dry_run": False, **options},
+        # No progress is told meanwhile, however slow the machine is.
+        **{"dry_run": False, "recheck": allowed, "progress_seconds": 3_600, **options},
     )
     return [json.loads(line) async for line in lines]
 
@@ -69,7 +74,7 @@ async def count(database: Database) -> int:
 async def test_a_file_of_several_batches_is_stored_and_safe_to_send_again(
     process: Process, acme: str
 ):
-    *_, first = await run(process, acme, people(PEOPLE))  # of progress a slow machine tells too
+    *_, first = await run(process, acme, people(PEOPLE))
     assert first == totals(created=PEOPLE)
     assert await count(process.database) == PEOPLE
     *_, again = await run(process, acme, people(PEOPLE))
@@ -321,8 +326,7 @@ async def test_what_cuts_it_short_before_a_line_is_raised_and_after_one_is_the_l
     problem = Problem("request_timeout", "Send more.")
     data = b"email\n" + people(600)[6:] + b"nobody\n" * 2
     with pytest.raises(Problem) as raised:
-        # No progress is told meanwhile, however slow the machine is.
-        await run(process, acme, pieces(data, fails=problem), progress_seconds=3_600)
+        await run(process, acme, pieces(data, fails=problem))
     assert raised.value is problem
     assert await count(process.database) == 500  # a batch is kept
     *told, last = await run(process, acme, pieces(data, fails=problem), progress_seconds=0)
@@ -335,6 +339,30 @@ async def test_what_cuts_it_short_before_a_line_is_raised_and_after_one_is_the_l
     }
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_each_batch_asks_whether_it_may(process: Process, acme: str, dry_run: bool):
+    asked = 0
+
+    async def twice() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 2:
+            raise Problem("unauthenticated", "Not any more.")
+
+    *_, last = await run(
+        process, acme, people(PEOPLE), dry_run=dry_run, recheck=twice, progress_seconds=0
+    )
+    assert asked == 3
+    assert last == {
+        **totals(created=1_000),
+        "type": "problem",
+        "dryRun": dry_run,
+        "code": "unauthenticated",
+        "detail": "Not any more.",
+    }
+    assert await count(process.database) == (0 if dry_run else 1_000)
+
+
 async def test_what_is_told_early_fits_into_the_buffers_on_the_way(process: Process, acme: str):
     """A client that sends all before it reads must not be waited for."""
     lines = imports.run(
@@ -343,6 +371,7 @@ async def test_what_is_told_early_fits_into_the_buffers_on_the_way(process: Proc
         CsvFormat(),
         pieces(people(3_000), size=16),
         dry_run=True,
+        recheck=allowed,
         progress_seconds=0,
     )
     early = b"".join([line async for line in lines if b'"progress"' in line])
@@ -395,7 +424,12 @@ async def test_a_database_that_is_away_is_told_as_that(
 ):
     busy = await connect(pool_size=1, deadlines=Deadlines(acquire_ms=500, writer_ms=100))
     lines = imports.run(
-        replace(process, database=busy), acme, CsvFormat(), pieces(people(1)), dry_run=False
+        replace(process, database=busy),
+        acme,
+        CsvFormat(),
+        pieces(people(1)),
+        dry_run=False,
+        recheck=allowed,
     )
 
     async def first() -> bytes:
@@ -416,7 +450,15 @@ async def test_whoever_stops_reading_stops_it(process: Process, acme: str):
             sent += 1
             yield b"p%d@x.test\n" % sent
 
-    lines = imports.run(process, acme, CsvFormat(), endless(), dry_run=False, progress_seconds=0)
+    lines = imports.run(
+        process,
+        acme,
+        CsvFormat(),
+        endless(),
+        dry_run=False,
+        recheck=allowed,
+        progress_seconds=0,
+    )
     await anext(lines)
     await lines.aclose()
     stopped_at = sent

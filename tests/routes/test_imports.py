@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx2
 import pytest
 
+from app.accounts import access_tokens, identity
 from app.contacts import exports
 from app.main import web
 from app.process import Process
-from tests.cast import Cast, Person
+from app.routes import audit_logs as trail
+from app.store import audit_logs, searches
+from app.web import call
+from tests.cast import PASSWORD, Cast, Person
+from tests.contacts.test_imports import allowed
 from tests.web import wire
 from tests.web.wire import Connection, Served, head
 
@@ -194,6 +199,93 @@ async def test_a_client_that_goes_away_stops_it(cast: Cast, served: Served, proc
     assert await imported(cast.ed, SHEET) == [totals(created=2)]
 
 
+LOST: dict[str, tuple[str, str]] = {
+    "key revoked": ("UPDATE api_keys SET revoked_at = :now", "unauthenticated"),
+    "key expired": ("UPDATE api_keys SET expires_at = :now", "unauthenticated"),
+    "member removed": ("DELETE FROM memberships", "unauthenticated"),
+    "workspace suspended": ("UPDATE workspaces SET suspended = TRUE", "workspace_suspended"),
+    "workspace deleted": ("UPDATE workspaces SET deleted_at = :now", "unauthenticated"),
+}
+LOWERED = ("UPDATE memberships SET role = 'viewer'", "forbidden")
+
+
+async def execute(process: Process, sql: str) -> None:
+    async with process.database.write() as db:
+        await db.execute(sql)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may is looked up each time."""
+    monkeypatch.setattr(call, "RECHECK_SECONDS", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("what", [*LOST, "role lowered"])
+@pytest.mark.parametrize("query", ["", "?dryRun=true"])
+async def test_an_import_ends_with_the_right_to_it(
+    cast: Cast, served: Served, process: Process, what: str, query: str
+):
+    sql, code = {**LOST, "role lowered": LOWERED}[what]
+    header = {"Authorization": f"Bearer {cast.ed.key}", "Content-Type": CSV}
+
+    async def file() -> AsyncIterator[bytes]:
+        yield b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(500))
+        while not query and not await stored(process):
+            await asyncio.sleep(0.01)
+        await execute(process, sql)
+        yield b"".join(b"q%d@x.test\n" % i for i in range(500))
+
+    async with served.client() as client:
+        response = await client.post(IMPORT + query, content=file(), headers=header)
+    told = json.loads(response.text.splitlines()[-1])
+    assert told["code"] == code
+    assert "totals" not in response.text
+    assert await stored(process) == (0 if query else 500)
+
+
+async def test_who_may_is_looked_up_once_in_a_while(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    looked, authenticate = 0, identity.authenticate
+
+    async def counting(*given: Any, **options: Any) -> identity.Member:
+        nonlocal looked
+        looked += 1
+        return await authenticate(*given, **options)
+
+    monkeypatch.setattr(call, "RECHECK_SECONDS", 60)
+    monkeypatch.setattr(identity, "authenticate", counting)
+    rows = b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(2_000))
+    await imported(cast.ed, rows)
+    assert looked == 1
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_an_import_goes_on_when_its_access_token_has_expired(
+    cast: Cast, served: Served, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    given = {"email": cast.ed.email, "password": PASSWORD}
+    token = (await cast.client.post("/auth/token", json=given)).json()["accessToken"]
+    read = access_tokens.read
+
+    def expired(process: Process, token: str) -> access_tokens.Claims | None:
+        claims = read(process, token)
+        return claims and claims.model_copy(update={"exp": claims.iat - 1})
+
+    async def file() -> AsyncIterator[bytes]:
+        yield b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(500))
+        while not await stored(process):
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(access_tokens, "read", expired)
+        yield b"".join(b"q%d@x.test\n" % i for i in range(500))
+
+    header = {"Authorization": f"Bearer {token}", "Content-Type": CSV}
+    async with served.client() as client:
+        response = await client.post(IMPORT, content=file(), headers=header)
+    assert json.loads(response.text.splitlines()[-1]) == totals(created=1_000)
+
+
 # --- out ------------------------------------------------------------------------------------------
 
 
@@ -283,10 +375,62 @@ async def test_the_head_of_an_export_has_no_body(cast: Cast):
     assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
 
 
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("what", LOST)
+@pytest.mark.parametrize("path", [EXPORT, f"{EXPORT}?format=ndjson", "/audit-logs/export"])
+async def test_an_export_is_cut_with_the_right_to_it(
+    cast: Cast,
+    served: Served,
+    process: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    what: str,
+):
+    """The client sees that it does not have all."""
+    sql, _ = LOST[what]
+    for i in range(3):
+        await cast.ed.made("/contacts", {"email": f"p{i}@x.test"})
+    monkeypatch.setattr(exports, "PAGE", 1)
+    monkeypatch.setattr(trail, "PAGE", 1)
+    monkeypatch.setattr(searches, "page", ends_after_two(process, sql, searches.page))
+    monkeypatch.setattr(audit_logs, "page", ends_after_two(process, sql, audit_logs.page))
+    received, is_cut = b"", False
+    async with (
+        served.client() as client,
+        client.stream("GET", path, headers={"Authorization": f"Bearer {cast.olivia.key}"}) as sent,
+    ):
+        assert sent.status_code == 200
+        try:
+            async for piece in sent.aiter_bytes():
+                received += piece
+        except httpx2.RemoteProtocolError:
+            is_cut = True
+    assert is_cut
+    assert received.count(b"\n") == (3 if path == EXPORT else 2)  # a sheet has a header
+
+
+def ends_after_two(
+    process: Process, sql: str, page: Callable[..., Awaitable[Any]]
+) -> Callable[..., Awaitable[Any]]:
+    """Pages, after the second of which the right to them is lost."""
+    pages = 0
+
+    async def counting(*given: Any, **filters: Any) -> Any:
+        nonlocal pages
+        pages += 1
+        rows = await page(*given, **filters)
+        if pages == 2:
+            await execute(process, sql)
+        return rows
+
+    return counting
+
+
 async def test_no_connection_is_held_while_a_client_reads_slowly(cast: Cast, process: Process):
     await imported(cast.ed, b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(1_200)))
-    pieces = exports.as_json_lines(process, cast.ed.workspace_id, {})
-    readers = [exports.as_csv(process, cast.ed.workspace_id, {}) for _ in range(12)]
+    given = (process, cast.ed.workspace_id, {}, allowed)
+    pieces = exports.as_json_lines(*given)
+    readers = [exports.as_csv(*given) for _ in range(12)]
     for reader in readers:  # more than the pool has
         await anext(reader)
         await anext(reader)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 
+import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,11 +22,12 @@ from tests.web.wire import Connection, Served, head
 CAP = 1_024
 LARGE = 1_000 * CAP
 PIECE_SECONDS = 0.3
+ALL_SECONDS = PIECE_SECONDS * 4
 
 
 async def echo(request: Request) -> Response:
     """A line for every piece, as it comes; the first byte must not be `!`."""
-    request.state.allowance.widen(LARGE, PIECE_SECONDS)
+    request.state.allowance.widen(LARGE, PIECE_SECONDS, ALL_SECONDS)
 
     async def lines() -> AsyncGenerator[bytes, None]:
         async for piece in request.stream():
@@ -34,6 +37,25 @@ async def echo(request: Request) -> Response:
                 yield b"%d\n" % len(piece)
 
     return await stream.answer(request, lines(), stream.JSON_LINES, while_reading=True)
+
+
+async def slow(request: Request) -> Response:
+    """Longer over all pieces than a client may take."""
+    request.state.allowance.widen(LARGE, PIECE_SECONDS, PIECE_SECONDS)
+    pieces = 0
+    async for _ in request.stream():
+        pieces += 1
+        await asyncio.sleep(PIECE_SECONDS / 4)
+    assert pieces > 5
+    return Response("all of it")
+
+
+async def broken(request: Request) -> Response:
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield b"first"
+        raise Problem("unauthenticated", "Not any more.")
+
+    return await stream.answer(request, pieces(), "text/plain")
 
 
 class Endless:
@@ -54,7 +76,12 @@ async def endless(request: Request) -> Response:
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
-    routes = [Route("/echo", echo, methods=["POST"]), Route("/endless", endless)]
+    routes = [
+        Route("/echo", echo, methods=["POST"]),
+        Route("/slow", slow, methods=["POST"]),
+        Route("/broken", broken),
+        Route("/endless", endless),
+    ]
     edge = Edge(router(routes), wire.settings(MAX_BODY_BYTES=CAP), body_seconds=PIECE_SECONDS / 2)
     async with wire.serving(edge) as served:
         yield served
@@ -94,6 +121,39 @@ async def test_an_answer_is_written_while_the_body_is_read(connection: Connectio
             received += int(await line(connection))
     await chunk(connection, b"")
     assert await line(connection) == b""
+
+
+async def test_a_body_that_comes_too_slowly_for_too_long_is_answered(connection: Connection):
+    """However soon each of its pieces comes."""
+    await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
+    await chunk(connection, b"first")
+    await begun(connection)
+
+    async def trickle() -> None:
+        while True:
+            await asyncio.sleep(PIECE_SECONDS / 3)
+            await chunk(connection, b"x")
+
+    sending = asyncio.create_task(trickle())
+    began = asyncio.get_running_loop().time()
+    with suppress(ConnectionError):
+        assert not (await connection.reader.read()).endswith(b"0\r\n\r\n")
+    assert asyncio.get_running_loop().time() - began > ALL_SECONDS * 3 / 4
+    sending.cancel()
+    with suppress(ConnectionError, asyncio.CancelledError):
+        await sending
+
+
+async def test_what_is_slow_on_our_side_is_not_laid_to_the_client(served: Served):
+    async with served.client() as client:
+        response = await client.post("/slow", content=b"x" * CAP * 600)
+    assert response.text == "all of it"
+
+
+async def test_a_problem_between_two_pieces_cuts_the_answer(served: Served):
+    async with served.client() as client:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await client.get("/broken")
 
 
 async def test_a_problem_before_the_first_line_is_answered_as_one(connection: Connection):
