@@ -37,6 +37,9 @@ STATUS: Mapping[Reason, Status] = {
     "unsubscribed": "unsubscribed",
 }
 
+# Beside these an opt-out is recorded at the address, and does not show in the status.
+GRAVER = frozenset({"bounced", "complained"})
+
 # Who complained at an old address is not asked anew at another one.
 OUT = frozenset({"unsubscribed", "complained"})
 
@@ -107,17 +110,21 @@ class Person:
     before: Mapping[str, str] = field(default_factory=dict)
 
 
-async def judge(db: Handle, vault: Vault, people: Sequence[Person]) -> list[OptOut]:
+async def judge(
+    db: Handle, vault: Vault, people: Sequence[Person], *, only_looks: bool = False
+) -> list[OptOut]:
     """Replace `subscriptions` in the columns of each person, as asked for, by what holds once the
     suppressions of their addresses are applied.
 
     Returns the opt-outs that this makes, to be stored with `keep` after the people are written.
-    Their addresses are locked until then: a send to one of them waits, and sees the opt-out."""
+    Their addresses are locked until then: a send to one of them waits, and sees the opt-out. Who
+    `only_looks` will store nothing, and locks nothing."""
     known = [hashes(vault, one.workspace_id, one.columns) for one in people]
     chosen = zip((one.columns["subscriptions"] for one in people), known, strict=True)
-    await suppressions.lock(
-        db, *(found[name] for said, found in chosen for name in found if said.get(name) in OUT)
-    )
+    if not only_looks:
+        await suppressions.lock(
+            db, *(found[name] for said, found in chosen for name in found if said.get(name) in OUT)
+        )
     asked = sorted({one for found in known for one in found.values()})
     reasons = await suppressions.reasons_in(
         db, workspace_ids=sorted({one.workspace_id for one in people}), address_hashes=asked

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from app.contacts import profile, reactions, subscriptions
 from app.contacts.profile import Checked
 from app.contacts.reactions import Workspace
-from app.contacts.subscriptions import Person
+from app.contacts.subscriptions import OptOut, Person
 from app.errors import FieldError
 from app.machine import document
 from app.machine.program import Json
-from app.store import batches, contacts
+from app.store import batches, contacts, suppressions
 from app.store.db import Handle, Row, new_id
 from app.store.rehearsals import Rehearsal
 
@@ -67,10 +67,15 @@ async def upsert(
     batch = _Batch(await _held(db, workspace, entries, rehearsal), room)
     outcomes = [batch.take(entry) for entry in entries]
     touched = list(batch.touched.values())
+    people = [Person(workspace.id, one.id, one.columns, one.subscribed) for one in touched]
+    opting = await subscriptions.judge(
+        db, workspace.vault, people, only_looks=rehearsal is not None
+    )
     if rehearsal is not None:
-        rehearsal.keep((one.id, one.columns, (one.columns, list(one.tags))) for one in touched)
+        _keep_in(rehearsal, touched, opting)
     else:
         await _write(db, workspace, touched)
+        await subscriptions.keep(db, workspace.id, opting, "import")
         await _tell(db, workspace, touched, starts=starts)
     return outcomes
 
@@ -83,6 +88,8 @@ class _Contact:
     columns: dict[str, Any]
     tags: dict[str, None]  # in order
     subscribed: Mapping[str, str] = field(default_factory=dict)  # before
+    # Channels on which an opt-out is recorded of the address that they have.
+    opted_out: set[str] = field(default_factory=set)
     is_new: bool = False
     has_new_fields: bool = False
     new_tags: list[str] = field(default_factory=list)
@@ -99,7 +106,10 @@ async def _held(
     given = [entry.id for entry in entries if entry.id]
     ids = await batches.matching(db, workspace_id=workspace.id, **addresses, ids=given)
     seen = rehearsal.find(**addresses, ids=ids) if rehearsal else {}
-    held = [_Contact(id, columns, dict.fromkeys(tags)) for id, (columns, tags) in seen.items()]
+    held = [
+        _Contact(id, columns, dict.fromkeys(tags), columns["subscriptions"], set(opted_out))
+        for id, (columns, tags, opted_out) in seen.items()
+    ]
     if ids := [id for id in ids if id not in seen]:
         read = contacts.by_ids if rehearsal else batches.locked
         rows = await read(db, workspace_id=workspace.id, ids=ids)
@@ -108,7 +118,39 @@ async def _held(
             _Contact(row["id"], _columns(row), dict.fromkeys(tags[row["id"]]), row["subscriptions"])
             for row in rows
         ]
+    await _find_opt_outs(db, workspace, held)
     return held
+
+
+async def _find_opt_outs(db: Handle, workspace: Workspace, held: Sequence[_Contact]) -> None:
+    """Those that the contacts' subscriptions do not show, for what is graver."""
+    hidden = [
+        (one, channel, address_hash)
+        for one in held
+        if not subscriptions.GRAVER.isdisjoint(one.columns["subscriptions"].values())
+        for channel, address_hash in subscriptions.hashes(
+            workspace.vault, workspace.id, one.columns
+        ).items()
+        if one.columns["subscriptions"].get(channel) in subscriptions.GRAVER
+    ]
+    if not hidden:
+        return
+    asked = sorted({address_hash for _, _, address_hash in hidden})
+    reasons = await suppressions.reasons(db, workspace_id=workspace.id, address_hashes=asked)
+    for one, channel, address_hash in hidden:
+        if "unsubscribed" in reasons[address_hash]:
+            one.opted_out.add(channel)
+
+
+def _keep_in(rehearsal: Rehearsal, touched: Sequence[_Contact], opting: Sequence[OptOut]) -> None:
+    by_id = {one.id: one for one in touched}
+    for out in opting:
+        if out.address_hash is not None:
+            by_id[out.contact_id].opted_out.add(out.channel)
+    rehearsal.keep(
+        (one.id, one.columns, (one.columns, list(one.tags), sorted(one.opted_out)))
+        for one in touched
+    )
 
 
 def _columns(row: Row) -> dict[str, Any]:
@@ -141,7 +183,7 @@ class _Batch:
         return self._by_id.get(entry.id or "")
 
     def _make(self, entry: Entry) -> Outcome:
-        columns = {**entry.checked.columns, "subscriptions": _opted_out({}, entry)}
+        columns = {**entry.checked.columns, "subscriptions": _subscriptions({}, entry)}
         tags = dict.fromkeys(entry.checked.tags)
         if not (columns["email"] or columns["phone"]):
             return [_UNKNOWN if entry.id else _NOBODY]
@@ -157,6 +199,9 @@ class _Batch:
 
     def _change(self, contact: _Contact, entry: Entry) -> Outcome:
         columns = _joined(contact.columns, entry)
+        moved = {name for name in ADDRESSES if columns[name] != contact.columns[name]}
+        opted_out = {one for one in contact.opted_out if subscriptions.COLUMN[one] not in moved}
+        columns["subscriptions"] = _subscriptions(columns["subscriptions"], entry, opted_out)
         added = [tag for tag in dict.fromkeys(entry.checked.tags) if tag not in contact.tags]
         errors = self._taken(contact, columns, entry.id)
         errors += profile.whole(columns, [*contact.tags, *added])
@@ -169,6 +214,7 @@ class _Batch:
             self._by[name].pop(contact.columns[name], None)
         contact.has_new_fields |= renewed
         contact.columns = columns
+        contact.opted_out = opted_out
         contact.new_tags += added
         contact.tags |= dict.fromkeys(added)
         self._keep(contact)
@@ -209,14 +255,17 @@ def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
             joined[column] = entry.checked.columns[column]
     if "metadata" in entry.values:
         joined["metadata"] = _metadata(columns["metadata"], entry)
-    joined["subscriptions"] = _opted_out(columns["subscriptions"], entry)
     return joined
 
 
-def _opted_out(held: Mapping[str, str], entry: Entry) -> dict[str, str]:
-    """A file takes consent away and never gives it: it may be older than somebody's opt-out."""
-    said = entry.checked.columns["subscriptions"].items()
-    return {**held, **{channel: status for channel, status in said if status == "unsubscribed"}}
+def _subscriptions(
+    held: Mapping[str, str], entry: Entry, opted_out: Collection[str] = ()
+) -> dict[str, str]:
+    """A file takes consent away and never gives it: it may be older than somebody's opt-out. What
+    was recorded before, though something graver hides it, is no change."""
+    given = entry.checked.columns["subscriptions"].items()
+    out = {channel for channel, status in given if status == "unsubscribed"}
+    return {**held, **dict.fromkeys(out.difference(opted_out), "unsubscribed")}
 
 
 def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
@@ -232,8 +281,6 @@ def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
 
 
 async def _write(db: Handle, workspace: Workspace, touched: Sequence[_Contact]) -> None:
-    people = [Person(workspace.id, one.id, one.columns, one.subscribed) for one in touched]
-    opting = await subscriptions.judge(db, workspace.vault, people)
     new = sorted((one for one in touched if one.is_new), key=_by_address)
     changed = [one for one in touched if not one.is_new]
     refielded = [one for one in changed if one.has_new_fields]
@@ -255,7 +302,6 @@ async def _write(db: Handle, workspace: Workspace, touched: Sequence[_Contact]) 
         await contacts.add_tags(
             db, workspace_id=workspace.id, tags=[(one.id, one.new_tags) for one in touched]
         )
-    await subscriptions.keep(db, workspace.id, opting, "import")
 
 
 async def _tell(

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from app.contacts import imports, sheets
+from app.contacts import imports, sheets, subscriptions
 from app.contacts.imports import CsvFormat, Format, JsonLinesFormat
+from app.contacts.subscriptions import Reason
 from app.errors import Problem, Unavailable
 from app.process import Process
-from app.store import contacts
+from app.store import contacts, suppressions
 from app.store.db import Database, Deadlines, Handle
+from tests.contacts.test_consent import ADA, suppress
 
 PEOPLE = 1_234
 
@@ -129,6 +131,75 @@ async def test_a_dry_run_sees_what_the_batches_before_would_have_made(
     assert done == {**last, "dryRun": False}
     places = [[(one["row"], one["pointer"]) for one in lines] for lines in (errors, told)]
     assert places[0] == places[1]  # the sentences name whom the run has made
+
+
+OUT = {"subscriptions": {"email": "unsubscribed"}}
+
+
+@pytest.mark.parametrize("reason", ["bounced", "complained"])
+async def test_an_opt_out_of_whose_address_bounced_or_complained_is_taken_once(
+    process: Process, acme: str, reason: Reason
+):
+    await run(process, acme, sheet(ADA))
+    await suppress(process, acme, reason)
+    data = sheet(f"{ADA},unsubscribed", header="email,subscriptions.email")
+    lasts = [
+        (await run(process, acme, data, dry_run=dry_run))[-1]
+        for dry_run in (True, False, True, False, False)
+    ]
+    assert [one["updated"] for one in lasts] == [1, 1, 0, 0, 0]
+    assert [one["unchanged"] for one in lasts] == [0, 0, 1, 1, 1]
+    hashed = subscriptions.hashed(process.vault, acme, "email", ADA)
+    async with process.database.read() as db:
+        row = await contacts.by_email(db, workspace_id=acme, email_key=ADA)
+        reasons = await suppressions.of_address(db, workspace_id=acme, address_hash=hashed)
+    assert row is not None
+    assert (row["subscriptions"], row["revision"]) == ({"email": reason}, 3)
+    assert set(reasons) == {reason, "unsubscribed"}
+
+
+OPT_OUTS: list[dict[str, Any]] = [
+    {"email": ADA, **OUT},
+    {"email": ADA, **OUT},
+    {"email": ADA, "firstName": "Ada"},
+    {"email": ADA, **OUT},
+    {"email": "listed@example.com"},  # made as somebody who is not to be written to
+    {"email": "listed@example.com", **OUT},
+    {"phone": "+14155550101", "email": "eve@new.example"},
+    {"phone": "+14155550101", **OUT},
+    {"email": "eve@new.example", **OUT},
+    {"phone": "+14155550102", "email": "dan@new.example", **OUT},
+    {"phone": "+14155550102", **OUT},
+    {"phone": "+14155550103", "email": "listed@new.example"},
+    {"phone": "+14155550103", **OUT},
+]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 500])
+async def test_a_dry_run_counts_opt_outs_as_the_run_does(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, batch: int
+):
+    held = (f"{ADA},", *(f"{n}@old.example,+1415555010{n}" for n in (1, 2, 3)))
+    await run(process, acme, sheet(*held, header="email,phone"))
+    await suppress(process, acme, "bounced")
+    for address in ("listed@example.com", "listed@new.example"):
+        await suppress(process, acme, "manual", address)
+    for n in (1, 2):
+        await suppress(process, acme, "unsubscribed", f"{n}@old.example")
+        await suppress(process, acme, "bounced", f"{n}@old.example")
+    monkeypatch.setattr(imports, "BATCH", batch)
+    data = b"".join(json.dumps(one).encode() + b"\n" for one in OPT_OUTS)
+    *_, foreseen = await run(process, acme, data, JsonLinesFormat(), dry_run=True)
+    *_, done = await run(process, acme, data, JsonLinesFormat())
+    assert done == {**foreseen, "dryRun": False}
+    *_, again = await run(process, acme, data, JsonLinesFormat())
+    assert again["updated"] == 0
+    async with process.database.read() as db:
+        rows = [
+            await contacts.by_email(db, workspace_id=acme, email_key=f"{name}@new.example")
+            for name in ("eve", "dan", "listed")
+        ]
+    assert [row and row["subscriptions"]["email"] for row in rows] == ["unsubscribed"] * 3
 
 
 async def test_a_dry_run_counts_who_comes_again_much_later_once(process: Process, acme: str):
