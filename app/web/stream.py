@@ -32,7 +32,9 @@ async def answer(
     nothing is made."""
     headers = {"Content-Disposition": f'attachment; filename="{file_name}"'} if file_name else {}
     if request.method == "HEAD":
-        return Response(headers=headers, media_type=media_type)
+        response = Response(headers=headers, media_type=media_type)
+        del response.headers["content-length"]  # a GET has more than nothing (RFC 9110 §8.6)
+        return response
     first = await anext(pieces, b"")
     kind = _WhileReading if while_reading else StreamingResponse
     return kind(_all(first, pieces), headers=headers, media_type=media_type)

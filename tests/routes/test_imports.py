@@ -372,6 +372,7 @@ async def test_the_head_of_an_export_has_no_body(cast: Cast):
     await imported(cast.ed, SHEET)
     response = await cast.vic.call("HEAD", EXPORT)
     assert (response.status_code, response.content) == (200, b"")
+    assert "content-length" not in response.headers
     assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
 
 

@@ -197,4 +197,5 @@ async def test_for_a_head_nothing_is_made(served: Served):
     async with served.client() as client:
         response = await client.head("/endless")
     assert (response.status_code, response.content) == (200, b"")
+    assert "content-length" not in response.headers
     assert not Endless.closed.is_set()
