@@ -173,10 +173,11 @@ def _fault(line: str) -> str | None:
 
 # --- writing --------------------------------------------------------------------------------------
 
-# What makes a spreadsheet take a text for a formula (OWASP, CSV injection); and that which was
-# made harmless already, so that both ways are exact.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_HARMLESS = re.compile(r"'+[=+\-@\t\r]")
+# What makes a spreadsheet take a text for a formula (OWASP, CSV injection): the full-width variants
+# do in some languages. And what was made harmless already, so that both ways are exact.
+_STARTS = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+_FORMULA = re.compile(f"'*{_STARTS}")
+_HARMLESS = re.compile(f"'+{_STARTS}")
 BETWEEN = ";"  # what is several in one cell
 
 
