@@ -24,7 +24,7 @@ from app.store import contacts, searches, workspaces
 from app.store.db import Handle, Row
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
-from app.web.paging import UPDATED_AFTER, Paging
+from app.web.paging import Paging
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
@@ -152,7 +152,11 @@ class Narrowing(Query):
         " in any case. When very many do, a page may hold fewer than `limit`, or none: the list"
         " ends where `nextCursor` is null.",
     )
-    updated_after: After | None = UPDATED_AFTER
+    updated_after: After | None = Field(
+        None,
+        description="Those made or changed later than this. When very many were, a page may hold"
+        " fewer than `limit`, as with `q`.",
+    )
 
 
 class Filters(Narrowing, Paging):

@@ -1,13 +1,15 @@
-"""Contacts by how what they are known by begins, newest first.
+"""Contacts by how what they are known by begins, and by when they were changed; newest first.
 
-However many begin so, a page costs the same. When they are few, they are found by the indexes of
-what they begin with, and sorted. When they are many, they are met soon on the way through all that
-there are; a page on which they are not met within so many ends there, and the next goes on.
+However many are found, a page costs the same. When they are few, they are found by the indexes of
+what they begin with or of the times, and sorted. When they are many, they are met soon on the way
+through all that there are; a page on which they are not met within so many ends there, and the next
+goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from app.store import contacts, keyset
@@ -15,8 +17,11 @@ from app.store.contacts import EMAIL, LAST_NAME, LEADS, NAME, PHONE
 from app.store.db import Handle, Row
 
 FEW = 1_000  # that are looked at one by one
-# That are walked by for a page, when more than those begin so: most pages are full by the first.
+# That are walked by for a page, when more than those are found: most pages are full by the first.
 WALKS = (2_000, 100_000)
+# That were changed since, and are sorted when they are not met by the first walk: a tenth of what
+# the second costs.
+SOME = 20_000
 
 
 async def page(
@@ -25,19 +30,21 @@ async def page(
     """Like contacts.page, and perhaps with `q` and `q_phone`: what an email or a name begins with,
     and what a phone number does. A page that is shorter than `limit` may not be the last: then the
     second is the id below which the next one goes on."""
-    if "q" not in filters:
+    if "q" not in filters and "updated_after" not in filters:
         rows = await contacts.page(
             db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
         )
         return rows, None
-    q = _values(filters["q"], filters.get("q_phone"))
+    q = _values(filters["q"], filters.get("q_phone")) if "q" in filters else {}
     others = {name: value for name, value in filters.items() if name not in ("q", "q_phone")}
     others = contacts.numbered(await keyset.by_time(db, "con", others))
-    ids = await _few(db, workspace_id, q)
-    if len(ids) <= FEW:
+    ids = await _few(db, workspace_id, q) if q else []
+    if q and len(ids) <= FEW:
         rows = await contacts.some(db, workspace_id, {**others, "ids": ids}, before, limit)
         return rows, None
-    for walk in WALKS:
+    for walk, most in zip(WALKS, (FEW, SOME), strict=True):
+        if not q and not await _more_changed(db, workspace_id, others["updated_after"], most):
+            return await contacts.some(db, workspace_id, others, before, limit), None
         # First: what goes meanwhile must not move it behind what was not looked at.
         reached = await _reached(db, workspace_id, others, before, walk)
         met = {**others, **q} if reached is None else {**others, **q, "id_from": reached}
@@ -90,6 +97,22 @@ async def _few(db: Handle, workspace_id: str, q: Mapping[str, str | None]) -> li
         **q,
     )
     return [row["id"] for row in rows]
+
+
+async def _more_changed(db: Handle, workspace_id: str, updated_after: datetime, most: int) -> bool:
+    """Whether more than that many were changed since."""
+    beyond = await db.fetch_value(
+        """
+        SELECT c.id FROM contacts c
+        WHERE c.workspace_id = :workspace_id AND c.updated_at > :updated_after
+        ORDER BY c.updated_at
+        LIMIT 1 OFFSET :most
+        """,
+        workspace_id=workspace_id,
+        updated_after=updated_after,
+        most=most,
+    )
+    return beyond is not None
 
 
 async def _reached(

@@ -23,7 +23,6 @@ BINDING_BYTES = 16
 
 CREATED_AFTER = Field(None, description="Those made later than this.")
 CREATED_BEFORE = Field(None, description="Those made earlier than this.")
-UPDATED_AFTER = Field(None, description="Those made or changed later than this.")
 
 
 class Pages(Query):
@@ -51,7 +50,7 @@ class Paging(Pages):
 class Changing(Paging):
     """Of resources that say when they were changed."""
 
-    updated_after: After | None = UPDATED_AFTER
+    updated_after: After | None = Field(None, description="Those made or changed later than this.")
 
 
 def position(call: Call, query: Pages) -> str | None:

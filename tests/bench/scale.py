@@ -290,12 +290,12 @@ def page(of: Paged, limit: int = 51, **filters: Any) -> Ask:
     return lambda _count: lambda db: of(db, **rest)
 
 
-def thousandth(of: Paged, kind: str, each: int = 1) -> Ask:
+def thousandth(of: Callable[..., Awaitable[Any]], kind: str, each: int = 1, **filters: Any) -> Ask:
     """Of pages of one row: so many a thousand contacts have too."""
 
     def ask(count: int) -> Query:
         before = made(kind, count * each - 999)
-        return lambda db: of(db, workspace_id=ACME, filters={}, before=before, limit=1)
+        return lambda db: of(db, workspace_id=ACME, filters=filters, before=before, limit=1)
 
     return ask
 
@@ -311,7 +311,6 @@ def requests(before: str | None, limit: int) -> Ask:
 
 
 def searched(**filters: Any) -> Ask:
-    """By what all begin with."""
     rest = {"workspace_id": ACME, "filters": filters, "before": None, "limit": 51}
     return lambda _count: lambda db: searches.page(db, **rest)
 
@@ -322,6 +321,7 @@ def keys(before: Callable[[int], str | None], limit: int) -> Ask:
 
 
 LATELY = datetime(2026, 6, 1, 12, tzinfo=UTC) - timedelta(seconds=30)  # 30 of every count
+BEFORE_ALL = datetime(2026, 1, 1, tzinfo=UTC)
 W: Mapping[str, str] = {"workspace_id": ACME}
 ASKED: Mapping[str, Ask] = {
     "contact by id": lookup(lambda db, i: contacts.by_id(db, **W, id=made("con", i))),
@@ -350,7 +350,9 @@ ASKED: Mapping[str, Ask] = {
     "contacts by a q of all": searched(q="first", q_phone=None),
     "contacts by it and a tag": searched(q="first", q_phone=None, tag="lead"),
     "contacts createdAfter": page(contacts.page, created_after=LATELY),
-    "contacts updatedAfter": page(contacts.page, updated_after=LATELY),
+    "contacts updatedAfter": searched(updated_after=LATELY),
+    "contacts all updatedAfter": searched(updated_after=BEFORE_ALL),
+    "all updatedAfter, thousandth": thousandth(searches.page, "con", updated_after=BEFORE_ALL),
     "tags": lambda _count: lambda db: contacts.tag_names(db, **W, after=None, limit=51),
     "tags, further on": lookup(
         lambda db, i: contacts.tag_names(db, **W, after=f"batch{i // 10}", limit=2)

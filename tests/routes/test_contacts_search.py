@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -136,6 +137,42 @@ async def test_a_cursor_holds_whatever_order_the_metadata_is_asked_in(cast: Cast
     assert (len(first["data"]), len(rest["data"])) == (2, 1)
     other = await cast.vic.get(f"/contacts?metadata[b]=1&metadata[a]=2&{after}")
     assert other.status_code == 422
+
+
+@pytest.mark.parametrize("filters", ["", "&tag=even", "&metadata[m]=1"])
+@pytest.mark.parametrize(("few", "walk", "some"), [(2, 3, 4), (2, 1, 4), (2, 3, 8), (8, 3, 9)])
+async def test_a_list_of_many_changes_is_whole_though_its_pages_end_early(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, filters: str, few: int, walk: int, some: int
+):
+    monkeypatch.setattr(searches, "FEW", few)
+    monkeypatch.setattr(searches, "WALKS", (1, walk))
+    monkeypatch.setattr(searches, "SOME", some)
+    made = []
+    for i in range(12):
+        one = {"email": f"p{i}@x.test", "tags": ["odd" if i % 2 else "even"]}
+        made.append(await cast.ed.made("/contacts", {**one, "metadata": {"m": i % 2}}))
+    last = await cast.ed.made("/contacts", {"email": "last@x.test"})
+    since = parsed(last) + timedelta(milliseconds=1)  # to which a time is shown
+    await asyncio.sleep(0.002)
+    wanted = []
+    for i in (0, 1, 2, 4, 6, 7, 8):  # the old ones too
+        await cast.ed.patch(f"/contacts/{made[i]['id']}", {"firstName": "New"})
+        if not filters or (i % 2 == 0) == (filters == "&tag=even"):
+            wanted.insert(0, made[i]["id"])
+    query = f"updatedAfter={since.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}{filters}"
+    for limit in (1, 2, 200):
+        seen, pages, cursor = [], 0, ""
+        while cursor is not None:
+            page = await cast.vic.read(
+                f"/contacts?{query}&limit={limit}{cursor and '&cursor='}{cursor}"
+            )
+            assert len(page["data"]) <= limit
+            seen += [contact["id"] for contact in page["data"]]
+            pages, cursor = pages + 1, page["nextCursor"]
+        assert seen == wanted
+        assert pages <= 14
+    lines = (await cast.vic.get(f"/contacts/export?format=ndjson&{query}")).text.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == seen
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,13 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         search(**Q, tag="common"),
         [BEGINS, "workspace_id id", "workspace_id id"],
     ),
-    "updatedAfter": (page(updated_after=LATELY), ["updated_at", "workspace_id id"]),
+    "updatedAfter": (
+        search(updated_after=LATELY),
+        ["updated_at", "updated_at", "workspace_id id"],
+    ),
     "updatedAfter and a tag": (
-        page(updated_after=LATELY, tag="common"),
-        ["updated_at", "workspace_id id"],
+        search(updated_after=LATELY, tag="common"),
+        ["updated_at", "updated_at", "workspace_id id"],
     ),
     "createdAfter": (page(created_after=PAST - timedelta(days=1)), ["id"]),
     "createdBefore": (page(created_before=LATELY), ["id"]),
@@ -170,7 +173,17 @@ async def test_it_touches_what_it_looks_for(full: Database, what: str):
         assert what.startswith(SORTED) or not SORTS.search(plan), plan
 
 
+EVER = {"updated_after": PAST - timedelta(days=1)}
 MET: dict[str, tuple[Query, list[str]]] = {
+    "changed": (search(**EVER), ["workspace_id id", "workspace_id id"]),
+    "changed, with a tag": (
+        search(**EVER, tag="common"),
+        ["tag contact_id", "tag contact_id"],
+    ),
+    "changed, with metadata": (
+        search(**EVER, metadata={"plan": "pro"}),
+        ["name value contact_id", "name value contact_id"],
+    ),
     "all": (search(**MANY), ["workspace_id id", "workspace_id id"]),
     "with a tag": (search(**MANY, tag="common"), ["tag contact_id", "tag contact_id"]),
     "with metadata": (
@@ -181,10 +194,8 @@ MET: dict[str, tuple[Query, list[str]]] = {
 
 
 @pytest.mark.parametrize("what", MET)
-async def test_those_of_whom_many_begin_so_are_met_in_the_order_of_an_index(
-    full: Database, what: str
-):
-    """So many are looked at, however many more begin so."""
+async def test_those_who_are_many_are_met_in_the_order_of_an_index(full: Database, what: str):
+    """So many are looked at, however many more there are."""
     query, columns = MET[what]
     few, *plans = await plans_of(full, query)
     assert not WALKS.search(few), few
