@@ -20,6 +20,7 @@ VERSION = "1"
 
 # --- what values look like, by field or `Model.field` ---------------------------------------------
 
+CONTACT_ID = "con_01kk8f3m9xe2vb4z7c1q5t6w8y"
 CONTENT = {
     "subject": 'Welcome, {{contact.firstName | default: "friend"}}',
     "html": "<p>You picked <b>{{trigger.data.plan}}</b>.</p>",
@@ -63,6 +64,8 @@ WEBHOOK = {
 EVENT = {"data": {"email": "ada@example.com", "name": "Ada", "plan": "pro"}}
 
 EXAMPLES: Mapping[str, Any] = {
+    "contactId": CONTACT_ID,
+    "workspaceId": "ws_01kk8f3m9xe2vb4z7c1q5t6w8y",
     "email": "ada@example.com",
     "to": "ada@example.com",
     "from": "Tidings <hello@tidings.example>",
@@ -81,7 +84,7 @@ EXAMPLES: Mapping[str, Any] = {
     "User.email": "olivia@example.com",
     "Registration.name": "Olivia Owner",
     "Registration.email": "olivia@example.com",
-    "Credentials.email": "olivia@example.com",
+    "Credentials": {"email": "olivia@example.com", "password": "correct horse battery"},
     "Forgotten.email": "olivia@example.com",
     "Membership.name": "Ed Editor",
     "Membership.email": "ed@example.com",
@@ -112,7 +115,7 @@ EXAMPLES: Mapping[str, Any] = {
     "inFlight": [],
     "tag": "lead",
     "Tag.name": "lead",
-    "NewKey.name": "Warehouse sync",
+    "NewKey": {"name": "Warehouse sync", "role": "editor"},
     "ApiKey.name": "Warehouse sync",
     "NewApiKey.name": "Warehouse sync",
     "key": "td_live_8kQ2mZr5TxW1vBn7LcYp4HdGs9JfKa0EuRi3o",
@@ -127,7 +130,7 @@ EXAMPLES: Mapping[str, Any] = {
     "TestEmail": {"to": "ada@example.com", **CONTENT, "data": EVENT},
     "NewMessage": {
         "channel": "email",
-        "contactId": "con_01kk8f3m9xe2vb4z7c1q5t6w8y",
+        "contactId": CONTACT_ID,
         "content": CONTENT,
         "data": EVENT,
     },
@@ -137,6 +140,13 @@ EXAMPLES: Mapping[str, Any] = {
         "html": {"error": "trigger.data.plan is not there."},
     },
     "Preview": {"trigger": EVENT},
+    "Given": {
+        "trigger": EVENT,
+        "contactId": CONTACT_ID,
+        "startAt": "2026-03-14T09:26:53.589Z",
+        "events": [{"at": "P1D", "name": "trial_ended"}],
+    },
+    "WritableEvent.name": "trial_ended",
     "Event": EVENT,
     "trigger": EVENT,
     "TemplatePatch": {"content": {"subject": "Good to see you"}},
@@ -168,7 +178,14 @@ EXAMPLES: Mapping[str, Any] = {
     "output": None,
     "reason": None,
     "waitingFor": None,
+    "url": "https://example.com/hooks",
     "provider": "smtp",
+    "NewChannel": {
+        "provider": "smtp",
+        "url": "smtps://user:secret@smtp.example.com",
+        "from": "Tidings <hello@tidings.example>",
+    },
+    "Channel.url": "smtps://user@smtp.example.com",
     "providerMessageId": "<01kk8f3m@tidings.example>",
     "NewReply": {"channel": "sms", "from": "+4915112345678", "text": "STOP"},
     "meaning": "stop",
@@ -183,7 +200,7 @@ EXAMPLES: Mapping[str, Any] = {
         "id": "key_01kk8f3m9xe2vb4z7c1q5t6w8y",
         "name": "Warehouse sync",
     },
-    "AuditLog.resource": {"type": "contact", "id": "con_01kk8f3m9xe2vb4z7c1q5t6w8y"},
+    "AuditLog.resource": {"type": "contact", "id": CONTACT_ID},
     "changes": {"firstName": [None, "Ada"]},
     "ip": "203.0.113.9",
     "requestId": openapi.REQUEST_ID,
