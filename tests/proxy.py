@@ -1,4 +1,5 @@
-"""A TCP proxy that goes wrong when told to: cuts around a pattern, holds answers, swallows all."""
+"""A TCP proxy that goes wrong when told to: cuts around a pattern, holds answers, is slow, swallows
+all."""
 
 from __future__ import annotations
 
@@ -23,8 +24,10 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._healed = asyncio.Event()
         self._links: set[asyncio.Task[None]] = set()
+        self._latency = 0.0
         self.port = 0
         self.hits = 0
+        self.cut: list[bytes] = []  # what carried the pattern when a connection was cut for it
 
     def cut_before(self, pattern: bytes) -> None:
         """What contains the pattern never arrives; both sides lose the connection."""
@@ -38,6 +41,10 @@ class Proxy:
         """It arrives, and its answer waits until all is well again."""
         self._fault, self._pattern = "hold", pattern
         self._healed.clear()
+
+    def slow_down(self, seconds: float) -> None:
+        """Whatever is read is passed on so much later, in order; more is not read meanwhile."""
+        self._latency = seconds
 
     def swallow(self) -> None:
         """Nothing arrives any more in either direction, and nobody is told."""
@@ -53,6 +60,7 @@ class Proxy:
 
     def heal(self) -> None:
         self._fault = "none"
+        self._latency = 0.0
         self._healed.set()
 
     async def start(self) -> None:
@@ -108,6 +116,7 @@ class Proxy:
     ) -> None:
         tail = b""
         while data := await reader.read(65536):
+            await self._pass_time()
             if self._fault == "swallow":
                 continue
             seen = tail + data
@@ -116,6 +125,8 @@ class Proxy:
             if hit:
                 self.hits += 1
                 fault = self._fault
+                if fault in ("cut_before", "cut_after"):
+                    self.cut.append(data)
                 if fault == "cut_before":
                     return
                 if fault in ("cut_after", "hold"):
@@ -135,6 +146,7 @@ class Proxy:
         held: asyncio.Event,
     ) -> None:
         while data := await reader.read(65536):
+            await self._pass_time()
             if muted.is_set():
                 return
             if held.is_set():
@@ -143,6 +155,10 @@ class Proxy:
             if self._fault != "swallow":
                 writer.write(data)
                 await writer.drain()
+
+    async def _pass_time(self) -> None:
+        if self._latency:
+            await asyncio.sleep(self._latency)
 
 
 @asynccontextmanager

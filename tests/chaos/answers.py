@@ -13,6 +13,7 @@ from tests.chaos.senders import AWAY, CUT, LATE, Try
 RIGHT = {"forged": 401, "malformed": 400}
 
 BACK_SECONDS = 5.0  # after a fault of the database, as promise 7 has it
+REFUSAL_SECONDS = 5.0  # for a 503 to come; promise 7 wants 2, which a busy machine may miss
 NOTICED_SECONDS = 1.0  # that a death is known of too late, on a busy machine
 START_SECONDS = 15.0  # that a process may take, on a busy machine
 
@@ -25,6 +26,8 @@ def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
             told = f"{one.status or one.silence}"
             if one.status == 503 and one.retry_after is None:
                 yield f"{sent.name} at {one.began:.1f}: 503 without Retry-After"
+            if one.status == 503 and one.waited > REFUSAL_SECONDS:
+                yield f"{sent.name} at {one.began:.1f}: 503 after {one.waited:.1f} s"
             if one.status not in {202, RIGHT.get(sent.kind), 503, None}:
                 yield f"{sent.name} ({sent.kind}) was answered with {told}: {one.answer}"
             elif sent.kind in RIGHT and one.status == 202:
@@ -37,7 +40,7 @@ def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
     told_all = Counter(f"{one.status or one.silence}" for one in tries)
     evidence.figures["answers"] = dict(told_all.most_common())
     evidence.figures["excused"] = f"{dict(excused)}, {_share(tries, evidence):.0%} of the time none"
-    refused = (one.ended - (one.taken or one.began) for one in tries if one.status == 503)
+    refused = (one.waited for one in tries if one.status == 503)
     evidence.figures["answered with 503"] = f"{times(refused)}; wanted 2 s"
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import evidence, oracle, probes
-from tests.chaos.evidence import Struck
+from tests.chaos.evidence import RUN_HEADER, Struck
 from tests.chaos.faults import FAULTS, ROUND
 from tests.chaos.probes import Probed
 from tests.chaos.senders import Senders
@@ -56,6 +56,7 @@ STEPS = {
             "type": "http_request",
             "method": "POST",
             "url": "{url}",
+            "headers": {RUN_HEADER: "{{run.id}}"},
             "body": {"run": "{{run.id}}"},
         },
         SAY,
@@ -123,9 +124,9 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         for probe in probes.FIRST:
             await probes.ask(stage, probed, probe)
         senders = Senders(
-            lambda: list(stage.ports.values()),
+            list(stage.ports.values()),
             {name: made["path"] for name, made in flows.items()},
-            random.Random(plan.seed),
+            plan.seed,
         )
         struck: list[Struck] = []
         asking = asyncio.create_task(probes.for_ever(stage, probed, every=0.5))
@@ -150,6 +151,7 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
             probed,
         )
         found = oracle.findings(known)
+        evidence.keep(known, directory / "evidence")
         known.figures["settled after"] = f"{settled:.1f} s"
         return found, known.figures
 
@@ -177,7 +179,7 @@ async def load(senders: Senders, plan: Plan, striking: asyncio.Task[None]) -> No
 async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
     """A round of faults in an order that the seed decides, then all again."""
     names: list[str] = []
-    order = random.Random(plan.seed)  # of its own: the stage's chance is asked by others too
+    order = random.Random(plan.seed)
     for number in range(plan.faults):
         await asyncio.sleep(plan.gap_seconds)
         if not names:
@@ -273,7 +275,7 @@ def main() -> int:
     for finding in shown(found):
         print(f"  {finding}")
     if found:
-        print(f"the logs of all processes are in {directory}")
+        print(f"the logs of all processes are in {directory}, and the evidence beside them")
     else:
         shutil.rmtree(directory)
     return bool(found)

@@ -3,8 +3,10 @@ struck, who died of it, and the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import orjson
@@ -16,6 +18,9 @@ from tests.listener import Asked
 from tests.receivers import Received
 
 Row: TypeAlias = Mapping[str, Any]
+
+RUN_HEADER = "x-run"  # of a call, by which it is known whatever became of its body
+RUN_LINE = re.compile(rb"^%b: (\S+)\r$" % RUN_HEADER.encode(), re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -33,12 +38,19 @@ class Struck:
 class Called:
     """A request of an `http_request` step, as its receiver has it."""
 
-    run_id: str
+    run_id: str | None
     key: str | None
 
     @classmethod
     def of(cls, asked: Asked) -> Called:
-        return cls(orjson.loads(asked.body)["run"], asked.header("idempotency-key"))
+        return cls(asked.header(RUN_HEADER), asked.header("idempotency-key"))
+
+
+def cut_calls(requests: Sequence[bytes]) -> Iterator[str]:
+    """The run of each call whose connection a fault has cut, before or after it arrived."""
+    for request in requests:
+        if line := RUN_LINE.search(request):
+            yield line[1].decode()
 
 
 @dataclass(slots=True)
@@ -59,7 +71,9 @@ class Evidence:
     attempts: list[Row]
     mails: Sequence[Received]
     calls: Sequence[Called]
-    contacts_twice: list[Row]
+    cut_calls: Sequence[str]  # runs
+    changes: Mapping[str, str]  # what was changed by a request that was answered 2xx, by its id
+    audited: set[str]  # request ids in the audit trail
     trails: list[str]  # of audit entries, that are not whole
     tracebacks: list[str]
     figures: dict[str, object] = field(default_factory=dict)
@@ -108,10 +122,9 @@ async def gathered(
             ),
             mails=stage.mail.received,
             calls=[Called.of(asked) for asked in stage.listener.asked],
-            contacts_twice=await rows(
-                "SELECT workspace_id, email_key FROM contacts WHERE email_key IS NOT NULL"
-                " GROUP BY 1, 2 HAVING count(*) > 1"
-            ),
+            cut_calls=list(cut_calls(stage.proxies["HTTP"].cut)),
+            changes=stage.changes,
+            audited={row["request_id"] for row in await rows("SELECT request_id FROM audit_logs")},
             trails=await stage.broken_trails(),
             tracebacks=[
                 f"{start.log.name}: {line}"
@@ -120,3 +133,19 @@ async def gathered(
                 if "Traceback" in line
             ],
         )
+
+
+KEPT = ("ledger", "faults", "deaths", "calls", "runs", "steps", "attempts")
+
+
+def keep(evidence: Evidence, directory: Path) -> None:
+    """As JSON lines, for whoever looks into a finding: the database is gone by then."""
+    directory.mkdir()
+    for name in KEPT:
+        with (directory / f"{name}.jsonl").open("wb") as file:
+            for item in getattr(evidence, name):
+                file.write(orjson.dumps(item, default=_text, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

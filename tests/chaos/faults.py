@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+import asyncpg
 import redis.asyncio
 
 from tests.chaos.stage import WEBS, WORKERS, Stage
@@ -18,7 +19,11 @@ Fault: TypeAlias = Callable[[Stage], Awaitable[int]]  # how often it struck
 FINAL_DOT = b"\r\n.\r\n"
 CUT_SECONDS = 5.0  # in which somebody should say what is cut at
 GONE_SECONDS = 10.0  # after SIGTERM
+EXHAUSTED_SECONDS = 3.0
+SLOW_SECONDS = 4.0
+MOST_LATENCY = 2.0  # seconds, each way
 JUMPS = (-3600, -60, 60, 3600)  # seconds
+AHEAD = 3600
 
 
 def kill(*names: str) -> Fault:
@@ -42,58 +47,92 @@ async def kill_everything(stage: Stage) -> int:
 
 
 async def freeze(stage: Stage) -> int:
-    """A worker that is paused for three leases, and goes on as if nothing had been."""
+    """A worker that is paused for three leases, and goes on as if nothing had been. It strikes
+    when the worker had work in hand: rows that were claimed when it was paused, and that nobody
+    has renewed or finished half a lease later are its own, for the other renews every sixth."""
     name = stage.chance.choice(WORKERS)
     await stage.back(name)
-    process = stage.parts[name].process
-    process.send_signal(signal.SIGSTOP)
-    try:
-        await asyncio.sleep(3 * float(stage.deployment.environ["LEASE_SECONDS"]))
-    finally:
-        process.send_signal(signal.SIGCONT)
-    return 1
-
-
-CLAIMED = """
-    SELECT id FROM messages WHERE status = 'QUEUED' AND claims > 0 AND wake_at > now()
-    """
-UNFINISHED = "SELECT count(*) FROM messages WHERE id = ANY($1) AND status IN ('QUEUED', 'SENDING')"
-ALONE_LEASES = 0.4  # for which the other worker may be paused and loses nothing
-
-
-async def freeze_with_a_claim(stage: Stage) -> int:
-    """The moment that fencing is for: a worker has claimed a message, is paused before it hears of
-    it, and wakes when the other has sent the message; by its own clock its lease has just begun.
-
-    The answers to COMMITs are held back, and it is alone, until there is a claim without an intent,
-    which then is its own. It sleeps for three leases at most: once the database's deadlines have
-    passed too, it would not believe the answer.
-    """
-    asleep, other = stage.chance.sample(WORKERS, 2)
-    for name in (asleep, other):
-        await stage.back(name)
     lease = float(stage.deployment.environ["LEASE_SECONDS"])
-    one, two = (stage.parts[name].process for name in (asleep, other))
-    between, claimed = stage.proxies["worker → PostgreSQL"], []
+    process = stage.parts[name].process
     async with stage.database() as db:
+        process.send_signal(signal.SIGSTOP)
         try:
-            two.send_signal(signal.SIGSTOP)
-            between.hold(b"COMMIT")
-            until = time.monotonic() + ALONE_LEASES * lease
-            while not claimed and time.monotonic() < until:
-                claimed = [row["id"] for row in await db.fetch(CLAIMED)]
-            if claimed:
-                one.send_signal(signal.SIGSTOP)
+            before = {tuple(row) for row in await db.fetch(IN_HAND)}
+            await asyncio.sleep(lease / 2)
+            held = before & {tuple(row) for row in await db.fetch(IN_HAND)}
+            await asyncio.sleep(2.5 * lease)
         finally:
-            between.heal()
-            two.send_signal(signal.SIGCONT)
-        try:
-            until = time.monotonic() + 3 * lease
-            while await db.fetchval(UNFINISHED, claimed) and time.monotonic() < until:
-                await asyncio.sleep(0.02)
-        finally:
-            one.send_signal(signal.SIGCONT)
-    return len(claimed)
+            process.send_signal(signal.SIGCONT)
+    return len(held)
+
+
+IN_HAND = " UNION ALL ".join(
+    f"SELECT id, lease_token, wake_at FROM {table} WHERE claims > 0 AND wake_at > now()"
+    for table in ("runs", "messages", "calls")
+)
+ALONE_LEASES = 0.4  # for which the other worker may be paused and loses nothing
+UNHEARD = {  # claimed, and nothing done about it yet
+    "messages": """
+        SELECT id FROM messages WHERE status = 'QUEUED' AND claims > 0 AND wake_at > now()
+        """,
+    "runs": "SELECT id FROM runs WHERE status = 'QUEUED' AND claims > 0 AND wake_at > now()",
+}
+UNFINISHED = {
+    "messages": """
+        SELECT count(*) FROM messages WHERE id = ANY($1) AND status IN ('QUEUED', 'SENDING')
+        """,
+    "runs": "SELECT count(*) FROM runs WHERE id = ANY($1) AND status = 'QUEUED'",
+}
+
+
+async def pause_with_a_claim(
+    stage: Stage, db: asyncpg.Connection[asyncpg.Record], name: str, table: str
+) -> list[str]:
+    """Pause this worker when it has claimed rows and has not heard of it: the answers to COMMITs
+    are held back, and it is alone, until there is a claim without progress, which then is its own.
+    The claimed ids; none when it made no claim in time, and then it is not paused."""
+    other = next(one for one in WORKERS if one != name)
+    lease = float(stage.deployment.environ["LEASE_SECONDS"])
+    between = stage.proxies["worker → PostgreSQL"]
+    claimed: list[str] = []
+    try:
+        stage.parts[other].process.send_signal(signal.SIGSTOP)
+        between.hold(b"COMMIT")
+        until = time.monotonic() + ALONE_LEASES * lease
+        while not claimed and time.monotonic() < until:
+            claimed = [row["id"] for row in await db.fetch(UNHEARD[table])]
+        if claimed:
+            stage.parts[name].process.send_signal(signal.SIGSTOP)
+    finally:
+        between.heal()
+        stage.parts[other].process.send_signal(signal.SIGCONT)
+    return claimed
+
+
+def freeze_with_a_claim(table: str) -> Fault:
+    """The moment that fencing is for: a worker has claimed a row, is paused before it hears of it,
+    and wakes when the other has done the work; by its own clock its lease has just begun.
+
+    It sleeps for three leases at most: once the database's deadlines have passed too, it would not
+    believe the answer.
+    """
+
+    async def strike(stage: Stage) -> int:
+        for name in WORKERS:
+            await stage.back(name)
+        name = stage.chance.choice(WORKERS)
+        lease = float(stage.deployment.environ["LEASE_SECONDS"])
+        async with stage.database() as db:
+            try:
+                claimed = await pause_with_a_claim(stage, db, name, table)
+                until = time.monotonic() + 3 * lease
+                while await db.fetchval(UNFINISHED[table], claimed) and time.monotonic() < until:
+                    await asyncio.sleep(0.02)
+            finally:
+                stage.parts[name].process.send_signal(signal.SIGCONT)
+        return len(claimed)
+
+    return strike
 
 
 async def roll(stage: Stage) -> int:
@@ -117,13 +156,37 @@ async def stop_postgres(stage: Stage) -> int:
     return 1
 
 
+END_OTHERS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND datname = current_database()
+    """
+
+
 async def terminate_backends(stage: Stage) -> int:
     async with stage.database() as db:
-        ended = await db.fetch(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE pid <> pg_backend_pid() AND datname = current_database()"
-        )
+        ended = await db.fetch(END_OTHERS)
     return len(ended)
+
+
+async def exhaust_connections(stage: Stage) -> int:
+    """Idle clients take every connection (53300): all of ours are ended, time and again, so that
+    they ask for new ones and find none."""
+    url, refused = stage.postgres.tcp_url, False
+    idle: list[asyncpg.Connection[asyncpg.Record]] = []
+    async with stage.database() as db:
+        until = time.monotonic() + EXHAUSTED_SECONDS
+        try:
+            while time.monotonic() < until:
+                try:
+                    idle.append(await asyncpg.connect(url, timeout=5))
+                except asyncpg.TooManyConnectionsError:
+                    refused = True
+                    await db.execute(END_OTHERS)
+                    await asyncio.sleep(0.05)
+        finally:
+            for connection in idle:
+                connection.terminate()
+    return len(idle) if refused else 0
 
 
 async def read_only(stage: Stage) -> int:
@@ -203,6 +266,26 @@ def jump(*names: str) -> Fault:
     return strike
 
 
+async def kill_with_a_claim_an_hour_ahead(stage: Stage) -> int:
+    """A worker dies with a claim in hand, made while its clock was wrong: a lease by that clock
+    would not end."""
+    name = stage.chance.choice(WORKERS)
+    for each in WORKERS:
+        await stage.back(each)
+    stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
+    try:
+        _, code = await stage.stopped(name, GONE_SECONDS + 5)
+        assert code is not None, f"{name} did not end after SIGTERM"
+        await stage.back(name)
+        clock.jump(AHEAD)
+        await asyncio.sleep(2 * SEEN_SECONDS)
+        async with stage.database() as db:
+            return len(await pause_with_a_claim(stage, db, name, "messages"))
+    finally:
+        del stage.clocks[name]
+        stage.kill(name)
+
+
 def silence(proxy: str) -> Fault:
     """Nothing arrives, in neither direction, and nobody is told."""
 
@@ -210,6 +293,20 @@ def silence(proxy: str) -> Fault:
         stage.proxies[proxy].swallow()
         try:
             await asyncio.sleep(2)
+        finally:
+            stage.proxies[proxy].heal()
+        return 1
+
+    return strike
+
+
+def slow(proxy: str) -> Fault:
+    """Everything takes up to two seconds longer, each way."""
+
+    async def strike(stage: Stage) -> int:
+        stage.proxies[proxy].slow_down(stage.chance.uniform(0, MOST_LATENCY))
+        try:
+            await asyncio.sleep(SLOW_SECONDS)
         finally:
             stage.proxies[proxy].heal()
         return 1
@@ -241,7 +338,8 @@ FAULTS: dict[str, Fault] = {
     "kill -9 a worker": kill(*WORKERS),
     "kill -9 everything": kill_everything,
     "a worker frozen for three leases": freeze,
-    "a worker frozen with a claim in hand": freeze_with_a_claim,
+    "a worker frozen with a claim in hand": freeze_with_a_claim("messages"),
+    "a worker frozen with a run in hand": freeze_with_a_claim("runs"),
     "a rolling restart": roll,
     "PostgreSQL stopped at once": stop_postgres,
     "every backend terminated": terminate_backends,
@@ -249,10 +347,15 @@ FAULTS: dict[str, Fault] = {
     "the table of runs locked": lock_runs,
     "PostgreSQL silent to the web": silence("web → PostgreSQL"),
     "PostgreSQL silent to workers": silence("worker → PostgreSQL"),
+    "PostgreSQL slow to the web": slow("web → PostgreSQL"),
+    "PostgreSQL slow to workers": slow("worker → PostgreSQL"),
+    "connections exhausted": exhaust_connections,
     "FLUSHALL": flush_redis,
     "Redis stopped": stop_redis_for(1, 5),
     "Redis full": fill_redis,
     "Redis silent": silence("Redis"),
+    "Redis slow": slow("Redis"),
+    "the mail server slow": slow("SMTP"),
     "a web COMMIT cut before": cut("web → PostgreSQL", b"COMMIT", after=False),
     "a web COMMIT cut after": cut("web → PostgreSQL", b"COMMIT", after=True),
     "a worker's COMMIT cut before": cut("worker → PostgreSQL", b"COMMIT", after=False),
@@ -268,6 +371,7 @@ FAULTS: dict[str, Fault] = {
 if LIBRARY is not None:
     FAULTS["a web clock jumps"] = jump(*WEBS)
     FAULTS["a worker's clock jumps"] = jump(*WORKERS)
+    FAULTS["a worker killed an hour ahead"] = kill_with_a_claim_an_hour_ahead
 
 FAULTS["Redis gone for a minute"] = stop_redis_for(60, 60)
 
@@ -289,6 +393,8 @@ NO_DATABASE = {
     "PostgreSQL read-only",
     "the table of runs locked",
     "PostgreSQL silent to the web",
+    "PostgreSQL slow to the web",
+    "connections exhausted",
     "a web COMMIT cut before",
     "a web COMMIT cut after",
 }
@@ -299,10 +405,15 @@ NO_DATABASE_FOR_WORKERS = {
     "PostgreSQL read-only",
     "the table of runs locked",
     "PostgreSQL silent to workers",
+    "PostgreSQL slow to workers",
+    "connections exhausted",
     "a worker's COMMIT cut before",
     "a worker's COMMIT cut after",
 }
-PAUSES = {"a worker frozen for three leases", "a worker frozen with a claim in hand"}
+PAUSES = {
+    "a worker frozen for three leases",
+    "a worker frozen with a claim in hand",
+    "a worker frozen with a run in hand",
+}
 FINAL_DOTS = {"the final dot cut before", "the final dot cut after"}
-HTTP_CUTS = {"an HTTP request cut before", "an HTTP answer cut off"}
-assert FAULTS.keys() >= NO_DATABASE | NO_DATABASE_FOR_WORKERS | PAUSES | FINAL_DOTS | HTTP_CUTS
+assert FAULTS.keys() >= NO_DATABASE | NO_DATABASE_FOR_WORKERS | PAUSES | FINAL_DOTS

@@ -14,14 +14,16 @@ from typing import TypeAlias
 
 from tests.chaos import answers, probes, timing
 from tests.chaos.evidence import Evidence, Row
-from tests.chaos.faults import FINAL_DOTS, HTTP_CUTS, NO_DATABASE_FOR_WORKERS, PAUSES
+from tests.chaos.faults import FINAL_DOTS, NO_DATABASE_FOR_WORKERS, PAUSES
+from tests.chaos.senders import REFUSED
 from tests.chaos.stage import WORKERS
+from tests.chaos.timing import WAIT_SECONDS
 
 Check: TypeAlias = Callable[[Evidence], Iterator[str]]
 
 SETTLED = {"SENT", "DELIVERED", "FAILED", "UNKNOWN", "SUPPRESSED"}
-WAIT_SECONDS = 2  # of the flow that waits
 CALLS = 3  # that a step may make, all told
+CUT_CALL = "http_broken"  # why a run fails whose call was cut off, or lost with its workers
 IN_HAND = 32  # messages of one workspace, by one worker
 SEEN_SECONDS = 1.0  # between what happened and who wrote it down
 
@@ -47,23 +49,42 @@ def _every_run_ended(evidence: Evidence) -> Iterator[str]:
         if row["finished_at"] is None:
             yield f"{row['id']} is still {row['status']}"
     for flow, row in _runs(evidence):
-        honest = flow == "calling" and str(row["reason_code"]).startswith("http_")
+        honest = (flow, row["status"], row["reason_code"]) == ("calling", "FAILED", CUT_CALL)
         if row["finished_at"] is not None and row["status"] != "COMPLETED" and not honest:
             yield f"{row['id']} ({flow}) is {row['status']}: {row['reason_code']}"
-    ended = Counter(f"{flow} {row['status']}" for flow, row in _runs(evidence))
+    ended = Counter(
+        " ".join(filter(None, (flow, row["status"], row["reason_code"])))
+        for flow, row in _runs(evidence)
+    )
     evidence.figures["runs ended"] = dict(sorted(ended.items()))
 
 
 def _calls_fail_for_a_reason(evidence: Evidence) -> Iterator[str]:
-    """A POST that was cut off is not made again: each cut is one failure. What its worker left is:
-    at most three calls, so that it takes three losses to fail by them."""
-    cuts = sum(fault.hits for fault in evidence.faults if fault.name in HTTP_CUTS)
-    failed = 0
+    """By what the receiver and the proxy before it have of each call.
+
+    A POST that was cut off is not made again, so one cut is reason enough. A call whose worker was
+    lost is made again, CALLS times in all: it fails after as many losses while the step lasted, and
+    of its calls the receiver has all but those whose worker died before making them.
+    """
+    received = Counter(call.run_id for call in evidence.calls)
+    cut = set(evidence.cut_calls)
+    steps = {row["run_id"]: row for row in evidence.steps if row["node_id"] == "call"}
+    causes: Counter[str] = Counter()
     for flow, row in _runs(evidence):
-        if flow == "calling" and row["status"] == "FAILED":
-            failed += len(_losses(evidence, row["created_at"], row["finished_at"])) < CALLS
-    if failed > cuts:
-        yield f"{failed} calls failed, and {cuts} were cut off"
+        if flow != "calling" or row["status"] != "FAILED":
+            continue
+        calls, step = received[row["id"]], steps.get(row["id"])
+        if row["id"] in cut:
+            causes["cut off"] += 1
+        elif not calls or step is None:
+            yield f"{row['id']} failed ({row['reason_code']}), and nobody was called"
+        else:
+            lost = _losses(evidence, step["started_at"], step["finished_at"])
+            deaths = sum(began == ended for began, ended in lost)
+            if len(lost) < CALLS or calls + deaths < CALLS:
+                yield f"{row['id']} failed: {calls} calls, none cut off, {len(lost)} losses"
+            causes["workers lost"] += 1
+    evidence.figures["calls failed"] = dict(causes)
 
 
 def _every_path_was_walked_once(evidence: Evidence) -> Iterator[str]:
@@ -78,7 +99,16 @@ def _every_path_was_walked_once(evidence: Evidence) -> Iterator[str]:
 
 
 def _waits_never_end_early(evidence: Evidence) -> Iterator[str]:
-    """`PT2S` counts from the step's own beginning."""
+    """`PT2S` counts from the step's own beginning; so the message comes no earlier than so long
+    after its event was sent, by the clocks of sender and receiver."""
+    arrived: dict[str, float] = {}
+    for mail in evidence.mails:
+        arrived[mail.subject] = min(mail.at, arrived.get(mail.subject, mail.at))
+    for sent in evidence.ledger:
+        if sent.flow == "waiting" and sent.tries and sent.name in arrived:
+            took = arrived[sent.name] - sent.tries[0].began
+            if took < WAIT_SECONDS:
+                yield f"the message of {sent.name} came {took:.3f} s after its event"
     for row in evidence.steps:
         if row["kind"] == "wait" and row["finished_at"] is not None:
             took = (row["finished_at"] - row["started_at"]).total_seconds()
@@ -88,7 +118,7 @@ def _waits_never_end_early(evidence: Evidence) -> Iterator[str]:
 
 def _every_call_is_one_step(evidence: Evidence) -> Iterator[str]:
     """By what the other side has: one key for each step, and no more requests than are allowed."""
-    keys: dict[str, Counter[str | None]] = {}
+    keys: dict[str | None, Counter[str | None]] = {}
     for call in evidence.calls:
         keys.setdefault(call.run_id, Counter())[call.key] += 1
     calling = {row["id"]: row for flow, row in _runs(evidence) if flow == "calling"}
@@ -170,23 +200,43 @@ def _a_message_and_its_attempt_agree(evidence: Evidence) -> Iterator[str]:
 
 def _what_is_unknown_has_a_cause(evidence: Evidence) -> Iterator[str]:
     """A sender cannot know how a message ended when its connection was cut around the final dot, or
-    when its worker was lost, or could not write the end down in its lease. So each UNKNOWN without
-    a loss of the second kind between its intent and its end is one of the first; and a lost worker
-    leaves at most what it had in hand."""
+    when its worker was lost, or could not write the end down in its lease. So each UNKNOWN has a
+    loss of the second kind between its intent and its end, or is one of the first; and a loss
+    leaves at most what the workers that it struck had in hand."""
     dots = sum(fault.hits for fault in evidence.faults if fault.name in FINAL_DOTS)
-    alone, losses = 0, set()
+    alone, of_losses = 0, []
     for row in evidence.attempts:
         if row["status"] == "UNKNOWN":
             told = json.loads(row["events"])
             intent = next(one for one in reversed(told) if one["status"] == "SENDING")
             lost = _losses(evidence, datetime.fromisoformat(intent["at"]), row["finished_at"])
-            losses |= set(lost)
             alone += not lost
+            if lost:
+                of_losses.append(lost)
     if alone > dots:
         yield f"{alone} are UNKNOWN without a worker's loss, of {dots} cuts of the final dot"
-    unknown = sum(row["status"] == "UNKNOWN" for row in evidence.attempts)
-    if unknown > dots + IN_HAND * len(losses):
-        yield f"{unknown} are UNKNOWN, of {len(losses)} losses and {dots} cuts"
+    over = _over(of_losses)
+    if alone + over > dots:
+        yield (
+            f"{len(of_losses)} are UNKNOWN by losses of workers, which is {over} more than these"
+            f" had in hand; {alone} have no such loss, and {dots} dots were cut"
+        )
+    evidence.figures["UNKNOWN"] = f"{len(of_losses)} by losses of workers, {alone} without"
+
+
+def _over(of_losses: Sequence[Sequence[tuple[float, float]]]) -> int:
+    """How many find no room under any of their losses: each goes to one of them, and whoever has
+    the fewest to choose from goes first."""
+    room: dict[tuple[float, float], int] = {}
+    over = 0
+    for losses in sorted(of_losses, key=len):
+        for one in losses:
+            is_death = one[0] == one[1]
+            room.setdefault(one, IN_HAND if is_death else IN_HAND * len(WORKERS))
+        most = max(losses, key=lambda one: room[one])
+        room[most] -= 1
+        over += room[most] < 0
+    return over
 
 
 def _losses(evidence: Evidence, began: datetime, ended: datetime) -> list[tuple[float, float]]:
@@ -230,8 +280,21 @@ def _opt_outs_hold(evidence: Evidence) -> Iterator[str]:
 
 
 def _every_contact_is_one(evidence: Evidence) -> Iterator[str]:
-    for row in evidence.contacts_twice:
-        yield f"one contact twice: {row['email_key']}"
+    """By the ledger: events about one address have one contact in all their runs, and no other
+    address has it."""
+    runs = evidence.runs_by_event()
+    contacts: dict[str, set[str]] = {}
+    emails: dict[str, set[str]] = {}
+    for sent in evidence.ledger:
+        if sent.kind in REFUSED:
+            continue
+        for row in runs.get(sent.body, ()):
+            contacts.setdefault(sent.email, set()).add(row["contact_id"])
+            emails.setdefault(row["contact_id"], set()).add(sent.email)
+    for several in (contacts, emails):
+        for one, others in several.items():
+            if len(others) > 1:
+                yield f"{one} is {len(others)}: {', '.join(sorted(others))}"
 
 
 def _every_fault_struck(evidence: Evidence) -> Iterator[str]:
@@ -263,7 +326,12 @@ def _every_probe_was_made(evidence: Evidence) -> Iterator[str]:
 
 
 def _every_trail_is_whole(evidence: Evidence) -> Iterator[str]:
+    """And has an entry of each change that was answered 2xx."""
     yield from evidence.trails
+    for request_id, change in evidence.changes.items():
+        if request_id not in evidence.audited:
+            yield f"{change} was answered 2xx, and the audit trail has no entry of it"
+    evidence.figures["changes audited"] = len(evidence.changes)
 
 
 def _nothing_was_unexpected(evidence: Evidence) -> Iterator[str]:

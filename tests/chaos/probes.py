@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import httpx2
 
-from tests.chaos.senders import SECRET, Ports, Silence, exchange
+from tests.chaos.senders import SECRET, Silence, exchange
 from tests.chaos.stage import Stage
 
 LIMIT = 120  # accepted requests from one address in a minute
@@ -41,25 +41,33 @@ Probe: TypeAlias = Callable[[Stage, Probed], Awaitable[int]]
 async def insist(stage: Stage, method: str, url: str, body: Any = None) -> httpx2.Response:
     """Until there is an answer that is none of a fault; it is safe to say again."""
     assert stage.owner is not None
-    key = {"Idempotency-Key": secrets.token_hex(8)} if method == "POST" else {}
+    request_id = secrets.token_hex(16)
+    headers = {"X-Request-Id": request_id}
+    if method == "POST":
+        headers["Idempotency-Key"] = secrets.token_hex(8)
     async with asyncio.timeout(ASKING_SECONDS):
         while True:
-            port = stage.chance.choice(list(stage.ports.values()))
+            port = stage.probing.choice(list(stage.ports.values()))
             try:
                 answer = await stage.owner.request(
-                    method, f"http://127.0.0.1:{port}{url}", json=body, headers=key
+                    method, f"http://127.0.0.1:{port}{url}", json=body, headers=headers
                 )
             except httpx2.HTTPError:
                 answer = None  # the process was away, or went
             if answer is not None and answer.status_code < 500 and answer.status_code != 429:
+                if method != "GET" and answer.is_success:
+                    stage.changes[request_id] = f"{method} {url}"
                 return answer
             await asyncio.sleep(0.2)
 
 
-async def status_of(ports: Ports, path: str, body: bytes, **how: Any) -> int | None:
-    """What an event is answered with; None when nobody answered."""
+async def status_of(
+    stage: Stage, path: str, body: bytes, port: int | None = None, **how: Any
+) -> int | None:
+    """What an event is answered with, by any process or the one; None when nobody answered."""
+    ports = [port] if port else list(stage.ports.values())
     try:
-        return (await exchange(ports, path, body, **how)).status
+        return (await exchange(ports, path, body, chance=stage.probing, **how)).status
     except Silence:
         return None
 
@@ -91,7 +99,7 @@ async def a_new_secret_holds_at_once(stage: Stage, probed: Probed) -> int:
     made = await hook(stage, "rotating", {"type": "exit"}, secret=old)
     body = json.dumps({"email": "rotating@customer.example"}).encode()
     for port in stage.ports.values():  # each process has seen the old one
-        await status_of(lambda port=port: [port], made["path"], body, secret=old)
+        await status_of(stage, made["path"], body, port, secret=old)
     changed = await insist(
         stage, "PATCH", f"/workflows/{made['id']}", {"trigger": {"signingSecret": new}}
     )
@@ -99,7 +107,7 @@ async def a_new_secret_holds_at_once(stage: Stage, probed: Probed) -> int:
     seen = 0
     for port in stage.ports.values():
         for secret, right, wrong in ((old, 401, 202), (new, 202, 401)):
-            told = await status_of(lambda port=port: [port], made["path"], body, secret=secret)
+            told = await status_of(stage, made["path"], body, port, secret=secret)
             seen += told in {right, wrong}
             if told == wrong:
                 probed.findings.append(f"a secret was changed, and {wrong} answered on {port}")
@@ -114,7 +122,7 @@ async def a_pause_holds_at_once(stage: Stage, probed: Probed) -> int:
     for state, right, wrong in (("PAUSED", 404, 202), ("ACTIVE", 202, 404)):
         await insist(stage, "PATCH", f"/workflows/{made['id']}", {"state": state})
         for port in stage.ports.values():
-            told = await status_of(lambda port=port: [port], made["path"], body)
+            told = await status_of(stage, made["path"], body, port)
             seen += told in {right, wrong}
             if told == wrong:
                 probed.findings.append(f"{state}, and {wrong} answered on {port}")
@@ -128,7 +136,7 @@ async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> int:
     made = await hook(stage, "late", LATE, say)
     address = f"out{secrets.token_hex(6)}@customer.example"
     body = json.dumps({"email": address, "name": "late"}).encode()
-    accepted = await status_of(lambda: list(stage.ports.values()), made["path"], body) == 202
+    accepted = await status_of(stage, made["path"], body) == 202
     probed.leaving.add(address)
     answer = await insist(stage, "POST", "/suppressions", {"channel": "email", "address": address})
     assert answer.status_code in {201, 409}, answer.text
@@ -141,7 +149,7 @@ async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> int:
 
 async def strangers_see_nothing(stage: Stage, probed: Probed) -> int:
     """Mallory asks for what Olivia has."""
-    port = stage.chance.choice(list(stage.ports.values()))
+    port = stage.probing.choice(list(stage.ports.values()))
     name, seen = secrets.token_hex(6), 0
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as mallory:
         mallory.headers["X-Forwarded-For"] = ".".join(str(part) for part in secrets.token_bytes(4))
@@ -176,9 +184,7 @@ async def one_address_is_limited(stage: Stage, probed: Probed) -> int:
     async def post(number: int) -> int | None:
         body = json.dumps({"email": f"limited{number}@customer.example"}).encode()
         spoofed = f"10.9.{number // 250}.{number % 250}, 203.0.113.7"
-        return await status_of(
-            lambda: list(stage.ports.values()), made["path"], body, address=spoofed
-        )
+        return await status_of(stage, made["path"], body, address=spoofed)
 
     statuses = await asyncio.gather(*(post(number) for number in range(3 * LIMIT)))
     # When Redis takes longer than 50 ms, each process counts for itself.
@@ -201,9 +207,13 @@ async def ask(stage: Stage, probed: Probed, probe: Probe) -> None:
 
 
 async def for_ever(stage: Stage, probed: Probed, every: float) -> None:
+    """What a probe raises, a TimeoutError for one, is a finding, and the probes go on."""
     while True:
         for probe in ALWAYS:
-            await ask(stage, probed, probe)
+            try:
+                await ask(stage, probed, probe)
+            except Exception as error:  # noqa: BLE001  a finding, whatever it is
+                probed.findings.append(f"{probe.__name__}: {type(error).__name__}: {error}")
             await asyncio.sleep(every)
 
 

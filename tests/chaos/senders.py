@@ -12,9 +12,9 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 SECRET = "a shared secret of good length"
 ANSWER_SECONDS = 20.0
@@ -49,6 +49,11 @@ class Try:
     retry_after: str | None = None
     whole: bool = True  # whether all of the body was sent
 
+    @property
+    def waited(self) -> float:
+        """Seconds for the answer, from when somebody took the connection."""
+        return self.ended - (self.taken or self.began)
+
 
 @dataclass(slots=True)
 class Sent:
@@ -77,66 +82,80 @@ class Sent:
         return min(whole, 1) if self.kind == "keyed" else whole
 
 
-Ports: TypeAlias = Callable[[], Sequence[int]]
-
-
 @dataclass(slots=True)
 class Senders:
-    ports: Ports
+    """What is random about an event is decided by the seed and the event's number, whatever comes
+    between its steps."""
+
+    ports: Sequence[int]
     paths: Mapping[str, str]  # of the webhook, by flow
-    chance: random.Random
+    seed: int
     ledger: list[Sent] = field(default_factory=list)
 
     async def send(self, number: int) -> None:
         """One event, of a kind that chance decides."""
-        kind = self.chance.choices(list(KINDS), list(KINDS.values()))[0]
+        chance = random.Random(f"{self.seed} {number}")
+        kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
         name = f"event-{number}"
-        shared = self.chance.random() < SHARED_SHARE
-        who = f"shared{self.chance.randrange(SHARED)}" if shared else name
-        flow = self.chance.choice(list(self.paths))
+        shared = chance.random() < SHARED_SHARE
+        who = f"shared{chance.randrange(SHARED)}" if shared else name
+        flow = chance.choice(list(self.paths))
         body = json.dumps({"email": f"{who}@customer.example", "name": name, "price": "1.10"})
         sent = Sent(name, kind, flow, body.encode())
         self.ledger.append(sent)
-        await getattr(self, kind)(sent)
+        await getattr(self, kind)(sent, chance)
 
-    async def once(self, sent: Sent) -> None:
-        await self._try(sent)
+    async def once(self, sent: Sent, chance: random.Random) -> None:
+        await self._try(sent, chance)
 
-    async def again(self, sent: Sent) -> None:
+    async def again(self, sent: Sent, chance: random.Random) -> None:
         """Until it is accepted, without a key: each try may be a run."""
         for _ in range(RETRIES):
-            await self._try(sent)
+            await self._try(sent, chance)
             if sent.accepted:
                 return
-            await asyncio.sleep(self.chance.uniform(0.1, 1))
+            await asyncio.sleep(chance.uniform(0.1, 1))
 
-    async def keyed(self, sent: Sent) -> None:
+    async def keyed(self, sent: Sent, chance: random.Random) -> None:
         """Until it is accepted, and once more after that: all tries are one run."""
         for _ in range(KEYED_RETRIES):
-            await self._try(sent, f"Idempotency-Key: {sent.name}")
+            await self._try(sent, chance, f"Idempotency-Key: {sent.name}")
             if sent.accepted:
                 break
-            await asyncio.sleep(self.chance.uniform(0.1, 1.5))
-        await asyncio.sleep(self.chance.uniform(0, 5))
-        await self._try(sent, f"Idempotency-Key: {sent.name}")
+            await asyncio.sleep(chance.uniform(0.1, 1.5))
+        await asyncio.sleep(chance.uniform(0, 5))
+        await self._try(sent, chance, f"Idempotency-Key: {sent.name}")
 
-    async def forged(self, sent: Sent) -> None:
-        await self._try(sent, secret="a secret that somebody guessed")
+    async def forged(self, sent: Sent, chance: random.Random) -> None:
+        await self._try(sent, chance, secret="a secret that somebody guessed")
 
-    async def malformed(self, sent: Sent) -> None:
+    async def malformed(self, sent: Sent, chance: random.Random) -> None:
         sent.body = sent.body[:-1]
-        await self._try(sent)
+        await self._try(sent, chance)
 
-    async def hasty(self, sent: Sent) -> None:
+    async def hasty(self, sent: Sent, chance: random.Random) -> None:
         """Goes away in the middle of the body, or before the answer."""
-        await self._try(sent, leaves=self.chance.choice([20, len(sent.body)]))
+        await self._try(sent, chance, leaves=chance.choice([20, len(sent.body)]))
 
-    async def _try(self, sent: Sent, *headers: str, secret: str = SECRET, leaves: int = 0) -> None:
+    async def _try(
+        self,
+        sent: Sent,
+        chance: random.Random,
+        *headers: str,
+        secret: str = SECRET,
+        leaves: int = 0,
+    ) -> None:
         began = time.time()
         whole = not leaves or leaves == len(sent.body)
         try:
             answer = await exchange(
-                self.ports, self.paths[sent.flow], sent.body, *headers, secret=secret, leaves=leaves
+                self.ports,
+                self.paths[sent.flow],
+                sent.body,
+                *headers,
+                chance=chance,
+                secret=secret,
+                leaves=leaves,
             )
         except Silence as silence:
             told: Try = Try(began, time.time(), None, {}, silence.why, silence.port, whole=whole)
@@ -171,10 +190,11 @@ class Silence(Exception):
 
 
 async def exchange(
-    ports: Ports,
+    ports: Sequence[int],
     path: str,
     body: bytes,
     *headers: str,
+    chance: random.Random,
     secret: str = SECRET,
     leaves: int = 0,
     address: str | None = None,
@@ -188,10 +208,10 @@ async def exchange(
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
         f"X-Service-Signature: sha256={digest}",
-        f"X-Forwarded-For: {address or _anybody()}",
+        f"X-Forwarded-For: {address or _anybody(chance)}",
         *headers,
     )
-    port, reader, writer = await _connection(ports)
+    port, reader, writer = await _connection(ports, chance)
     taken = time.time()
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -210,10 +230,12 @@ async def exchange(
     return _read(answer, port, taken)
 
 
-async def _connection(ports: Ports) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connection(
+    ports: Sequence[int], chance: random.Random
+) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
     until = time.monotonic() + CONNECT_SECONDS
     while time.monotonic() < until:
-        for port in random.sample(ports(), len(ports())):
+        for port in chance.sample(ports, len(ports)):
             try:
                 return port, *await asyncio.open_connection("127.0.0.1", port)
             except OSError:
@@ -223,15 +245,18 @@ async def _connection(ports: Ports) -> tuple[int, asyncio.StreamReader, asyncio.
 
 
 def _read(answer: bytes, port: int, taken: float) -> Answer:
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"^content-length: ([0-9]+)\r?$", head, re.IGNORECASE | re.MULTILINE)
+    if not end or (length and len(body) < int(length[1])):
+        raise Silence(CUT, port)
     try:
         told = json.loads(body)
-    except ValueError:  # in the middle
-        raise Silence(CUT, port) from None
+    except ValueError:
+        told = {"not JSON": body.decode("latin-1")}
     wait = re.search(rb"^retry-after: ([0-9]+)\r?$", head, re.IGNORECASE | re.MULTILINE)
     return Answer(int(head.split()[1]), told, port, taken, wait and wait[1].decode())
 
 
-def _anybody() -> str:
+def _anybody(chance: random.Random) -> str:
     """The limit counts by address."""
-    return ".".join(str(random.randrange(1, 255)) for _ in range(4))
+    return ".".join(str(chance.randrange(1, 255)) for _ in range(4))

@@ -12,7 +12,7 @@ import math
 import random
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from app.runtime.tls import system_trust
 from tests import servers
 from tests.clocks import Clock
 from tests.deployment import Deployment, MailServer, Part, answers
-from tests.listener import Asked, Listener, says
+from tests.listener import Listener, says
 from tests.proxy import Proxy
 from tests.servers import free_port
 
@@ -69,16 +69,20 @@ class Stage:
     mail: MailServer
     listener: Listener
     proxies: dict[str, Proxy]
-    chance: random.Random
+    chance: random.Random  # of the faults
+    probing: random.Random
+    pausing: random.Random  # until what has died is started again
     parts: dict[str, Part] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     resting: set[str] = field(default_factory=set)  # nobody starts these again for now
     doomed: dict[str, int] = field(default_factory=dict)  # with which code these are to end
+    timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)  # that start these again
     deaths: list[Death] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
     clocks: dict[str, Clock] = field(
         default_factory=dict
     )  # by which these go from their next start
+    changes: dict[str, str] = field(default_factory=dict)  # that its owner made, by request id
     owner: httpx2.AsyncClient | None = None
 
     def start(self, name: str) -> Part:
@@ -106,9 +110,9 @@ class Stage:
                     as_struck = self.doomed.pop(name, None) == code
                     self.deaths.append(Death(time.time(), name, code, as_struck))
                     self.resting.add(name)
-                    asyncio.get_running_loop().call_later(
-                        self.chance.uniform(0, LONGEST_PAUSE), self._again, name
-                    )
+                    pause = self.pausing.uniform(0, LONGEST_PAUSE)
+                    loop = asyncio.get_running_loop()
+                    self.timers[name] = loop.call_later(pause, self._again, name)
             await asyncio.sleep(0.02)
 
     def _again(self, name: str) -> None:
@@ -175,30 +179,32 @@ class Stage:
 async def set_up(
     directory: Path, seed: int, lease_seconds: int, deployed: type[Deployment] = Deployment
 ) -> AsyncIterator[Stage]:
-    postgres, redis = servers.postgres_server(durable=True), servers.redis_server()
-    assert isinstance(postgres, servers.PostgresServer), (
-        "this needs a PostgreSQL that may be killed"
-    )
-    assert isinstance(redis, servers.RedisServer), "this needs a Redis that may be killed"
-    postgres.start()
-    redis.start()
-
-    async def paid(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        await says({"paid": True})(asked, writer)
-
-    with MailServer(directory, pause=QUEUEING_SECONDS) as mail:
-        async with Listener(paid) as listener:
-            behind = {
-                "web → PostgreSQL": postgres.port,
-                "worker → PostgreSQL": postgres.port,
-                "Redis": redis.port,
-                "SMTP": urlsplit(mail.url).port or 0,
-                "HTTP": listener.port,
-            }
-            proxies = {name: Proxy("127.0.0.1", port) for name, port in behind.items()}
-            for proxy in proxies.values():
-                await proxy.start()
-            with deployed(
+    async with AsyncExitStack() as stack:
+        postgres = servers.postgres_server(durable=True)
+        stack.callback(postgres.remove)
+        redis = servers.redis_server()
+        stack.callback(redis.remove)
+        assert isinstance(postgres, servers.PostgresServer), (
+            "this needs a PostgreSQL that may be killed"
+        )
+        assert isinstance(redis, servers.RedisServer), "this needs a Redis that may be killed"
+        postgres.start()
+        redis.start()
+        mail = stack.enter_context(MailServer(directory, pause=QUEUEING_SECONDS))
+        listener = await stack.enter_async_context(Listener(says({"paid": True})))
+        behind = {
+            "web → PostgreSQL": postgres.port,
+            "worker → PostgreSQL": postgres.port,
+            "Redis": redis.port,
+            "SMTP": urlsplit(mail.url).port or 0,
+            "HTTP": listener.port,
+        }
+        proxies = {name: Proxy("127.0.0.1", port) for name, port in behind.items()}
+        for proxy in proxies.values():
+            await proxy.start()
+            stack.push_async_callback(proxy.stop)
+        deployment = stack.enter_context(
+            deployed(
                 directory,
                 database_url=await servers.new_database(postgres.tcp_url, ""),
                 redis_url=f"redis://127.0.0.1:{proxies['Redis'].port}/0",
@@ -206,23 +212,24 @@ async def set_up(
                 LEASE_SECONDS=str(lease_seconds),
                 EGRESS_ALLOW="127.0.0.1",
                 TRUSTED_HOPS="1",
-            ) as deployment:
-                chance = random.Random(seed)
-                stage = Stage(deployment, postgres, redis, mail, listener, proxies, chance)
-                assert deployment.start("migrate").process.wait(30) == 0
-                stage.ports = {name: free_port() for name in WEBS}
-                for name in (*WEBS, *WORKERS):
-                    stage.start(name)
-                alive = asyncio.create_task(stage.keep_alive())
-                try:
-                    await stage.all_up()
-                    yield stage
-                finally:
-                    alive.cancel()
-            for proxy in proxies.values():
-                await proxy.stop()
-    redis.remove()
-    postgres.remove()
+            )
+        )
+        chances = [random.Random(f"{seed} {of}") for of in ("faults", "probes", "pauses")]
+        stage = Stage(deployment, postgres, redis, mail, listener, proxies, *chances)
+        assert deployment.start("migrate").process.wait(30) == 0
+        stage.ports = {name: free_port() for name in WEBS}
+        for name in (*WEBS, *WORKERS):
+            stage.start(name)
+        alive = asyncio.create_task(stage.keep_alive())
+        try:
+            await stage.all_up()
+            yield stage
+        finally:
+            alive.cancel()
+            for timer in stage.timers.values():
+                timer.cancel()  # else it starts a process that nobody ends
+            with suppress(asyncio.CancelledError):
+                await alive  # raises what it broke by
 
 
 @asynccontextmanager

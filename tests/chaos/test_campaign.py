@@ -15,11 +15,16 @@ LEFT_OUT = {
     "the table of runs locked",
     "PostgreSQL silent to the web",
     "PostgreSQL silent to workers",
+    "PostgreSQL slow to the web",
+    "PostgreSQL slow to workers",
     "Redis full",
     "Redis silent",
+    "Redis slow",
+    "the mail server slow",
     "Redis gone for a minute",
     "RCPT cut before",
     "a web clock jumps",
+    "a worker killed an hour ahead",
 }
 QUICK = tuple(name for name in FAULTS if name not in LEFT_OUT)
 

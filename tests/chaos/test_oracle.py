@@ -6,13 +6,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from tests.chaos import oracle, probes
-from tests.chaos.evidence import Called, Evidence, Struck
+from tests.chaos.evidence import Called, Evidence, Struck, cut_calls, keep
 from tests.chaos.probes import Probed
 from tests.chaos.senders import AWAY, CUT, LATE, LEFT, Sent, Try
 from tests.chaos.stage import Death
@@ -39,6 +41,10 @@ def event(name: str, kind: str, flow: str, *tries: Try) -> Sent:
 def told(began: float, status: int, name: str = "", **more: Any) -> Try:
     answer = {"runId": f"run_{name}", "contactId": f"con_{name}"} if status == 202 else {}
     return Try(NOON + began, NOON + began + 0.1, status, answer, port=8001, **more)
+
+
+def late(began: float, seconds: float, status: int, **more: Any) -> Try:
+    return replace(told(began, status, **more), ended=NOON + began + seconds)
 
 
 def silent(began: float, why: str, **more: Any) -> Try:
@@ -92,7 +98,9 @@ def clean() -> Evidence:
         attempts=[],
         mails=[],
         calls=[Called("run_called", "key of called"), Called("run_failed", "key of failed")],
-        contacts_twice=[],
+        cut_calls=["run_failed"],
+        changes={"request 1": "PATCH /workflows/wfl_1"},
+        audited={"request 1"},
         trails=[],
         tracebacks=[],
     )
@@ -240,6 +248,18 @@ def without_steps(name: str, *nodes: str) -> Plant:
     return plant
 
 
+def failed(name: str) -> Plant:
+    return of_run(name, status="FAILED", reason_code="http_broken")
+
+
+def worker_deaths(*seconds: float) -> list[Plant]:
+    return [
+        added("deaths", Death(NOON + second, "worker 1", -9, as_struck=True)) for second in seconds
+    ]
+
+
+CALLED = Called("run_called", "key of called")
+
 # By check: what is planted, and what must be found.
 PLANTS: dict[str, list[tuple[Plant, str]]] = {
     "every_sender_was_answered": [
@@ -247,6 +267,7 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         (plain_is_told(told(25.5, 503, retry_after="1")), "plain .*: 503, without a reason"),
         (plain_is_told(told(61, 503, retry_after="1")), "plain .*: 503, without a reason"),
         (plain_is_told(told(20.5, 503)), "plain .* 503 without Retry-After"),
+        (plain_is_told(late(19.5, 5.5, 503, retry_after="1")), "plain .*: 503 after 5.5 s"),
         (plain_is_told(told(20.5, 500)), "plain .*was answered with 500"),
         (plain_is_told(told(20.5, 404)), "plain .*was answered with 404"),
         (plain_is_told(silent(30, LATE)), "plain .*: nothing came in time, without a reason"),
@@ -290,9 +311,30 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         (of_run("plain", status="FAILED", reason_code="http_broken"), "run_plain .*is FAILED"),
         (of_run("called", status="FAILED", reason_code="poisoned"), "run_called .*is FAILED"),
         (of_run("plain", status="CANCELLED"), "run_plain .*is CANCELLED"),
+        (of_run("failed", reason_code="http_timeout"), "run_failed .*is FAILED: http_timeout"),
     ],
     "_calls_fail_for_a_reason": [
-        (of_run("called", status="FAILED", reason_code="http_broken"), "2 calls failed, and 1"),
+        (failed("called"), "run_called failed: 1 calls, none cut off, 0 losses"),
+        (
+            all_of(failed("called"), lambda evidence: evidence.calls.clear()),
+            "run_called failed .*, and nobody was called",
+        ),
+        (all_of(failed("called"), *worker_deaths(3, 3.1)), "1 calls, none cut off, 2 losses"),
+        # Before the step began, whenever its run was made.
+        (
+            all_of(failed("called"), *[called(CALLED)] * 2, *worker_deaths(0.1, 0.2, 0.3)),
+            "3 calls, none cut off, 0 losses",
+        ),
+        (
+            all_of(
+                failed("called"),
+                *(
+                    added("faults", Struck("PostgreSQL read-only", NOON + n, NOON + n + 0.5))
+                    for n in (2, 3, 4)
+                ),
+            ),
+            "1 calls, none cut off, 3 losses",
+        ),
     ],
     "_every_path_was_walked_once": [
         (without_steps("plain", "note"), "run_plain .*walked"),
@@ -303,6 +345,10 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         (
             added("steps", {**step("keyed", "wait"), "finished_at": at(3.9)}),
             "run_keyed waited for 1.900 s",
+        ),
+        (
+            lambda evidence: setattr(sent(evidence, "keyed"), "tries", [told(6.5, 202, "keyed")]),
+            "the message of keyed came 1.500 s after its event",
         ),
     ],
     "_every_call_is_one_step": [
@@ -363,7 +409,7 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
                 ),
                 *(of_attempt(f"more{n}", status="UNKNOWN") for n in range(33)),
             ),
-            "34 are UNKNOWN, of 1 losses and 1 cuts",
+            "34 are UNKNOWN by losses of workers, which is 2 more than",
         ),
     ],
     "_opt_outs_hold": [
@@ -376,7 +422,11 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         (of_attempt("plain", status="SUPPRESSED"), "att_plain to plain@.* was suppressed"),
     ],
     "_every_contact_is_one": [
-        (added("contacts_twice", {"email_key": "ada@x.example"}), "twice: ada@x.example"),
+        (
+            all_of(another_run_of("plain"), of_run("other", contact_id="con_x")),
+            "plain@customer.example is 2: con_plain, con_x",
+        ),
+        (of_run("plain", contact_id="con_keyed"), "con_keyed is 2: keyed@.*, plain@"),
     ],
     "_every_fault_struck": [
         (lambda evidence: setattr(evidence, "planned", 7), "only 6 of 7 faults came to strike"),
@@ -402,7 +452,13 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         )
     ]
     + [(lambda evidence: evidence.probed.findings.append("a leak"), "a leak")],
-    "_every_trail_is_whole": [(added("trails", "ws_1 NOT WHOLE"), "NOT WHOLE")],
+    "_every_trail_is_whole": [
+        (added("trails", "ws_1 NOT WHOLE"), "NOT WHOLE"),
+        (
+            lambda evidence: evidence.audited.clear(),
+            "PATCH /workflows/wfl_1 was answered 2xx, and the audit trail has no entry",
+        ),
+    ],
     "_nothing_was_unexpected": [(added("tracebacks", "web.log: Traceback"), "Traceback")],
 }
 CHECKS = {check.__name__: check for check in oracle.CHECKS}
@@ -421,3 +477,57 @@ def test_a_check_finds_what_is_planted_for_it(name: str):
         plant(evidence)
         found = list(CHECKS[name](evidence))
         assert any(re.search(wanted, finding) for finding in found), (wanted, found)
+
+
+def nothing_is_found(evidence: Evidence) -> bool:
+    return oracle.findings(evidence) == []
+
+
+def test_a_call_whose_worker_was_lost_three_times_may_fail():
+    evidence = clean()
+    for plant in (failed("called"), called(CALLED), called(CALLED), *worker_deaths(2.5, 3, 3.5)):
+        plant(evidence)
+    became(evidence, "called", None)
+    evidence.steps.remove(step("called", "say"))
+    assert nothing_is_found(evidence)
+    assert evidence.figures["calls failed"] == {"cut off": 1, "workers lost": 1}
+    assert evidence.figures["runs ended"]["calling FAILED http_broken"] == 2
+
+
+def test_a_call_that_was_cut_before_it_arrived_may_fail_although_nobody_was_called():
+    evidence = clean()
+    evidence.calls = [CALLED]
+    assert nothing_is_found(evidence)
+
+
+def test_the_run_of_a_cut_call_is_read_from_its_head():
+    head = b"POST / HTTP/1.1\r\nHost: shop.test\r\nx-run: run_1\r\nContent-Length: 2\r\n\r\n"
+    assert list(cut_calls([head, b"POST / HTT"])) == ["run_1"]
+
+
+def test_each_loss_has_room_for_what_its_workers_had_in_hand():
+    """32 by the death of one worker, 64 by a fault that both of them see; "unsure" is one too."""
+    evidence = clean()
+    for plant in worker_deaths(6.5):
+        plant(evidence)
+    evidence.faults = [*evidence.faults, Struck("PostgreSQL read-only", NOON + 6, NOON + 7)]
+    evidence.planned += 1
+    check = CHECKS["_what_is_unknown_has_a_cause"]
+    for n in range(96):  # the last one takes the cut dot
+        unknown(evidence, n)
+    assert list(check(evidence)) == []
+    unknown(evidence, 96)
+    assert list(check(evidence)) != []
+
+
+def unknown(evidence: Evidence, number: int) -> None:
+    send(evidence, f"run_{number}", f"unknown{number}", f"key {number}")
+    became(evidence, f"unknown{number}", "UNKNOWN")
+
+
+def test_the_evidence_of_a_campaign_is_kept_for_whoever_looks_into_a_finding(tmp_path: Path):
+    keep(clean(), tmp_path / "evidence")
+    kept = {file.stem: file.read_text() for file in (tmp_path / "evidence").iterdir()}
+    assert "plain@customer.example" in kept["ledger"]
+    assert '"id":"run_failed"' in kept["runs"]
+    assert len(kept["faults"].splitlines()) == 6

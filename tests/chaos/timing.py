@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.bench import figures
 from tests.chaos.answers import times
 from tests.chaos.evidence import Evidence
+
+WAIT_SECONDS = 2  # of the flow that waits
+NEAR_SECONDS = 5.0  # as I12 has it
 
 
 def measure(evidence: Evidence) -> None:
     accepted = (one.ended - one.began for sent in evidence.ledger for one in sent.accepted)
     # Promise 6 has a figure for it, while Redis is away.
     evidence.figures["answered with 202"] = f"{times(accepted)}; wanted p99 300 ms without Redis"
+    evidence.figures["waits, late"] = f"{times(_late_waits(evidence))}; wanted 1 s between faults"
     _until_work_went_on(evidence)
+
+
+def _late_waits(evidence: Evidence) -> Iterator[float]:
+    """Seconds from the end of a wait to its message, where no fault was near."""
+    arrived = {mail.subject: mail.at for mail in evidence.mails}
+    for sent in evidence.ledger:
+        if sent.flow != "waiting" or sent.name not in arrived or len(sent.tries) != 1:
+            continue
+        began, due = sent.tries[0].began, sent.tries[0].ended + WAIT_SECONDS
+        if not any(
+            fault.began < due + NEAR_SECONDS and began < fault.ended + NEAR_SECONDS
+            for fault in evidence.faults
+        ):
+            yield max(0.0, arrived[sent.name] - due)
 
 
 def _until_work_went_on(evidence: Evidence) -> None:

@@ -117,9 +117,7 @@ async def struck_by_all(
         set_up(directory, plan.seed, plan.lease_seconds, entrant.deployment) as stage,
     ):
         path = await entrant.hook(stage, stack)
-        senders = Senders(
-            lambda: list(stage.ports.values()), {FLOW: path}, random.Random(plan.seed)
-        )
+        senders = Senders(list(stage.ports.values()), {FLOW: path}, plan.seed)
         struck: list[Struck] = []
         striking = asyncio.create_task(strike(stage, plan, struck))
         await load(senders, plan, striking)

@@ -1,0 +1,31 @@
+"""The probes themselves: whatever one raises, the others are asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from tests.chaos import probes
+from tests.chaos.probes import Probed
+from tests.chaos.stage import Stage
+
+
+async def test_a_probe_that_times_out_is_a_finding_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def silent(_stage: Stage, _probed: Probed) -> int:
+        raise TimeoutError
+
+    async def fine(_stage: Stage, _probed: Probed) -> int:
+        return 1
+
+    monkeypatch.setattr(probes, "ALWAYS", (silent, fine))
+    probed = Probed()
+    asking = asyncio.create_task(probes.for_ever(cast("Stage", None), probed, every=0))
+    async with asyncio.timeout(5):
+        while probed.made["fine"] < 2:
+            await asyncio.sleep(0)
+    asking.cancel()
+    assert probed.findings[0] == "silent: TimeoutError: "

@@ -1,0 +1,50 @@
+"""What a sender takes an answer for, and that the seed decides what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from tests.chaos.senders import CUT, Answer, Senders, Silence, exchange
+from tests.listener import Asked, Listener, Respond, says
+
+PATHS = {"waiting": "/waiting", "calling": "/calling"}
+
+
+async def sent_to(respond: Respond) -> tuple[Listener, Senders]:
+    async with Listener(respond) as listener:
+        senders = Senders([listener.port], PATHS, seed=7)
+        await asyncio.gather(*(senders.send(number) for number in range(8)))
+        return listener, senders
+
+
+def shown(asked: Asked) -> tuple[object, ...]:
+    return asked.target, asked.body, asked.header("x-forwarded-for")
+
+
+async def test_one_seed_sends_the_same_events_from_the_same_addresses_in_whatever_order():
+    (first, _), (second, _) = [await sent_to(says({}, "202 Accepted")) for _ in range(2)]
+    assert sorted(map(shown, first.asked)) == sorted(map(shown, second.asked))
+
+
+@pytest.mark.parametrize("body", [b"Internal Server Error", b""])
+async def test_an_answer_without_json_is_an_answer(body: bytes):
+    async with Listener(says(body, "500 Internal Server Error", "text/plain")) as listener:
+        answer = await ask(listener.port)
+    assert answer.status == 500
+    assert answer.told == {"not JSON": body.decode()}
+
+
+async def ask(port: int) -> Answer:
+    return await exchange([port], "/waiting", b"{}", chance=random.Random(7))
+
+
+async def test_half_an_answer_is_none():
+    whole = json.dumps({"runId": "run_1"}).encode()
+    half = says(whole[:-1], "202 Accepted", Content_Length=str(len(whole)))
+    async with Listener(half) as listener:
+        with pytest.raises(Silence, match=CUT):
+            await ask(listener.port)

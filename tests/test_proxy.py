@@ -1,0 +1,52 @@
+"""The proxy that the chaos harness puts between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.proxy import Proxy, proxy_before
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(100):
+        writer.write(data)
+    writer.close()
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    async with server, proxy_before(*server.sockets[0].getsockname()[:2]) as proxy:
+        yield proxy
+
+
+async def said(proxy: Proxy, text: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    try:
+        writer.write(text)
+        return await reader.read(100)
+    finally:
+        writer.close()
+
+
+async def test_a_slow_proxy_delays_each_way_until_it_is_healed(proxy: Proxy):
+    proxy.slow_down(0.1)
+    began = time.monotonic()
+    assert await said(proxy, b"hello") == b"hello"
+    assert time.monotonic() - began >= 0.2
+    proxy.heal()
+    began = time.monotonic()
+    assert await said(proxy, b"hello") == b"hello"
+    assert time.monotonic() - began < 0.1
+
+
+async def test_what_was_cut_is_remembered(proxy: Proxy):
+    proxy.cut_before(b"POST ")
+    assert await said(proxy, b"POST / HTTP/1.1") == b""
+    proxy.heal()
+    assert await said(proxy, b"POST / again") == b"POST / again"
+    assert proxy.cut == [b"POST / HTTP/1.1"]
