@@ -46,13 +46,15 @@ CONTROL = "m0"
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """In `path`, `right` once becomes `wrong`. `found`: what must be found then, as a regular
-    expression, by the campaign or by the command `by`."""
+    expression, by the campaign or by the command `by`. `needs`: which of the faults it takes to
+    see it, and why; the others are there to show that they do not hide it."""
 
     told: str
     path: str
     right: str
     wrong: str
     found: str
+    needs: str
     faults: tuple[str, ...] = COMMON
     by: tuple[str, ...] = ()
 
@@ -68,6 +70,7 @@ MUTANTS = {
         return [Accepted(event.run_id, "con_unknown") for event in events]
 """,
         found=r"which is not there",
+        needs="a web COMMIT cut before, or PostgreSQL stopped: what was not committed is answered",
     ),
     "m2": Mutant(
         "only Redis knows what is due",
@@ -75,6 +78,7 @@ MUTANTS = {
         "    pause = BEAT_SECONDS\n    async with",
         "    return BEAT_SECONDS\n    async with",
         found=r"is still (WAITING|QUEUED)",
+        needs="FLUSHALL: it takes the hints, and nobody looks for what is due",
     ),
     "m3": Mutant(
         "no fencing of messages",
@@ -85,7 +89,19 @@ MUTANTS = {
         """m.id = :id AND m.lease_token >= :lease_token
         ORDER BY""",
         found=r"the receiver has \w+ \d times|, and its message",
+        needs="a worker frozen with a claim in hand: it acts on a message that the other has sent",
         faults=("a worker frozen with a claim in hand",) * 12,
+    ),
+    "m3b": Mutant(
+        "no fencing of runs",
+        "app/store/runs.py",
+        "r.id = :id AND r.lease_token = :lease_token\n",
+        "r.id = :id AND r.lease_token >= :lease_token\n",
+        found=r"waited for [01]\.\d+ s instead",
+        needs="a worker frozen with a run in hand: it moves a run that the other has moved to a"
+        " wait, which so ends early. What is done to a run is safe without it otherwise, for its"
+        " state is read again under a lock",
+        faults=("a worker frozen with a run in hand",) * 12,
     ),
     "m4": Mutant(
         "an intent without an outcome is taken for no intent",
@@ -95,6 +111,7 @@ MUTANTS = {
         """    if claimed["status"] == "NEVER":
         return await _resolve""",
         found=r"the receiver has \w+ \d times",
+        needs="kill -9 a worker: the mail server takes 0.25 s, so some die between intent and end",
         faults=("kill -9 a worker",) * 8,
     ),
     "m5": Mutant(
@@ -107,6 +124,7 @@ MUTANTS = {
         return SendError("not_accepted", error.code, str(error))
 """,
         found=r"the receiver has \w+ \d times",
+        needs="the final dot cut after: the message arrived, and its sender cannot know",
     ),
     "m6": Mutant(
         "the run is woken after the commit, not in it",
@@ -124,39 +142,64 @@ MUTANTS = {
         db.after_commit(lambda: __import__('asyncio').ensure_future(wake()))
 """,
         found=r"is still WAITING",
+        needs="a worker's COMMIT cut after: who does not hear of the commit does nothing after it",
         faults=("a worker's COMMIT cut after",) * 8,
     ),
     "m7": Mutant(
-        "leases by the worker's own clock, which is a minute behind",
+        "leases by the worker's own clock",
         "app/store/jobs.py",
         "    until = await db.now() + timedelta(seconds=lease_seconds)\n    taking",
-        "    until = await db.now() + timedelta(seconds=lease_seconds)\n"
-        "    until -= timedelta(minutes=1)\n    taking",
-        found=r"poisoned|UNKNOWN without a worker's loss",
+        "    until = datetime.now().astimezone() + timedelta(seconds=lease_seconds)\n    taking",
+        found=r"is still (WAITING|QUEUED)",
+        needs="a worker killed an hour ahead: what it had claimed is its own for an hour",
+        faults=("a worker killed an hour ahead",) * 4,
     ),
     "m8": Mutant(
-        "idempotency keys are not kept in the run's transaction",
-        "app/webhooks/acceptance.py",
-        """        if not new:
-            return
-        new.sort(""",
-        """        if new or not new:
-            return
-        new.sort(""",
+        "idempotency keys are kept in Redis",
+        "app/store/receipts.py",
+        "    return len(rows)\n",
+        """    return len(rows)
+
+
+CLIENT = __import__("redis.asyncio").asyncio.from_url(__import__("os").environ["REDIS_URL"])
+
+
+def named(workspace_id: str, id: bytes) -> str:
+    return f"receipt:{workspace_id}:{id.hex()}"
+
+
+async def by_ids(db: Handle, pairs: Sequence[tuple[str, bytes]]) -> list[Receipt]:
+    kept = await CLIENT.mget([named(*pair) for pair in pairs])
+    return [Receipt(*pair, *text.decode().split()) for pair, text in zip(pairs, kept) if text]
+
+
+async def insert_many(db: Handle, receipts: Sequence[Receipt], *, expires_at: datetime) -> int:
+    new = 0
+    for one in receipts:
+        text = f"{one.run_id} {one.contact_id}"
+        key = named(one.workspace_id, one.id)
+        new += bool(await CLIENT.set(key, text, nx=True, px=86_400_000))
+    return new
+""",
         found=r"keyed.*(runs of|one key was answered)",
+        needs="FLUSHALL: between two tries under one key",
+        faults=("FLUSHALL",) * 12,
     ),
     "m9": Mutant(
         "a secret that is cached for a minute",
         "app/intake.py",
         "    return [doors.get(token) for token in tokens]\n",
-        """    for token in tokens:
-        CACHED.setdefault(token, doors.get(token))
-    return [CACHED[token] for token in tokens]
+        """    now = __import__("time").monotonic()
+    for token in tokens:
+        if token not in CACHED or CACHED[token][0] < now - 60:
+            CACHED[token] = now, doors.get(token)
+    return [CACHED[token][1] for token in tokens]
 
 
-CACHED: dict[str, Door | None] = {}
+CACHED: dict[str, tuple[float, Door | None]] = {}
 """,
         found=r"a secret was changed, and|PAUSED, and 202|ACTIVE, and 404",
+        needs="none: a probe changes a secret, and pauses a workflow, under whatever strikes",
     ),
     "m10": Mutant(
         "one query without its workspace",
@@ -178,6 +221,7 @@ async def locked""",
 
 async def locked""",
         found=r"was shown to a stranger",
+        needs="none: a probe asks for a run of another workspace",
     ),
     "m11": Mutant(
         "opt-outs are not asked for when the message goes",
@@ -185,6 +229,7 @@ async def locked""",
         "        if barred is not None:\n",
         "        if barred is not None and row['run_id'] is None:\n",
         found=r"s after opting out",
+        needs="none: a probe opts out while the run that would write waits",
     ),
     "m12": Mutant(
         "the body goes through JSON",
@@ -196,6 +241,7 @@ async def locked""",
                     document.dumps(document.parse(event.visit.body)),
 """,
         found=r"the body of its run is another",
+        needs="none: every run's body is compared with what was sent",
     ),
     "m13": Mutant(
         "a signature is compared with ==",
@@ -203,6 +249,7 @@ async def locked""",
         "hmac.compare_digest(mac.finalize(), signature)",
         "mac.finalize() == signature",
         found=r"test_what_is_secret_is_compared_in_constant_time",
+        needs="none: the code is read",
         by=("-m", "pytest", "-q", "-n0", "tests/test_layers.py"),
     ),
     "m14": Mutant(
@@ -211,6 +258,7 @@ async def locked""",
         "        entry = entries[-trusted_hops]\n",
         "        entry = entries[0]\n",
         found=r"from one address were taken",
+        needs="none: a probe sends from one address under many names before anything strikes",
     ),
 }
 
