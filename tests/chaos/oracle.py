@@ -204,7 +204,8 @@ def _what_is_unknown_has_a_cause(evidence: Evidence) -> Iterator[str]:
     loss of the second kind between its intent and its end, or is one of the first; and a loss
     leaves at most what the workers that it struck had in hand."""
     dots = sum(fault.hits for fault in evidence.faults if fault.name in FINAL_DOTS)
-    alone, of_losses = 0, []
+    alone = 0
+    of_losses: list[list[tuple[float, float]]] = []
     for row in evidence.attempts:
         if row["status"] == "UNKNOWN":
             told = json.loads(row["events"])
