@@ -34,7 +34,7 @@ from tests.deployment import Deployment, Started
 
 MOST_WAITING = 400  # senders at once
 MOST_SHOWN = 10  # findings of a kind
-SETTLING_ENDS = 2.0  # times the seconds without progress after which it ends too
+SETTLING_ENDS = 4.0  # times the seconds without progress after which it ends too
 MORE_SECONDS = 120.0  # that a campaign may take, beside twice as long as its events do
 
 SAY = {

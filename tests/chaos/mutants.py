@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NEEDED = ("app", "workers", "tests", "schema.sql", "pyproject.toml", "README.md")
-RUN_SECONDS = 600  # longer than the bounds of load, probes and settling together
+RUN_SECONDS = 800  # longer than the bounds of load, probes and settling together
 PUT_AWAY_SECONDS = 30  # for an interrupted campaign to stop its servers
 DID_NOT_END = "did not end"
 CAMPAIGN = (

@@ -267,7 +267,7 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         (plain_is_told(told(25.5, 503, retry_after="1")), "plain .*: 503, without a reason"),
         (plain_is_told(told(61, 503, retry_after="1")), "plain .*: 503, without a reason"),
         (plain_is_told(told(20.5, 503)), "plain .* 503 without Retry-After"),
-        (plain_is_told(late(19.5, 5.5, 503, retry_after="1")), "plain .*: 503 after 5.5 s"),
+        (plain_is_told(late(19.5, 10.5, 503, retry_after="1")), "plain .*: 503 after 10.5 s"),
         (plain_is_told(told(20.5, 500)), "plain .*was answered with 500"),
         (plain_is_told(told(20.5, 404)), "plain .*was answered with 404"),
         (plain_is_told(silent(30, LATE)), "plain .*: nothing came in time, without a reason"),
