@@ -19,6 +19,7 @@ Fault: TypeAlias = Callable[[Stage], Awaitable[int]]  # how often it struck
 FINAL_DOT = b"\r\n.\r\n"
 CUT_SECONDS = 5.0  # in which somebody should say what is cut at
 GONE_SECONDS = 10.0  # after SIGTERM
+FILLING_SECONDS = 15.0  # to take all connections
 EXHAUSTED_SECONDS = 3.0
 SLOW_SECONDS = 4.0
 MOST_LATENCY = 2.0  # seconds, each way
@@ -171,22 +172,27 @@ async def terminate_backends(stage: Stage) -> int:
 async def exhaust_connections(stage: Stage) -> int:
     """Idle clients take every connection (53300): all of ours are ended, time and again, so that
     they ask for new ones and find none."""
-    url, refused = stage.postgres.tcp_url, False
+    url = stage.postgres.tcp_url
     idle: list[asyncpg.Connection[asyncpg.Record]] = []
+    refused_at: float | None = None
     async with stage.database() as db:
-        until = time.monotonic() + EXHAUSTED_SECONDS
+        until = time.monotonic() + FILLING_SECONDS
         try:
             while time.monotonic() < until:
-                try:
-                    idle.append(await asyncpg.connect(url, timeout=5))
-                except asyncpg.TooManyConnectionsError:
-                    refused = True
+                asked = (asyncpg.connect(url, timeout=5) for _ in range(10))
+                answers = await asyncio.gather(*asked, return_exceptions=True)
+                idle += [one for one in answers if isinstance(one, asyncpg.Connection)]
+                refused = any(isinstance(one, asyncpg.TooManyConnectionsError) for one in answers)
+                if refused and refused_at is None:
+                    refused_at = time.monotonic()
+                    until = refused_at + EXHAUSTED_SECONDS
+                if refused_at is not None:
                     await db.execute(END_OTHERS)
                     await asyncio.sleep(0.05)
         finally:
             for connection in idle:
                 connection.terminate()
-    return len(idle) if refused else 0
+    return 0 if refused_at is None else len(idle)
 
 
 async def read_only(stage: Stage) -> int:
