@@ -12,12 +12,9 @@ from app.contacts.subscriptions import OptOut, Person, Status, shown
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
-from app.store import (
-    batches,
-    contacts,
-    suppressions,
-)
+from app.store import batches, contacts, suppressions
 from app.store.db import Handle, Row, new_id
+from app.vault import Vault
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
     return found
 
 
-async def make_all(db: Handle, missing: Mapping[Who, Missing]) -> dict[Who, Found]:
+async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> dict[Who, Found]:
     """A contact for each email or phone; fifty requests at once make one. One that another request
     has made since we looked is found instead."""
     made = {}
@@ -125,7 +122,7 @@ async def make_all(db: Handle, missing: Mapping[Who, Missing]) -> dict[Who, Foun
         made[who] = Found(new_id("con"))
         new[made[who].id] = (one.workspace, checked)
         people.append(Person(one.workspace.id, made[who].id, dict(checked.columns)))
-    await subscriptions.judge(db, missing[who].workspace.vault, people)
+    await subscriptions.judge(db, vault, people)
     inserted = await batches.insert_missing(
         db, [(one.workspace_id, one.id, one.columns) for one in people]
     )

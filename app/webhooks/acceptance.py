@@ -29,6 +29,7 @@ from app.store.db import Handle, Hurry
 from app.store.receipts import Receipt
 from app.store.runs import NewRun
 from app.store.webhook_requests import Request
+from app.vault import Vault
 from app.webhooks import webhook_requests
 from app.webhooks.lookup import contact_path
 from app.webhooks.webhook_requests import Visit
@@ -127,7 +128,7 @@ async def _accept(
     for _ in range(TRIES):
         try:
             async with process.database.write(hurry) as db:
-                batch = _Batch(db, events, outdated)
+                batch = _Batch(process.vault, db, events, outdated)
                 await batch.settle(again=again)
                 fresh = [(event.workspace.id, event.run_id) for event in batch.fresh]
                 if fresh:
@@ -150,6 +151,7 @@ class _Overtaken(Exception):
 class _Batch:
     """Repeats, contacts and runs of all events at once, after the look at their receipts."""
 
+    vault: Vault
     db: Handle
     events: Sequence[Event]
     outdated: set[str]
@@ -239,7 +241,7 @@ class _Batch:
                     left_out = ", ".join(given.failed)
                     self.notes[event.run_id] = f"Left out of the new contact: {left_out}."
         if missing:
-            self.contacts |= await audience.make_all(self.db, missing)
+            self.contacts |= await audience.make_all(self.db, self.vault, missing)
 
     async def _keep_receipts(self) -> None:
         new = [
