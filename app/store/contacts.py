@@ -146,24 +146,6 @@ async def by_phone(db: Handle, *, workspace_id: str, phone: str) -> Row | None:
     )
 
 
-async def by_field(db: Handle, *, workspace_id: str, name: str, value: str) -> Row | None:
-    """Compared as text; of several the oldest wins."""
-    return await db.fetch_one(
-        """
-        SELECT c.id, c.email, c.email_key, c.phone, c.first_name, c.last_name, c.timezone,
-               c.locale, c.metadata, c.subscriptions, c.revision, c.created_at, c.updated_at
-        FROM contact_fields f
-        JOIN contacts c ON c.workspace_id = f.workspace_id AND c.id = f.contact_id
-        WHERE f.workspace_id = :workspace_id AND f.name = :name AND f.value = :value
-        ORDER BY f.contact_id
-        LIMIT 1
-        """,
-        workspace_id=workspace_id,
-        name=name,
-        value=value,
-    )
-
-
 async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
     rows = await db.fetch_all(
         "SELECT id FROM contacts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",

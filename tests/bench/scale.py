@@ -25,6 +25,7 @@ from app.store import (
     activity,
     api_keys,
     audit_logs,
+    batches,
     contacts,
     definitions,
     delivery_attempts,
@@ -330,7 +331,7 @@ ASKED: Mapping[str, Ask] = {
     ),
     "contact by phone": lookup(lambda db, i: contacts.by_phone(db, **W, phone=f"+1415{i:07}")),
     "contact by metadata": lookup(
-        lambda db, i: contacts.by_field(db, **W, name="crmId", value=str(i))
+        lambda db, i: batches.found(db, "metadata", [(ACME, "crmId", str(i))])
     ),
     "contacts, first page": page(contacts.page),
     "contacts, thousandth": thousandth(contacts.page, "con"),

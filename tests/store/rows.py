@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.contacts import profile
-from app.store import contacts, definitions, delivery_attempts, messages, runs, workspaces
+from app.store import batches, contacts, definitions, delivery_attempts, messages, runs, workspaces
 from app.store.db import Database, Row, new_id
 
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
@@ -30,6 +30,15 @@ async def contact(database: Database, workspace_id: str, **given: Any) -> Row:
         )
     assert row is not None
     return row
+
+
+async def found_by_field(
+    database: Database, workspace_id: str, name: str, value: str
+) -> str | None:
+    """The id of the contact that a lookup by this field of metadata finds."""
+    async with database.read() as db:
+        [row] = await batches.found(db, "metadata", [(workspace_id, name, value)])
+    return None if row["id"] is None else str(row["id"])
 
 
 async def definition(

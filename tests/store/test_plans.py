@@ -466,10 +466,6 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: contacts.by_id(db, **ACME, id="con_10500"),
         ["workspace_id id"],
     ),
-    "a contact's metadata field": (
-        lambda db: contacts.by_field(db, **ACME, name="crmId", value="10500"),
-        ["workspace_id name value"],
-    ),
     "the tags of a page of contacts": (
         lambda db: contacts.tags_of(
             db, **ACME, contact_ids=[f"con_{i}" for i in range(10_001, 10_051)]
