@@ -9,7 +9,6 @@ import asyncio
 import ipaddress
 import logging
 import re
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from app.config import Settings
 from app.errors import Problem, Unavailable
 from app.runtime import logs, tasks
 from app.runtime.metrics import Metrics
+from app.store.ids import uuid7
 from app.web import cors, reply
 
 log = structlog.get_logger(__name__)
@@ -334,10 +334,7 @@ def _address(text: str) -> str | None:
 
 
 def request_id(given: Sequence[bytes]) -> str:
-    """The caller's own, when it is fit for logs; else a new UUIDv7 (RFC 9562 §5.7)."""
+    """The caller's own, when it is fit for logs; else a new UUIDv7."""
     if len(given) == 1 and KEPT_REQUEST_ID.fullmatch(given[0]):
         return given[0].decode()
-    random = secrets.token_hex(10)
-    variant = "89ab"[int(random[0], 16) % 4]
-    at = f"{time.time_ns() // 1_000_000:012x}"
-    return f"{at[:8]}-{at[8:]}-7{random[1:4]}-{variant}{random[4:7]}-{random[7:19]}"
+    return str(uuid7())
