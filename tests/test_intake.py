@@ -15,6 +15,7 @@ from app.contacts.reactions import Workspace
 from app.errors import Problem
 from app.process import Process
 from app.store import contacts, runs
+from app.webhooks.acceptance import Accepted
 from tests.cast import WEBHOOK, hook, workspace
 
 BODY = b'{"email": "ada@example.com", "word": "tea"}'
@@ -25,7 +26,7 @@ def signed(body: bytes, secret: str = SECRET) -> str:
     return "sha256=" + hmac.digest(secret.encode(), body, "sha256").hex()
 
 
-async def receive(process: Process, token: str, body: Any, *signatures: str) -> intake.Accepted:
+async def receive(process: Process, token: str, body: Any, *signatures: str) -> Accepted:
     raw = body if isinstance(body, bytes) else orjson.dumps(body)
     return await intake.receive(process, token=token, signatures=signatures, body=raw)
 

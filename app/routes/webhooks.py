@@ -8,12 +8,13 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from app import intake
-from app.intake import Head
 from app.process import Process
 from app.routes.ids import ContactId, RunId
 from app.web.body import Shape, received, require_media_type
 from app.web.routing import bare_post
 from app.web.throttle import INTAKE, Throttle
+from app.webhooks import acceptance
+from app.webhooks.webhook_requests import Head
 
 
 class Event(BaseModel):
@@ -56,7 +57,7 @@ async def receive(
     await _answer(accepted, send)
 
 
-async def _answer(accepted: intake.Accepted, send: Send) -> None:
+async def _answer(accepted: acceptance.Accepted, send: Send) -> None:
     content = orjson.dumps({"runId": accepted.run_id, "contactId": accepted.contact_id})
     headers = [
         (b"content-length", b"%d" % len(content)),

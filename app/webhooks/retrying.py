@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from app import intake
 from app.errors import Problem
-from app.intake import Accepted, Door, Head, Visit
+from app.intake import Door
 from app.process import Process
 from app.store import definitions, webhook_requests
 from app.store.db import Row, new_id
 from app.store.webhook_requests import LONGEST_BODY
+from app.webhooks.acceptance import Accepted
+from app.webhooks.webhook_requests import Head, Visit
 
 
 async def retry(process: Process, workspace_id: str, id: str) -> Accepted:

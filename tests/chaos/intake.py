@@ -21,9 +21,9 @@ import orjson
 from app import intake
 from app.config import Settings
 from app.errors import CommitUnknown, Unavailable
-from app.intake import Accepted
 from app.main import opened
 from app.process import Process
+from app.webhooks.acceptance import Accepted
 from tests import servers
 from tests.cast import WEBHOOK, hook, workspace
 from tests.conftest import SCHEMA

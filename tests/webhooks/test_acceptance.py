@@ -16,10 +16,11 @@ from app import intake
 from app.contacts import audience, erasing
 from app.contacts.reactions import Workspace
 from app.errors import Problem
-from app.intake import Accepted, Head, Visit
 from app.process import Process
 from app.store import receipts
 from app.store.db import Row, new_id
+from app.webhooks.acceptance import Accepted
+from app.webhooks.webhook_requests import Head, Visit
 from tests.cast import WEBHOOK, hook, workspace
 from tests.chaos.intake import Where, cut_commits, cut_off
 
