@@ -32,7 +32,7 @@ from typing import Any, Literal, TypeAlias
 import httpcore2
 from httpx2 import URL, InvalidURL
 
-from app.machine.nodes.http_request import HEADER_NAME, UNSENDABLE
+from app.machine.http_fields import FIELD_NAME, FRAMING, UNSENDABLE
 from app.runtime.tls import causes, system_trust
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -162,24 +162,6 @@ REFUSED = Failure(
 UNREACHABLE = Failure("connect_failed", "The server could not be reached.")
 UNTRUSTED = Failure("tls_failed", "No secure connection: the certificate or protocol is not valid.")
 SLOW = "The server took longer than the step allows."
-
-# What frames the request is ours alone.
-FRAMING = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
 
 
 class InvalidTarget(ValueError):
@@ -440,7 +422,7 @@ def _headers(request: Request) -> list[tuple[bytes, bytes]]:
         given["authorization"] = "Basic " + base64.b64encode(userinfo).decode()
     given |= {name.lower(): value for name, value in request.headers}
     for name, value in given.items():
-        if not HEADER_NAME.fullmatch(name) or name in FRAMING or UNSENDABLE.search(value):
+        if not FIELD_NAME.fullmatch(name) or name in FRAMING or UNSENDABLE.search(value):
             raise InvalidTarget(f"The header {name[:100]!r} cannot be sent.")
         headers[name] = value.strip().encode("latin-1")
     if request.body or request.method in ("POST", "PUT", "PATCH"):

@@ -20,7 +20,6 @@ from cryptography.x509.oid import NameOID
 
 from app.config import Settings
 from app.egress import (
-    FRAMING,
     KEPT_BYTES,
     Answer,
     Egress,
@@ -31,6 +30,7 @@ from app.egress import (
     parse_url,
     shown,
 )
+from app.machine.http_fields import FRAMING
 from app.runtime import logs
 from tests.listener import Asked, Listener, Respond, never, says
 from tests.servers import free_port

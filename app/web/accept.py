@@ -6,7 +6,8 @@ import re
 
 from starlette.datastructures import Headers
 
-TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110 §5.6.2
+from app.machine.http_fields import TOKEN
+
 RANGE = re.compile(rf"\s*({TOKEN})/({TOKEN})\s*(;.*)?", re.DOTALL)
 NONE = re.compile(r";\s*q\s*=\s*0(?:\.0{0,3})?\s*(?:;|$)", re.IGNORECASE)
 

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, quote_plus, urlsplit
 
 from app.machine import document
 from app.machine.fields import Field, Liquid, Place, choice, liquid, quote
+from app.machine.http_fields import FIELD_NAME, FRAMING, UNSENDABLE
 from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
 from app.machine.program import Answered, Event, HttpCall, Json
 from app.machine.reasons import Reason
@@ -22,30 +23,14 @@ MOST_HEADERS = 50
 LONGEST_BODY = 256 * 1024
 
 # What frames a request, and what the sender vouches for, is not for a definition to say.
-RESERVED = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "idempotency-key",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "tidings-depth",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "webhook-id",
-        "webhook-signature",
-        "webhook-timestamp",
-        "x-service-signature",
-    }
-)
-HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
-UNSENDABLE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a header's value (RFC 9110 §5.5)
+RESERVED = FRAMING | {
+    "idempotency-key",
+    "tidings-depth",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+    "x-service-signature",
+}
 
 
 class Unsendable(Exception):
@@ -204,7 +189,7 @@ def _headers(raw: Json, place: Place) -> dict[str, Json] | None:
         place.refuse("too_many", f"A request may have at most {MOST_HEADERS} headers of its own.")
     names = [name.lower() for name in raw]
     for name in raw:
-        if not HEADER_NAME.fullmatch(name):
+        if not FIELD_NAME.fullmatch(name):
             place.at(name).refuse("bad_header", f"{quote(name)} cannot be a header's name.")
         elif name.lower() in RESERVED:
             place.at(name).refuse("bad_header", f"{quote(name)} is set by the sender itself.")

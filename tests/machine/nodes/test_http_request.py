@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.egress import FRAMING
 from app.machine import document
 from app.machine.check import compile
+from app.machine.http_fields import FRAMING
 from app.machine.nodes.http_request import RESERVED
 from app.machine.program import Answered, Finish, Go, HttpCall, Program, Step
 from app.machine.reasons import Reason
