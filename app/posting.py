@@ -26,6 +26,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.process import Process
 from app.runtime import leases
+from app.runtime.backoff import retry_after
 from app.runtime.leases import Lease
 from app.store import event_endpoints, events, runs
 from app.store.db import Handle, Row
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 # The schedule of the specification, seconds between a try and the next; with jitter, as it asks.
 RETRY_SECONDS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 JITTER = 0.1
-LONGEST_RETRY_AFTER = 86_400
+LONGEST_RETRY_AFTER = 86_400  # seconds
 GONE = 410
 DISABLED_AFTER = timedelta(days=5)
 SUSPENDED_FOR = timedelta(hours=1)  # then it is asked again whether the workspace is
@@ -222,15 +223,13 @@ def _failed(
     made = len(row["tries"])
     if made >= len(RETRY_SECONDS):
         return Ending("FAILED", *told)
-    return Ending("QUEUED", *told, wake_at=now + timedelta(seconds=_pause(made, asked)))
+    return Ending("QUEUED", *told, wake_at=now + timedelta(seconds=_retry_delay(made, asked, now)))
 
 
-def _pause(made: int, asked: str | None) -> float:
+def _retry_delay(made: int, asked: str | None, now: datetime) -> float:
     """Seconds before the next try: the schedule's, or more when the receiver asks for it."""
     seconds = RETRY_SECONDS[made] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads
-    if asked is not None and asked.isascii() and asked.isdigit():
-        return max(seconds, min(int(asked[:6]), LONGEST_RETRY_AFTER))
-    return seconds
+    return max(seconds, retry_after(asked, now, most=LONGEST_RETRY_AFTER) or 0)
 
 
 async def _record(

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
 import httpx2
@@ -22,6 +20,7 @@ from app.egress import Progress
 from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import Reason
+from app.runtime.backoff import retry_after
 from app.runtime.tls import system_trust
 
 log = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ log = logging.getLogger(__name__)
 CALL_SECONDS = 30.0
 CONNECTIONS = 50
 KEPT_BYTES = 64 * 1024  # of an answer; ours are a hundredth of that
-LONGEST_PAUSE_SECONDS = 3_600  # a provider that asks for more is asked again all the same
+LONGEST_RETRY_AFTER = 3_600  # seconds; a provider that asks for more is asked again all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,9 @@ class Api:
         return Answer(
             response.status_code,
             _object(bytes(kept)),
-            pause(response.headers.get("retry-after"), datetime.now(UTC)),
+            retry_after(
+                response.headers.get("retry-after"), datetime.now(UTC), most=LONGEST_RETRY_AFTER
+            ),
         )
 
     def fault(self, answer: Answer, said: str | None) -> Fault:
@@ -158,21 +159,6 @@ def _object(body: bytes) -> Mapping[str, Json]:
     except document.MalformedJson:
         return {}
     return told if isinstance(told, dict) else {}
-
-
-def pause(text: str | None, now: datetime) -> int | None:
-    """Retry-After: seconds, or a date (RFC 9110 §10.2.3). What is neither is not there."""
-    if text is None:
-        return None
-    if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
-        seconds = int(text)
-    else:
-        try:
-            at = parsedate_to_datetime(text)
-        except ValueError:
-            return None
-        seconds = int((at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
-    return min(max(seconds, 1), LONGEST_PAUSE_SECONDS)
 
 
 _SILENT = {asyncio.CancelledError: "the call was interrupted", TimeoutError: "time ran out"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from app.contacts import reactions
@@ -21,13 +21,14 @@ from app.machine.program import HttpCall, Json
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runtime import leases
+from app.runtime.backoff import retry_after
 from app.runtime.leases import Lease
 from app.store import calls, runs
 from app.store.db import Handle, Row, new_id
 
 TRIES = 3
 RETRY_SECONDS = (2, 10)
-LONGEST_RETRY_AFTER = 60
+LONGEST_RETRY_AFTER = 60  # seconds
 NOT_NOW = frozenset({429, 503})  # refused for the moment (RFC 6585 §4, RFC 9110 §15.6.4)
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110 §9.2.2
 SEALED = "http call"  # the purpose that the vault encrypts for
@@ -171,8 +172,9 @@ async def _settle(
         "lease_token": row["lease_token"],
     }
     if row["tries"] < TRIES and _again(request, outcome):
-        wait = timedelta(seconds=_pause(row["tries"], outcome))
-        await calls.requeue(db, **mine, tries=row["tries"], wake_at=await db.now() + wait)
+        now = await db.now()
+        wait = timedelta(seconds=_retry_delay(row["tries"], outcome, now))
+        await calls.requeue(db, **mine, tries=row["tries"], wake_at=now + wait)
         return
     if isinstance(outcome, Answer):
         await calls.answer(db, **mine, answer=document.dumps(_told(outcome)).decode())
@@ -194,13 +196,14 @@ def _again(request: Request, outcome: Answer | Failure) -> bool:
     return outcome.code in PASSING and (not outcome.sent or request.method in IDEMPOTENT)
 
 
-def _pause(tries: int, outcome: Answer | Failure) -> float:
+def _retry_delay(tries: int, outcome: Answer | Failure, now: datetime) -> float:
     """Seconds before the next try; as asked for, within reason."""
     if outcome is CUT_OFF:
         return 0
     asked = outcome.header("retry-after") if isinstance(outcome, Answer) else None
-    if asked is not None and asked.isascii() and asked.isdigit():
-        return min(int(asked[:6]), LONGEST_RETRY_AFTER)
+    given = retry_after(asked, now, most=LONGEST_RETRY_AFTER)
+    if given is not None:
+        return given
     return RETRY_SECONDS[tries - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - spreads, no secret
 
 

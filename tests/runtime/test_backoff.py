@@ -1,0 +1,41 @@
+"""What a Retry-After field asks for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from app.runtime.backoff import retry_after
+
+NOW = datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+        ("\u0663", None),  # a digit, but none of ASCII
+        ("0", 1),
+        ("7", 7),
+        ("007", 7),
+        ("60", 60),
+        ("61", 60),
+        ("9" * 50, 60),
+        ("Sun, 06 Nov 1994 08:49:47 GMT", 10),
+        ("Sunday, 06-Nov-94 08:49:47 GMT", 10),  # the two obsolete forms of RFC 9110 §5.6.7
+        ("Sun Nov  6 08:49:47 1994", 10),
+        ("Sun, 06 Nov 1994 09:49:47 +0100", 10),
+        ("Sun, 06 Nov 1994 08:49:47 -0000", 10),
+        ("Sun, 06 Nov 1994 08:49:07 GMT", 1),  # it has passed
+        ("Mon, 07 Nov 1994 08:49:37 GMT", 60),
+        ("Sun, 31 Feb 1994 08:49:37 GMT", None),
+        ("Sun, 06 Nov 1994 08:49:47 +99999999999999999", None),
+    ],
+)
+def test_the_seconds_that_are_asked_for(text: str | None, seconds: int | None):
+    assert retry_after(text, NOW, most=60) == seconds
