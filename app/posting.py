@@ -12,7 +12,6 @@ import base64
 import hashlib
 import hmac
 import logging
-import random
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.process import Process
 from app.runtime import leases
-from app.runtime.backoff import retry_after
+from app.runtime.backoff import jittered, retry_after
 from app.runtime.leases import Lease
 from app.store import event_endpoints, events, runs
 from app.store.db import Handle, Row
@@ -228,7 +227,7 @@ def _failed(
 
 def _retry_delay(made: int, asked: str | None, now: datetime) -> float:
     """Seconds before the next try: the schedule's, or more when the receiver asks for it."""
-    seconds = RETRY_SECONDS[made] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads
+    seconds = jittered(RETRY_SECONDS[made], by=JITTER)
     return max(seconds, retry_after(asked, now, most=LONGEST_RETRY_AFTER) or 0)
 
 

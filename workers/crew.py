@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from app.errors import Unavailable
 from app.process import Process
 from app.queue import Pair
 from app.runtime import tasks
+from app.runtime.backoff import jittered
 from app.runtime.batching import gathered
 from app.store import jobs
 from app.store.db import Row
@@ -176,7 +176,7 @@ class Crew:
             await self._act(self._process, row)
         except Unavailable as problem:
             log.warning("set down", extra={"row_id": row["id"], "error": problem.detail})
-            await self._give_back([row], PAUSE_SECONDS * random.uniform(1, 2))  # noqa: S311 - spreads
+            await self._give_back([row], jittered(1.5 * PAUSE_SECONDS, by=1 / 3))
         except asyncio.CancelledError:
             await self._give_back([row])
             raise

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Mapping
 from datetime import timedelta
 
 from app.errors import Unavailable
 from app.process import Process
 from app.queue import ADVANCE, CALL, DELIVER, POST
+from app.runtime.backoff import jittered
 from app.store import jobs
 from app.store.jobs import Table
 from workers.crew import Crew
@@ -39,7 +39,7 @@ async def beat_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
         except Unavailable as problem:
             failures += 1
             longest = min(LONGEST_PAUSE_SECONDS, BEAT_SECONDS * 2**failures)
-            pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads the return, no secret
+            pause = jittered(0.75 * longest, by=1 / 3)
             log.warning("the database does not answer", extra={"error": problem.detail})
         await asyncio.sleep(pause)
 

@@ -10,7 +10,6 @@ and not all at once.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ from app.channels.base import Receipt, SendError
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
+from app.runtime.backoff import jittered
 from app.store import troubles
 from app.store.db import Handle, Row
 
@@ -152,7 +152,7 @@ async def _wake(process: Process, db: Handle, queue: Mapping[str, str], limit: i
 def _pause(code: str, times: int) -> float:
     """Spread, for there are many workspaces, and one provider may be that of all."""
     first, longest = PAUSES[code]
-    return float(min(first * 2 ** min(max(times, 0), 16), longest) * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
+    return jittered(min(first * 2 ** min(max(times, 0), 16), longest))
 
 
 async def ask_some(process: Process) -> bool:

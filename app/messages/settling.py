@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from app.machine import document, kind
 from app.machine.reasons import SENTENCES, Reason
 from app.messages import pacing
 from app.process import Process
+from app.runtime.backoff import jittered
 from app.store import delivery_attempts, erasure, messages, runs
 from app.store.db import Handle, Row
 
@@ -58,7 +58,7 @@ def outcome_of(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
         case SendError(code=Reason.SUPPRESSED_STOPPED):
             return Ending("SUPPRESSED", result.code, result.detail)
         case SendError(outcome="not_accepted"):
-            wait = timedelta(seconds=result.retry_after_seconds or _pause(row["tries"]))
+            wait = timedelta(seconds=result.retry_after_seconds or _retry_delay(row["tries"]))
             return _again(row, now, result.code, result.detail, now + wait)
         case SendError():
             return Ending("FAILED", result.code, result.detail)
@@ -79,9 +79,9 @@ def _again(row: Row, now: datetime, code: str, detail: str, again_at: datetime) 
     return Ending("QUEUED", code, detail, again_at, trouble=(code, since))
 
 
-def _pause(tries: int) -> float:
-    """Seconds before the next try; spread, so that a provider's return is not a stampede."""
-    return RETRY_SECONDS[min(tries, len(RETRY_SECONDS)) - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+def _retry_delay(tries: int) -> float:
+    """Seconds before the next try."""
+    return jittered(RETRY_SECONDS[min(tries, len(RETRY_SECONDS)) - 1])
 
 
 # --- written down ---------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ has failed. What may have arrived is made again only when its method says that t
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,7 +20,7 @@ from app.machine.program import HttpCall, Json
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runtime import leases
-from app.runtime.backoff import retry_after
+from app.runtime.backoff import jittered, retry_after
 from app.runtime.leases import Lease
 from app.store import calls, runs
 from app.store.db import Handle, Row, new_id
@@ -204,7 +203,7 @@ def _retry_delay(tries: int, outcome: Answer | Failure, now: datetime) -> float:
     given = retry_after(asked, now, most=LONGEST_RETRY_AFTER)
     if given is not None:
         return given
-    return RETRY_SECONDS[tries - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - spreads, no secret
+    return jittered(RETRY_SECONDS[tries - 1])
 
 
 # --- what the run is told -------------------------------------------------------------------------

@@ -1,9 +1,15 @@
-"""How long to wait before the next try: what the other side asks for."""
+"""How long to wait before the next try: with jitter, or as long as the other side asks for."""
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+
+
+def jittered(seconds: float, by: float = 0.2) -> float:
+    """More or less by up to that share, so that those who wait together do not return together."""
+    return seconds * random.uniform(1 - by, 1 + by)  # noqa: S311 - no secret
 
 
 def retry_after(text: str | None, now: datetime, *, most: int) -> int | None:

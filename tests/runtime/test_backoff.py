@@ -1,4 +1,4 @@
-"""What a Retry-After field asks for."""
+"""How far jitter goes, and what a Retry-After field asks for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.runtime.backoff import retry_after
+from app.runtime.backoff import jittered, retry_after
 
 NOW = datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("by", "least", "most"), [(0.2, 8, 12), (0.5, 5, 15), (0, 10, 10)])
+def test_waits_are_spread_evenly_around_what_is_meant(by: float, least: float, most: float):
+    waits = [jittered(10, by) for _ in range(1_000)]
+    assert least <= min(waits) <= max(waits) <= most
+    assert max(waits) - min(waits) >= 0.9 * (most - least)
 
 
 @pytest.mark.parametrize(
