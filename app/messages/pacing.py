@@ -29,7 +29,6 @@ PAUSES: Mapping[str, tuple[float, float]] = {
     Reason.PROVIDER_UNREACHABLE: (5.0, 120.0),
     Reason.PROVIDER_MISCONFIGURED: (30.0, 600.0),  # some providers lock out who knocks too often
 }
-LONGEST_WAIT_SECONDS = 6 * 3_600.0  # whatever a provider says
 ASKING = timedelta(seconds=30)  # an answer that takes longer is asked for beside
 HELD_BACK = timedelta(hours=1)  # then it looks for itself, should nobody have woken it
 WOKEN_BY_ONE = 2
@@ -127,7 +126,7 @@ async def _learn_that_it_fails(
     now = await db.now()
     is_shut = not called.asked and trouble["ask_at"] is not None and trouble["ask_at"] > now
     if retry_after_seconds is not None:
-        pause = min(retry_after_seconds, LONGEST_WAIT_SECONDS)
+        pause = retry_after_seconds
     elif is_shut:
         pause = 0.0  # what is known is enough
     elif called.asked or trouble["failures"] >= SHUT_AFTER:

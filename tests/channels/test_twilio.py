@@ -126,6 +126,8 @@ async def test_every_error_says_whether_twilio_may_have_the_message(
 async def test_a_pause_that_is_asked_for_is_told(server: TwilioServer):
     server.script.append(refusal(429, 20429, Retry_After="7"))
     assert (await refused(server)).retry_after_seconds == 7
+    server.script.append(refusal(429, 20429, Retry_After="86400"))
+    assert (await refused(server)).retry_after_seconds == 3_600
     server.script.append(refusal(503, 20503, Retry_After="soon"))
     assert (await refused(server)).retry_after_seconds is None
 

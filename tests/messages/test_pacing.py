@@ -242,16 +242,6 @@ async def test_the_figures_tell_how_many_workspaces_wait(
     )
 
 
-async def test_an_answer_that_asks_for_ages_is_believed_for_six_hours(process: Process, acme: str):
-    ages = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "429", retry_after_seconds=10**9)
-    process, _, _ = provided(process, ages)
-    await order(process, acme)
-    await settle(process)
-    known = await trouble(process)
-    assert known is not None
-    assert known["ask_at"] - datetime.now(known["ask_at"].tzinfo) < timedelta(hours=6, minutes=1)
-
-
 def test_messages_say_what_they_wait_for():
     at = datetime.fromisoformat("2026-11-22T02:03:04+00:00")
     assert pacing.told({"code": "provider_throttled", "ask_at": at}) == (
