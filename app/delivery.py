@@ -31,11 +31,11 @@ from app.runtime.batching import Kind
 from app.runtime.leases import Lease
 from app.store import company, messages
 from app.store.db import Handle, Row
+from app.store.jobs import MAX_CLAIMS
 
 log = logging.getLogger(__name__)
 
 MARGIN = timedelta(hours=1)  # before a key's life ends: a call may take its time
-CLAIMS = 5  # without an intent or an outcome; then the message is set aside
 
 claim = partial(leases.claim, "messages")
 
@@ -134,7 +134,7 @@ async def _judge(process: Process, claimed: Row, db: Handle, *, apart: bool) -> 
         return None
     if claimed["status"] == "SENDING":
         return await _resolve(process, db, row, claimed["claims"], apart=apart)
-    if claimed["claims"] > CLAIMS:
+    if claimed["claims"] > MAX_CLAIMS:
         broke = "Preparing the message broke the worker several times."
         await settling.settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
         return None
@@ -201,7 +201,7 @@ async def _ask_again(
     It is judged like any other, for the first may never have arrived; and who may not be written to
     any more is not asked about.
     """
-    if row["account"] is None or claims > CLAIMS or row["sending_paused"]:
+    if row["account"] is None or claims > MAX_CLAIMS or row["sending_paused"]:
         return None
     prepared = await composing.prepare(process, db, row, apart=apart, again=True)
     if isinstance(prepared, Ending) or prepared.way.account != row["account"]:

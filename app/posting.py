@@ -29,6 +29,7 @@ from app.runtime.backoff import jittered, retry_after
 from app.runtime.leases import Lease
 from app.store import event_endpoints, events, runs
 from app.store.db import Handle, Row
+from app.store.jobs import MAX_CLAIMS
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,6 @@ LONGEST_RETRY_AFTER = 86_400  # seconds
 GONE = 410
 DISABLED_AFTER = timedelta(days=5)
 SUSPENDED_FOR = timedelta(hours=1)  # then it is asked again whether the workspace is
-CLAIMS = 5  # without an outcome; then the attempt is set aside
 EXCERPT_BYTES = 1_024  # of the answer, for whoever looks for what went wrong
 
 SEALED = "event endpoint"  # the purpose that the vault encrypts for
@@ -99,7 +99,7 @@ async def post(process: Process, claimed: Row) -> None:
     if row["url"] is None or row["disabled_reason"] or row["suspended"]:
         await _set_down(process, row, now)
         return
-    if claimed["claims"] > CLAIMS:
+    if claimed["claims"] > MAX_CLAIMS:
         await _record(process, row, Ending("FAILED", "poisoned", POISONED))
         return
     begun = time.monotonic()

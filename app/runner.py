@@ -29,11 +29,11 @@ from app.runtime.batching import Kind
 from app.runtime.leases import Lease
 from app.store import calls, company, contact_events, contacts, erasure, runs
 from app.store.db import Handle, Row
+from app.store.jobs import MAX_CLAIMS
 
 log = logging.getLogger(__name__)
 
 STEPS_PER_TRANSACTION = 50
-CLAIMS = 5  # without progress; a step that kills its worker every time is set aside
 
 
 claim = partial(leases.claim, "runs")
@@ -80,7 +80,7 @@ async def _walk(process: Process, claimed: Row, apart: bool, db: Handle) -> bool
     if row is None:
         return True
     walk = Walk(process, db, row, contact, apart=apart)
-    if claimed["claims"] > CLAIMS:
+    if claimed["claims"] > MAX_CLAIMS:
         await walk.end("FAILED", Reason.POISONED)
     else:
         await walk.on()

@@ -14,6 +14,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from app import events, intake, posting
 from app.process import Process
 from app.store.db import Row
+from app.store.jobs import MAX_CLAIMS
 from tests import cast as company
 from tests.cast import hook, settle
 from tests.listener import Asked, Listener, never, says
@@ -280,7 +281,7 @@ async def test_an_attempt_that_kills_its_worker_every_time_is_set_aside(
     async with Listener() as listener:
         await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
-        for _ in range(posting.CLAIMS):
+        for _ in range(MAX_CLAIMS):
             assert await posting.claim(open_process, [], 10)  # and there it dies
             await later(open_process, "event_attempts", 60)
         await post_due(open_process)

@@ -29,6 +29,7 @@ CARRIED = {
 }
 
 
+MAX_CLAIMS = 5  # without progress: a row that ends its worker every time is set aside
 HEAD = 64  # of all that is due, the oldest rows; nearly always that is all of it
 ASKED = 256  # workspaces asked in turn, when there is more due than that
 
