@@ -29,9 +29,8 @@ from app.process import Process
 from app.runtime import heavy, leases
 from app.runtime.batching import Kind
 from app.runtime.leases import Lease
-from app.store import company, messages
+from app.store import company, jobs, messages
 from app.store.db import Handle, Row
-from app.store.jobs import MAX_CLAIMS
 
 log = logging.getLogger(__name__)
 
@@ -124,17 +123,12 @@ async def _judge_one(process: Process, claimed: Row, apart: bool, db: Handle) ->
 async def _judge(process: Process, claimed: Row, db: Handle, *, apart: bool) -> Judgement:
     """An intent that was there when the message was claimed is an orphan. One that came since,
     under our lease, is our own, and nobody has been called for it."""
-    row = await messages.held(
-        db,
-        workspace_id=claimed["workspace_id"],
-        id=claimed["id"],
-        lease_token=claimed["lease_token"],
-    )
+    row = await messages.held(db, **jobs.fenced_key(claimed))
     if row is None:
         return None
     if claimed["status"] == "SENDING":
         return await _resolve(process, db, row, claimed["claims"], apart=apart)
-    if claimed["claims"] > MAX_CLAIMS:
+    if claimed["claims"] > jobs.MAX_CLAIMS:
         broke = "Preparing the message broke the worker several times."
         await settling.settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
         return None
@@ -165,9 +159,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     lease = timedelta(seconds=process.settings.lease_seconds)
     await messages.intend(
         db,
-        workspace_id=row["workspace_id"],
-        id=row["id"],
-        lease_token=row["lease_token"],
+        **jobs.fenced_key(row),
         to_address=prepared.message.to,
         address_hash=prepared.address_hash,
         category=prepared.category,
@@ -201,7 +193,7 @@ async def _ask_again(
     It is judged like any other, for the first may never have arrived; and who may not be written to
     any more is not asked about.
     """
-    if row["account"] is None or claims > MAX_CLAIMS or row["sending_paused"]:
+    if row["account"] is None or claims > jobs.MAX_CLAIMS or row["sending_paused"]:
         return None
     prepared = await composing.prepare(process, db, row, apart=apart, again=True)
     if isinstance(prepared, Ending) or prepared.way.account != row["account"]:
@@ -285,12 +277,7 @@ async def _record(
     process: Process, sending: Sending, result: Receipt | SendError, db: Handle
 ) -> Row | None:
     """The message as it was held, when the outcome is news of its provider."""
-    row = await messages.held(
-        db,
-        workspace_id=sending.row["workspace_id"],
-        id=sending.row["id"],
-        lease_token=sending.row["lease_token"],
-    )
+    row = await messages.held(db, **jobs.fenced_key(sending.row))
     if row is not None and row["status"] == "SENDING":
         await _heed(process, db, sending.message, result)  # the contact before the run
         ending = settling.outcome_of(result, row, await db.now())

@@ -27,9 +27,8 @@ from app.process import Process
 from app.runtime import leases
 from app.runtime.backoff import jittered, retry_after
 from app.runtime.leases import Lease
-from app.store import event_endpoints, events, runs
+from app.store import event_endpoints, events, jobs, runs
 from app.store.db import Handle, Row
-from app.store.jobs import MAX_CLAIMS
 
 log = logging.getLogger(__name__)
 
@@ -99,16 +98,15 @@ async def post(process: Process, claimed: Row) -> None:
     if row["url"] is None or row["disabled_reason"] or row["suspended"]:
         await _set_down(process, row, now)
         return
-    if claimed["claims"] > MAX_CLAIMS:
+    if claimed["claims"] > jobs.MAX_CLAIMS:
         await _record(process, row, Ending("FAILED", "poisoned", POISONED))
         return
     begun = time.monotonic()
     outcome = await lease.over(process.egress.call(_request(process, row, now, depth)))
     ms = round((time.monotonic() - begun) * 1_000)
     if outcome is None:  # cut off, with the process: the next worker makes the try again
-        again = {"workspace_id": row["workspace_id"], "id": row["id"]}
         async with process.database.write() as db:
-            await events.put_off(db, **again, lease_token=row["lease_token"], wake_at=now)
+            await events.put_off(db, **jobs.fenced_key(row), wake_at=now)
         return
     ending = _ending(row, outcome, now)
     tried = {"at": document.text(now), "status": ending.status_code, "code": ending.code}
@@ -121,12 +119,7 @@ POISONED = "Sending it broke the worker several times."
 
 
 async def _held(db: Handle, claimed: Row) -> Row | None:
-    return await events.held(
-        db,
-        workspace_id=claimed["workspace_id"],
-        id=claimed["id"],
-        lease_token=claimed["lease_token"],
-    )
+    return await events.held(db, **jobs.fenced_key(claimed))
 
 
 async def _depth(db: Handle, row: Row) -> int:
@@ -155,11 +148,7 @@ def _request(process: Process, row: Row, now: datetime, depth: int) -> Request:
 
 async def _set_down(process: Process, row: Row, now: datetime) -> None:
     """Nobody is to be called: the endpoint is gone or disabled, or its workspace suspended."""
-    mine = {
-        "workspace_id": row["workspace_id"],
-        "id": row["id"],
-        "lease_token": row["lease_token"],
-    }
+    mine = jobs.fenced_key(row)
     if row["url"] is not None and row["disabled_reason"] is not None:
         disabled = "The endpoint was disabled meanwhile; enable it, and replay what it missed."
         return await _record(process, row, Ending("FAILED", "endpoint_disabled", disabled))
@@ -238,9 +227,7 @@ async def _record(
     async with process.database.write() as db:
         held = await events.settle(
             db,
-            workspace_id=row["workspace_id"],
-            id=row["id"],
-            lease_token=row["lease_token"],
+            **jobs.fenced_key(row),
             status=ending.status,
             reason_code=ending.code,
             reason_detail=ending.detail,

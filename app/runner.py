@@ -27,9 +27,8 @@ from app.runs.effects import Standing
 from app.runtime import heavy, leases
 from app.runtime.batching import Kind
 from app.runtime.leases import Lease
-from app.store import calls, company, contact_events, contacts, erasure, runs
+from app.store import calls, company, contact_events, contacts, erasure, jobs, runs
 from app.store.db import Handle, Row
-from app.store.jobs import MAX_CLAIMS
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +73,11 @@ async def _walk(process: Process, claimed: Row, apart: bool, db: Handle) -> bool
     workspace_id = claimed["workspace_id"]
     # The contact first, as everybody locks them who changes it and then wakes its runs.
     contact = await contacts.locked(db, workspace_id=workspace_id, id=claimed["contact_id"])
-    row = await runs.held(
-        db, workspace_id=workspace_id, id=claimed["id"], lease_token=claimed["lease_token"]
-    )
+    row = await runs.held(db, **jobs.fenced_key(claimed))
     if row is None:
         return True
     walk = Walk(process, db, row, contact, apart=apart)
-    if claimed["claims"] > MAX_CLAIMS:
+    if claimed["claims"] > jobs.MAX_CLAIMS:
         await walk.end("FAILED", Reason.POISONED)
     else:
         await walk.on()
@@ -259,9 +256,7 @@ class Walk:
             )
         await runs.save(
             self.db,
-            workspace_id=self.row["workspace_id"],
-            id=self.row["id"],
-            lease_token=self.row["lease_token"],
+            **jobs.fenced_key(self.row),
             status=status,
             state=state,
             waiting_for=waiting_for,

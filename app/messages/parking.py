@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.process import Process
-from app.store import parked, workspaces
+from app.store import jobs, parked, workspaces
 from app.store.db import Handle, Row
 
 WOKEN_AT_ONCE = 5_000  # rows of one transaction
@@ -17,7 +17,7 @@ async def park(db: Handle, row: Row) -> bool:
     workspace_id = row["workspace_id"]
     if row["account_mail"] is not None or not await workspaces.sending_paused(db, id=workspace_id):
         return False
-    await parked.park(db, workspace_id=workspace_id, id=row["id"], lease_token=row["lease_token"])
+    await parked.park(db, **jobs.fenced_key(row))
     return True
 
 

@@ -16,7 +16,7 @@ from app.machine.reasons import SENTENCES, Reason
 from app.messages import pacing
 from app.process import Process
 from app.runtime.backoff import jittered
-from app.store import delivery_attempts, erasure, messages, runs
+from app.store import delivery_attempts, erasure, jobs, messages, runs
 from app.store.db import Handle, Row
 
 log = logging.getLogger(__name__)
@@ -93,9 +93,7 @@ async def settle(
     """Message, attempt and the run that waits for it, in one transaction."""
     settled = await messages.settle(
         db,
-        workspace_id=row["workspace_id"],
-        id=row["id"],
-        lease_token=row["lease_token"],
+        **jobs.fenced_key(row),
         status=ending.status,
         reason_code=ending.code,
         reason_detail=ending.detail,

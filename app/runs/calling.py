@@ -22,7 +22,7 @@ from app.process import Process
 from app.runtime import leases
 from app.runtime.backoff import jittered, retry_after
 from app.runtime.leases import Lease
-from app.store import calls, runs
+from app.store import calls, jobs, runs
 from app.store.db import Handle, Row, new_id
 
 TRIES = 3
@@ -111,9 +111,7 @@ async def _begin(process: Process, claimed: Row) -> Request | None:
             return None
         await calls.begin(
             db,
-            workspace_id=row["workspace_id"],
-            id=row["id"],
-            lease_token=row["lease_token"],
+            **jobs.fenced_key(row),
             tries=claimed["tries"] + 1,
             wake_at=await db.now() + timedelta(seconds=process.settings.lease_seconds),
         )
@@ -124,12 +122,7 @@ async def _set_down(process: Process, claimed: Row) -> None:
     """Nobody was called: it was no try."""
     async with process.database.write() as db:
         await calls.requeue(
-            db,
-            workspace_id=claimed["workspace_id"],
-            id=claimed["id"],
-            lease_token=claimed["lease_token"],
-            tries=claimed["tries"],
-            wake_at=await db.now(),
+            db, **jobs.fenced_key(claimed), tries=claimed["tries"], wake_at=await db.now()
         )
 
 
@@ -140,7 +133,7 @@ async def _held(db: Handle, claimed: Row) -> Row | None:
     if run_id is None:
         return None
     run = await runs.locked(db, workspace_id=workspace_id, id=run_id)
-    row = await calls.held(db, workspace_id=workspace_id, id=id, lease_token=claimed["lease_token"])
+    row = await calls.held(db, **jobs.fenced_key(claimed))
     archived = run is not None and run["definition_state"] == "ARCHIVED"
     if row is not None and (archived or not row["awaited"]):
         await calls.delete_of_run(db, workspace_id=workspace_id, run_id=run_id)
@@ -165,11 +158,7 @@ async def _settle(
     process: Process, db: Handle, row: Row, request: Request, outcome: Answer | Failure
 ) -> None:
     """The call and the run that waits for it, in one transaction."""
-    mine = {
-        "workspace_id": row["workspace_id"],
-        "id": row["id"],
-        "lease_token": row["lease_token"],
-    }
+    mine = jobs.fenced_key(row)
     if row["tries"] < TRIES and _again(request, outcome):
         now = await db.now()
         wait = timedelta(seconds=_retry_delay(row["tries"], outcome, now))

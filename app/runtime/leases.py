@@ -65,12 +65,7 @@ class Lease:
         try:
             async with self._process.database.write() as db:
                 renewed = await jobs.renew(
-                    db,
-                    self._table,
-                    workspace_id=self._claimed["workspace_id"],
-                    id=self._claimed["id"],
-                    lease_token=self._claimed["lease_token"],
-                    lease_seconds=self.seconds,
+                    db, self._table, **jobs.fenced_key(self._claimed), lease_seconds=self.seconds
                 )
         except Unavailable:
             log.warning("lease not renewed", extra={"row_id": self._claimed["id"]})

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypedDict
 
 from app.store.db import Handle, Row
 
@@ -32,6 +32,20 @@ CARRIED = {
 MAX_CLAIMS = 5  # without progress: a row that ends its worker every time is set aside
 HEAD = 64  # of all that is due, the oldest rows; nearly always that is all of it
 ASKED = 256  # workspaces asked in turn, when there is more due than that
+
+
+class FencedKey(TypedDict):
+    """What each write of a claim names; `lease_token` is its fencing token."""
+
+    workspace_id: str
+    id: str
+    lease_token: int
+
+
+def fenced_key(claimed: Row) -> FencedKey:
+    return FencedKey(
+        workspace_id=claimed["workspace_id"], id=claimed["id"], lease_token=claimed["lease_token"]
+    )
 
 
 @dataclass(slots=True)
