@@ -157,7 +157,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 
 
 # What an f-string of SQL may hold: constants of its module, and names that fixed clauses go by.
-FIXED = re.compile(r"[A-Z_]+|narrowed|table|whose|(?:FOUND|CARRIED)\[\w+\]")
+FIXED = re.compile(r"[A-Z_]+|narrowed|table|whose|(?:FOUND|CARRIED|KEYS)\[\w+\]")
 DIALECT = ROOT / "app/store/sqlite.py"  # rewrites statements, names of values included
 
 
@@ -193,7 +193,6 @@ EVERYWHERE = {
     "sessions.rotate": "the session says whose it is",
     "sessions.expiry": "the session says whose it is",
     "sessions.end": "the session says whose it is",
-    "sessions.delete_expired": "what nobody needs any more goes",
 }
 TENANTS = {
     match[1]

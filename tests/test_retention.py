@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import time
 from collections.abc import Collection, Iterator
@@ -17,7 +16,7 @@ from app import retention
 from app.audit import chain, trail
 from app.audit.trail import Where
 from app.process import Process
-from app.store import callbacks, ids, postgres, sessions
+from app.store import callbacks, expiry, ids, postgres
 from app.store import retention as store
 from tests.cast import Cast, Person, hook, settle
 from tests.conftest import SCHEMA
@@ -133,18 +132,10 @@ def told() -> dict[str, set[str]]:
     return found
 
 
-def expiring() -> set[str]:
-    """The tables that the sweep of every minute deletes from."""
-    sources = map(inspect.getsource, chores.EXPIRING)
-    return {table for source in sources for table in re.findall(r"DELETE FROM (\w+)", source)}
-
-
 def test_every_table_is_swept_or_the_guide_says_why_it_stays():
     by_age = {"runs", "audit_logs", *store.KINDS}
     by_age |= {table for table, others in GONE_WITH.items() if by_age & {*others}}
-    by_expiry = expiring()
-    assert len(by_expiry) == len(chores.EXPIRING)
-    by_expiry |= {"usage_changes"}  # quotas.fold_some
+    by_expiry = {*expiry.KEYS, "usage_changes"}  # the latter by quotas.fold_some
     every = {table for table, _ in TABLES}
     assert told() == {
         "age": by_age,
@@ -175,7 +166,7 @@ async def test_what_expires_goes_and_nothing_else(cast: Cast, process: Process):
     with clock_set(process, -YEAR_AND_MORE):
         await one_of_each_that_expires(cast.olivia, process)
     await one_of_each_that_expires(cast.mallory, process)
-    tables = sorted(expiring())
+    tables = sorted(expiry.KEYS)
     fresh = await counts(process, cast.mallory.workspace_id, tables)
     assert min(fresh.values()) > 0, fresh
     old = await counts(process, cast.olivia.workspace_id, tables)
@@ -283,5 +274,5 @@ async def test_sessions_go_when_they_have_expired(cast: Cast, process: Process):
                 hash=bytes([number]),
                 expires_at=expires_at,
             )
-        assert await sessions.delete_expired(db, limit=10) == 1
+        assert await expiry.delete_expired(db, "sessions", limit=10) == 1
         assert await db.fetch_value("SELECT id FROM sessions") == "ses_1"

@@ -12,15 +12,7 @@ from app.errors import Unavailable
 from app.messages import pacing, parking
 from app.process import Process
 from app.retention import Rounds
-from app.store import (
-    callbacks,
-    checkouts,
-    idempotency,
-    receipts,
-    sessions,
-    throttles,
-    webhook_requests,
-)
+from app.store import expiry, webhook_requests
 from app.store.db import Handle
 
 log = logging.getLogger(__name__)
@@ -33,14 +25,6 @@ SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 # A batch of each in turn.
 CHORES = (pacing.ask_some, chain.seal, quotas.fold_some, closure.end_some, closure.remove_some)
-EXPIRING = (
-    callbacks.delete_expired,
-    checkouts.delete_expired,
-    idempotency.delete_expired,
-    receipts.delete_expired,
-    sessions.delete_expired,
-    throttles.delete_expired,
-)
 
 
 async def do_for_ever(process: Process) -> None:
@@ -81,11 +65,11 @@ async def sweep(process: Process) -> None:
     """Delete what has expired, and wake what was left waiting."""
     while await parking.resume_some(process):  # noqa: ASYNC110 - work, not waiting
         await asyncio.sleep(BREATH_SECONDS)
-    for delete_expired in EXPIRING:
+    for table in expiry.KEYS:
         deleted = SWEPT_AT_ONCE
         while deleted == SWEPT_AT_ONCE:
             async with process.database.write() as db:
-                deleted = await delete_expired(db, limit=SWEPT_AT_ONCE)
+                deleted = await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE)
             await asyncio.sleep(BREATH_SECONDS)
     await sweep_requests(process)
     # Last, for it may wait for a provider.

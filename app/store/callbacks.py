@@ -23,26 +23,6 @@ async def heard(db: Handle, *, workspace_id: str, id: str, expires_at: datetime)
     return new is not None
 
 
-async def delete_expired(db: Handle, *, limit: int) -> int:
-    """How many, the oldest first."""
-    deleted = await db.fetch_all(
-        """
-        WITH due AS MATERIALIZED (
-            SELECT workspace_id, id FROM callbacks
-            WHERE expires_at <= :now
-            ORDER BY expires_at
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM callbacks
-        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM due)
-        RETURNING id
-        """,
-        limit=limit,
-    )
-    return len(deleted)
-
-
 async def wrote(db: Handle, *, workspace_id: str, address_hash: str) -> None:
     """To the number, by the operator's account."""
     await db.execute(

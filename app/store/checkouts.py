@@ -60,23 +60,3 @@ async def end(db: Handle, *, workspace_id: str, id: str, status: str) -> bool:
         status=status,
     )
     return ended is not None
-
-
-async def delete_expired(db: Handle, *, limit: int) -> int:
-    """How many, the oldest first; those that somebody completes at this moment stay for now."""
-    deleted = await db.fetch_all(
-        """
-        WITH due AS MATERIALIZED (
-            SELECT workspace_id, id FROM checkouts
-            WHERE expires_at <= :now
-            ORDER BY expires_at
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM checkouts
-        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM due)
-        RETURNING id
-        """,
-        limit=limit,
-    )
-    return len(deleted)

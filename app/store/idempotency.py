@@ -58,23 +58,3 @@ async def insert(
         answer=answer,
         expires_at=expires_at,
     )
-
-
-async def delete_expired(db: Handle, *, limit: int) -> int:
-    """How many, the oldest first."""
-    deleted = await db.fetch_all(
-        """
-        WITH expired AS MATERIALIZED (
-            SELECT workspace_id, id FROM idempotency_keys
-            WHERE expires_at <= :now
-            ORDER BY expires_at
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM idempotency_keys
-        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM expired)
-        RETURNING id
-        """,
-        limit=limit,
-    )
-    return len(deleted)

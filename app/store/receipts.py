@@ -59,23 +59,3 @@ async def insert_many(db: Handle, receipts: Sequence[Receipt], *, expires_at: da
         expires_at=expires_at,
     )
     return len(rows)
-
-
-async def delete_expired(db: Handle, *, limit: int) -> int:
-    """How many, the oldest first."""
-    deleted = await db.fetch_all(
-        """
-        WITH expired AS MATERIALIZED (
-            SELECT workspace_id, id FROM receipts
-            WHERE expires_at <= :now
-            ORDER BY expires_at
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM receipts
-        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM expired)
-        RETURNING id
-        """,
-        limit=limit,
-    )
-    return len(deleted)

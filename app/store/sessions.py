@@ -112,23 +112,3 @@ async def end_all(
         workspace_id=workspace_id,
         but=but,
     )
-
-
-async def delete_expired(db: Handle, *, limit: int) -> int:
-    """How many, the oldest first: ended ones too, once their refresh tokens would have expired."""
-    deleted = await db.fetch_all(
-        """
-        WITH oldest AS MATERIALIZED (
-            SELECT id FROM sessions
-            WHERE expires_at <= :now
-            ORDER BY expires_at
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM sessions
-        WHERE id IN (SELECT id FROM oldest)
-        RETURNING id
-        """,
-        limit=limit,
-    )
-    return len(deleted)

@@ -54,23 +54,3 @@ async def take(
         expires_at=now + window,
     )
     return True
-
-
-async def delete_expired(db: Handle, *, limit: int) -> int:
-    """How many there were, at most `limit`: what is older than its window counts no more."""
-    deleted = await db.fetch_all(
-        """
-        WITH expired AS MATERIALIZED (
-            SELECT workspace_id, id FROM throttle_takes
-            WHERE expires_at <= :now
-            ORDER BY expires_at
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM throttle_takes
-        WHERE (workspace_id, id) IN (SELECT workspace_id, id FROM expired)
-        RETURNING id
-        """,
-        limit=limit,
-    )
-    return len(deleted)

@@ -105,17 +105,6 @@ async def test_a_lock_ends_with_its_transaction_however_that_ends(database: Data
         assert await idempotency.lock(db, id=ID)
 
 
-async def test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first(database: Database):
-    async with database.write() as db:
-        for hours in (-3, -2, -1, 1):
-            await insert(db, hours * HOUR, id=bytes([hours + 3]) * 32)
-    for deleted in (2, 1, 0):
-        async with database.write() as db:
-            assert await idempotency.delete_expired(db, limit=2) == deleted
-            left = await db.fetch_all("SELECT id FROM idempotency_keys ORDER BY id")
-            assert [row["id"][0] for row in left] == ([2, 4] if deleted == 2 else [4])
-
-
 async def test_a_workspace_takes_its_answers_with_it(database: Database):
     async with database.write() as db:
         await insert(db)

@@ -29,6 +29,7 @@ from app.store import (
     erasure,
     event_endpoints,
     events,
+    expiry,
     invitations,
     jobs,
     memberships,
@@ -37,7 +38,6 @@ from app.store import (
     retention,
     runs,
     sandbox,
-    sessions,
     suppressions,
     templates,
     throttles,
@@ -379,7 +379,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["token_hash"],
     ),
     "checkouts that have expired, deleted": (
-        lambda db: checkouts.delete_expired(db, limit=10),
+        lambda db: expiry.delete_expired(db, "checkouts", limit=10),
         ["workspace_id id"],
     ),
     "a workspace's own provider": (
@@ -395,7 +395,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["token"],
     ),
     "callbacks that have expired, deleted": (
-        lambda db: callbacks.delete_expired(db, limit=10),
+        lambda db: expiry.delete_expired(db, "callbacks", limit=10),
         ["workspace_id id"],
     ),
     "who has written to a number": (
@@ -512,7 +512,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id event_id endpoint_id"],
     ),
     "sessions that have expired, deleted": (
-        lambda db: sessions.delete_expired(db, limit=10),
+        lambda db: expiry.delete_expired(db, "sessions", limit=10),
         ["id"],
     ),
     "what is left of somebody erased": (

@@ -17,7 +17,7 @@ from app.contacts import audience, erasing
 from app.contacts.reactions import Workspace
 from app.errors import Problem
 from app.process import Process
-from app.store import receipts
+from app.store import expiry
 from app.store.db import Row, new_id
 from app.webhooks.acceptance import Accepted
 from app.webhooks.webhook_requests import Head, Visit
@@ -176,9 +176,9 @@ async def test_an_expired_receipt_is_taken_over_and_swept(process: Process, acme
     assert second.run_id != first.run_id
     assert third == Accepted(second.run_id, second.contact_id, replayed=True)
     async with process.database.write() as db:
-        assert await receipts.delete_expired(db, limit=10) == 0
+        assert await expiry.delete_expired(db, "receipts", limit=10) == 0
         await db.execute("UPDATE receipts SET expires_at = :past", past=now)
-        assert await receipts.delete_expired(db, limit=10) == 1
+        assert await expiry.delete_expired(db, "receipts", limit=10) == 1
 
 
 # --- one transaction for many ---------------------------------------------------------------------

@@ -1,0 +1,41 @@
+"""What has expired is deleted, whichever table it is in."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from app.process import SCHEMA
+from app.store import callbacks, expiry
+from app.store.db import Database
+from tests.store.rows import workspace
+
+
+async def test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first(database: Database):
+    acme = await workspace(database)
+    async with database.write() as db:
+        for hours in (-3, -2, -1, 1):
+            expires_at = await db.now() + timedelta(hours=hours)
+            await callbacks.heard(db, workspace_id=acme, id=str(hours), expires_at=expires_at)
+    for deleted, left in ((2, ["-1", "1"]), (1, ["1"]), (0, ["1"])):
+        async with database.write() as db:
+            assert await expiry.delete_expired(db, "callbacks", limit=2) == deleted
+            rows = await db.fetch_all("SELECT id FROM callbacks ORDER BY id")
+            assert [row["id"] for row in rows] == left
+
+
+@pytest.mark.parametrize("table", expiry.KEYS)
+async def test_each_table_has_the_statement(database: Database, table: str):
+    async with database.write() as db:
+        assert await expiry.delete_expired(db, table, limit=10) == 0
+
+
+def test_rows_are_deleted_by_their_primary_key():
+    for table, key in expiry.KEYS.items():
+        columns = re.search(rf"CREATE TABLE {table} \((.*?)\n\);", SCHEMA, re.DOTALL)
+        assert columns is not None
+        assert f"PRIMARY KEY ({key})" in columns[1] or re.search(
+            rf"\b{key} +\w+ PRIMARY KEY", columns[1]
+        )
