@@ -234,8 +234,11 @@ class Walk:
         """The contact was erased while its event was being accepted."""
         workspace_id = self.row["workspace_id"]
         await erasure.forget_runs(self.db, workspace_id=workspace_id, ids=[self.row["id"]])
-        await erasure.forget_requests(
-            self.db, workspace_id=workspace_id, contact_id=self.row["contact_id"]
+        await erasure.delete_rows(
+            self.db,
+            "webhook_requests",
+            workspace_id=workspace_id,
+            contact_id=self.row["contact_id"],
         )
 
     async def _save(

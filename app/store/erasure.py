@@ -19,12 +19,11 @@ async def forget_some(
     runs = await _remembering_runs(db, workspace_id, contact_id, limit)
     messages = await _remembering_messages(db, workspace_id, contact_id, limit)
     sent = await _messages_to(db, workspace_id, addresses, limit)
-    captured = await _delete_of(db, "captured_messages", workspace_id, contact_id, limit)
+    whose = {"workspace_id": workspace_id, "contact_id": contact_id}
+    captured = await delete_rows(db, "captured_messages", **whose, limit=limit)
     captured += await _delete_captured_for(db, workspace_id, addresses, limit)
-    events = await _delete_of(db, "contact_events", workspace_id, contact_id, limit)
-    requests = await forget_requests(
-        db, workspace_id=workspace_id, contact_id=contact_id, limit=limit
-    )
+    events = await delete_rows(db, "contact_events", **whose, limit=limit)
+    requests = await delete_rows(db, "webhook_requests", **whose, limit=limit)
     await forget_runs(db, workspace_id=workspace_id, ids=runs)
     await forget_messages(db, workspace_id=workspace_id, ids=[*messages, *sent])
     return bool(runs or messages or sent or captured or events or requests)
@@ -178,38 +177,21 @@ async def _delete_captured_for(
     return len(gone)
 
 
-async def _delete_of(
+async def delete_rows(
     db: Handle,
-    table: Literal["captured_messages", "contact_events"],
+    table: Literal["captured_messages", "contact_events", "webhook_requests"],
+    *,
     workspace_id: str,
     contact_id: str,
-    limit: int,
+    limit: int = 1_000,
 ) -> int:
+    """Those of the contact; how many. Receipts are not among them: they hold ids and hashes, and a
+    repeat must not start another run."""
     gone = await db.fetch_all(
         f"""
         DELETE FROM {table}
         WHERE workspace_id = :workspace_id AND id IN (
             SELECT id FROM {table}
-            WHERE workspace_id = :workspace_id AND contact_id = :contact_id
-            LIMIT :limit)
-        RETURNING id
-        """,
-        workspace_id=workspace_id,
-        contact_id=contact_id,
-        limit=limit,
-    )
-    return len(gone)
-
-
-async def forget_requests(
-    db: Handle, *, workspace_id: str, contact_id: str, limit: int = 1_000
-) -> int:
-    """Receipts stay: they hold ids and hashes, and a repeat must not start another run."""
-    gone = await db.fetch_all(
-        """
-        DELETE FROM webhook_requests
-        WHERE workspace_id = :workspace_id AND id IN (
-            SELECT id FROM webhook_requests
             WHERE workspace_id = :workspace_id AND contact_id = :contact_id
             LIMIT :limit)
         RETURNING id
