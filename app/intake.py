@@ -34,7 +34,6 @@ from app.webhooks import acceptance, lookup, webhook_requests
 from app.webhooks.acceptance import ACCEPT, Accepted, Event, Outdated
 from app.webhooks.webhook_requests import Head, Note, Visit
 
-TOKEN = re.compile(r"[A-Za-z0-9]{30}", re.ASCII)
 SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
 LONGEST_KEY = 255
 TRIES = 5  # a definition may be changed while an event is judged by it, but hardly time and again

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import string
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 LETTERS_FIRST = string.ascii_letters + string.digits
 LENGTH = 30  # 178 bits, for whoever has one may act (specification §5: of a webhook's URL)
+PATTERN = rf"[0-9A-Za-z]{{{LENGTH}}}"
+
+
+def is_well_formed(text: str) -> bool:
+    """Whether it could be a token of the usual length."""
+    return re.fullmatch(PATTERN, text) is not None
 
 
 def drawn(length: int = LENGTH) -> str:

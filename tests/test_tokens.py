@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app import tokens
 
 SEED = bytes(range(32))
@@ -20,3 +22,19 @@ def test_a_derived_token_never_changes():
     assert tokens.derived(SEED, 32) == "flDIBkGwcRKRL9GXCgaFM3UNu2jQTClj"
     by_letters = tokens.derived(SEED, alphabet=tokens.LETTERS_FIRST)
     assert by_letters == "PVnslUq6MBuBvjqHmQKpwdEx4cTADm"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("a" * 30, True),
+        (tokens.derived(SEED), True),
+        ("a" * 29, False),
+        ("a" * 31, False),
+        ("a" * 30 + "\n", False),
+        ("a" * 29 + "_", False),
+        ("\u0663" * 30, False),  # digits, but none of ASCII
+    ],
+)
+def test_a_token_is_known_by_its_length_and_letters(text: str, is_one: bool):
+    assert tokens.is_well_formed(text) == is_one

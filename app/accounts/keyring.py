@@ -78,7 +78,7 @@ async def _touch(process: Process, row: Row) -> None:
 
 
 def _well_formed(key: str, environment: str) -> bool:
-    pattern = re.escape(KEY_PREFIXES[environment]) + "([0-9A-Za-z]{30})([0-9A-Za-z]{6})"
+    pattern = re.escape(KEY_PREFIXES[environment]) + rf"({tokens.PATTERN})([0-9A-Za-z]{{6}})"
     match = re.fullmatch(pattern, key)
     return match is not None and match[2] == _checksum(match[1])
 

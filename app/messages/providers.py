@@ -8,7 +8,6 @@ workspace has set up.
 from __future__ import annotations
 
 import hmac
-import re
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -23,7 +22,6 @@ from app.vault import Vault
 
 SEALED = "channel credentials"  # the purpose that the vault encrypts for
 TRIED_AT_ONCE = 1_000
-TOKEN = re.compile(r"[A-Za-z0-9]{30}")
 
 
 async def of(process: Process, db: Handle, workspace_id: str, channel: str) -> Channel | None:
@@ -97,7 +95,7 @@ SIGNS = {"twilio": "authToken", "resend": "webhookSecret"}
 
 async def account(process: Process, db: Handle, provider: str, token: str) -> Account | None:
     """None for a token that nobody has, or for which nothing could be verified."""
-    if provider not in SIGNS or not TOKEN.fullmatch(token):
+    if provider not in SIGNS or not tokens.is_well_formed(token):
         return None
     if hmac.compare_digest(token, operators_token(process.vault, provider)):
         settings = process.settings

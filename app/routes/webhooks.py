@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from app import intake
+from app import intake, tokens
 from app.process import Process
 from app.routes.ids import ContactId, RunId
 from app.web.body import Shape, received, require_media_type
@@ -43,7 +43,7 @@ async def receive(
     await throttle.check(INTAKE, head.ip)
     # Not the route's parameter: a regular expression's end of line forgives a line break.
     token = scope["path"].removeprefix("/v1/webhooks/in/")
-    if intake.TOKEN.fullmatch(token) is None:
+    if not tokens.is_well_formed(token):
         raise intake.unknown_token()
     body = await received(receive)
     require_media_type(Headers(raw=head.headers))

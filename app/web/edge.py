@@ -19,6 +19,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app import tokens
 from app.config import Settings
 from app.errors import Problem, Unavailable
 from app.runtime import logs, tasks
@@ -41,7 +42,8 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What follows in such a path is a credential, and so is whatever looks like one elsewhere.
 MASKED = rf"\1{logs.MASK}"
 CREDENTIAL = re.compile(
-    r"(/webhooks/in/|^/u/|^/sandbox/checkouts/).*|(?<=/)[A-Za-z0-9]{30}(?![A-Za-z0-9])", re.DOTALL
+    rf"(/webhooks/in/|^/u/|^/sandbox/checkouts/).*|(?<=/){tokens.PATTERN}(?![A-Za-z0-9])",
+    re.DOTALL,
 )
 
 

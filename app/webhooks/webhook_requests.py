@@ -28,7 +28,7 @@ from app.store.webhook_requests import LONGEST_BODY, Outcome, Request
 log = logging.getLogger(__name__)
 
 # Long runs of what keys are made of; also what stands after /webhooks/in/.
-TOKEN = re.compile(r"[A-Za-z0-9_+/=.~-]{24,}")
+KEY_LIKE = re.compile(r"[A-Za-z0-9_+/=.~-]{24,}")
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 NO_SECRET = frozenset({"idempotency-key", "webhook-id", "x-request-id", "content-type", "host"})
 
@@ -52,7 +52,7 @@ def masked(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
         name, is_secret, is_plain = _judged(raw_name)
         value = MASK if is_secret else raw_value.decode("latin-1")
         if len(value) >= 24 and not is_plain:
-            value = TOKEN.sub(MASK, value)
+            value = KEY_LIKE.sub(MASK, value)
         kept[name] = f"{kept[name]}, {value}" if name in kept else value
     return kept
 
