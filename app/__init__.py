@@ -32,6 +32,7 @@ store/              SQL; one module per table group
 process             what one process holds open: settings, database, queue, vault, channels
 queue, vault, egress   hints, secrets, the guarded way out
 tokens              random and derived ones, in base62
+standard_webhooks   how events are signed
 runtime/            processes, batches, tasks, leases, logs, metrics
 config, casts, places, errors   settings and how they are read, countries and zones, problems
 """

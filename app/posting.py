@@ -8,17 +8,14 @@ nothing for five days, or says that it is gone, is disabled.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import logging
-import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from app import standard_webhooks
 from app.contacts import reactions
 from app.egress import Answer, Failure, Request
 from app.machine import document
@@ -42,35 +39,14 @@ SUSPENDED_FOR = timedelta(hours=1)  # then it is asked again whether the workspa
 EXCERPT_BYTES = 1_024  # of the answer, for whoever looks for what went wrong
 
 SEALED = "event endpoint"  # the purpose that the vault encrypts for
-PREFIX = "whsec_"
-SECRET_BYTES = 32  # the specification asks for 24 to 64
 OVERLAP = timedelta(hours=24)  # that an old secret signs beside the new one
 
 
-# --- secrets and signatures -----------------------------------------------------------------------
-
-
-def new_secret() -> str:
-    return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+# --- secrets --------------------------------------------------------------------------------------
 
 
 def sealed(process: Process, workspace_id: str, endpoint_id: str, secret: str) -> bytes:
     return process.vault.encrypt(SEALED, secret.encode(), workspace_id, endpoint_id)
-
-
-def signed(keys: Sequence[str], id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """The three headers; a signature for each secret, the newest first."""
-    timestamp = str(int(at.timestamp()))
-    content = f"{id}.{timestamp}.".encode() + body
-    signatures = [
-        hmac.digest(base64.b64decode(key.removeprefix(PREFIX)), content, hashlib.sha256)
-        for key in keys
-    ]
-    return {
-        "webhook-id": id,
-        "webhook-timestamp": timestamp,
-        "webhook-signature": " ".join(f"v1,{base64.b64encode(one).decode()}" for one in signatures),
-    }
 
 
 def _secrets(process: Process, row: Row, now: datetime) -> list[str]:
@@ -141,7 +117,7 @@ def _request(process: Process, row: Row, now: datetime, depth: int) -> Request:
     headers = {
         "content-type": "application/json",
         reactions.DEPTH: str(depth),
-        **signed(_secrets(process, row, now), row["event_id"], now, body),
+        **standard_webhooks.sign(_secrets(process, row, now), row["event_id"], now, body),
     }
     return Request("POST", row["url"], list(headers.items()), body)
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from app import events, intake, posting
+from app import events, intake, posting, standard_webhooks
 from app.process import Process
 from app.store.db import Row
 from app.store.jobs import MAX_CLAIMS
@@ -27,7 +27,7 @@ NOT_NOW = says(status="503 Not now")
 
 async def endpoint(process: Process, acme: str, url: str, types: Any = ()) -> tuple[str, str]:
     """Its id and secret."""
-    id, secret = events.new_id("ep"), posting.new_secret()
+    id, secret = events.new_id("ep"), standard_webhooks.new_secret()
     async with process.database.write() as db:
         await posting.event_endpoints.insert(
             db,
@@ -92,7 +92,7 @@ async def test_an_event_arrives_signed(open_process: Process, acme: str):
     assert (made["status"], made["code"]) == (200, None)
     assert await post_due(open_process) == 0
     with pytest.raises(WebhookVerificationError):
-        verified(posting.new_secret(), asked)
+        verified(standard_webhooks.new_secret(), asked)
 
 
 async def test_an_endpoint_hears_of_what_it_wants_and_nobody_else_does(
@@ -113,7 +113,7 @@ async def test_an_endpoint_hears_of_what_it_wants_and_nobody_else_does(
 async def test_after_a_rotation_both_secrets_verify_for_a_day(open_process: Process, acme: str):
     async with Listener() as listener:
         id, old = await endpoint(open_process, acme, listener.url)
-        new = posting.new_secret()
+        new = standard_webhooks.new_secret()
         async with open_process.database.write() as db:
             sealed = posting.sealed(open_process, acme, id, new)
             await posting.event_endpoints.rotate(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hmac
 from collections.abc import Mapping
 from datetime import datetime
 
+from app import standard_webhooks
 from app.channels.base import line
 from app.channels.telling import (
     COMPLAINED,
@@ -24,8 +23,6 @@ from app.channels.telling import (
 from app.machine import document
 from app.machine.program import Json
 
-TOLERANCE_SECONDS = 300  # between Resend's clock and ours, as in Svix's own libraries
-
 # resend.com/docs/dashboard/webhooks/event-types. Opens and clicks are not looked at.
 EVENTS: Mapping[str, Became] = {
     **dict.fromkeys(("email.sent", "email.scheduled"), SENT),
@@ -41,7 +38,9 @@ WHY = ("bounce", "failed", "suppressed")  # members of an event's data that say 
 
 def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> Told:
     """Raises Unsigned; document.MalformedJson for what is signed and no JSON."""
-    id = _verified(secret, headers, body, now)
+    id = standard_webhooks.verify(secret, headers, body, now, prefix="svix")
+    if id is None:
+        raise Unsigned
     event = document.parse(body)
     kind = event.get("type") if isinstance(event, dict) else None
     data = event.get("data") if isinstance(event, dict) else None
@@ -64,26 +63,6 @@ def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) ->
         became,
         f"Resend: {kind}{words}",
     )
-
-
-def _verified(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> str:
-    """The event's id, which its copies share."""
-    id, moment, given = (
-        headers.get(f"svix-{name}", "") for name in ("id", "timestamp", "signature")
-    )
-    if not id or not (moment.isascii() and moment.isdigit() and len(moment) <= 12):
-        raise Unsigned
-    if abs(now.timestamp() - int(moment)) > TOLERANCE_SECONDS:
-        raise Unsigned
-    encoded = secret.removeprefix("whsec_")
-    key = base64.b64decode(encoded + "=" * (-len(encoded) % 4))
-    mac = hmac.digest(key, f"{id}.{moment}.".encode() + body, "sha256")
-    right = f"v1,{base64.b64encode(mac).decode()}".encode()
-    # Several while a secret is rolled.
-    holds = [hmac.compare_digest(right, one.encode()) for one in given.split(" ")]
-    if not any(holds):
-        raise Unsigned
-    return id
 
 
 def _is_object(value: Json) -> bool:

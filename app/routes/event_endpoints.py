@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import egress, posting
+from app import egress, posting, standard_webhooks
 from app.errors import FieldError, Problem
 from app.events import Type
 from app.routes.ids import EndpointId, EventAttemptId, EventId
@@ -182,7 +182,7 @@ async def create(call: Call) -> Response:
     _refuse_inward(call, new.url)
     if await event_endpoints.count(call.db, workspace_id=workspace_id) >= MOST:
         raise Problem("conflict", f"A workspace has at most {MOST} endpoints; remove one first.")
-    id, secret = new_id("ep"), posting.new_secret()
+    id, secret = new_id("ep"), standard_webhooks.new_secret()
     row = await event_endpoints.insert(
         call.db,
         workspace_id=workspace_id,
@@ -227,7 +227,8 @@ async def remove(call: Call) -> Response:
 
 async def rotate(call: Call) -> Response:
     """A new secret. For 24 hours the old one signs too, so that receivers can be changed over."""
-    row, secret, workspace_id = await _locked(call), posting.new_secret(), call.member.workspace_id
+    row, workspace_id = await _locked(call), call.member.workspace_id
+    secret = standard_webhooks.new_secret()
     changed = await event_endpoints.rotate(
         call.db,
         workspace_id=workspace_id,

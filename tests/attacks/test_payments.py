@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app.billing.stripe import TOLERANCE_SECONDS, Stripe
+from app.billing.stripe import Stripe
 from app.process import Process
+from app.standard_webhooks import TOLERANCE_SECONDS
 from app.store import workspaces
 from app.store.usage import CONTACTS, MESSAGES
 from tests import cast as casting

@@ -28,20 +28,6 @@ def read(body: bytes, headers: dict[str, str] | None = None) -> Any:
     return resend_events.read(WEBHOOK_SECRET, headers or signed(body), body, now)
 
 
-def test_the_signature_is_that_of_svix_s_own_libraries():
-    """Their vector."""
-    body = b'{"test": 2432232314}'
-    headers = {
-        "svix-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
-        "svix-timestamp": "1614265330",
-        "svix-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
-    }
-    secret, now = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", datetime.fromtimestamp(1614265330, UTC)
-    assert resend_events.read(secret, headers, body, now) is None
-    with pytest.raises(Unsigned):
-        resend_events.read(secret, headers, body + b" ", now)
-
-
 @pytest.mark.parametrize(
     ("kind", "more", "became"),
     [
@@ -105,26 +91,9 @@ NOW = int(time.time())
 
 @pytest.mark.parametrize(
     "headers",
-    [
-        {},
-        {**signed(BODY), "svix-signature": ""},
-        {**signed(BODY), "svix-id": "another"},
-        {**signed(BODY), "svix-timestamp": "1e9"},
-        {**signed(BODY), "svix-timestamp": "٣"},
-        {**signed(BODY), "svix-signature": "v1a,é v1,"},
-        signed(BODY, secret="whsec_b3RoZXIgc2VjcmV0IG9mIG5vYm9keQ=="),
-        signed(BODY + b" "),
-        signed(BODY, at=NOW - 400),
-        signed(BODY, at=NOW + 4_000),
-    ],
-    ids=range(10),
+    [{}, {**signed(BODY), "svix-id": "another"}, signed(BODY, at=NOW - 400)],
+    ids=range(3),
 )
-def test_what_nobody_signed_or_long_ago_is_not_read(headers: dict[str, str]):
+def test_what_is_not_signed_with_svix_s_headers_is_not_read(headers: dict[str, str]):
     with pytest.raises(Unsigned):
         resend_events.read(WEBHOOK_SECRET, headers, BODY, datetime.now(UTC))
-
-
-def test_of_several_signatures_one_has_to_hold():
-    headers = signed(BODY)
-    headers["svix-signature"] = f"v1,AAAA v1a,xyz {headers['svix-signature']}"
-    assert read(BODY, headers) is None
