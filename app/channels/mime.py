@@ -20,6 +20,7 @@ import idna
 from app.channels.base import Message, SendError
 from app.channels.styling import inlined
 from app.machine.plaintext import plain_text
+from app.machine.text import replace_unstorable
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def compose(message: Message, default: Sender) -> Mail:
     ]
     if reply_to:
         fields.append(_plain("Reply-To", str(_address("reply-to address", reply_to))))
-    text, markup = (_characters(content.get(part) or "") for part in ("text", "html"))
+    text, markup = (replace_unstorable(content.get(part) or "") for part in ("text", "html"))
     return Mail(
         sender=sender,
         recipient=recipient,
@@ -257,11 +258,6 @@ def _recipient(text: str) -> Address:
 
 
 # --- bodies --------------------------------------------------------------------------------------
-
-
-def _characters(text: str) -> str:
-    """JSON can spell what is no character: NUL, and halves of surrogate pairs."""
-    return re.sub(r"[\x00\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
 
 
 def _body(text: str, markup: str | None, boundary: str) -> bytes:

@@ -14,6 +14,7 @@ from app.contacts import addresses, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json
+from app.machine.text import is_line, is_storable
 
 WRITABLE = (
     "email",
@@ -152,7 +153,7 @@ def line(value: Json, pointer: str, errors: list[FieldError]) -> str | None:
     """A text that can be stored; None for nothing, or for what is added to `errors`."""
     if value is None or value == "":
         return None
-    if not isinstance(value, str) or not _printable(value) or len(value) > NAME_LENGTH:
+    if not isinstance(value, str) or not is_line(value) or len(value) > NAME_LENGTH:
         message = f"Must be one line of at most {NAME_LENGTH} characters."
         errors.append(FieldError(pointer, message))
         return None
@@ -216,7 +217,7 @@ def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
 
 
 def _metadata_error(name: str, field: Json) -> str | None:
-    if not 1 <= len(name) <= METADATA_NAME_LENGTH or not _printable(name):
+    if not 1 <= len(name) <= METADATA_NAME_LENGTH or not is_line(name):
         return f"A name is 1 to {METADATA_NAME_LENGTH} printable characters."
     if not _scalar(field):
         return (
@@ -228,7 +229,7 @@ def _metadata_error(name: str, field: Json) -> str | None:
 
 def _pointer(*names: str) -> str:
     """What cannot be printed is not echoed."""
-    return document.pointer(*(name if _printable(name) else "?" for name in names))
+    return document.pointer(*(name if is_line(name) else "?" for name in names))
 
 
 def _scalar(value: Json) -> bool:
@@ -236,7 +237,7 @@ def _scalar(value: Json) -> bool:
         case None | bool():
             return True
         case str():
-            return len(value) <= METADATA_VALUE_LENGTH and _storable(value)
+            return len(value) <= METADATA_VALUE_LENGTH and is_storable(value)
         case int():
             return abs(value) <= 2**53
         case float():
@@ -270,24 +271,10 @@ def check_tags(tags: Json, errors: list[FieldError]) -> list[str]:
     kept = []
     for index, given in enumerate(normal(tags)):
         tag = given.strip() if isinstance(given, str) else given
-        if isinstance(tag, str) and 1 <= len(tag) <= TAG_LENGTH and _printable(tag):
+        if isinstance(tag, str) and 1 <= len(tag) <= TAG_LENGTH and is_line(tag):
             if tag not in kept:
                 kept.append(tag)
         else:
             message = f"A tag is 1 to {TAG_LENGTH} printable characters."
             errors.append(FieldError(f"/tags/{index}", message))
     return kept
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_UNSTORABLE = re.compile(
-    "[\0\ud800-\udfff]"
-)  # PostgreSQL's text holds no NUL and no half of a pair
-
-
-def _printable(text: str) -> bool:
-    return _storable(text) and _CONTROL.search(text) is None
-
-
-def _storable(text: str) -> bool:
-    return _UNSTORABLE.search(text) is None

@@ -12,6 +12,7 @@ from typing import NoReturn
 import orjson
 
 from app.machine.program import Json
+from app.machine.text import encodable, replace_unstorable
 
 NESTING = 128
 DIGITS = 4_300  # more than that, int() refuses: the conversion is quadratic (CVE-2020-10735)
@@ -111,9 +112,8 @@ _decoder = json.JSONDecoder(parse_float=LiteralFloat, parse_int=_integer, parse_
 
 
 def pointer(*keys: int | str) -> str:
-    """Where something stands in a document (RFC 6901). JSON may carry half a surrogate pair, which
-    no answer of ours could be encoded with."""
-    texts = (str(key).encode("utf-8", "backslashreplace").decode() for key in keys)
+    """Where something stands in a document (RFC 6901)."""
+    texts = (encodable(str(key)) for key in keys)
     return "".join("/" + text.replace("~", "~0").replace("/", "~1") for text in texts)
 
 
@@ -154,7 +154,7 @@ def _dumps(value: Json, options: int) -> bytes:
 def text(value: Json) -> str:
     """What `{{trigger.x}}` prints: text as it is, nothing for null, compact JSON for the rest."""
     if isinstance(value, str):
-        return _UNPRINTABLE.sub("\ufffd", value)
+        return replace_unstorable(value)
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -167,7 +167,6 @@ def text(value: Json) -> str:
 
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME
-_UNPRINTABLE = re.compile("[\0\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

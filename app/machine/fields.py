@@ -12,6 +12,7 @@ from typing import TypeAlias
 from app.machine import document
 from app.machine.program import Facts, Finding, Json
 from app.machine.template import Rendered, Template, TemplateError, excess, parse
+from app.machine.text import encodable, is_line
 
 # --- where, and what is wrong -------------------------------------------------------------------
 
@@ -47,14 +48,9 @@ class Place:
         return any(f"{finding.pointer}/".startswith(within) for finding in self.findings)
 
 
-def _encodable(text: str) -> str:
-    """JSON may carry half a surrogate pair, which no answer of ours could be encoded with."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def quote(text: str) -> str:
     """Somebody's text inside a sentence of ours: in quotation marks, and short."""
-    return f"“{_encodable(text if len(text) <= 60 else text[:59] + '…')}”"
+    return f"“{encodable(text if len(text) <= 60 else text[:59] + '…')}”"
 
 
 # --- objects of fields --------------------------------------------------------------------------
@@ -105,7 +101,6 @@ def refuse_unknown(raw: Iterable[str], known: Collection[str], place: Place) -> 
 
 # --- readers ------------------------------------------------------------------------------------
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 LONGEST_LINE = 200
 
 
@@ -115,7 +110,7 @@ def line(value: Json, place: Place) -> str | None:
         place.refuse("wrong_type", "This must be text.")
     elif len(value) > LONGEST_LINE:
         place.refuse("too_long", f"This may have at most {LONGEST_LINE} characters.")
-    elif _UNPRINTABLE.search(value):
+    elif not is_line(value):
         place.refuse("wrong_type", "This must be one line without control characters.")
     else:
         return value
@@ -166,7 +161,7 @@ def liquid(value: Json, place: Place, *, html: bool = False) -> Liquid | None:
     try:
         read = Liquid(value, parse(value, html=html))
     except TemplateError as error:
-        place.refuse("bad_template", _encodable(str(error)))
+        place.refuse("bad_template", encodable(str(error)))
         return None
     if told := excess(value):
         place.limit("bad_template", told)

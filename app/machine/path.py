@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from typing import Final, TypeAlias
 
 from app.machine.program import Json
+from app.machine.text import UNSTORABLE
 
 SEGMENTS = 32
 CHARACTERS = 512
@@ -66,12 +67,12 @@ def follow(value: Json, segment: object) -> Json | Missing:
     return MISSING
 
 
-# A NUL or a lone surrogate cannot be stored as text; in quotes it is written as an escape.
-_BARE = r"[^.\[\]\s\0\ud800-\udfff]+"
+# In quotes, what cannot be stored is written as an escape.
+_BARE = rf"[^.\[\]\s{UNSTORABLE}]+"
 _STEP = re.compile(
     rf"""(?P<dot>\.)?(?P<key>{_BARE})
     | \[(?P<index>0|[1-9][0-9]*)\]
-    | \[(?P<quoted>"(?:[^"\\\0\ud800-\udfff]|\\.)*")\]""",
+    | \[(?P<quoted>"(?:[^"\\{UNSTORABLE}]|\\.)*")\]""",
     re.VERBOSE,
 )
 # What a template reads after a dot: Liquid goes on at a filter, an argument or a comparison.

@@ -17,6 +17,7 @@ from app.contacts.reactions import Workspace
 from app.contacts.subscriptions import COLUMN, Status
 from app.errors import FieldError, Problem
 from app.machine.program import Json
+from app.machine.text import CONTROL
 from app.plans import PLANS
 from app.process import Process
 from app.routes.ids import ContactId
@@ -30,7 +31,7 @@ from app.web.routing import Call, delete, get, patch, post
 
 # What app/contacts/profile.py takes, for the document alone: it judges every way in, with all
 # that is wrong.
-PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+PRINTABLE = rf"^[^{CONTROL}]*$"
 NULL = {"type": "null"}
 LINE = {"type": "string", "maxLength": profile.NAME_LENGTH, "pattern": PRINTABLE}
 EMAIL = {"type": "string", "format": "idn-email", "maxLength": addresses.MAX_EMAIL_LENGTH}

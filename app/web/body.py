@@ -29,6 +29,7 @@ from starlette.types import Receive
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json
+from app.machine.text import is_storable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -383,14 +384,13 @@ def _parameter(tokens: Tokens) -> str:
 
 # --- text that cannot be kept -----------------------------------------------------------------
 
-# How a NUL or half of a surrogate pair gets into JSON; PostgreSQL's text holds neither.
+# How a NUL or half of a surrogate pair gets into JSON.
 _ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def _refuse_unstorable(what: str, value: Json, pointer: Pointer) -> None:
     message = "Must not contain a NUL character or half of a surrogate pair."
-    places = [place for place, text in _texts(value) if _UNSTORABLE.search(text)]
+    places = [place for place, text in _texts(value) if not is_storable(text)]
     if places:
         raise _invalid(what, [FieldError(pointer(place), message) for place in places[:ERRORS]])
 

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app import tokens
 from app.config import Settings
 from app.errors import Problem, Unavailable
+from app.machine.text import is_line
 from app.runtime import logs, tasks
 from app.runtime.metrics import Metrics
 from app.store.ids import uuid7
@@ -38,7 +39,6 @@ LONGEST_ADDRESS = 100  # IPv6 in full, with brackets, zone and port
 KEPT_REQUEST_ID = re.compile(rb"[A-Za-z0-9-]{20,200}")
 INTAKE = "/v1/webhooks/in/"
 ROUTINE = {"/healthz", "/readyz", "/sandbox/messages"}  # asked every few seconds by machines
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What follows in such a path is a credential, and so is whatever looks like one elsewhere.
 MASKED = rf"\1{logs.MASK}"
 CREDENTIAL = re.compile(
@@ -289,7 +289,7 @@ def _grouped(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
 def refuse_ambiguous(scope: Scope, headers: Headers) -> None:
     """What two readers could understand in two ways, which is how requests are smuggled."""
     # The intake counts every try and answers them alike, these too.
-    if CONTROL.search(scope["path"]) and not scope["path"].startswith(INTAKE):
+    if not is_line(scope["path"]) and not scope["path"].startswith(INTAKE):
         raise Problem("not_found", "There is nothing at this path.")
     cause = None
     if headers[b"content-length"] and headers[b"transfer-encoding"]:

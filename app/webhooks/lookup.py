@@ -11,6 +11,7 @@ from app.errors import Problem
 from app.machine import document, path
 from app.machine.path import MISSING
 from app.machine.program import Json
+from app.machine.text import is_storable
 
 Trigger: TypeAlias = Mapping[str, Json]
 
@@ -74,7 +75,7 @@ def _by_id(value: Json, trigger: Trigger, _country: str | None) -> Lookup:
     # A sender's own id may be a number: 981230455 equals "981230455".
     number = isinstance(value, int) and not isinstance(value, bool)
     text = document.text(value) if number else _text(value)
-    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_storable(text):
         raise ValueError("it holds characters that no id has.")
     field = trigger.get("metadataField")
     if field is None:

@@ -18,6 +18,7 @@ from app.machine import document, sample
 from app.machine.path import Path
 from app.machine.program import Json
 from app.machine.sample import Sample, Values
+from app.machine.text import is_storable
 from app.store import contacts, webhook_requests
 from app.store.db import Handle
 
@@ -154,7 +155,6 @@ def _is_one_of(known: Collection[str], value: Json) -> bool:
 
 
 LONGEST_ID = 255
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def _id(value: Json) -> str | None:
@@ -163,4 +163,4 @@ def _id(value: Json) -> str | None:
     if not value or not (is_number or isinstance(value, str)):
         return None
     text = profile.normal(document.text(value) if is_number else str(value))
-    return text if len(text) <= LONGEST_ID and not _UNSTORABLE.search(text) else None
+    return text if len(text) <= LONGEST_ID and is_storable(text) else None

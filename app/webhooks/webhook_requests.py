@@ -20,6 +20,7 @@ import orjson
 
 from app.errors import Problem
 from app.machine.secrets import MASK, is_secret_name
+from app.machine.text import replace_unstorable
 from app.process import Process
 from app.runtime.batching import Kind
 from app.store import webhook_requests
@@ -29,7 +30,6 @@ log = logging.getLogger(__name__)
 
 # Long runs of what keys are made of; also what stands after /webhooks/in/.
 KEY_LIKE = re.compile(r"[A-Za-z0-9_+/=.~-]{24,}")
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 NO_SECRET = frozenset({"idempotency-key", "webhook-id", "x-request-id", "content-type", "host"})
 
 
@@ -97,7 +97,7 @@ def refusal(visit: Visit, problem: Problem, detail: str | None = None) -> Reques
         "REFUSED",
         problem.status,
         code=problem.code,
-        detail=UNSTORABLE.sub("\ufffd", detail or problem.detail),
+        detail=replace_unstorable(detail or problem.detail),
         body=visit.body[:LONGEST_BODY],
     )
 
