@@ -28,7 +28,8 @@ from app.channels.telling import Became
 from app.config import Settings
 from app.egress import Egress
 from app.errors import Unavailable
-from app.messages import callbacks, composing, providers
+from app.machine.content import CHANNELS
+from app.messages import callbacks, providers
 from app.process import SCHEMA, Process
 from app.queue import Queue, connector
 from app.routes import ROUTES, SANDBOX_ROUTES
@@ -261,8 +262,7 @@ def _sandbox(process: Process) -> Mapping[str, Channel]:
             log.warning("callback was lost", extra={"message_id": captured.message_id})
 
     return {
-        name: Inbox(capture, process.settings.mail_from, name, report=report)
-        for name in composing.ADDRESS
+        name: Inbox(capture, process.settings.mail_from, name, report=report) for name in CHANNELS
     }
 
 

@@ -15,7 +15,7 @@ from app import intake
 from app.channels import api, operators
 from app.channels.own import Own
 from app.egress import Egress
-from app.messages import composing, providers
+from app.messages import providers
 from app.process import Process
 from app.store import delivery_attempts
 from app.store.db import Row
@@ -195,7 +195,3 @@ async def test_a_channel_that_nobody_set_up_fails_with_its_reason(process: Proce
         await settle(live)
         [attempt] = await attempts(live, acme)
     assert (attempt["status"], attempt["reason_code"]) == ("FAILED", "channel_not_configured")
-
-
-def test_every_channel_has_an_address_to_send_to():
-    assert set(composing.ADDRESS) == {"email", "sms", "whatsapp"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from app.channels.api import Client
 from app.channels.base import Provider
@@ -18,10 +18,10 @@ from app.channels.resend import Resend
 from app.channels.twilio import Account, Twilio
 from app.config import Settings
 from app.egress import Egress
+from app.machine.content import ChannelName
 
 KEPT = 256  # of a process, the least lately used go first
 
-Name: TypeAlias = Literal["email", "sms", "whatsapp"]
 Credentials: TypeAlias = Mapping[str, Any]  # as a client gave them, by the contract's names
 
 
@@ -43,7 +43,7 @@ class Own:
         self._kept.move_to_end(sealed)
         return self._kept[sealed]
 
-    def open(self, name: Name, given: Credentials, callback_url: str) -> Provider:
+    def open(self, name: ChannelName, given: Credentials, callback_url: str) -> Provider:
         """Raises ValueError with a sentence when a mail's sender is none."""
         match given["provider"], name:
             case "smtp", "email":

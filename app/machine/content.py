@@ -10,6 +10,7 @@ from email.errors import HeaderParseError
 from email.headerregistry import Address
 from functools import partial
 from itertools import islice
+from typing import Literal, TypeAlias, get_args
 
 from app.machine import document, template
 from app.machine.fields import Field, Place, Reader, choice, liquid, quote, read_object
@@ -89,7 +90,10 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
         "variables": Part(read=_variables),
     },
 }
-CHANNELS = tuple(PARTS)
+ChannelName: TypeAlias = Literal["email", "sms", "whatsapp"]
+CHANNELS: tuple[str, ...] = get_args(ChannelName)
+# The field of a contact that a channel writes to.
+ADDRESS_FIELD: Mapping[str, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 CATEGORY = {"category": Field(choice("transactional", "marketing"))}  # of inline content
 
 # A draft whose channel is not chosen yet may say whatever some channel can.

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from app.machine import content
 from app.machine.condition import All, AnyOf, Comparison, Condition, Not
+from app.machine.content import ADDRESS_FIELD
 from app.machine.exposure import exposed
 from app.machine.fields import Liquid, Place, quote
 from app.machine.liquid.values import followed
@@ -22,7 +23,6 @@ from app.machine.program import Finding, Json, Node, Part, Program
 Fact: TypeAlias = tuple[str, str]  # ("output", a node's id) | ("address", email or phone)
 Facts: TypeAlias = frozenset[Fact]
 
-NEEDS: Mapping[str, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 
 # What the roots have whose fields are ours: in `metadata` anything may stand, and in the rest.
 FIELDS: Mapping[str, str] = {
@@ -132,7 +132,7 @@ def _texts(value: Json) -> Iterator[str]:
 
 
 def _address_uncertain(part: Part, known: Facts) -> Iterator[Finding]:
-    needed = NEEDS.get(part.node.config.get("channel", ""))
+    needed = ADDRESS_FIELD.get(part.node.config.get("channel", ""))
     if needed and "to" not in part.node.config and ("address", needed) not in known:
         message = f"Some path comes here with a contact that may have no {needed}."
         yield _warning("address_uncertain", f"{part.config_pointer}/channel", message)
@@ -257,7 +257,7 @@ def _proved(condition: Condition, holds: bool) -> Facts:
 
 def _compared(comparison: Comparison, holds: bool) -> Facts:
     segments, op, value = comparison.path.segments, comparison.op, comparison.value
-    if len(segments) != 2 or segments[0] != "contact" or segments[1] not in NEEDS.values():
+    if len(segments) != 2 or segments[0] != "contact" or segments[1] not in ADDRESS_FIELD.values():
         return frozenset()
     if op == "exists":
         there = holds is value

@@ -9,6 +9,7 @@ from app.channels.base import Channel, Message
 from app.contacts import addresses, consent, preferences, subscriptions
 from app.machine import content as contents
 from app.machine import document
+from app.machine.content import ADDRESS_FIELD
 from app.machine.program import Facts, Json
 from app.machine.reasons import Reason
 from app.messages import providers
@@ -19,7 +20,6 @@ from app.runtime import heavy
 from app.store import contacts, messages, runs, templates
 from app.store.db import Handle, Row
 
-ADDRESS = {"email": "email", "sms": "phone", "whatsapp": "phone"}  # channel → the contact's field
 TEST = "test"  # the category of a test email
 SEALED = "account mail"  # the purpose that the vault encrypts for
 
@@ -64,9 +64,11 @@ async def prepare(
     is_erased = not source  # store/erasure.py
     if is_erased or (contact is None and row["contact_id"] is not None):
         return Ending("SUPPRESSED", Reason.CONTACT_ERASED)
-    to = row["to_address"] or (contact and contact[ADDRESS[row["channel"]]])
+    to = row["to_address"] or (contact and contact[ADDRESS_FIELD[row["channel"]]])
     if not to:
-        return Ending("FAILED", Reason.NO_ADDRESS, f"The contact has no {ADDRESS[row['channel']]}.")
+        return Ending(
+            "FAILED", Reason.NO_ADDRESS, f"The contact has no {ADDRESS_FIELD[row['channel']]}."
+        )
     said = await _content_of(db, row, source)
     if said is None:
         return Ending("FAILED", Reason.TEMPLATE_MISSING)

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from app import tokens
 from app.channels.base import Channel, Provider
-from app.channels.own import Name
 from app.machine import document
+from app.machine.content import ChannelName
 from app.process import Process
 from app.store import callbacks, channel_settings, troubles
 from app.store.db import Handle, Row
@@ -43,7 +43,7 @@ def opened(process: Process, row: Row) -> Provider:
     def open() -> Provider:
         given = credentials(process, row)
         url = callback_url(process, given["provider"], row["token"])
-        return process.own.open(cast(Name, row["channel"]), given, url)
+        return process.own.open(cast(ChannelName, row["channel"]), given, url)
 
     return process.own.kept(row["sealed"], open)
 

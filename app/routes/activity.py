@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from app.contacts.subscriptions import Reason
 from app.errors import Problem
+from app.machine.content import ChannelName
 from app.routes.contact_events import ContactEventSummary
 from app.routes.contact_events import summary as event_summary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId
@@ -43,7 +44,7 @@ class Consent(Shape):
     """The contact opted out of a channel, or in again, or wrote what may mean that (`flagged`)."""
 
     id: ConsentId
-    channel: Literal["email", "sms", "whatsapp"]
+    channel: ChannelName
     change: Literal["opted_out", "opted_in", "flagged"]
     reason: Reason | None
     source: str

@@ -18,6 +18,7 @@ from app.channels import PROVIDERS
 from app.channels.base import Fault
 from app.channels.mime import Sender
 from app.errors import FieldError, Problem
+from app.machine.content import ChannelName
 from app.messages import providers
 from app.routes import partly
 from app.routes.settings import is_our_domain
@@ -54,7 +55,7 @@ class NewChannel(Writable):
 class Channel(Revised):
     """Without its secrets: of `url` the password is left out."""
 
-    channel: Literal["email", "sms", "whatsapp"]
+    channel: ChannelName
     provider: Literal["smtp", "resend", "twilio"]
     url: str | None
     account_sid: str | None
@@ -71,7 +72,7 @@ class Way(Shape):
     `provider`: nobody has set it up, and they fail. `honoursKey`: a call in doubt is made again
     without making a second message. `reports`: it tells what becomes of a message."""
 
-    channel: Literal["email", "sms", "whatsapp"]
+    channel: ChannelName
     provider: Literal["smtp", "resend", "twilio", "sandbox"] | None
     own_settings: bool
     honours_key: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
@@ -16,6 +16,7 @@ from app.contacts import addresses, audience, consent, erasing, profile, reactio
 from app.contacts.reactions import Workspace
 from app.contacts.subscriptions import COLUMN, Status
 from app.errors import FieldError, Problem
+from app.machine.content import ChannelName
 from app.machine.program import Json
 from app.machine.text import CONTROL
 from app.plans import PLANS
@@ -126,7 +127,7 @@ class Contact(Revised):
     locale: str | None
     metadata: dict[str, str | int | float | bool]
     tags: list[str]
-    subscriptions: dict[Literal["email", "sms", "whatsapp"], Status]
+    subscriptions: dict[ChannelName, Status]
     created_at: datetime
     updated_at: datetime
 

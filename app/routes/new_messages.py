@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 from starlette.responses import Response
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from app.contacts import addresses, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import content as contents
+from app.machine.content import ChannelName
 from app.machine.fields import Place
 from app.machine.program import Finding
 from app.messages import composing, ordering
@@ -39,7 +40,7 @@ class NewMessage(Shape):
     """To a contact, or to an address, as seen by a contact or by nobody. `data` is what
     `{{trigger…}}` reads; `content` may name its `category`."""
 
-    channel: Literal["email", "sms", "whatsapp"]
+    channel: ChannelName
     contact_id: str | None = None
     to: str | None = None
     template_id: str | None = None

@@ -6,12 +6,13 @@ import asyncio
 import time
 from datetime import datetime
 from importlib.resources import files
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
 from app.accounts import letters
+from app.machine.content import ChannelName
 from app.routes.ids import AttemptId, CapturedId, ContactId, MessageId, RunId
 from app.store import sandbox
 from app.store.db import Row
@@ -22,8 +23,6 @@ from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import PUBLIC, Call, get
 
-Sent: TypeAlias = Literal["email", "sms", "whatsapp"]
-
 LONGEST_WAIT_SECONDS = 30
 LOOK_AGAIN_SECONDS = 0.05
 
@@ -32,7 +31,7 @@ PAGE = (files("app.routes") / "sandbox.html").read_text("utf-8")
 
 class Filters(Paging):
     to: str | None = Field(None, description="The address that it went to, in any case.")
-    channel: Sent | None = Field(None, description="The channel that it went by.")
+    channel: ChannelName | None = Field(None, description="The channel that it went by.")
     contact_id: str | None = Field(None, description="The contact that it went to.")
     run_id: str | None = Field(None, description="The run that sent it.")
     message_id: str | None = Field(None, description="The message that it was.")

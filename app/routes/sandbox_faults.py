@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.errors import Problem
+from app.machine.content import ChannelName
 from app.routes.ids import FaultId
 from app.store import sandbox_faults
 from app.store.db import Row, new_id
@@ -23,7 +24,6 @@ MOST = 50  # that wait
 Kind = Literal[
     "fail", "throttle", "stall", "accept_then_drop", "duplicate_callback", "bounce", "complain"
 ]
-Channel = Literal["email", "sms", "whatsapp"]
 
 
 class NewProviderFault(Shape):
@@ -35,7 +35,7 @@ class NewProviderFault(Shape):
 
     kind: Kind
     count: Annotated[int, Field(ge=1, le=1_000)] = 1
-    channel: Channel | None = None
+    channel: ChannelName | None = None
 
 
 class ProviderFault(Shape):
@@ -45,7 +45,7 @@ class ProviderFault(Shape):
     kind: Kind
     count: int
     remaining: int
-    channel: Channel | None
+    channel: ChannelName | None
     created_at: datetime
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 from starlette.responses import Response
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from app.contacts import addresses, consent, subscriptions
 from app.contacts.subscriptions import Reason
 from app.errors import FieldError, Problem
+from app.machine.content import ChannelName
 from app.routes.contacts import country_of
 from app.routes.ids import MessageId, SuppressionId
 from app.store import erasure, suppressions
@@ -21,13 +22,11 @@ from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, delete, get, post
 
-Channel = Literal["email", "sms", "whatsapp"]
-
 
 class NewSuppression(Shape):
     """For a member's own reason: `manual`."""
 
-    channel: Channel
+    channel: ChannelName
     address: str
 
 
@@ -37,7 +36,7 @@ class Suppression(Shape):
     stand in what is read from then on."""
 
     id: SuppressionId
-    channel: Channel
+    channel: ChannelName
     address: str | None
     reason: Reason
     source: str
@@ -46,7 +45,7 @@ class Suppression(Shape):
 
 
 class Filters(Paging):
-    channel: Channel | None = Field(None, description="Where nobody writes to it.")
+    channel: ChannelName | None = Field(None, description="Where nobody writes to it.")
     reason: Reason | None = Field(None, description="Why nobody writes to it.")
     address: str | None = Field(
         None, description="An email address or a phone number; finds erased ones too."

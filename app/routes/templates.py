@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from app.errors import FieldError, Problem
 from app.machine import content as contents
+from app.machine.content import ChannelName
 from app.machine.fields import Place
 from app.machine.kind import missing
 from app.machine.program import Finding, Json
@@ -30,7 +31,7 @@ Category = Literal["transactional", "marketing"]
 
 class WritableTemplate(Writable):
     name: Name
-    channel: Literal["email", "sms", "whatsapp"]
+    channel: ChannelName
     category: Category = "transactional"
     content: dict[str, Any]
 

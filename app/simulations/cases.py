@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from app.definitions import findings
 from app.errors import FieldError
 from app.machine import check, content, document
+from app.machine.content import ChannelName
 from app.machine.fields import Place
 from app.machine.program import Finding, Json
 from app.simulations import scenes, simulation, traces
@@ -26,7 +27,7 @@ from app.web.body import Name, Shape
 
 
 class Template(Shape):
-    channel: Literal["email", "sms", "whatsapp"]
+    channel: ChannelName
     content: dict[str, Any]
     category: Literal["transactional", "marketing"] = "transactional"
     name: str | None = None

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from app.contacts import addresses, audience, profile, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import content, document, step
-from app.machine.doubts import NEEDS
+from app.machine.content import ADDRESS_FIELD
 from app.machine.program import (
     AddTag,
     Answered,
@@ -324,9 +324,9 @@ def _ended(paper: Paper, message: _Message) -> Ending:
     foreseen = scenario.endings.get(send.node_id)
     if foreseen is None and send.channel not in scenario.channels:
         return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
-    to = send.to or paper.contact[NEEDS[send.channel]]
+    to = send.to or paper.contact[ADDRESS_FIELD[send.channel]]
     if not to:
-        detail = f"The contact has no {NEEDS[send.channel]}."
+        detail = f"The contact has no {ADDRESS_FIELD[send.channel]}."
         return Ending("FAILED", Reason.NO_ADDRESS, detail)
     said = _content_of(scenario, send)
     if said is None:

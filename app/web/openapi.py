@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from app.accounts.roles import PERMISSIONS, ROLES
 from app.errors import CODES
+from app.machine.content import CHANNELS
 from app.web.body import MERGE_PATCH, Query, Writable
 from app.web.call import Content
 from app.web.endpoints import Endpoint
@@ -122,7 +123,7 @@ ASKED_HEADERS: Mapping[str, tuple[str, Schema]] = {
 IN_PATHS: Mapping[str, Schema] = {
     "token": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
     "code": {"type": "string", "enum": list(CODES)},
-    "channel": {"type": "string", "enum": ["email", "sms", "whatsapp"]},
+    "channel": {"type": "string", "enum": list(CHANNELS)},
     "version": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
 }
 LIMITS = ("RateLimit", "RateLimit-Policy")

@@ -147,3 +147,7 @@ def test_variables_are_listed_in_the_order_of_the_channel_whatever_order_a_datab
     assert content.variables("email", turned) == content.variables("email", parts)
     named = {"contentSid": SID, "variables": {"2": "{{trigger.b}}", "1": "{{trigger.a}}"}}
     assert content.variables("whatsapp", named) == ["trigger.a", "trigger.b"]
+
+
+def test_every_channel_has_parts_and_an_address():
+    assert [*content.PARTS] == [*content.ADDRESS_FIELD] == [*content.CHANNELS]
