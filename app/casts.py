@@ -121,7 +121,7 @@ def pattern(pattern: str, sentence: str) -> Callable[[str], str]:
     return cast
 
 
-SERVICE = r"MG[0-9a-f]{32}"
+SERVICE = r"MG[0-9a-f]{32}"  # the SID of a messaging service of Twilio's
 SIGNING_SECRET = r"whsec_[A-Za-z0-9+/]{16,128}={0,2}"  # noqa: S105 - what one looks like
 E164 = r"\+[1-9][0-9]{6,14}"
 SHORT_CODE = r"[0-9]{3,8}"

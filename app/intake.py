@@ -262,6 +262,8 @@ def key_of(door: Door, head: Head, payload: Json) -> bytes | None:
 
 
 def _idempotency_key(_door: Door, head: Head, _payload: Json) -> str | None:
+    # Any characters, unlike in a member's key (web/idempotency.py): a sender of webhooks cannot
+    # always choose what its system makes keys of.
     given = head.values(b"idempotency-key")
     if len(given) > 1 or not all(0 < len(key) <= LONGEST_KEY for key in given):
         raise Problem(

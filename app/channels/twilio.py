@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
+from app import casts
 from app.channels.api import (
     BAD_ADDRESS,
     BAD_CONTENT,
@@ -28,7 +29,6 @@ from app.channels.api import (
 from app.channels.base import Capabilities, Fault, Message, Receipt, SendError
 
 BASE_URL = "https://api.twilio.com"
-SERVICE = re.compile(r"MG[0-9a-f]{32}")  # a messaging service's SID
 WHATSAPP = "whatsapp:"
 
 Name: TypeAlias = Literal["sms", "whatsapp"]
@@ -127,7 +127,7 @@ class Twilio:
             "To": f"{prefix}{message.to}",
             **(
                 {"MessagingServiceSid": sender}
-                if SERVICE.fullmatch(sender)
+                if re.fullmatch(casts.SERVICE, sender)
                 else {"From": f"{prefix}{sender}"}
             ),
             "Body": content.get("text"),

@@ -16,6 +16,7 @@ from app.machine.content import CHANNELS
 from app.web.body import MERGE_PATCH, Query, Writable
 from app.web.call import Content
 from app.web.endpoints import Endpoint
+from app.web.idempotency import KEY
 from app.web.naming import PARAMETER, operation_id, path_of, tag_of, words_of
 from app.web.reply import Page
 from app.web.routing import ADMIN, MEMBER, PUBLIC
@@ -108,7 +109,7 @@ ANSWER_HEADERS: Mapping[str, tuple[str, Schema]] = {
 ASKED_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "Idempotency-Key": (
         "Makes repeats safe: at most one effect for each key in 24 hours.",
-        {"type": "string", "pattern": "^[ -~]{1,255}$"},
+        {"type": "string", "pattern": f"^{KEY.pattern}$"},
     ),
     "If-Match": (
         "Changes it only when it is still the revision that you have seen.",
