@@ -98,15 +98,7 @@ def resource(row: Row) -> dict[str, Any]:
 
 
 async def index(call: Call) -> Response:
-    query = call.query(Filters)
-    rows = await audit_logs.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-    )
-    return paging.page(call, query, rows, resource)
+    return await paging.index(call, Filters, audit_logs.page, resource)
 
 
 async def verify(call: Call) -> Response:

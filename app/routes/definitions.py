@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -224,16 +225,8 @@ class Kind:
     # --- handlers ---
 
     async def index(self, call: Call) -> Response:
-        query = call.query(Filters)
-        rows = await definitions.page(
-            call.db,
-            workspace_id=call.member.workspace_id,
-            shape=self.shape,
-            filters=query.filters(),
-            before=paging.position(call, query),
-            limit=query.limit + 1,
-        )
-        return paging.page(call, query, rows, self.summary)
+        read = partial(definitions.page, shape=self.shape)
+        return await paging.index(call, Filters, read, self.summary)
 
     async def show(self, call: Call) -> Response:
         row = await definitions.by_id(

@@ -160,15 +160,7 @@ def attempt_resource(row: Row) -> dict[str, Any]:
 
 
 async def index(call: Call) -> Response:
-    query = call.query(Changing)
-    rows = await event_endpoints.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-    )
-    return paging.page(call, query, rows, resource)
+    return await paging.index(call, Changing, event_endpoints.page, resource)
 
 
 async def show(call: Call) -> Response:

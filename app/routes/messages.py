@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -97,16 +98,8 @@ class DeliveryAttempt(Shape):
 
 
 async def index(call: Call) -> Response:
-    query = call.query(MessageFilters)
-    rows = await messages.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-        **letters.sight(call.member),
-    )
-    return paging.page(call, query, rows, summary)
+    read = partial(messages.page, **letters.sight(call.member))
+    return await paging.index(call, MessageFilters, read, summary)
 
 
 async def resend(call: Call) -> Response:
@@ -141,16 +134,8 @@ async def show(call: Call) -> Response:
 
 
 async def index_attempts(call: Call) -> Response:
-    query = call.query(Filters)
-    rows = await delivery_attempts.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-        **letters.sight(call.member),
-    )
-    return paging.page(call, query, rows, attempt)
+    read = partial(delivery_attempts.page, **letters.sight(call.member))
+    return await paging.index(call, Filters, read, attempt)
 
 
 async def show_attempt(call: Call) -> Response:

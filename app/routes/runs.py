@@ -116,15 +116,7 @@ class Receipt(Shape):
 
 
 async def index(call: Call) -> Response:
-    query = call.query(Filters)
-    rows = await runs.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-    )
-    return paging.page(call, query, rows, summary)
+    return await paging.index(call, Filters, runs.page, summary)
 
 
 async def show(call: Call) -> Response:

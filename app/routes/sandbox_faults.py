@@ -51,15 +51,7 @@ class ProviderFault(Shape):
 
 async def index(call: Call) -> Response:
     """The oldest that is not used up befalls the next message."""
-    query = call.query(Paging)
-    rows = await sandbox_faults.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-    )
-    return paging.page(call, query, rows, resource)
+    return await paging.index(call, Paging, sandbox_faults.page, resource)
 
 
 async def create(call: Call) -> Response:

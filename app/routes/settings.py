@@ -236,15 +236,7 @@ def _require_meant(call: Call, wanted: Removal, row: Row | None) -> None:
 
 
 async def index_keys(call: Call) -> Response:
-    query = call.query(Paging)
-    rows = await api_keys.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-    )
-    return paging.page(call, query, rows, key_resource)
+    return await paging.index(call, Paging, api_keys.page, key_resource)
 
 
 async def show_key(call: Call) -> Response:

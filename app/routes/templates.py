@@ -73,15 +73,7 @@ class Rendered(RootModel[dict[str, RenderedPart]]):
 
 
 async def index(call: Call) -> Response:
-    query = call.query(Changing)
-    rows = await templates.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-    )
-    return paging.page(call, query, rows, summary)
+    return await paging.index(call, Changing, templates.page, summary)
 
 
 async def show(call: Call) -> Response:

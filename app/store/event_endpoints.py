@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from app.store import keyset
@@ -78,7 +78,7 @@ async def page(
     db: Handle,
     *,
     workspace_id: str,
-    filters: dict[str, datetime],
+    filters: Mapping[str, datetime],
     before: str | None,
     limit: int,
 ) -> list[Row]:

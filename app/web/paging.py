@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 from starlette.responses import Response
 
 from app.errors import FieldError, Problem
-from app.store.db import Row
+from app.store.db import Handle, Row
 from app.web import reply
 from app.web.body import DIGITS, After, Before, Query
 from app.web.routing import Call
@@ -51,6 +51,37 @@ class Changing(Paging):
     """Of resources that say when they were changed."""
 
     updated_after: After | None = Field(None, description="Those made or changed later than this.")
+
+
+class ReadPage(Protocol):
+    """The rows of a workspace that the filters let through, whose ids are below `before`; newest
+    first, at most `limit`."""
+
+    def __call__(
+        self,
+        db: Handle,
+        /,
+        *,
+        workspace_id: str,
+        filters: Mapping[str, Any],
+        before: str | None,
+        limit: int,
+    ) -> Awaitable[list[Row]]: ...
+
+
+async def index(
+    call: Call, shape: type[Pages], read: ReadPage, resource: Callable[[Row], Any]
+) -> Response:
+    """Answer the page that the query, of that shape, asks for. Raises Problem `invalid`."""
+    query = call.query(shape)
+    rows = await read(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=query.filters(),
+        before=position(call, query),
+        limit=query.limit + 1,
+    )
+    return page(call, query, rows, resource)
 
 
 def position(call: Call, query: Pages) -> str | None:
