@@ -68,6 +68,7 @@ async def checkout(
 
 
 async def begin(process: Process, db: Handle, origin: Origin, begun: Checkout) -> None:
+    """Write down a checkout that the provider has opened, and who began it."""
     order, till = begun.order, begun.till
     if till.token is not None:
         await _keep(db, order, till, till.token)

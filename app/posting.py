@@ -46,6 +46,8 @@ OVERLAP = timedelta(hours=24)  # that an old secret signs beside the new one
 
 
 def sealed(process: Process, workspace_id: str, endpoint_id: str, secret: str) -> bytes:
+    """An endpoint's secret as the database keeps it: encrypted, and bound to workspace and
+    endpoint."""
     return process.vault.encrypt(SEALED, secret.encode(), workspace_id, endpoint_id)
 
 

@@ -33,6 +33,8 @@ def month(moment: datetime) -> str:
 
 
 async def used(db: Handle, workspace_id: str) -> dict[str, int]:
+    """Contacts and members as of now, and the messages of this month (UTC, by the database's
+    clock); the keys are those of the API."""
     period = month(await db.now())
     return {
         "contacts": await usage.used(db, workspace_id=workspace_id, meter=CONTACTS),

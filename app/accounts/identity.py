@@ -100,4 +100,5 @@ def require_session(member: Member) -> None:
 
 
 def unauthenticated(detail: str) -> Problem:
+    """A 401 that names the scheme (RFC 6750 §3)."""
     return Problem("unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})

@@ -45,6 +45,8 @@ class Head:
 
 
 def entry_mac(vault: Vault, entry: Mapping[str, Any]) -> bytes:
+    """Over a JSON array: the columns of MACED in their order, the time in UTC to the
+    microsecond, and the hash of the changes in hexadecimal."""
     parts = [entry[name] for name in MACED]
     parts += [entry["created_at"].astimezone(UTC).isoformat("T", "microseconds")]
     parts += [entry["changes_hash"].hex()]
@@ -52,14 +54,18 @@ def entry_mac(vault: Vault, entry: Mapping[str, Any]) -> bytes:
 
 
 def forgotten_mac(vault: Vault, entry: Mapping[str, Any]) -> bytes:
+    """Over the id and the hash of the changes: it allows the changes themselves to be missing."""
     return vault.keyed_hash("audit forgotten", entry["id"].encode() + entry["changes_hash"])
 
 
 def link(before: bytes, mac: bytes) -> bytes:
+    """SHA-256 of the link before, NOTHING for the first, and the entry's MAC."""
     return sha256(before + mac).digest()
 
 
 def head_mac(vault: Vault, workspace_id: str, head: Head) -> bytes:
+    """Over a JSON array: the workspace's id, then place and hash of where the chain begins and
+    ends."""
     parts = [head.first_sequence, head.first_hash.hex(), head.sequence, head.hash.hex()]
     return vault.keyed_hash("audit head", document.dumps([workspace_id, *parts]))
 

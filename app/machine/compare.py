@@ -62,6 +62,8 @@ def time(value: Json) -> datetime | None:
 
 
 def same(found: Json, expected: Json) -> bool:
+    """Whether they are equal: as numbers when one of them is a number, else as they are, or as
+    times when both are times."""
     return among(found, [expected])
 
 

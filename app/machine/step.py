@@ -30,10 +30,15 @@ MOST_BETWEEN_WAITS = 1_000
 
 
 def start(program: Program) -> State:
+    """Before the program's first node."""
     return State(at=program.entry)
 
 
 def step(program: Program, state: State, event: Event, facts: Facts) -> Step:
+    """Enter the node where the state stands, on Go, or resume it with what it waits for.
+
+    An event that the node does not wait for changes nothing: a Step without a record. A node
+    that is not known, or is visited too often, fails the run."""
     if state.at is None:
         return Step(state, (Finish("COMPLETED"),), None)
     node = program.nodes.get(state.at)

@@ -40,6 +40,8 @@ async def names(process: Process, db: Handle, workspace_id: str) -> set[str]:
 
 
 def opened(process: Process, row: Row) -> Provider:
+    """The provider of a workspace's own settings, kept open while they stay the same."""
+
     def open() -> Provider:
         given = credentials(process, row)
         url = callback_url(process, given["provider"], row["token"])
@@ -49,6 +51,7 @@ def opened(process: Process, row: Row) -> Provider:
 
 
 def credentials(process: Process, row: Row) -> dict[str, Any]:
+    """What a member gave for the channel: `provider`, and what that provider needs."""
     sealed = process.vault.decrypt(SEALED, row["sealed"], row["workspace_id"], row["channel"])
     return cast(dict[str, Any], document.parse(sealed))
 

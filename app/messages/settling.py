@@ -50,6 +50,7 @@ class Ending:
 
 
 def outcome_of(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
+    """What the provider's answer makes of the message."""
     match result:
         case Receipt(provider_message_id):
             return Ending("SENT", provider_message_id=provider_message_id)

@@ -66,6 +66,8 @@ Came: TypeAlias = Outcome[Waiting]
 
 
 async def carry_out(standing: Standing, result: Step) -> Came:
+    """Do what the step decided, in the run's transaction. Returns what came of it, to be saved
+    with the run; `standing` holds the contact and the facts as they are then."""
     came = Came(result.record)
     for effect in result.effects:
         await EFFECTS[type(effect)](standing, effect, came)

@@ -39,7 +39,7 @@ class Kind(Generic[Context, Question, Answer]):
 
     work: Callable[[Context, Sequence[Question]], Awaitable[Sequence[Answer | Exception]]]
     most: int = 64  # questions of a batch
-    weigh: Callable[[Question], int] = lambda _: 0
+    weigh: Callable[[Question], int] = lambda _: 0  # in bytes
     heaviest: int = 4 * 1024 * 1024  # a batch's sum of weights, unless one question exceeds it
     abreast: int = 1  # batches under way at a time
     backlog: int = 1_000  # of what nobody waits for

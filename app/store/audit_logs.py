@@ -158,6 +158,7 @@ async def links(db: Handle, *, workspace_id: str, after: int, limit: int) -> lis
 
 
 async def head(db: Handle, *, workspace_id: str) -> Row | None:
+    """Where the chain begins and ends, with the MAC over that."""
     return await db.fetch_one(
         """
         SELECT first_sequence, first_hash, sequence, hash, mac FROM audit_heads
@@ -168,6 +169,7 @@ async def head(db: Handle, *, workspace_id: str) -> Row | None:
 
 
 async def head_locked(db: Handle, *, workspace_id: str) -> Row | None:
+    """Whoever moves the head locks it first, so that a chain has one writer at a time."""
     return await db.fetch_one(
         """
         SELECT first_sequence, first_hash, sequence, hash, mac FROM audit_heads
@@ -192,6 +194,7 @@ async def insert_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any])
 
 
 async def move_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any]) -> None:
+    """The caller has locked it."""
     await db.execute(
         """
         UPDATE audit_heads
@@ -223,6 +226,7 @@ async def oldest_links(
 
 
 async def prune(db: Handle, *, workspace_id: str, through: int) -> None:
+    """Delete the chain's links up to that place; the caller has moved its head behind them."""
     await db.execute(
         "DELETE FROM audit_logs WHERE workspace_id = :workspace_id AND sequence <= :through",
         workspace_id=workspace_id,

@@ -307,6 +307,7 @@ async def pin(
     trigger_config: Mapping[str, Any],
     body: str,
 ) -> None:
+    """Keep a version as it is activated; runs go by it from then on."""
     await db.execute(
         """
         INSERT INTO definition_versions (workspace_id, definition_id, version, trigger_config,

@@ -146,6 +146,7 @@ async def put_off(
 
 
 async def delete_attempt(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> None:
+    """For whoever holds the claim: its endpoint is gone."""
     await db.execute(
         """
         DELETE FROM event_attempts

@@ -355,6 +355,7 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
 
 
 async def steps_of(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
+    """In the order in which the run took them."""
     return await db.fetch_all(
         """
         SELECT node_id, visit, kind, status, reason_code, reason_detail, port, output,

@@ -22,6 +22,8 @@ USED = f"""(
 async def add(
     db: Handle, *, workspace_id: str, meter: str, amount: int = 1, period: str = ""
 ) -> None:
+    """`amount` in what the meter counts: contacts, or messages. `period` is a month, as in
+    2026-01, for a meter that begins anew with each."""
     await add_each(db, meter=meter, amounts={workspace_id: amount}, period=period)
 
 
@@ -66,6 +68,7 @@ async def add_below(
 
 
 async def used(db: Handle, *, workspace_id: str, meter: str, period: str = "") -> int:
+    """The total and the changes that are not yet in it."""
     amount: int = await db.fetch_value(
         f"SELECT {USED} AS used", workspace_id=workspace_id, meter=meter, period=period
     )

@@ -144,6 +144,7 @@ DIGITS = BeforeValidator(_count)  # behind what bounds it: a schema tells no mor
 
 
 def read(model: type[Model], headers: Headers, body: bytes) -> Model:
+    """Raises Problem `malformed_json`, `unsupported_media_type`, or `invalid` with every error."""
     return _checked(model, _object(headers, body, JSON), "body", _pointer)
 
 
@@ -202,6 +203,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def query(model: type[Model], query_string: bytes) -> Model:
+    """Raises Problem `malformed_request`, or `invalid` with every error."""
     return _checked(model, _parameters(query_string), "query", _parameter)
 
 

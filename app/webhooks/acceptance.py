@@ -70,6 +70,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
+    """What the sender is answered; `replayed` when an earlier event with the same key made the
+    run."""
+
     run_id: str
     contact_id: str
     replayed: bool = False
