@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from app.accounts import access_tokens, identity
-from app.contacts import exports
+from app.contacts import exports, upserts
 from app.main import web
 from app.process import Process
 from app.routes import audit_logs as trail
@@ -224,13 +224,26 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("what", [*LOST, "role lowered"])
 @pytest.mark.parametrize("query", ["", "?dryRun=true"])
 async def test_an_import_ends_with_the_right_to_it(
-    cast: Cast, served: Served, process: Process, what: str, query: str
+    cast: Cast,
+    served: Served,
+    process: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    query: str,
 ):
     sql, code = {**LOST, "role lowered": LOWERED}[what]
     header = {"Authorization": f"Bearer {cast.ed.key}", "Content-Type": CSV}
+    upsert, has_begun = upserts.upsert, asyncio.Event()
+
+    async def beginning(*given: Any, **options: Any) -> list[upserts.Outcome]:
+        has_begun.set()
+        return await upsert(*given, **options)
+
+    monkeypatch.setattr(upserts, "upsert", beginning)
 
     async def file() -> AsyncIterator[bytes]:
         yield b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(500))
+        await has_begun.wait()
         while not query and not await stored(process):
             await asyncio.sleep(0.01)
         await execute(process, sql)
