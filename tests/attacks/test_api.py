@@ -78,6 +78,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_memberships.test_a_role_counts_on_the_very_next_request,
         test_memberships.test_whoever_is_removed_is_out_at_once_and_for_good,
         test_identity.test_a_session_loses_its_force_at_once,
+        test_routing.test_who_may_no_longer_do_it_when_a_slow_body_ends_does_nothing,
         test_attacks.test_what_is_taken_away_in_one_process_is_gone_in_the_other,
     ),
     "F7": (
@@ -101,6 +102,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
     "F11": (
         test_settings.test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more,
         test_identity.test_a_key_loses_its_force_at_once,
+        test_routing.test_who_may_no_longer_do_it_when_a_slow_body_ends_does_nothing,
         test_identity.test_a_key_works_until_the_moment_it_expires,
         test_attacks.test_what_is_taken_away_in_one_process_is_gone_in_the_other,
     ),
@@ -156,6 +158,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_memberships.test_an_admin_neither_lowers_nor_removes_an_owner,
         test_memberships.test_the_last_owner_stays,
         test_memberships.test_of_two_owners_who_lower_each_other_at_once_one_stays,
+        test_memberships.test_who_is_lowered_or_removed_meanwhile_gives_and_takes_nothing,
         test_invitations.test_an_inviter_who_is_lowered_while_a_password_is_hashed_gives_nothing,
         test_roles.test_nobody_grants_more_than_they_hold,
     ),
@@ -163,6 +166,8 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_invitations.test_an_invitation_is_accepted_once,
         test_invitations.test_of_many_who_accept_at_once_one_succeeds,
         test_invitations.test_an_expired_invitation_is_worthless,
+        test_invitations.test_who_joins_otherwise_has_no_invitation_left_to_come_back_by,
+        test_invitations.test_who_is_removed_takes_no_invitation_along,
         test_invitations.test_what_is_no_invitation_is_not_found,
     ),
     "G7": (test_tenants.test_no_body_sets_what_is_ours_to_set,),
