@@ -15,6 +15,7 @@ What store modules may rely on, whichever engine is below:
   both. A computed column that is no text or number says what it is, or SQLite gives text and 0 or
   1: `CAST(max(created_at) AS TIMESTAMPTZ) AS last_at`, likewise BOOLEAN and JSONB.
 - `FROM unnest(CAST(:list AS TEXT[])) AS rows (value)` makes rows of a list.
+- `ctid` is where a row is stored, within one statement: it finds the row without an index.
 - `key ~>=~ :from AND key ~<~ :to` compares by code point on both, and finds by how a text begins:
   with an index that says text_pattern_ops, whatever the database's collation.
 - Where the engines differ silently, write it out: NULLS FIRST or LAST when ordering by a column

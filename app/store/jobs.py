@@ -145,23 +145,26 @@ class _Taking:
 async def _claim_hinted(
     db: Handle, table: Table, hinted: Sequence[tuple[str, str]], until: datetime
 ) -> list[Row]:
-    """By id: COALESCE keeps a planner from walking all that is due to find these few."""
+    """Each is looked up by itself: asked for all of them at once, a planner whose statistics know
+    nothing of their workspaces reads these whole."""
     return await db.fetch_all(
         f"""
         WITH due AS MATERIALIZED (
-            SELECT workspace_id, id FROM {table}
-            WHERE workspace_id = ANY(:workspace_ids) AND id = ANY(:ids)
-              AND COALESCE(wake_at <= :now, FALSE)
-            FOR UPDATE SKIP LOCKED
+            SELECT (SELECT t.ctid FROM {table} t
+                    WHERE t.workspace_id = given.workspace_id AND t.id = given.id
+                      AND COALESCE(t.wake_at <= :now, FALSE)
+                    FOR UPDATE SKIP LOCKED) AS place
+            FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]))
+                AS given (workspace_id, id)
         )
         UPDATE {table}
         SET lease_token = lease_token + 1, claims = claims + 1, wake_at = :until
         FROM due
-        WHERE {table}.workspace_id = due.workspace_id AND {table}.id = due.id
+        WHERE {table}.ctid = due.place
         RETURNING {table}.workspace_id, {table}.id, {table}.status, {table}.lease_token,
                   {table}.claims {CARRIED[table]}
         """,
-        workspace_ids=sorted({workspace_id for workspace_id, _ in hinted}),
+        workspace_ids=[workspace_id for workspace_id, _ in hinted],
         ids=[id for _, id in hinted],
         until=until,
     )
@@ -190,15 +193,19 @@ async def _due_workspaces(db: Handle, table: Table, roster: Roster) -> list[str]
 
 async def _due_in_turn(db: Handle, table: Table, roster: Roster) -> list[str]:
     """Of the ASKED workspaces that come next: one index probe or two for each, however long its
-    queue is."""
+    queue is. Not min(workspace_id): a planner that expects a few rows reads all of a backlog."""
     rows = await db.fetch_all(
         f"""
         WITH RECURSIVE pending (workspace_id, n) AS (
-            SELECT (SELECT min(t.workspace_id) FROM {table} t
-                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > :asked), 1
+            SELECT (SELECT t.workspace_id FROM {table} t
+                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > :asked
+                    ORDER BY t.workspace_id, t.wake_at
+                    LIMIT 1), 1
             UNION ALL
-            SELECT (SELECT min(t.workspace_id) FROM {table} t
-                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > pending.workspace_id), n + 1
+            SELECT (SELECT t.workspace_id FROM {table} t
+                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > pending.workspace_id
+                    ORDER BY t.workspace_id, t.wake_at
+                    LIMIT 1), n + 1
             FROM pending
             WHERE pending.workspace_id IS NOT NULL AND n < :most
         )
@@ -222,11 +229,13 @@ async def _claim_oldest(
     db: Handle, table: Table, workspace_id: str, limit: int, until: datetime
 ) -> list[Row]:
     """Workspace and time are compared as one: asked for equality, a planner whose statistics know
-    a single workspace walks everybody's due rows, the oldest first, to find another's."""
+    a single workspace walks everybody's due rows, the oldest first, to find another's. What was
+    found is written by its place: to find it again by its id, a plan made while the table was empty
+    compares every row of the workspace with every one that was found."""
     return await db.fetch_all(
         f"""
         WITH due AS MATERIALIZED (
-            SELECT id FROM {table}
+            SELECT ctid AS place FROM {table}
             WHERE workspace_id >= :workspace_id AND (workspace_id, wake_at) <= (:workspace_id, :now)
               AND wake_at IS NOT NULL
             ORDER BY workspace_id, wake_at, id
@@ -236,7 +245,7 @@ async def _claim_oldest(
         UPDATE {table}
         SET lease_token = lease_token + 1, claims = claims + 1, wake_at = :until
         FROM due
-        WHERE {table}.workspace_id = :workspace_id AND {table}.id = due.id
+        WHERE {table}.ctid = due.place
         RETURNING {table}.workspace_id, {table}.id, {table}.status, {table}.lease_token,
                   {table}.claims {CARRIED[table]}
         """,

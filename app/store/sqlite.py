@@ -55,6 +55,7 @@ _DIALECT = re.compile(
     |(?P<lock>\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:UPDATE|SHARE)\b
         (?:\s+OF\s+\w+(?:\s*,\s*\w+)*)?(?:\s+SKIP\s+LOCKED|\s+NOWAIT)?)
     |\bAS\s+(?P<type>BOOLEAN|TIMESTAMPTZ|JSONB|BYTEA)\s*\)(?:\s+AS\s+(?P<alias>\w+))?
+    |(?P<row>\bctid\b)
     |(?P<by>\bUSING\s+~<~)
     |~(?P<order>>=|<)~
     |\bunnest\s*\(\s*CAST\s*\(\s*:(?P<unnest>\w+)\s+AS\s+TEXT\[\]\s*\)\s*\)
@@ -290,18 +291,18 @@ def _statement(sql: str) -> tuple[Statement, Mapping[str, Conversion]]:
     def replaced(match: re.Match[str]) -> str:
         if match["kept"]:
             return match[0]
-        if match["lock"]:
-            return ""  # the one writer holds everything
+        if match["lock"] or match["by"]:
+            return ""  # the one writer holds everything; text is compared by code point, always
         if name := match["any"]:
             return f"IN (SELECT value FROM json_each(:{name}))"
         if name := match["all"]:
             return f"NOT IN (SELECT value FROM json_each(:{name}))"
         if name := match["unnest"]:
             return f"json_each(:{name}) AS {match['rows']}"
-        if match["by"]:
-            return ""  # by code point, as below
+        if match["row"]:
+            return "rowid"
         if order := match["order"]:
-            return order  # text is compared by code point, always
+            return order
         kind, alias = match["type"].upper(), match["alias"]
         if alias and kind in CONVERSIONS:
             conversions[alias] = CONVERSIONS[kind]
