@@ -14,6 +14,7 @@ from app.contacts import consent
 from app.machine import document
 from app.process import Process
 from app.store.db import Row
+from app.store.jobs import MAX_CLAIMS
 from tests import resend_server
 from tests.cast import hook, settle
 from tests.resend_server import API_KEY, ResendServer
@@ -121,7 +122,7 @@ async def a_pause(process: Process, acme: str) -> None:
 
 async def a_fifth_loss(process: Process, acme: str) -> None:
     async with process.database.write() as db:
-        await db.execute("UPDATE messages SET claims = :claims", claims=delivery.CLAIMS)
+        await db.execute("UPDATE messages SET claims = :claims", claims=MAX_CLAIMS)
 
 
 async def a_day(process: Process, acme: str) -> None:
