@@ -144,7 +144,7 @@ def origins(text: str) -> tuple[str, ...]:
 def _origin(text: str) -> str:
     match = _ORIGIN.fullmatch(text.lower())
     if match is None:
-        raise ValueError("origins with commas between them, such as https://app.example.com")
+        raise ValueError("origins separated by commas, such as https://app.example.com")
     usual = {"http": ":80", "https": ":443"}[match["scheme"]]
     return match["site"] + ("" if match["port"] in (usual, None) else match["port"])
 
@@ -160,7 +160,7 @@ def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def _network(text: str) -> IPv4Network | IPv6Network:
-    sentence = "networks with commas between them, such as 10.1.2.0/24 or fd00:1::/64"
+    sentence = "networks separated by commas, such as 10.1.2.0/24 or fd00:1::/64"
     try:
         network = ip_network(text)
     except ValueError as error:
@@ -174,8 +174,8 @@ def secret_keys(text: str) -> tuple[str, ...]:
     keys = tuple(key.strip() for key in text.split(","))
     if any(len(key) < SECRET_KEY_CHARACTERS for key in keys):
         raise ValueError(
-            f"at least {SECRET_KEY_CHARACTERS} random characters, or several such keys with commas"
-            " between them, the newest first (openssl rand -base64 48 makes one)"
+            f"at least {SECRET_KEY_CHARACTERS} random characters, or several such keys separated"
+            " by commas, the newest first (openssl rand -base64 48 generates one)"
         )
     return keys
 

@@ -77,13 +77,13 @@ VARIABLES: tuple[Variable, ...] = (
         "ENVIRONMENT",
         casts.one_of("sandbox", "production"),
         "sandbox",
-        "sandbox captures every message for reading back; production delivers them.",
+        "sandbox captures messages instead of sending them; production sends them.",
     ),
     Variable(
         "DATABASE_URL",
         casts.database_url,
         "sqlite:///data/tidings.db",
-        "Where everything is kept: postgresql://… or sqlite:///….",
+        "The database: postgresql://… or sqlite:///….",
         secret=True,
         required_in_production=True,
         unless="ALLOW_SQLITE_IN_PRODUCTION",
@@ -92,19 +92,19 @@ VARIABLES: tuple[Variable, ...] = (
         "ALLOW_SQLITE_IN_PRODUCTION",
         casts.switch,
         "off",
-        "Lets production run as one process on SQLite, or with the queue in process.",
+        "Allows a single production process on SQLite, or with the queue in process.",
     ),
     Variable(
         "DATABASE_POOL_SIZE",
         casts.whole(1, 500),
         "5",
-        "Connections to PostgreSQL that one process may hold.",
+        "Maximum PostgreSQL connections per process.",
     ),
     Variable(
         "REDIS_URL",
         casts.redis_url,
         None,
-        "Wakes workers at once and counts rate limits for all processes: redis://… or rediss://….",
+        "Wakes workers at once and shares rate limits between processes: redis://… or rediss://….",
         default_in_words="in process",
         secret=True,
         required_in_production=True,
@@ -114,7 +114,7 @@ VARIABLES: tuple[Variable, ...] = (
         "REDIS_TLS_VERIFY",
         casts.switch,
         "on",
-        "Whether a rediss:// server must show a trusted certificate; Heroku's own needs off.",
+        "Whether to verify the certificate of a rediss:// server; set it to off on Heroku.",
     ),
     Variable(
         "HOST",
@@ -128,13 +128,13 @@ VARIABLES: tuple[Variable, ...] = (
         "WEB_CONCURRENCY",
         casts.whole(1, 64),
         "1",
-        "Web processes that share the port; PostgreSQL and Redis are needed for more than one.",
+        "Number of web processes on the port; more than one needs PostgreSQL and Redis.",
     ),
     Variable(
         "BASE_URL",
         casts.base_url,
         _default_base_url,
-        "The public address, which webhook URLs and links begin with.",
+        "The public address; webhook URLs and links begin with it.",
         default_in_words="http://127.0.0.1:PORT",
         required_in_production=True,
     ),
@@ -142,28 +142,29 @@ VARIABLES: tuple[Variable, ...] = (
         "TRUSTED_HOPS",
         casts.whole(0, 10),
         _default_hops,
-        "Proxies in front that append to X-Forwarded-For: the client is that many from the right.",
+        "Number of proxies that append to X-Forwarded-For; the client is that many entries from the"
+        " right.",
         default_in_words="0; 1 on Heroku",
     ),
     Variable(
         "MAX_BODY_BYTES",
         casts.whole(1_024, 67_108_864),
         "1048576",
-        "The largest request body that is read; a larger one is answered 413.",
+        "The largest accepted request body; a larger one gets a 413.",
     ),
     Variable(
         "CORS_ORIGINS",
         casts.origins,
         "",
-        "Sites whose pages may call the API from a browser: origins with commas between them.",
+        "Origins whose pages may call the API from a browser, separated by commas.",
         default_in_words="none",
     ),
     Variable(
         "SECRET_KEY",
         casts.secret_keys,
         None,
-        "Signs sessions and wraps the data key; several with commas between them rotate.",
-        default_in_words="made once and kept beside the database",
+        "Signs sessions and wraps the data key. To rotate it, list several, separated by commas.",
+        default_in_words="generated once and stored beside the database",
         secret=True,
         required_in_production=True,
     ),
@@ -171,19 +172,19 @@ VARIABLES: tuple[Variable, ...] = (
         "REGISTRATION",
         casts.one_of("open", "invite_only", "closed"),
         "open",
-        "Who may make an account: anybody (open), who is invited (invite_only), nobody (closed).",
+        "Who may create an account: anyone (open), invited people (invite_only), nobody (closed).",
     ),
     Variable(
         "DEFAULT_PLAN",
         casts.one_of(*plans.NAMES),
         plans.FREE,
-        "The plan that every workspace has without paying.",
+        "The plan of a workspace that does not pay.",
     ),
     Variable(
         "OIDC_ISSUER",
         casts.issuer,
         None,
-        "Single sign-on by this OpenID Connect provider, whose redirect URI is"
+        "The OpenID Connect provider for single sign-on; its redirect URI is"
         " BASE_URL/auth/oidc/callback.",
         default_in_words="none",
     ),
@@ -191,14 +192,14 @@ VARIABLES: tuple[Variable, ...] = (
         "OIDC_CLIENT_ID",
         casts.word,
         None,
-        "What the provider calls this installation; needed with OIDC_ISSUER.",
+        "The client ID at that provider; required with OIDC_ISSUER.",
         default_in_words="none",
     ),
     Variable(
         "OIDC_CLIENT_SECRET",
         casts.word,
         None,
-        "The client's secret, unless the provider takes PKCE alone.",
+        "The client secret; not needed if the provider accepts PKCE alone.",
         default_in_words="none",
         secret=True,
     ),
@@ -206,7 +207,7 @@ VARIABLES: tuple[Variable, ...] = (
         "SMTP_URL",
         casts.smtp_url,
         None,
-        "The mail server: smtp://… (STARTTLS when offered, ?starttls=required insists) or smtps://….",
+        "The mail server: smtp://… (STARTTLS if offered, ?starttls=required enforces it) or smtps://….",
         default_in_words="none; the sandbox needs none",
         secret=True,
         required_in_production=True,
@@ -216,7 +217,7 @@ VARIABLES: tuple[Variable, ...] = (
         "RESEND_API_KEY",
         casts.word,
         None,
-        "Mail goes out through Resend; in place of SMTP_URL.",
+        "Sends mail through Resend instead of SMTP_URL.",
         default_in_words="none",
         secret=True,
     ),
@@ -224,7 +225,7 @@ VARIABLES: tuple[Variable, ...] = (
         "RESEND_WEBHOOK_SECRET",
         casts.pattern(casts.SIGNING_SECRET, "the endpoint's signing secret, whsec_…"),
         None,
-        "Signs what Resend tells of mail to the address that doctor prints.",
+        "Verifies Resend's delivery webhooks; register the URL that doctor prints.",
         default_in_words="none",
         secret=True,
     ),
@@ -232,20 +233,20 @@ VARIABLES: tuple[Variable, ...] = (
         "RESEND_BASE_URL",
         casts.base_url,
         "https://api.resend.com",
-        "Where Resend's API is.",
+        "The base URL of Resend's API.",
     ),
     Variable(
         "TWILIO_ACCOUNT_SID",
         casts.pattern(r"AC[0-9a-f]{32}", "an account's SID: AC and 32 hexadecimal digits"),
         None,
-        "Text messages and WhatsApp go out through this account of Twilio's.",
+        "The Twilio account for text messages and WhatsApp.",
         default_in_words="none",
     ),
     Variable(
         "TWILIO_AUTH_TOKEN",
         casts.word,
         None,
-        "The account's token, which also signs what Twilio tells; needed with the SID.",
+        "The account's auth token, which also verifies Twilio's callbacks; required with the SID.",
         default_in_words="none",
         secret=True,
     ),
@@ -256,7 +257,7 @@ VARIABLES: tuple[Variable, ...] = (
             "a number such as +15005550006, a short code, a name, or a messaging service's SID",
         ),
         None,
-        "The sender of text messages: a number, short code, name, or messaging service (MG…).",
+        "The sender of text messages: a number, short code, name or messaging service (MG…).",
         default_in_words="none; no text messages",
     ),
     Variable(
@@ -266,27 +267,27 @@ VARIABLES: tuple[Variable, ...] = (
             "a number such as +15005550006, or a messaging service's SID",
         ),
         None,
-        "The sender on WhatsApp: a number, or a messaging service (MG…).",
+        "The sender on WhatsApp: a number or messaging service (MG…).",
         default_in_words="none; no WhatsApp",
     ),
     Variable(
         "TWILIO_BASE_URL",
         casts.base_url,
         "https://api.twilio.com",
-        "Where Twilio's API is.",
+        "The base URL of Twilio's API.",
     ),
     Variable(
         "MAIL_FROM",
         casts.mail_from,
         "Tidings <hello@tidings.example>",
-        "The sender of mail whose workspace has none of its own.",
+        "The sender of mail for workspaces without one of their own.",
         required_in_production=True,
     ),
     Variable(
         "STRIPE_SECRET_KEY",
         casts.word,
         None,
-        "Plans are paid for through Stripe in production; without it they cannot be bought.",
+        "Charges for plans through Stripe in production; without it, plans cannot be bought.",
         default_in_words="none",
         secret=True,
     ),
@@ -294,7 +295,7 @@ VARIABLES: tuple[Variable, ...] = (
         "STRIPE_WEBHOOK_SECRET",
         casts.word,
         None,
-        "Signs what Stripe sends to BASE_URL/billing/webhooks/stripe; needed with the key.",
+        "Verifies Stripe's webhooks to BASE_URL/billing/webhooks/stripe; required with the key.",
         default_in_words="none",
         secret=True,
     ),
@@ -302,60 +303,60 @@ VARIABLES: tuple[Variable, ...] = (
         "STRIPE_PRICE_GROWTH",
         casts.word,
         None,
-        "Stripe's id of the monthly price of growth; without one it cannot be bought here.",
+        "Stripe's ID of the monthly price of growth; without it, growth cannot be bought.",
         default_in_words="none",
     ),
     Variable(
         "STRIPE_PRICE_SCALE",
         casts.word,
         None,
-        "Stripe's id of the monthly price of scale; without one it cannot be bought here.",
+        "Stripe's ID of the monthly price of scale; without it, scale cannot be bought.",
         default_in_words="none",
     ),
     Variable(
         "STRIPE_PRICE_ENTERPRISE",
         casts.word,
         None,
-        "Stripe's id of the monthly price of enterprise; without one it cannot be bought here.",
+        "Stripe's ID of the monthly price of enterprise; without it, enterprise cannot be bought.",
         default_in_words="none",
     ),
     Variable(
         "STRIPE_BASE_URL",
         casts.base_url,
         "https://api.stripe.com",
-        "Where Stripe's API is.",
+        "The base URL of Stripe's API.",
     ),
     Variable(
         "EGRESS_ALLOW",
         casts.networks,
         "",
-        "Private networks that HTTP steps and outbound events may reach, at any port: CIDRs.",
+        "Private networks (CIDRs) that HTTP steps and outbound events may reach, on any port.",
         default_in_words="none",
     ),
     Variable(
         "RETENTION_DAYS",
         casts.whole(1, 3_650),
         "365",
-        "How long what happened is kept, where a workspace has no retentionDays of its own.",
+        "How long history is kept in workspaces without retentionDays of their own.",
     ),
     Variable(
         "LEASE_SECONDS",
         casts.whole(1, 300),
         "15",
-        "How long a silent worker keeps what it claimed before another may take it; at least 10 in"
+        "How long an unresponsive worker keeps its claims before another takes over; at least 10 in"
         " production.",
     ),
     Variable(
         "LOG_LEVEL",
         casts.one_of("debug", "info", "warning", "error"),
         "info",
-        "The lowest level that is logged.",
+        "The lowest level to log.",
     ),
     Variable(
         "METRICS_TOKEN",
         casts.word,
         None,
-        "The bearer token that /metrics asks for; without one anybody may read the figures.",
+        "The bearer token for /metrics; without one, anyone can read the metrics.",
         default_in_words="none",
         secret=True,
     ),
@@ -363,7 +364,7 @@ VARIABLES: tuple[Variable, ...] = (
         "CLOCK_OFFSET_MS",
         casts.whole(-315_360_000_000, 315_360_000_000),
         "0",
-        "Moves the clock for tests; refused in production.",
+        "Shifts the clock for tests; refused in production.",
     ),
 )
 
@@ -436,7 +437,7 @@ class Settings:
                 values["secret_keys"] = (_kept_secret_key(path),)
             except OSError as error:
                 raise ConfigError(
-                    f"SECRET_KEY must be set, or DATABASE_URL changed: {path} cannot be kept:"
+                    f"SECRET_KEY must be set, or DATABASE_URL changed: {path} cannot be stored:"
                     f" {error.strerror}."
                 ) from error
         return cls(**_lowered(values))
@@ -497,16 +498,16 @@ def _incomplete(values: Mapping[str, Any]) -> list[str]:
     """What makes sense only together."""
     faults = []
     if values["oidc_issuer"] is not None and values["oidc_client_id"] is None:
-        faults.append("OIDC_CLIENT_ID must be set with OIDC_ISSUER: the provider gave it to you.")
+        faults.append("OIDC_CLIENT_ID must be set with OIDC_ISSUER: the provider issues it.")
     if values["stripe_secret_key"] is not None and values["stripe_webhook_secret"] is None:
         faults.append(
-            "STRIPE_WEBHOOK_SECRET must be set with STRIPE_SECRET_KEY: without it nobody hears of"
-            " a payment."
+            "STRIPE_WEBHOOK_SECRET must be set with STRIPE_SECRET_KEY: without it, payments are not"
+            " noticed."
         )
     if values["smtp_url"] is not None and values["resend_api_key"] is not None:
-        faults.append("SMTP_URL and RESEND_API_KEY are two ways for one mail: set one of them.")
+        faults.append("SMTP_URL and RESEND_API_KEY exclude each other: set one of them.")
     if (values["twilio_account_sid"] is None) != (values["twilio_auth_token"] is None):
-        faults.append("TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN belong together: set both.")
+        faults.append("TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN are needed together: set both.")
     senders = (values["twilio_from"], values["twilio_whatsapp_from"])
     if values["twilio_account_sid"] is not None and not any(senders):
         faults.append(
@@ -527,26 +528,26 @@ def _unsafe(values: Mapping[str, Any]) -> list[str]:
     if values["lease_seconds"] < SAFE_LEASE_SECONDS and not here_alone:
         faults.append(
             f"LEASE_SECONDS must be {SAFE_LEASE_SECONDS} or more in production: a worker that is"
-            " busy for longer loses what it works on."
+            " busy for longer loses its claim."
         )
     for name in ("stripe", "resend", "twilio"):
         url = urlsplit(values[f"{name}_base_url"])
         if url.scheme == "http" and url.hostname not in LOOPBACK:
             named = f"{name.upper()}_BASE_URL"
-            faults.append(f"{named} must be https://… in production: it is sent the secret key.")
+            faults.append(f"{named} must be https://… in production: it receives the secret key.")
     if (values["oidc_issuer"] or "").startswith("http:"):
-        faults.append("OIDC_ISSUER must be https://… in production: it says who people are.")
+        faults.append("OIDC_ISSUER must be https://… in production: it identifies people.")
     if values["allow_sqlite_in_production"]:
         return faults
     if values["database_url"].startswith("sqlite:"):
         faults.append(
-            "DATABASE_URL must be postgresql://… in production. One process on one machine can live"
-            " on SQLite: set ALLOW_SQLITE_IN_PRODUCTION=1 if you mean it."
+            "DATABASE_URL must be postgresql://… in production. To run a single process on"
+            " SQLite, set ALLOW_SQLITE_IN_PRODUCTION=1."
         )
     if values["redis_url"] is None:
         faults.append(
-            "REDIS_URL must be redis://… or rediss://… in production. One process can do without:"
-            " set ALLOW_SQLITE_IN_PRODUCTION=1 if you mean it."
+            "REDIS_URL must be redis://… or rediss://… in production. To run a single process"
+            " without Redis, set ALLOW_SQLITE_IN_PRODUCTION=1."
         )
     return faults
 
@@ -588,5 +589,5 @@ def _kept_secret_key(path: Path) -> str:
             os.unlink(draft)
     key = path.read_text().strip()
     if len(key) < casts.SECRET_KEY_CHARACTERS:
-        raise ConfigError(f"SECRET_KEY must be set, because {path} holds no usable key.")
+        raise ConfigError(f"SECRET_KEY must be set, because {path} contains no usable key.")
     return key
