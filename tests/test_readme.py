@@ -1,4 +1,5 @@
-"""The README tells the truth: its settings are those of config.py, and its tour works as typed."""
+"""The README tells the truth: its settings are those of config.py, its tour works as typed, and the
+index of documents lists all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tests.deployment import Part, until
 from tests.servers import free_port
 
 BASH, CURL = (shutil.which(name, path=os.defpath) for name in ("bash", "curl"))
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def row(variable: Variable) -> str:
@@ -35,6 +37,15 @@ def row(variable: Variable) -> str:
 def test_the_settings_table_is_what_config_reads():
     table = ["| variable | what it is | default |", "|---|---|---|", *map(row, VARIABLES)]
     assert "\n".join(table) in README, "paste this:\n" + "\n".join(table)
+
+
+def test_the_index_lists_every_document_and_every_decision_once():
+    docs = ROOT / "docs"
+    there = {str(path.relative_to(docs)) for path in docs.rglob("*.md")} - {"README.md"}
+    links = re.findall(r"\]\(([^)#]+\.md)\)", (docs / "README.md").read_text())
+    assert sorted(link for link in links if not link.startswith("../")) == sorted(there)
+    assert all((docs / link).exists() for link in links)
+    assert "](docs/README.md)" in README
 
 
 def blocks() -> list[str]:
