@@ -121,8 +121,8 @@ GONE_WITH = {  # table → that with whose rows its own go
 
 
 def told() -> dict[str, set[str]]:
-    """By what each table's rows go, as the guide has it."""
-    section = GUIDE.split("## What is kept, and for how long")[1].split("\n## ")[0]
+    """What each table's rows are deleted by, as the guide has it."""
+    section = GUIDE.split("## Retention")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.+`) \| (\w+) \| .+ \|$", section, re.M)
     found: dict[str, set[str]] = {}
     for tables, cause in rows:
@@ -140,7 +140,7 @@ def test_every_table_is_swept_or_the_guide_says_why_it_stays():
     assert told() == {
         "age": by_age,
         "expiry": by_expiry,
-        "nothing": every - by_age - by_expiry,
+        "never": every - by_age - by_expiry,
     }
 
 

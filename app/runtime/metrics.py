@@ -47,37 +47,39 @@ class Family:
 
 
 FAMILIES: Mapping[str, Family] = {
-    "tidings_requests": Family("counter", "Answers, by the class of their status.", ("status",)),
-    "tidings_refusals": Family("counter", "Answers that were problems, by code.", ("code",)),
-    "tidings_webhooks_accepted": Family("counter", "Events that were answered 202."),
-    "tidings_runs_ended": Family("counter", "Runs that ended, by status.", ("status",)),
+    "tidings_requests": Family("counter", "Responses, by status class.", ("status",)),
+    "tidings_refusals": Family("counter", "Error responses, by code.", ("code",)),
+    "tidings_webhooks_accepted": Family("counter", "Events answered with 202."),
+    "tidings_runs_ended": Family("counter", "Ended runs, by status.", ("status",)),
     "tidings_message_outcomes": Family(
         "counter",
-        "What was recorded of messages: ends, tries to come (QUEUED), later reports.",
+        "Recorded outcomes of messages: final ones, retries (QUEUED), later reports.",
         ("channel", "status"),
     ),
     "tidings_events_ended": Family(
-        "counter", "Outbound events that an endpoint took, or did not.", ("status",)
+        "counter", "Outbound events that ended, accepted by their endpoint or not.", ("status",)
     ),
     "tidings_inbound_flagged": Family(
-        "counter", "Messages of people that may mean an opt-out and are no keyword.", ("channel",)
+        "counter", "Incoming messages without a keyword that may be opt-outs.", ("channel",)
     ),
     "tidings_acceptance_to_first_step_seconds": Family(
-        "histogram", "From the acceptance of an event to the first step of its run."
+        "histogram", "Time from the acceptance of an event to the first step of its run."
     ),
     "tidings_acceptance_to_sent_seconds": Family(
-        "histogram", "From when a message was ordered until a provider had taken it.", ("channel",)
+        "histogram",
+        "Time from the creation of a message until a provider accepted it.",
+        ("channel",),
     ),
-    "tidings_due": Family("gauge", "Rows that are due and that nobody holds.", ("kind",)),
-    "tidings_oldest_due_seconds": Family("gauge", "How late the oldest of them is.", ("kind",)),
+    "tidings_due": Family("gauge", "Rows that are due and unclaimed.", ("kind",)),
+    "tidings_oldest_due_seconds": Family("gauge", "How late the oldest due row is.", ("kind",)),
     "tidings_deliveries_unknown": Family(
-        "gauge", "Messages whose outcome nobody can know, until a person decides."
+        "gauge", "Messages with an unknown outcome, until somebody resolves them."
     ),
     "tidings_providers_waited_for": Family(
-        "gauge", "Workspaces whose provider is left alone for a while.", ("channel", "code")
+        "gauge", "Workspaces whose circuit breaker for a provider is open.", ("channel", "code")
     ),
     "tidings_database_connections": Family(
-        "gauge", "Connections of the process that answers, by state.", ("state",)
+        "gauge", "Database connections of the process that answers, by state.", ("state",)
     ),
 }
 
