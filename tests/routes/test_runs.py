@@ -109,7 +109,7 @@ async def test_a_step_tells_what_has_become_of_its_message_since(cast: Cast, pro
         "status": "BOUNCED",
         "reason": {
             "code": "bounced_hard",
-            "detail": "The address does not exist, or takes no messages for good.",
+            "detail": "The address does not exist, or permanently refuses messages.",
         },
     }
     assert (unsent["reason"]["code"], unsent["message"]) == ("no_address", None)
