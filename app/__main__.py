@@ -35,11 +35,11 @@ from workers.main import work
 
 
 def run(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Everything in one process: migrate, web and worker; in the sandbox also the demo.
+    """Run everything in one process: migrate, web and worker; in the sandbox also the demo.
 
-    Reads environment variables and nothing else; HOST, PORT, DATABASE_URL and ENVIRONMENT are the
-    first to know. Without DATABASE_URL everything is kept in data/tidings.db, below the directory
-    where it is started, and the secret key beside it.
+    All settings are environment variables; start with HOST, PORT, DATABASE_URL and ENVIRONMENT.
+    Without DATABASE_URL, the database is data/tidings.db in the current directory, with the secret
+    key beside it.
     """
     asyncio.run(_migrate(settings))
 
@@ -58,7 +58,7 @@ def run(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """The web processes: WEB_CONCURRENCY of them on one port."""
+    """Run the web processes: WEB_CONCURRENCY of them on one port."""
     _refuse_alone("web", settings)
 
     async def main(listener: socket.socket, stop: asyncio.Event) -> None:
@@ -80,7 +80,7 @@ def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def worker(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """One worker process: moves runs and delivers messages."""
+    """Run one worker process, which moves runs and delivers messages."""
     _refuse_alone("worker", settings)
 
     async def main(stop: asyncio.Event) -> None:
@@ -91,7 +91,7 @@ def worker(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def apply_schema(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Bring the database's schema up to date; safe to run twice, and at once."""
+    """Bring the database's schema up to date; safe to run twice or concurrently."""
     applied = asyncio.run(_migrate(settings))
     sections = "section" if len(applied) == 1 else "sections"
     told = f"Applied {sections} {', '.join(applied)}." if applied else "The schema is up to date."
@@ -100,9 +100,9 @@ def apply_schema(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def show_demo(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Seed the demo workspace of a sandbox, once, and print how to try it."""
+    """Seed the demo workspace of a sandbox once, and print how to try it."""
     if settings.production:
-        raise NotReady("The demo is for the sandbox: leave ENVIRONMENT unset.")
+        raise NotReady("The demo is only for the sandbox: leave ENVIRONMENT unset.")
 
     async def main() -> None:
         async with opened(settings) as process:
@@ -113,9 +113,9 @@ def show_demo(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def examine(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Look at settings, public address, database, keys, clock, Redis and mail; say what to mend.
+    """Check settings, public address, database, keys, clock, Redis and mail; say what to fix.
 
-    Exits with 0 when nothing fails, warnings or not, and with 1 when something does.
+    Exits with 0 when no check fails (warnings do not count), otherwise with 1.
     """
 
     async def main() -> bool:
@@ -129,7 +129,7 @@ def examine(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def rewrap_keys(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Wrap the data key by the first entry of SECRET_KEY, so that the older ones may go."""
+    """Wrap the data key with the first entry of SECRET_KEY, so that older ones can be removed."""
 
     async def main() -> bool:
         async with opened(settings) as process, process.database.write() as db:
@@ -137,19 +137,20 @@ def rewrap_keys(settings: Settings, _arguments: argparse.Namespace) -> int:
             return old is not None and await keys.replace(db, old=old, new=process.vault.rewrap())
 
     if not asyncio.run(main()):
-        raise NotReady("Another process rewrapped the key at this moment; look again.")
-    print("The data key is wrapped by the first entry of SECRET_KEY.")
+        raise NotReady("Another process rewrapped the key at the same time; run this again.")
+    print("The data key is wrapped with the first entry of SECRET_KEY.")
     print(
-        "Remove the others after fifteen minutes: so long live the access tokens that they signed."
+        "Remove the others after fifteen minutes, when the access tokens they signed have expired."
     )
     return 0
 
 
 def after_restore(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Park what a restored backup says is due, for it may have been done; before workers start.
+    """Park what a restored backup says is due. Run this before the workers start.
 
-    Stop every process first, web too: what they take in or send meanwhile would be parked with the
-    rest. docs/operating.md has the whole of a restore.
+    Otherwise workers would send again what was sent after the backup. Stop every process first,
+    including web: what they accept or send meanwhile would be parked, too. docs/operating.md
+    describes the whole restore.
     """
 
     async def main() -> restoring.Parked:
@@ -157,18 +158,17 @@ def after_restore(settings: Settings, _arguments: argparse.Namespace) -> int:
             return await restoring.park(process)
 
     parked = asyncio.run(main())
-    print(
-        f"{parked.messages} messages are UNKNOWN now, and {parked.runs} runs FAILED, as restored."
-    )
-    print("They are not sent again automatically; docs/operating.md says what to do with them.")
+    print(f"{parked.messages} messages are now UNKNOWN and {parked.runs} runs FAILED, as restored.")
+    print("They are not retried automatically; docs/operating.md says what to do with them.")
     return 0
 
 
 def verify_audit(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Walk the audit trail of every workspace, and say what is not as it was written.
+    """Verify the audit trail of every workspace, and report tampering.
 
-    Exits with 0 when all are whole, and with 1 when one is not. Keep the lines where the database's
-    writers cannot reach: a trail whose head is behind one that was printed before was put back.
+    Exits with 0 when all are whole, and with 1 when one is not. Store the output where nobody with
+    write access to the database can change it: a trail whose head is behind one printed earlier
+    has been rolled back.
     """
 
     async def main() -> bool:
@@ -196,29 +196,29 @@ def _trail(found: chain.Verdict) -> str:
 
 
 def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
-    """Make a user, named by email address, administrator of every workspace."""
+    """Make the user with this email address an administrator of every workspace."""
 
     async def main() -> bool:
         async with opened(settings) as process:
             return await accounts.grant_super_admin(process, arguments.email)
 
     if not asyncio.run(main()):
-        raise NotReady(f"No user has the address {arguments.email}; register first.")
+        raise NotReady(f"No user has the address {arguments.email}; register it first.")
     print(f"{arguments.email} is a super-admin.")
     return 0
 
 
 def simulate(_settings: Settings, arguments: argparse.Namespace) -> int:
-    """Play cases from files, without a database, and say what comes out otherwise than expected.
+    """Run cases from files, without a database, and show differences from the expected trace.
 
-    A file holds a definition, what it meets, and the trace that must come of it: see
-    docs/examples/README.md. POST …/simulate?case=true answers with such a file of a definition.
-    Exits with 0 when all came as expected, and with 1 when a case came otherwise or cannot be read;
-    the others are played all the same.
+    A file contains a definition, its input and the expected trace: see docs/examples/README.md.
+    POST …/simulate?case=true returns such a file for a definition.
+    Exits with 0 when all cases match, and with 1 when one differs or cannot be read; the others run
+    all the same.
     """
     played = [_plays(Path(file), write=arguments.write) for file in arguments.files]
     if len(played) > 1:
-        print(f"{played.count(True)} of {len(played)} came as expected.")
+        print(f"{played.count(True)} of {len(played)} cases match.")
     return 0 if all(played) else 1
 
 
@@ -249,8 +249,8 @@ def _verdict(case: cases.Case, difference: str) -> str:
     if not difference:
         return case.name
     if case.expected is None:
-        return "nothing is expected yet; --write records what comes, which is:"
-    return "came otherwise than expected:"
+        return "nothing is expected yet; --write records the result, which is:"
+    return "differs from the expected trace:"
 
 
 def _sentences(problem: Problem) -> str:
@@ -259,7 +259,7 @@ def _sentences(problem: Problem) -> str:
 
 
 def show_reasons(_settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Print docs/reasons.md: every reason code with its sentence."""
+    """Print docs/reasons.md: every reason code with its explanation."""
     print(reasons.page(), end="")
     return 0
 
@@ -269,7 +269,7 @@ def _refuse_alone(command: str, settings: Settings) -> None:
     if settings.sqlite or settings.redis_url is None:
         raise NotReady(
             f"A separate {command} process needs PostgreSQL and Redis: set DATABASE_URL and"
-            " REDIS_URL, or use `python -m app run`, which is web and worker in one."
+            " REDIS_URL, or use `python -m app run`, which runs both in one process."
         )
 
 
@@ -292,18 +292,18 @@ def _welcome(settings: Settings, seeded: demo.Demo | None) -> str:
         return f"Tidings runs at {at}."
     if seeded is None:
         return (
-            f"Tidings runs at {at}. The demo's workflow is gone; remove the database to reseed it."
+            f"Tidings runs at {at}. The demo's workflow was deleted; delete the database to reseed."
         )
     file = settings.database_url.removeprefix("sqlite:///")
-    kept = f" Everything is kept in {file}." if settings.sqlite else ""
+    kept = f" The database is {file}." if settings.sqlite else ""
     return f"""
 Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
 
-1. Send an event, as a shop would:
+1. Send an event, as an online shop would:
 
 {seeded.curl()}
 
-2. See the message it became at {at}/sandbox, with this API key:
+2. See the resulting message at {at}/sandbox, with this API key:
 
    {seeded.api_key}
 
@@ -342,14 +342,18 @@ COMMANDS: Mapping[str, Command] = {
     "reasons": Command(show_reasons, {}, is_offline=True),
     "grant-super-admin": Command(
         grant_super_admin,
-        {"email": {"help": "the user's address"}},
+        {"email": {"help": "the user's email address"}},
         "python -m app grant-super-admin olivia@example.com",
     ),
     "simulate": Command(
         simulate,
         {
-            "files": {"nargs": "+", "metavar": "FILE", "help": "cases, as docs/examples has them"},
-            "--write": {"action": "store_true", "help": "record what comes out as expected"},
+            "files": {
+                "nargs": "+",
+                "metavar": "FILE",
+                "help": "cases, as in docs/examples",
+            },
+            "--write": {"action": "store_true", "help": "record the result as expected"},
         },
         "python -m app simulate docs/examples/*.json",
         is_offline=True,
@@ -373,7 +377,7 @@ def main() -> int:
         logs.configure(settings)
         return command.act(settings, arguments)
     except EXPECTED as error:
-        # What a person can mend is told in a sentence, not in a traceback.
+        # What an operator can fix is reported in a sentence, without a traceback.
         print(f"tidings: {error}", file=sys.stderr)
         return 1
     finally:
@@ -384,7 +388,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m app",
         description="Tidings: a webhook comes in, a run moves on, a message goes out.",
-        epilog="Settings come from environment variables; the README lists them.",
+        epilog="All settings are environment variables; the README lists them.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, command in COMMANDS.items():

@@ -51,7 +51,7 @@ def test_the_command_plays_them_all_and_none_differs(
     assert main() == 0
     told = capsys.readouterr().out.splitlines()
     assert len(told) == len(EXAMPLES) + 1
-    assert told[-1] == "12 of 12 came as expected."
+    assert told[-1] == "12 of 12 cases match."
 
 
 def test_none_has_an_error_or_a_warning():
@@ -93,7 +93,7 @@ def test_a_difference_is_shown_and_fails(
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 1
     told = capsys.readouterr().out.splitlines()
-    assert told[:3] == [f"{file}: came otherwise than expected:", "--- expected", "+++ came"]
+    assert told[:3] == [f"{file}: differs from the expected trace:", "--- expected", "+++ result"]
     differ = [line.lstrip("+- ")[:8] for line in told if re.match(r"[+-] ", line)]
     assert differ == ['"html": ', '"html": ', '"text": ', '"text": ']
     monkeypatch.setattr(sys, "argv", ["app", "simulate", "--write", str(file)])
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_read_hides_no_other(
     assert told.err == f"tidings: {gone}: No such file or directory.\n"
     assert told.out.splitlines() == [
         f"{EXAMPLES[0]}: {read(NAMES[0]).name}",
-        "1 of 2 came as expected.",
+        "1 of 2 cases match.",
     ]
 
 
@@ -150,5 +150,5 @@ def test_what_is_new_or_cannot_run_is_told_in_sentences(
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 1
     told = capsys.readouterr().out
-    assert "nothing is expected yet; --write records what comes" in told
+    assert "nothing is expected yet; --write records the result" in told
     assert "\nerror at /steps/0/duration: Say how long to wait" in told

@@ -138,7 +138,7 @@ def difference(expected: Mapping[str, Json] | None, came: Mapping[str, Json]) ->
     """Line by line, as `diff -u` tells it; nothing when they are the same to the last literal."""
     before, after = (document.pretty(side, sort=True) for side in (expected or {}, came))
     lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), "expected", "came", lineterm="", n=4
+        before.splitlines(), after.splitlines(), "expected", "result", lineterm="", n=4
     )
     return "\n".join(lines)
 
