@@ -1,7 +1,6 @@
-"""What is wrong with an installation and what to do about it: a line for each thing looked at.
+"""What is wrong with an installation and what to do about it: one line per check.
 
-Everything is looked at that can be, so that one visit is enough; each look has a deadline, and
-nothing is changed or sent.
+Every check runs, so that one run is enough. Each has a deadline, and nothing is changed or sent.
 """
 
 from __future__ import annotations
@@ -81,42 +80,42 @@ async def examine(settings: Settings) -> Findings:
 
 
 async def _configuration(settings: Settings) -> Findings:
-    """What Settings lets pass and an operator should know."""
+    """What Settings accepts but an operator should know."""
     yield fine("settings", f"{settings.environment}, at {settings.base_url}")
     for note in settings.notes:
         yield warn("settings", note)
     if not settings.production:
         return
     if urlsplit(settings.base_url).scheme != "https":
-        sentence = "BASE_URL begins with http: webhook URLs and tokens travel in the clear."
+        sentence = "BASE_URL begins with http: webhook URLs and tokens are sent unencrypted."
         yield warn("settings", sentence)
     elif not settings.trusted_hops:
         sentence = (
-            "TRUSTED_HOPS is 0, and something in front of us speaks https: all senders share its"
-            " address, and its limit. Set how many proxies append to X-Forwarded-For."
+            "TRUSTED_HOPS is 0, but https means that a proxy is in front: all senders share its"
+            " address and its rate limit. Set the number of proxies that append to X-Forwarded-For."
         )
         yield warn("settings", sentence)
     if settings.registration == "open":
-        sentence = "REGISTRATION is open: anybody may make an account and a workspace here."
+        sentence = "REGISTRATION is open: anyone can create an account and a workspace."
         yield warn("settings", sentence)
     for sentence in _payments(settings):
         yield warn("settings", sentence)
     if settings.metrics_token is None:
-        yield warn("settings", "METRICS_TOKEN is not set: anybody may read /metrics.")
+        yield warn("settings", "METRICS_TOKEN is not set: anyone can read /metrics.")
 
 
 async def _front_door(settings: Settings) -> Findings:
-    """Whether the public address leads to a web process of ours, through whatever stands before."""
+    """Whether the public address leads to one of our web processes, through any proxy."""
     if not settings.production:
         return
     url = f"{settings.base_url}/healthz"
-    told = "webhooks and links out of mails begin with it. Is a web process up, and behind it?"
+    told = "webhook URLs and links in mail begin with it. Is a web process running behind it?"
     try:
         async with api.client() as client, asyncio.timeout(PATIENCE_SECONDS):
             answer = await client.get(url)
     except (httpx2.HTTPError, TimeoutError) as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        yield warn("front door", f"BASE_URL does not answer at {url} ({said}): {told}")
+        yield warn("front door", f"BASE_URL does not answer at {url} ({said}); {told}")
         return
     if answer.status_code == 200 and answer.text == HEALTHY:
         yield fine("front door", f"{settings.base_url} leads to a web process")
@@ -129,7 +128,7 @@ def _payments(settings: Settings) -> Iterator[str]:
     if settings.stripe_secret_key is None:
         return
     if "_live_" not in settings.stripe_secret_key:
-        yield "STRIPE_SECRET_KEY is one of Stripe's test mode: plans are given for no money."
+        yield "STRIPE_SECRET_KEY is a test mode key: no money is charged."
     for name in plans.NAMES[1:]:
         if getattr(settings, f"stripe_price_{name}") is None:
             yield f"STRIPE_PRICE_{name.upper()} is not set: nobody can buy the plan {name}."
@@ -159,7 +158,7 @@ async def _database(settings: Settings) -> Findings:
 
 
 def _missing_file(settings: Settings) -> Path | None:
-    """Which opening it would make."""
+    """Opening it would create it."""
     file = Path(settings.database_url.removeprefix("sqlite:///"))
     return file if settings.sqlite and not file.exists() else None
 
@@ -175,7 +174,7 @@ async def _schema(_settings: Settings, database: Database) -> Finding:
 async def _data_key(settings: Settings, database: Database) -> Finding:
     async with database.read() as db:
         if await outstanding(db, SCHEMA):
-            return warn("secret key", "Cannot be judged before the schema is there.")
+            return warn("secret key", "cannot be checked before the schema is applied")
         wrapped = await keys.load(db)
     if wrapped is None:
         return fine("secret key", "nothing is encrypted yet")
@@ -184,14 +183,14 @@ async def _data_key(settings: Settings, database: Database) -> Finding:
     except VaultError as error:
         return fail("secret key", str(error))
     if vault.wrapped_by_first(wrapped):
-        return fine("secret key", "opens what is encrypted here")
-    sentence = "An older entry of SECRET_KEY opens the data key: run python -m app rewrap-keys."
+        return fine("secret key", "decrypts the data key")
+    sentence = "An older entry of SECRET_KEY decrypts the data key: run python -m app rewrap-keys."
     return warn("secret key", sentence)
 
 
 async def _callbacks(settings: Settings, database: Database) -> Findings:
-    """Where the operator's providers are to tell what became of messages: its token is made of the
-    data key."""
+    """Where the operator's providers should report delivery status. The token in the URL is derived
+    from the data key."""
     async with database.read() as db:
         wrapped = None if await outstanding(db, SCHEMA) else await keys.load(db)
     if wrapped is None:
@@ -199,7 +198,7 @@ async def _callbacks(settings: Settings, database: Database) -> Findings:
     try:
         vault = Vault(settings.secret_keys, wrapped)
     except VaultError:
-        return  # which was told above
+        return  # reported above
     told_by = {
         "twilio": settings.twilio_auth_token,
         "resend": settings.resend_webhook_secret,
@@ -207,13 +206,14 @@ async def _callbacks(settings: Settings, database: Database) -> Findings:
     for provider, secret in told_by.items():
         if secret is not None:
             url = providers.operators_url(settings.base_url, vault, provider)
-            yield fine("callbacks", f"{provider} tells what became of messages at {url}")
+            yield fine("callbacks", f"have {provider} report delivery status to {url}")
     if settings.resend_api_key is not None and settings.resend_webhook_secret is None:
         url = providers.operators_url(settings.base_url, vault, "resend")
         sentence = (
-            f"RESEND_WEBHOOK_SECRET is not set, so nobody hears of bounces: let Resend tell {url}"
+            "RESEND_WEBHOOK_SECRET is not set, so bounces are not received: create a webhook to"
+            f" {url} at Resend, and set its signing secret."
         )
-        yield warn("callbacks", f"{sentence} and set the endpoint's secret.")
+        yield warn("callbacks", sentence)
 
 
 async def _clock(settings: Settings, database: Database) -> Finding:
@@ -221,10 +221,10 @@ async def _clock(settings: Settings, database: Database) -> Finding:
         theirs = await db.now() - timedelta(milliseconds=settings.clock_offset_ms)
     apart = datetime.now(UTC) - theirs
     if abs(apart) <= CLOCKS_APART:
-        return fine("clock", "agrees with the database's")
+        return fine("clock", "matches the database's")
     seconds = abs(apart).total_seconds()
     which = "ahead of" if apart > timedelta() else "behind"
-    sentence = f"This machine is {seconds:.0f} s {which} the database: let both keep time by NTP."
+    sentence = f"This machine is {seconds:.0f} s {which} the database: synchronise both with NTP."
     return fail("clock", sentence)
 
 
@@ -234,7 +234,7 @@ async def _connections(settings: Settings, database: Database) -> Finding:
     async with database.read() as db:
         most = await health.most_connections(db)
     wanted = settings.database_pool_size * (settings.web_concurrency + 1)
-    told = f"{wanted} for {settings.web_concurrency} web and one worker process, of {most}"
+    told = f"{wanted} of {most}, for {settings.web_concurrency} web and one worker process"
     if wanted <= most:
         return fine("connections", told)
     sentence = f"{told}: lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, or raise max_connections."
@@ -246,7 +246,7 @@ async def _connections(settings: Settings, database: Database) -> Finding:
 
 async def _redis(settings: Settings) -> Findings:
     if settings.redis_url is None:
-        yield fine("redis", "REDIS_URL is not set: queue and limits live in the one process")
+        yield fine("redis", "REDIS_URL is not set: queue and rate limits are in this one process")
         return
     redis = connector(settings)()
     try:
@@ -255,12 +255,12 @@ async def _redis(settings: Settings) -> Findings:
         yield fine("redis", "answers")
     except SILENCE as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        yield fail("redis", f"REDIS_URL does not answer ({said}): work goes on, later.")
+        yield fail("redis", f"REDIS_URL does not answer ({said}): work continues, with delays.")
     finally:
         await redis.aclose(close_connection_pool=True)
 
 
-# Channel and provider → what it is called here, and whose settings are to be mended.
+# Channel and provider → what it is called here, and which setting to fix.
 SUBJECTS = {
     ("email", "smtp"): ("mail", "SMTP_URL"),
     ("email", "resend"): ("mail", "RESEND_API_KEY"),
@@ -270,11 +270,11 @@ SUBJECTS = {
 
 
 async def _providers(settings: Settings) -> Findings:
-    """Whether each of the operator's ways out would take a message."""
+    """Whether each of the operator's providers would accept a message."""
     async with api.client() as client:
         channels = list(operators.channels(settings, client))
         if not any(channel.name == "email" for channel in channels):
-            yield fine("mail", "no SMTP_URL: the sandbox captures what would be sent")
+            yield fine("mail", "SMTP_URL is not set: the sandbox captures all mail")
         for channel in channels:
             yield await _provider(channel)
             await channel.close()
@@ -286,7 +286,7 @@ async def _provider(channel: Provider) -> Finding:
         async with asyncio.timeout(LOOK_SECONDS):
             faults = await channel.verify()
     except TimeoutError:
-        sentence = f"{setting}: the provider was silent for {LOOK_SECONDS:.0f} seconds."
+        sentence = f"{setting}: the provider did not answer within {LOOK_SECONDS:.0f} seconds."
         return fail(subject, sentence)
     if not faults:
         return fine(subject, f"the provider of {setting} accepts our credentials")
@@ -296,7 +296,7 @@ async def _provider(channel: Provider) -> Finding:
 
 
 async def _payment_provider(settings: Settings) -> Findings:
-    """Whether Stripe takes our key, and sells what we say at the price that we say."""
+    """Whether Stripe accepts our key, and sells each plan at the price that we publish."""
     stripe = stripe_of(settings)
     if stripe is None:
         return
@@ -304,7 +304,7 @@ async def _payment_provider(settings: Settings) -> Findings:
         async with asyncio.timeout(LOOK_SECONDS):
             doubts = await stripe.doubts()
     except TimeoutError:
-        sentence = f"Stripe was silent for {LOOK_SECONDS:.0f} seconds."
+        sentence = f"Stripe did not answer within {LOOK_SECONDS:.0f} seconds."
         yield fail("payments", f"STRIPE_SECRET_KEY: {sentence}")
     except Silent as error:
         yield fail("payments", f"STRIPE_SECRET_KEY: {error.cause}")
@@ -312,20 +312,20 @@ async def _payment_provider(settings: Settings) -> Findings:
         for sentence in doubts:
             yield fail("payments", sentence)
         if not doubts:
-            asked = f"charges what people are told for {', '.join(stripe.sold)}"
-            known = f"and {asked}" if stripe.sold else "and was asked for no price"
-            yield fine("payments", f"Stripe takes our key {known}")
+            asked = f"charges the published price for {', '.join(stripe.sold)}"
+            known = f"and {asked}" if stripe.sold else "and no price is set"
+            yield fine("payments", f"Stripe accepts our key {known}")
     finally:
         await stripe.close()
 
 
 async def _single_sign_on(settings: Settings) -> Findings:
-    """Whether somebody could be sent to the provider."""
+    """Whether somebody could sign in through the provider."""
     provider = sign_on_of(settings)
     if provider is None:
         return
     try:
         await provider.authorization_url(Attempt.new())
-        yield fine("sign-on", f"{settings.oidc_issuer} says where people sign in")
+        yield fine("sign-on", f"{settings.oidc_issuer} answers with its sign-in page")
     except Silent as error:
         yield fail("sign-on", f"OIDC_ISSUER: {error.cause}")

@@ -184,7 +184,7 @@ async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]):
         async def said(**changed: str) -> list[str]:
             """Without what is of this test alone: a key of test mode, two plans of three."""
             findings = [str(one) for one in await found({**environ, **changed})]
-            assert "STRIPE_SECRET_KEY is one of Stripe's test mode" in findings.pop(0)
+            assert "STRIPE_SECRET_KEY is a test mode key" in findings.pop(0)
             assert "STRIPE_PRICE_ENTERPRISE is not set: nobody can buy" in findings.pop(0)
             return findings
 
@@ -192,7 +192,7 @@ async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]):
         stripe.prices["price_growth"]["unit_amount"] = 5_900
         [finding] = await said()
         assert "STRIPE_PRICE_GROWTH: price_growth is 59.00 USD a month" in finding
-        assert "people are told 49.00 USD a month" in finding
+        assert "the published price is 49.00 USD a month" in finding
         stripe.prices["price_growth"]["recurring"] = {"interval": "year", "interval_count": 2}
         [finding] = await said()
         assert "59.00 USD every 2 years" in finding
@@ -207,7 +207,7 @@ async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]):
         del stripe.prices["price_scale"]
         archived, unknown = await said()
         assert "FAIL  payments      STRIPE_PRICE_GROWTH: price_growth is archived" in archived
-        assert "STRIPE_PRICE_SCALE: Stripe knows no price price_scale" in unknown
+        assert "STRIPE_PRICE_SCALE: the price price_scale does not exist at Stripe" in unknown
         [finding] = await said(STRIPE_SECRET_KEY="sk_test_of_another_shop")
         assert "FAIL  payments      STRIPE_SECRET_KEY: " in finding
         assert "401: Invalid API Key provided" in finding
@@ -234,9 +234,9 @@ async def test_the_key_is_tried_before_anything_is_sold():
         assert "FAIL  payments      STRIPE_SECRET_KEY: " in wrong
         assert "401: Invalid API Key provided" in wrong
         right = await said(stripe_server.SECRET_KEY)
-        assert "Stripe takes our key and was asked for no price" in right
+        assert "Stripe accepts our key and no price is set" in right
         right = await said(stripe_server.SECRET_KEY, STRIPE_PRICE_SCALE="price_scale")
-        assert "Stripe takes our key and charges what people are told for scale" in right
+        assert "Stripe accepts our key and charges the published price for scale" in right
 
 
 @pytest.mark.parametrize(("minutes", "which"), [(1, "behind"), (-1, "ahead of")])

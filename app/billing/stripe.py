@@ -177,14 +177,14 @@ class Stripe:
             try:
                 known = await self._call("GET", f"/v1/prices/{quote(price, safe='')}")
             except Missing:
-                found.append(f"{setting}: Stripe knows no price {price}.")
+                found.append(f"{setting}: the price {price} does not exist at Stripe.")
                 continue
             told = Charge(plans.PLANS[plan].price, plans.CURRENCY.lower(), "month", 1)
             charged = Charge.of(known)
             if not known.get("active"):
                 found.append(f"{setting}: {price} is archived at Stripe: nobody can buy {plan}.")
             elif charged != told:
-                sentence = f"{price} is {charged} at Stripe, and people are told {told}."
+                sentence = f"{price} is {charged} at Stripe, but the published price is {told}."
                 found.append(f"{setting}: {sentence}")
         return found
 
