@@ -166,7 +166,7 @@ def _network(text: str) -> IPv4Network | IPv6Network:
     except ValueError as error:
         raise ValueError(sentence) from error
     if network.prefixlen < (8 if network.version == 4 else 7):
-        raise ValueError(f"{sentence}; {network} is more than any private network")
+        raise ValueError(f"{sentence}; {network} is larger than any private network")
     return network
 
 

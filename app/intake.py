@@ -89,7 +89,7 @@ async def settled(judge: Callable[[], Awaitable[Accepted]]) -> Accepted:
             return await judge()
         except Outdated:
             continue
-    raise Unavailable("The webhook is being changed time and again; send the request again.")
+    raise Unavailable("The webhook keeps changing; retry the request.")
 
 
 async def _received(

@@ -214,7 +214,7 @@ class Front:
 
 async def _not_yet(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] != "/healthz":
-        raise Unavailable("This process has just started and waits for its database.")
+        raise Unavailable("This process has just started and is waiting for the database.")
     await reply.ok({"status": "ok"})(scope, receive, send)
 
 

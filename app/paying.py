@@ -34,7 +34,7 @@ Ask: TypeAlias = Callable[[Row, Standing, datetime], Awaitable[Standing]]
 def provider(process: Process) -> Provider:
     """Raises Problem `billing_not_configured`."""
     if process.billing is None:
-        raise Problem("billing_not_configured", "The operator has to set STRIPE_SECRET_KEY first.")
+        raise Problem("billing_not_configured", "The operator must set STRIPE_SECRET_KEY first.")
     return process.billing
 
 
@@ -61,7 +61,10 @@ async def checkout(
         workspace = await workspaces.by_id(db, id=workspace_id)
         known = await paid_plans.by_workspace(db, workspace_id=workspace_id)
     if plans.rank(plan) <= plans.rank(quotas.plan_of(process, workspace).name):
-        raise Problem("conflict", "The workspace has this plan or a higher one; lower it by PATCH.")
+        raise Problem(
+            "conflict",
+            "The workspace already has this plan or a higher one; to lower it, use PATCH.",
+        )
     customer_id = await _customer(process, till_of, workspace_id, known)
     order = Order(new_id("chk"), workspace_id, customer_id, plan, success_url, cancel_url)
     return Checkout(order, await till_of.checkout(order, now))
@@ -127,7 +130,7 @@ async def at_till(db: Handle, token: str) -> Row:
     """The checkout of this page. Raises Problem `not_found`."""
     row = await checkouts.by_token(db, token_hash=digest(token))
     if row is None:
-        raise Problem("not_found", "There is no such checkout (any more); begin another.")
+        raise Problem("not_found", "This checkout does not exist or has expired; start a new one.")
     return row
 
 
@@ -143,7 +146,9 @@ async def press(process: Process, db: Handle, token: str, button: Button, reques
         if button == "complete":
             await _pay(process, db, row, request_id)
     elif (await at_till(db, token))["status"] != status:
-        raise Problem("conflict", "The other button was pressed before; begin another checkout.")
+        raise Problem(
+            "conflict", "This checkout was already completed or cancelled; start a new one."
+        )
     return str(row[url])
 
 
@@ -219,14 +224,20 @@ async def change(process: Process, origin: Origin, workspace_id: str, plan: str)
         row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
     present = quotas.plan_of(process, workspace).name
     if plans.rank(plan) > plans.rank(present):
-        raise Problem("payment_required", "Begin with POST /billing/checkout: it has to be paid.")
+        raise Problem(
+            "payment_required", "This plan must be paid for: start with POST /billing/checkout."
+        )
     if plan == present and (row is None or row["next_plan"] is None):
         return
     if row is None or row["subscription_id"] is None:
-        raise Problem("conflict", "Nobody pays for this plan: the operator gives it to all.")
+        raise Problem(
+            "conflict", "This plan is not for sale: the operator gives it to every workspace."
+        )
     through = provider(process)
     if row["provider"] != through.name:
-        raise Problem("conflict", "The plan was not paid for here; it ends with its period.")
+        raise Problem(
+            "conflict", "The plan was not paid for here; it ends at the end of its period."
+        )
     given = plans.rank(process.settings.default_plan)
     wanted = plans.FREE if plans.rank(plan) <= given else plan
 
@@ -282,7 +293,7 @@ async def _learn(process: Process, workspace_id: str, ask: Ask, origin: Origin) 
         async with process.database.write() as db:
             if await _store(process, db, row, standing, origin):
                 return
-    raise Unavailable("Too much changes here at once; try again.")
+    raise Unavailable("Too many changes happened at once; try again.")
 
 
 async def _store(

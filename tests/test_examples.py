@@ -108,7 +108,7 @@ def test_a_difference_is_shown_and_fails(
         (b"{", "not JSON"),
         (b'{"name": "x"}', "/definition"),
         (b'{"name": "x", "definition": {}, "input": {}}', "/startAt"),
-        (b'{"name": "x", "definition": {}, "input": {"startAt": "2026-01-01T00:00:00Z"}}', "whom"),
+        (b'{"name": "x", "definition": {}, "input": {"startAt": "2026-01-01T00:00:00Z"}}', "which"),
     ],
 )
 def test_what_is_no_case_is_refused_in_a_sentence(

@@ -96,7 +96,7 @@ async def lock_role(db: Handle, member: Member) -> Member:
 def require_session(member: Member) -> None:
     """Raises Problem `forbidden`."""
     if member.via != "session":
-        raise Problem("forbidden", "An API key is no person: sign in with email and password.")
+        raise Problem("forbidden", "An API key cannot do this: sign in with email and password.")
 
 
 def unauthenticated(detail: str) -> Problem:

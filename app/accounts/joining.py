@@ -26,7 +26,10 @@ LIFETIME = timedelta(days=7)
 def require_grantable(member: Member, role: str) -> None:
     """Nobody gives or takes a role above their own. Raises Problem `forbidden`."""
     if not roles.grantable(member.role, role):
-        raise Problem("forbidden", f"You are {member.role}: {role} is not yours to give or take.")
+        raise Problem(
+            "forbidden",
+            f"You are {member.role}: {role} is not a role that you can grant or revoke.",
+        )
 
 
 # --- offered ------------------------------------------------------------------------------------
@@ -40,7 +43,7 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
     require_grantable(member, role)
     user = await users.by_email(db, email_key=email.key)
     if user is None and process.settings.registration == "closed":
-        raise Problem("forbidden", "Nobody can make an account here, not even when invited.")
+        raise Problem("forbidden", "Registration is closed here, even with an invitation.")
     if user is not None:
         await require_stranger(db, member.workspace_id, user["id"])
     await quotas.require_member(process, db, member.workspace_id, more=1)
@@ -88,7 +91,7 @@ async def require_stranger(db: Handle, workspace_id: str, user_id: str) -> None:
     if row is not None:
         raise Problem(
             "conflict",
-            "They are a member already; change their role instead.",
+            "They are already a member; change their role instead.",
             existingId=row["id"],
         )
 
@@ -156,7 +159,7 @@ async def _accept_as_new(
             return await _join(process, db, where, invitation, user)
     except Duplicate:
         raise Problem(
-            "conflict", "Your address has just got an account: accept with its password."
+            "conflict", "An account was just created with your address: accept with its password."
         ) from None
 
 
@@ -230,7 +233,7 @@ def _require_pending(row: Row) -> None:
 
 
 def _no_longer_good() -> Problem:
-    return Problem("conflict", "This invitation is no longer good: ask for a new one.")
+    return Problem("conflict", "This invitation is no longer valid: ask for a new one.")
 
 
 USED = "This invitation was accepted before; sign in instead."

@@ -107,7 +107,7 @@ async def found_workspace(
     """A further one, which the member owns. Raises Problem `forbidden`."""
     identity.require_session(member)
     if process.settings.registration == "closed" and not member.super_admin:
-        raise Problem("forbidden", "Workspaces are the operator's to make here; ask them for one.")
+        raise Problem("forbidden", "Only the operator creates workspaces here; ask them for one.")
     return await new_workspace(process, db, origin, name)
 
 
@@ -123,7 +123,7 @@ async def grant_super_admin(process: Process, email: str) -> bool:
 async def ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: str) -> None:
     """A letter to the address, filed in the workspace. Raises Problem `conflict`."""
     if user["email_verified_at"] is not None:
-        raise Problem("conflict", "Your address is verified already.")
+        raise Problem("conflict", "Your address is already verified.")
     expires_at = await db.now() + VERIFY_LIFETIME
     await letters.send(
         process,
@@ -212,7 +212,7 @@ async def change_password(
             db, id=user["id"], old_hash=user["password_hash"], new_hash=new_hash
         )
         if not changed:
-            raise Problem("conflict", "The password was changed just now by somebody else.")
+            raise Problem("conflict", "The password has just been changed by somebody else.")
         await sessions.end_all(db, user_id=user["id"], but=member.via_id)
         await _note(process, db, origin, member.workspace_id, "user.password_changed")
 

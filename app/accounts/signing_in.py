@@ -95,8 +95,10 @@ async def switch(process: Process, origin: Origin, member: Member, workspace_id:
 
 def _no_such_workspace(*, named: bool) -> Problem:
     if named:
-        return Problem("not_found", "You are not a member of such a workspace.")
-    return Problem("not_found", "You are in no workspace; ask somebody to invite you.")
+        return Problem("not_found", "You are not a member of this workspace.")
+    return Problem(
+        "not_found", "You are not a member of any workspace; ask somebody to invite you."
+    )
 
 
 async def refresh(process: Process, where: Where, refresh_token: str) -> SignIn:

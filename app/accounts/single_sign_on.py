@@ -59,7 +59,7 @@ class Departure:
 def provider(process: Process) -> oidc.Provider:
     """Raises Problem `not_found` where there is none."""
     if process.provider is None:
-        raise Problem("not_found", "There is nothing at this path.")
+        raise Problem("not_found", "Nothing exists at this path.")
     return process.provider
 
 
@@ -171,11 +171,11 @@ class Newcomer:
 def _verified(claims: oidc.Claims) -> Email:
     """Raises Problem `forbidden`."""
     if claims.email is None or not claims.email_verified:
-        raise Problem("forbidden", "The provider does not vouch for your address; verify it there.")
+        raise Problem("forbidden", "The provider has not verified your address; verify it there.")
     try:
         return addresses.email(claims.email)
     except BadAddress as error:
-        raise Problem("forbidden", f"Your address at the provider is none: {error}") from None
+        raise Problem("forbidden", f"Your address at the provider is not valid: {error}") from None
 
 
 async def _found(db: Handle, email: Email) -> Row | None:
@@ -183,8 +183,8 @@ async def _found(db: Handle, email: Email) -> Row | None:
     if user is not None and user["email_verified_at"] is None:
         raise Problem(
             "conflict",
-            "Your address has an account that never proved to be yours: verify the address by the"
-            " letter you were sent, or choose a new password, and sign in here again.",
+            "An account has your address but never verified it: verify the address with the mail"
+            " that you were sent, or reset the password, and sign in here again.",
         )
     return user
 
@@ -226,13 +226,15 @@ async def _workspace(
     if workspace_id is not None:
         raise _no_such_workspace()
     if process.settings.registration != "open":
-        raise Problem("forbidden", "You are in no workspace; ask somebody to invite you.")
+        raise Problem(
+            "forbidden", "You are not a member of any workspace; ask somebody to invite you."
+        )
     name = f"{user['name'][:180]}'s workspace"
     return await accounts.new_workspace(process, db, where.user(user), name)
 
 
 def _no_such_workspace() -> Problem:
-    return Problem("not_found", "You are not a member of such a workspace.")
+    return Problem("not_found", "You are not a member of this workspace.")
 
 
 async def _offer(db: Handle, email_key: str, workspace_id: str | None) -> Row | None:

@@ -144,7 +144,7 @@ async def _verdict(process: Process, workspace_id: str, row: Row | None) -> Verd
         async with process.database.read() as db:
             beheaded = await _beheaded(db, workspace_id)
         if beheaded:
-            gone = Fault(None, None, "The signed head of the chain is gone.")
+            gone = Fault(None, None, "The signed head of the chain is missing.")
             return Verdict(gone, 0, 0, head)
     at = Head(sequence=head.first_sequence - 1, hash=head.first_hash)
     async for entry in _links(process, workspace_id, at.sequence, head.sequence):
@@ -203,7 +203,7 @@ def _fault(vault: Vault, entry: Row, at: Head) -> Fault | None:
     """What is wrong with the entry that should follow `at`."""
     sequence, id = entry["sequence"], entry["id"]
     if sequence != at.sequence + 1:
-        return Fault(at.sequence + 1, None, "An entry is gone.")
+        return Fault(at.sequence + 1, None, "An entry is missing.")
     if sequence == 1 and entry["action"] != FIRST:
         return Fault(1, id, f"The trail does not begin with {FIRST}.")
     if entry["hash"] != link(at.hash, entry["mac"]):
@@ -217,6 +217,6 @@ def _own_fault(vault: Vault, entry: Row) -> Fault | None:
         return Fault(sequence, id, "The entry was changed.")
     if entry["changes"] is None:
         allowed = hmac.compare_digest(entry["forgotten"] or b"", forgotten_mac(vault, entry))
-        return None if allowed else Fault(sequence, id, "The changes were taken out.")
+        return None if allowed else Fault(sequence, id, "The changes were removed.")
     told = sha256((entry["salt"] or b"") + entry["changes"].encode()).digest()
     return None if told == entry["changes_hash"] else Fault(sequence, id, "The changes differ.")

@@ -192,7 +192,7 @@ class Stripe:
         if plan not in self._prices:
             raise Problem(
                 "billing_not_configured",
-                f"The plan {plan} has no price here: the operator has to set"
+                f"The plan {plan} has no price here: the operator must set"
                 f" STRIPE_PRICE_{plan.upper()}.",
             )
         return self._prices[plan]

@@ -45,7 +45,9 @@ class Sender:
         name, spec = parseaddr(text)
         address = _parse(spec)
         if address is None or _UNPRINTABLE.search(text):
-            raise ValueError(f"“{text}” is no sender: write it as hello@acme.com or as Acme <…>.")
+            raise ValueError(
+                f"“{text}” is not a sender: write it as hello@acme.com or as Acme <…>."
+            )
         return cls(name, address)
 
 

@@ -61,7 +61,7 @@ class Own:
                     callback_url=callback_url,
                     base_url=self._settings.twilio_base_url,
                 )
-        raise ValueError(f"{given['provider']} is no provider for {name}.")
+        raise ValueError(f"{given['provider']} is not a provider for {name}.")
 
     async def close(self) -> None:
         await asyncio.gather(*(channel.close() for channel in self._kept.values()), *self._closing)

@@ -67,7 +67,9 @@ def phone(text: str, country: str | None) -> str:
             "This is not a phone number: write it as +… with the country code and digits."
         ) from error
     if number.extension:
-        raise BadAddress("A phone number with an extension cannot get messages: leave it out.")
+        raise BadAddress(
+            "A phone number with an extension cannot receive messages: leave the extension out."
+        )
     if not phonenumbers.is_possible_number(number):
         raise BadAddress("This is not a possible phone number: it is too short or too long.")
     return phonenumbers.format_number(number, PhoneNumberFormat.E164)

@@ -136,7 +136,7 @@ async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> 
     overtaken = [who for who, found in made.items() if found.id not in inserted]
     found = await find_all(db, overtaken) if overtaken else {}
     if len(found) < len(overtaken):
-        raise Unavailable("The contact was erased while it was being made; send the request again.")
+        raise Unavailable("The contact was erased while it was being created; retry the request.")
     return {**made, **found}
 
 

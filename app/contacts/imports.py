@@ -288,7 +288,9 @@ class CsvFormat:
 
     def end(self) -> None:
         if self._columns is None:
-            raise _bad_header([FieldError("", "The file is empty; begin it with a header row.")])
+            raise _bad_header(
+                [FieldError("", "The file is empty; it must begin with a header row.")]
+            )
 
 
 class JsonLinesFormat:
@@ -326,7 +328,7 @@ def _columns(cells: Sequence[str]) -> Sequence[str]:
             errors.append(FieldError(f"/{name}", sentence))
         before.add(name)
     if not errors and not set(ADDRESSES) & before:
-        errors.append(FieldError("", "Have a column email, phone or id."))
+        errors.append(FieldError("", "Add a column email, phone or id."))
     if errors:
         raise _bad_header(errors)
     return names

@@ -56,7 +56,7 @@ def refuse_too_deep(depth: int) -> None:
     if depth > LONGEST_CHAIN:
         raise Problem(
             "chain_too_long",
-            f"More than {LONGEST_CHAIN} runs have started one another to come here.",
+            f"More than {LONGEST_CHAIN} runs have started one another to get here.",
         )
 
 

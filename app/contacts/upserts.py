@@ -242,9 +242,9 @@ class _Batch:
                 self._by[name][contact.columns[name]] = contact
 
 
-_UNKNOWN = FieldError("/id", "There is no such contact; to make one, give an email or a phone.")
+_UNKNOWN = FieldError("/id", "There is no such contact; to create one, give an email or a phone.")
 _FULL = FieldError("", "The plan of the workspace allows no more contacts.")
-_NOBODY = FieldError("", "Give an email, a phone or an id, by which the contact is found again.")
+_NOBODY = FieldError("", "Give an email, a phone or an id that identifies the contact.")
 
 
 def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:

@@ -51,7 +51,7 @@ async def create(
 ) -> tuple[Row, list[Finding]]:
     """A new definition, activated at once when the draft says so; the findings are warnings."""
     if draft.state not in ("DRAFT", "ACTIVE"):
-        told = FieldError("/state", "A new definition is DRAFT or ACTIVE.")
+        told = FieldError("/state", "A new definition must be DRAFT or ACTIVE.")
         draft = replace(draft, state="DRAFT", wrong=[*draft.wrong, told])
     row = await definitions.insert(
         db,
@@ -132,9 +132,11 @@ async def rotate(db: Handle, workspace_id: str, row: Row) -> Row:
     """The locked definition `row` gets another webhook URL, or its first; from the commit on the
     old one is known to nobody. Raises Problem `conflict` when it takes no webhooks."""
     if row["state"] == "ARCHIVED":
-        raise Problem("conflict", "ARCHIVED is final: it takes no webhooks any more.")
+        raise Problem("conflict", "ARCHIVED is final: it no longer accepts webhooks.")
     if row["trigger_config"]["source"] != "inbound_webhook":
-        raise Problem("conflict", "Its trigger takes no webhooks: make inbound_webhook its source.")
+        raise Problem(
+            "conflict", "Its trigger accepts no webhooks: set its source to inbound_webhook."
+        )
     return await definitions.set_token(
         db, workspace_id=workspace_id, id=row["id"], token=tokens.drawn()
     )
@@ -203,7 +205,7 @@ def _refuse(found: Sequence[Finding]) -> None:
     if errors:
         raise Problem(
             "not_activatable",
-            "The definition cannot run like this; mend what errors lists and activate it again.",
+            "The definition cannot run; fix what errors lists and activate it again.",
             errors=[FieldError(finding.pointer, finding.message) for finding in errors],
             findings=told(found),
         )

@@ -178,9 +178,9 @@ def _scalar(value: Json, place: Place) -> None:
 
 def _scalars(value: Json, place: Place) -> None:
     if not isinstance(value, list):
-        place.refuse("wrong_type", "This must be a list of values to look in.")
+        place.refuse("wrong_type", "This must be a list of values to compare with.")
     elif not value:
-        place.hold("missing", "Give at least one value to look for.")
+        place.hold("missing", "Give at least one value to compare with.")
     else:
         for index, option in enumerate(value):
             _scalar(option, place.at(index))
@@ -205,7 +205,7 @@ def _orderable(value: Json, place: Place) -> None:
 
 def _moment(value: Json, place: Place) -> None:
     if not isinstance(value, str):
-        place.refuse("wrong_type", "This must be a time in text.")
+        place.refuse("wrong_type", "This must be a time, as text.")
     elif compare.time(value) is None:
         place.hold("bad_time", f"{quote(value)} is not a time; write it like 2026-11-02T09:00:00Z.")
 
@@ -244,7 +244,7 @@ def read(
         place.refuse("wrong_type", "A condition must be an object.")
         return None
     if depth > DEEPEST:
-        place.refuse("too_deep", f"Conditions may stand at most {DEEPEST} deep in each other.")
+        place.refuse("too_deep", f"Conditions may be nested at most {DEEPEST} deep.")
         return None
     for name, read_parts in _COMBINATIONS.items():
         if name in raw:

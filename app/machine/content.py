@@ -57,7 +57,7 @@ def _content_sid(raw: Json, place: Place) -> Json:
 
 def _variables(raw: Json, place: Place) -> Json:
     if not isinstance(raw, dict):
-        place.refuse("wrong_type", "This must be an object of variables by their names.")
+        place.refuse("wrong_type", "This must be an object of variables by name.")
     elif len(raw) > MOST_VARIABLES:
         place.refuse("too_many", f"A message has at most {MOST_VARIABLES} variables.")
     else:
@@ -129,7 +129,7 @@ def _either(raw: Mapping[str, Json], place: Place) -> None:
     elif not raw.get("text") and not raw.get("contentSid"):
         place.at("text").hold("missing", "Say what to send: a text, or a contentSid.")
     if raw.get("variables") and not raw.get("contentSid"):
-        place.at("variables").hold("needs_content_sid", "Variables belong to a contentSid.")
+        place.at("variables").hold("needs_content_sid", "Variables need a contentSid.")
 
 
 # --- rendering ----------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class Liquid:
 
 def liquid(value: Json, place: Place, *, html: bool = False) -> Liquid | None:
     if not isinstance(value, str):
-        place.refuse("wrong_type", "This must be text; Liquid may stand in it.")
+        place.refuse("wrong_type", "This must be text; it may contain Liquid.")
         return None
     try:
         read = Liquid(value, parse(value, html=html))
@@ -181,9 +181,7 @@ def duration(
 ) -> timedelta | None:
     """An ISO 8601 duration. Days are 24 hours; months and years have no length and are refused."""
     if not isinstance(value, str):
-        place.refuse(
-            "wrong_type", "This must be an ISO 8601 duration in text, such as PT1H or P3D."
-        )
+        place.refuse("wrong_type", "This must be an ISO 8601 duration, such as PT1H or P3D.")
         return None
     length = parse_duration(value)
     if length is None:

@@ -80,7 +80,7 @@ def _node(raw: Json, known: dict[str, _Known], place: Place) -> Part | None:
     if name is None:
         return None
     if name in known:
-        place.at("id").hold("doubled_id", f"Another node is called {quote(name)} too.")
+        place.at("id").hold("doubled_id", f"Another node is also called {quote(name)}.")
     node = _Known(kind, ports)
     known.setdefault(name, node)
     if kind not in NODES:
@@ -143,9 +143,9 @@ def _entries(nodes: list[Json], known: Mapping[str, _Known], place: Place) -> tu
     """Where the triggers lead. Without any trigger every node counts, since none is unreachable."""
     triggers = [index for index, raw in enumerate(nodes) if _is_trigger(raw)]
     for index in triggers[1:]:
-        place.at(index).hold("several_triggers", "A graph has one trigger; this is another.")
+        place.at(index).hold("several_triggers", "A graph can have only one trigger.")
     if nodes and not triggers:
-        place.hold("no_trigger", "Add a trigger node: it marks where a run begins.")
+        place.hold("no_trigger", "Add a trigger node: runs begin there.")
         return tuple(known)
     exits = [node.exits for node in known.values() if node.kind == TRIGGER]
     return tuple(wired["next"] for wired in exits if "next" in wired)

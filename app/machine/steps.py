@@ -73,7 +73,7 @@ class _Walk:
         if not isinstance(name, str) or not name:
             name = spot.path
         if name in self.names:
-            spot.place.at("id").hold("doubled_id", f"Another step is called {quote(name)} too.")
+            spot.place.at("id").hold("doubled_id", f"Another step is also called {quote(name)}.")
             name = next(f"{name} ({n})" for n in count(2) if f"{name} ({n})" not in self.names)
         self.names.add(name)
         return name

@@ -55,7 +55,7 @@ async def hear(process: Process, heard: Heard) -> str | None:
         account = await providers.account(process, db, heard.provider, heard.token)
         now = await db.now()
     if account is None:
-        raise Problem("not_found", "There is nothing at this path.")
+        raise Problem("not_found", "Nothing exists at this path.")
     told = _read(account, heard, now)
     if isinstance(told, Report):
         await report(process, account, told)

@@ -167,9 +167,7 @@ def _given(call: Call, channel: str) -> dict[str, Any]:
     if "/provider" not in known:  # by which the others are judged
         errors += [error for error in _wrong(channel, given) if error.pointer not in known]
     if errors:
-        raise Problem(
-            "invalid", "The channel cannot be set up like this; see errors.", errors=errors
-        )
+        raise Problem("invalid", "The channel settings are not valid; see errors.", errors=errors)
     return given
 
 
@@ -179,7 +177,7 @@ def _given(call: Call, channel: str) -> dict[str, Any]:
 def _channel(call: Call) -> str:
     name = call.path("channel")
     if name not in PROVIDERS:
-        raise Problem("not_found", f"Channels are {', '.join(PROVIDERS)}.")
+        raise Problem("not_found", f"The channels are {', '.join(PROVIDERS)}.")
     return name
 
 
@@ -255,7 +253,7 @@ async def remove(call: Call) -> Response:
     if channel == "email" and sender is not None and not is_our_domain(call, sender):
         raise Problem(
             "conflict",
-            f"The workspace's mail is from {sender}, which needs its own provider: change"
+            f"The workspace sends from {sender}, which requires its own provider: change"
             " sender.fromEmail first.",
         )
     await channel_settings.delete(call.db, workspace_id=workspace_id, channel=channel)

@@ -30,7 +30,9 @@ REPLAYED_AT_ONCE = 1_000
 def _url(text: str) -> str:
     url = egress.parse_url(text)
     if url.userinfo:
-        raise ValueError("Must hold no credentials: the signature tells that it is us.")
+        raise ValueError(
+            "Must not contain credentials: requests are authenticated by their signature."
+        )
     return text
 
 
@@ -257,7 +259,7 @@ def _refuse_inward(call: Call, text: str) -> None:
 
 def _refused(sentence: str) -> Problem:
     errors = [FieldError("/url", sentence)]
-    return Problem("invalid", "Nobody is told at this address; see errors.", errors=errors)
+    return Problem("invalid", "Events cannot be sent to this address; see errors.", errors=errors)
 
 
 async def _found(call: Call) -> Row:
@@ -306,7 +308,7 @@ async def replay(call: Call) -> Response:
     if old is None:
         raise Problem("not_found", "The endpoint has no such attempt.")
     if old["status"] == "QUEUED":
-        raise Problem("conflict", "It is still on its way; its next try comes by itself.")
+        raise Problem("conflict", "It is still being delivered; it is retried automatically.")
     id = new_id("eva")
     await events.insert_attempts(
         call.db, workspace_id=workspace_id, rows=[(id, endpoint["id"], old["event_id"])]

@@ -87,7 +87,9 @@ async def export_contacts(call: Call) -> Response:
     except exports.TooManyColumns as error:
         sentence = f"There are more than {error} metadata names: ask for ndjson."
         errors = [FieldError("?format", sentence)]
-        raise Problem("invalid", "A table cannot hold all; see errors.", errors=errors) from None
+        raise Problem(
+            "invalid", "Not everything fits in a table; see errors.", errors=errors
+        ) from None
 
 
 routes = [

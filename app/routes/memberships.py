@@ -263,9 +263,11 @@ async def remove_invitation(call: Call) -> Response:
     workspace_id, id = call.member.workspace_id, call.path("id")
     row = await invitations.locked(call.db, workspace_id=workspace_id, id=id)
     if row is None or row["status"] in ("EXPIRED", "REVOKED"):
-        raise Problem("not_found", "There is no such invitation that could still be accepted.")
+        raise Problem("not_found", "There is no such invitation, or it can no longer be accepted.")
     if row["status"] == "ACCEPTED":
-        raise Problem("invitation_used", "It was accepted; remove the membership instead.")
+        raise Problem(
+            "invitation_used", "The invitation was accepted; remove the membership instead."
+        )
     require_grantable(call.member, row["role"])
     before = invitation_resource(row, with_email=True)
     call.match_shown(before)

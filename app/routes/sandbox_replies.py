@@ -43,7 +43,7 @@ async def create(call: Call) -> Response:
         sender = addresses.phone(new.from_, workspace["country"])
     except addresses.BadAddress as error:
         errors = [FieldError("/from", str(error))]
-        raise Problem("invalid", "Nobody has this number; see errors.", errors=errors) from None
+        raise Problem("invalid", "No contact has this number; see errors.", errors=errors) from None
     heard = await keywords.obey(
         call.process,
         call.db,

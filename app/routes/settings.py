@@ -248,11 +248,13 @@ async def create_key(call: Call) -> Response:
     new = call.read(NewKey)
     await call.lock_role()
     if not roles.grantable(call.member.role, new.role):
-        raise Problem("forbidden", f"You are {call.member.role}: give the key at most that role.")
+        raise Problem(
+            "forbidden", f"You are {call.member.role}: the key cannot have a higher role."
+        )
     if new.expires_at is not None and new.expires_at <= await call.db.now():
         raise Problem(
             "invalid",
-            "The key would have expired already.",
+            "The key would already be expired.",
             errors=[FieldError("/expiresAt", "Must be in the future.")],
         )
     row, key = await keyring.create(

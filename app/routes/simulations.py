@@ -165,7 +165,7 @@ async def _contact(db: Handle, given: Given, subject: Subject) -> Row | None:
         if who not in known:
             if trigger.get("createContact") and found.kind in ("email", "phone"):
                 return None
-            raise Problem("contact_not_found", "The intake would find no contact, and make none.")
+            raise Problem("contact_not_found", "The intake would find no contact and create none.")
         id = known[who].id
     row = id and await contacts.by_id(db, workspace_id=subject.workspace_id, id=id)
     if id is not None and not row:

@@ -84,7 +84,7 @@ async def create(call: Call) -> Response:
     )
     assert row is not None  # noqa: S101 - it was made in this transaction, or was there
     if not made.is_new:
-        raise Problem("conflict", "The address is on the list already.", existingId=row["id"])
+        raise Problem("conflict", "The address is already on the list.", existingId=row["id"])
     # Not whose: an entry outlives the contact.
     await call.note("suppression.created", row["id"], after=_told(row))
     call.before_answering(lambda: consent.quiet(call.process, made))
@@ -135,7 +135,7 @@ async def _clean(call: Call, new: NewSuppression) -> str:
         return subscriptions.clean(new.channel, new.address, country)
     except addresses.BadAddress as error:
         errors = [FieldError("/address", str(error))]
-        raise Problem("invalid", "The address is not one; see errors.", errors=errors) from None
+        raise Problem("invalid", "The address is not valid; see errors.", errors=errors) from None
 
 
 async def _filters(call: Call, given: dict[str, Any]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ async def remove(call: Call) -> Response:
     if users:
         raise Problem(
             "conflict",
-            f"{users[0]} sends this template; take it out there, or archive that one, first.",
+            f"{users[0]} uses this template; remove it there, or archive that definition, first.",
             usedBy=users,
         )
     await templates.delete(call.db, workspace_id=workspace_id, id=id)
@@ -176,7 +176,7 @@ async def _contact(db: Handle, workspace_id: str, wanted: Preview) -> Row | None
     if row is None:
         raise Problem(
             "invalid",
-            "The template cannot be shown for this contact; see errors.",
+            "The template cannot be rendered for this contact; see errors.",
             errors=[FieldError("/contactId", "There is no such contact.")],
         )
     return row
@@ -195,7 +195,7 @@ def _checked(template: WritableTemplate, stored: Json = None) -> dict[str, Json]
 
 def _invalid(errors: list[tuple[str, str]]) -> Problem:
     listed = [FieldError(pointer, message) for pointer, message in errors]
-    return Problem("invalid", "The template cannot be saved like this; see errors.", errors=listed)
+    return Problem("invalid", "The template is not valid; see errors.", errors=listed)
 
 
 async def _found(call: Call, db: Handle) -> Row:

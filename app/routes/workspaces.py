@@ -55,7 +55,7 @@ async def get_own_workspace(call: Call) -> Response:
     )
     beyond = call.member.via == "key" and call.path("id") != call.member.workspace_id
     if beyond or not rows:
-        raise Problem("not_found", "You belong to no such workspace.")
+        raise Problem("not_found", "You are not a member of this workspace.")
     return reply.ok(resource(rows[0]))
 
 

@@ -33,7 +33,7 @@ async def start(
     if await contacts.by_id(db, workspace_id=workspace_id, id=contact_id) is None:
         raise Problem(
             "invalid",
-            "The run cannot be started like this; see errors.",
+            "The run cannot be started; see errors.",
             errors=[FieldError("/contactId", "There is no such contact.")],
         )
     new = {"definition_id": definition_id, "contact_id": contact_id, "body": document.dumps(data)}
@@ -50,7 +50,7 @@ async def replay(process: Process, db: Handle, workspace_id: str, row: Row) -> s
 async def _begin(process: Process, db: Handle, workspace_id: str, new: Mapping[str, Any]) -> str:
     id = new_id("run")
     if not await runs.insert(db, workspace_id=workspace_id, id=id, **new):
-        raise Problem("conflict", "Only what is ACTIVE takes new runs; activate it first.")
+        raise Problem("conflict", "Only an ACTIVE definition accepts new runs; activate it first.")
     process.queue.advance(db, workspace_id, id)
     return id
 
@@ -95,4 +95,4 @@ async def retry(process: Process, db: Handle, workspace_id: str, row: Row) -> No
 
 async def _refuse_erased(db: Handle, workspace_id: str, row: Row) -> None:
     if await contacts.by_id(db, workspace_id=workspace_id, id=row["contact_id"]) is None:
-        raise Problem("conflict", "The contact was erased, and with it what the run knew.")
+        raise Problem("conflict", "The contact was erased, including the data of this run.")

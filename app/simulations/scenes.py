@@ -30,7 +30,9 @@ YEARS = (1970, 2200)  # what is far from it, a few thousand waits would leave th
 
 def _at(text: str) -> str:
     if parse_duration(text) is None and compare.time(text) is None:
-        raise ValueError("Must be a time, or how long after the start: 2026-03-01T09:00:00Z, P1D.")
+        raise ValueError(
+            "Must be a time or a duration since the start, such as 2026-03-01T09:00:00Z or P1D."
+        )
     return text
 
 
@@ -108,7 +110,7 @@ def of(
         else on_paper(given.contact, country, start_at)
     )
     if contact is None:
-        raise invalid([FieldError("/contact", "Say for whom the run is.")])
+        raise invalid([FieldError("/contact", "Say which contact the run is for.")])
     return {
         "program": simulation.steered(program, given.variants),
         "trigger": given.trigger,

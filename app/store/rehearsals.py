@@ -67,4 +67,4 @@ class Rehearsal:
 
 
 def _no_room() -> Unavailable:
-    return Unavailable("There is no room for a dry run of this file; import it in parts.")
+    return Unavailable("There is not enough space for a dry run of this file; import it in parts.")

@@ -41,13 +41,15 @@ def permit(member: Member, can: str) -> None:
     """
     theirs = member.via == "session" and can in (MEMBER, ADMIN)
     if member.suspended and not theirs:
-        raise Problem("workspace_suspended", "This workspace is suspended; write to the operator.")
+        raise Problem("workspace_suspended", "This workspace is suspended; contact the operator.")
     if can == MEMBER or can in member.permissions:
         return
     if can != ADMIN:
         raise Problem("forbidden", f"This needs {can}, which the role {member.role} does not have.")
     if not (member.super_admin and member.via == "session"):
-        raise Problem("forbidden", "This is for super-admins, signed in as themselves.")
+        raise Problem(
+            "forbidden", "This requires a super-admin who is signed in; an API key is not enough."
+        )
 
 
 def afford(member: Member, plan: str | None) -> None:
@@ -55,6 +57,6 @@ def afford(member: Member, plan: str | None) -> None:
     if plan is not None and plans.rank(member.plan) < plans.rank(plan):
         raise Problem(
             "plan_required",
-            f"This comes with the plan {plan}, and the workspace has {member.plan}: an owner can"
+            f"This requires the plan {plan}, and the workspace has {member.plan}: an owner can"
             " change it with POST /billing/checkout.",
         )

@@ -230,9 +230,7 @@ def require_media_type(headers: Headers, allowed: frozenset[str] = JSON) -> None
             f"Send one Content-Type header, {' or '.join(sorted(allowed))}, and UTF-8.",
         )
     if "content-encoding" in headers:
-        raise Problem(
-            "unsupported_media_type", "Send the body as it is, without any Content-Encoding."
-        )
+        raise Problem("unsupported_media_type", "Send the body without Content-Encoding.")
 
 
 @lru_cache(256)  # nearly all say the same

@@ -118,7 +118,8 @@ class Call:
         self._if_match_was_judged = True
         if not conditions.matches(self.request.headers, current):
             raise Problem(
-                "stale", "Read the resource again: it has changed, or If-None-Match bars it."
+                "stale",
+                "The resource has changed, or If-None-Match does not allow this; read it again.",
             )
 
     async def note(
@@ -224,9 +225,9 @@ class Call:
         """What the caller asked for and the handler took no notice of."""
         unjudged = not self._if_match_was_judged and self.request.method not in SAFE
         if unjudged and conditions.names_a_revision(self.request.headers):
-            raise Problem("stale", "This has no revision that could match; leave out If-Match.")
+            raise Problem("stale", "This resource has no revision to match; leave out If-Match.")
 
     def refuse_unacceptable(self, answer: Response) -> None:
         media_type = answer.headers.get("content-type", "").partition(";")[0]
         if media_type and not acceptable(self.request.headers, media_type):
-            raise Problem("not_acceptable", f"Accept {media_type}: there is nothing else here.")
+            raise Problem("not_acceptable", f"Accept {media_type}: no other format is available.")

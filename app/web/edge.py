@@ -136,7 +136,10 @@ class _Exchange:
         except Exception:
             log.exception("request failed")
             await self._answer(
-                Problem("internal", "The fault is ours and has been logged; quote the requestId.")
+                Problem(
+                    "internal",
+                    "This is an error on our side and has been logged; quote the requestId.",
+                )
             )
         finally:
             self._log()
@@ -290,7 +293,7 @@ def refuse_ambiguous(scope: Scope, headers: Headers) -> None:
     """What two readers could understand in two ways, which is how requests are smuggled."""
     # The intake counts every try and answers them alike, these too.
     if not is_line(scope["path"]) and not scope["path"].startswith(INTAKE):
-        raise Problem("not_found", "There is nothing at this path.")
+        raise Problem("not_found", "Nothing exists at this path.")
     cause = None
     if headers[b"content-length"] and headers[b"transfer-encoding"]:
         cause = "Send Content-Length or Transfer-Encoding, not both."  # RFC 9112 §6.3

@@ -77,8 +77,8 @@ class Asked:
         if not kept["answer"]:
             raise Problem(
                 "conflict",
-                "What this Idempotency-Key was answered told of somebody who has been erased since;"
-                " a new request needs a new key.",
+                "The response for this Idempotency-Key contained data of a person erased since; a"
+                " new request needs a new key.",
             )
         return _replayed(
             self.vault.decrypt(PURPOSE, kept["answer"], member.workspace_id, self.id.hex())
@@ -92,8 +92,7 @@ class Asked:
         if not await idempotency.lock(db, id=self.id):
             raise Problem(
                 "idempotency_in_progress",
-                "The first request with this Idempotency-Key is not done; send this one again"
-                " later.",
+                "The first request with this Idempotency-Key is still running; retry later.",
                 headers={"Retry-After": "1"},
             )
         # Only now, in a statement of its own: what the lock's last holder wrote has to be seen.
@@ -121,13 +120,12 @@ class Asked:
         if kept["asked"] != self.content:
             raise Problem(
                 "idempotency_mismatch",
-                "This Idempotency-Key was used here with another body; a new request needs a new"
-                " key.",
+                "This Idempotency-Key was used with another body; a new request needs a new key.",
             )
         if kept["only_for"] not in (None, self.member.via_id):
             raise Problem(
                 "idempotency_mismatch",
-                "This Idempotency-Key was used here by somebody else, who was shown a secret.",
+                "This Idempotency-Key was used by somebody else, and its response had a secret.",
             )
 
 

@@ -104,7 +104,7 @@ ANSWER_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "WWW-Authenticate": ("`Bearer`.", TEXT),
     "Retry-After": ("Seconds after which to try again.", SECONDS),
     "RateLimit": ("What is left, and when there is more.", TEXT),
-    "RateLimit-Policy": ("How many requests are taken in how many seconds.", TEXT),
+    "RateLimit-Policy": ("How many requests are allowed in how many seconds.", TEXT),
 }
 ASKED_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "Idempotency-Key": (

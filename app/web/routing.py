@@ -84,7 +84,7 @@ def router(routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) -> Ro
 
 
 async def _not_found(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    raise Problem("not_found", "There is nothing at this path.")
+    raise Problem("not_found", "Nothing exists at this path.")
 
 
 class _Path:
@@ -152,7 +152,7 @@ class _Path:
                 response = await self._answered(endpoint, call)
         except Duplicate:
             raise Problem(
-                "conflict", "Something else has a value that only one may have; change it."
+                "conflict", "Something else has the same value, which must be unique; change it."
             ) from None
         for work in call.awaited:
             await work()

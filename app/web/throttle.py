@@ -133,7 +133,7 @@ class Throttle:
         if not verdict.allowed:
             raise Problem(
                 "rate_limited",
-                f"At most {rule.amount} requests are taken in {rule.seconds} seconds;"
+                f"At most {rule.amount} requests are allowed in {rule.seconds} seconds;"
                 f" try again in {verdict.headers['Retry-After']} s.",
                 headers=verdict.headers,
             )

@@ -139,7 +139,7 @@ async def _accept(
             return [batch.answers[event.run_id] for event in events]
         except _Overtaken as overtaken:
             outdated |= overtaken.outdated
-    raise Unavailable("Others with the same key are being served; send the request again.")
+    raise Unavailable("Other requests with the same key are being processed; retry the request.")
 
 
 class _Overtaken(Exception):

@@ -76,7 +76,7 @@ def _by_id(value: Json, trigger: Trigger, _country: str | None) -> Lookup:
     number = isinstance(value, int) and not isinstance(value, bool)
     text = document.text(value) if number else _text(value)
     if not is_storable(text):
-        raise ValueError("it holds characters that no id has.")
+        raise ValueError("it contains characters that no ID has.")
     field = trigger.get("metadataField")
     if field is None:
         return Lookup("contact_id", value=text, key=text)

@@ -40,12 +40,14 @@ def unknown() -> Problem:
 
 def _refuse_needless(request: Row, door: Door) -> None:
     if request["outcome"] != "REFUSED":
-        raise Problem("conflict", f"It was accepted: its run is {request['run_id']}.")
+        raise Problem("conflict", f"It was already accepted: its run is {request['run_id']}.")
     if door.shut is not None:
-        raise Problem("conflict", f"It can be retried once events are taken again. {door.shut}")
+        raise Problem("conflict", f"It can be retried once events are accepted again. {door.shut}")
     if len(request["body"] or b"") >= LONGEST_BODY:
         kept = f"the first {LONGEST_BODY // 1024} KiB"
-        raise Problem("conflict", f"Only {kept} of its body were kept; have it sent again.")
+        raise Problem(
+            "conflict", f"Only {kept} of its body were stored; ask the sender to send it again."
+        )
 
 
 def _visit(door: Door, request: Row) -> Visit:

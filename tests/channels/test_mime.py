@@ -124,7 +124,7 @@ def test_the_sender_is_the_contents_else_the_default(content, sender):
 
 @pytest.mark.parametrize("text", ["", "acme.test", "a@b@c", "Acme", "A <a@x.test\nBcc:y@z>"])
 def test_a_default_sender_that_is_no_address_is_refused_in_words(text):
-    with pytest.raises(ValueError, match="no sender: write it as"):
+    with pytest.raises(ValueError, match="not a sender: write it as"):
         Sender.parse(text)
 
 

@@ -336,7 +336,7 @@ async def test_an_export_is_a_sheet_without_formulas_that_may_come_back(cast: Ca
             "type": "error",
             "row": 2,
             "pointer": "/id",
-            "message": "There is no such contact; to make one, give an email or a phone.",
+            "message": "There is no such contact; to create one, give an email or a phone.",
         },
         totals(created=1, failed=1),
     ]

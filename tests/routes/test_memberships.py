@@ -309,10 +309,10 @@ async def test_whoever_is_in_no_workspace_is_told_that(cast: Cast, visitor: http
     account = {"email": cast.vic.email, "password": PASSWORD}
     response = await visitor.post("/auth/token", json=account)
     assert response.status_code == 404
-    assert response.json()["detail"].startswith("You are in no workspace")
+    assert response.json()["detail"].startswith("You are not a member of any workspace")
     named = {**account, "workspaceId": cast.vic.workspace_id}
     response = await visitor.post("/auth/token", json=named)
-    assert response.json()["detail"] == "You are not a member of such a workspace."
+    assert response.json()["detail"] == "You are not a member of this workspace."
 
 
 async def test_whoever_may_leave_removes_nobody_else(cast: Cast, sign_in: SignIn):

@@ -41,5 +41,5 @@ def test_another_s_is_another_one(rehearsal: Rehearsal):
 
 def test_no_room_is_told(rehearsal: Rehearsal):
     rehearsal._file.execute("PRAGMA max_page_count = 20")
-    with pytest.raises(Unavailable, match="no room"):
+    with pytest.raises(Unavailable, match="not enough space"):
         keep(rehearsal, "con_1", None, None, "x" * 200_000)

@@ -133,11 +133,11 @@ def _read(group: str, value: str, ranges: bool) -> tuple[str, str]:
     if group == "word" and value in _KEYWORDS:
         return value, value
     if group == "misplaced":
-        raise ValueError(f"{value} is no index: write 0, 1, 2 and so on")
+        raise ValueError(f"{value} is not an index: write 0, 1, 2 and so on")
     if group not in ("operator", "illegal"):
         return group.rstrip("_"), value
     if value == "(" and not ranges:
-        raise ValueError("a range (1..5) stands only in a for tag")
+        raise ValueError("a range (1..5) is only allowed in a for tag")
     if value not in tokens.operators:
         raise ValueError(f"unexpected {value!r}")
     return (tokens.TOKEN_RANGE_LITERAL if value == "(" else tokens.operators[value]), value

@@ -177,7 +177,7 @@ def _masked(name: str, value: str) -> str:
 def _url(raw: Json, place: Place) -> Liquid | None:
     read = liquid(raw, place)
     if read is not None and not re.match(r"\s*(https?://|\{[{%])", read.source, re.IGNORECASE):
-        place.hold("bad_url", "A URL begins with https:// or http://.")
+        place.hold("bad_url", "A URL must begin with https:// or http://.")
     return read
 
 
@@ -192,7 +192,7 @@ def _headers(raw: Json, place: Place) -> dict[str, Json] | None:
         if not FIELD_NAME.fullmatch(name):
             place.at(name).refuse("bad_header", f"{quote(name)} cannot be a header's name.")
         elif name.lower() in RESERVED:
-            place.at(name).refuse("bad_header", f"{quote(name)} is set by the sender itself.")
+            place.at(name).refuse("bad_header", f"{quote(name)} is reserved for Tidings.")
         elif names.count(name.lower()) > 1:
             place.at(name).refuse("bad_header", f"{quote(name)} is given twice.")
     return {name: liquid(value, place.at(name)) for name, value in raw.items()}
@@ -213,7 +213,7 @@ def _body(raw: Json, place: Place) -> Json:
 def _whole_body(raw: Json, place: Place) -> Json:
     if isinstance(raw, str | dict | list):
         return _body(raw, place)
-    place.refuse("wrong_type", "This must be text, an object or a list; Liquid may stand in it.")
+    place.refuse("wrong_type", "This must be text, an object or a list; it may contain Liquid.")
     return None
 
 

@@ -40,9 +40,12 @@ def _weight(variant: Config) -> Fraction:
 def _read_weight(value: Json, place: Place) -> Json | None:
     number = compare.number(value) if compare.is_number(value) else None
     if number is None:
-        place.refuse("wrong_type", "A weight is a number, such as 50.")
+        place.refuse("wrong_type", "A weight must be a number, such as 50.")
     elif not 0 <= number <= HEAVIEST or number.normalize().as_tuple().exponent < -6:  # type: ignore[operator]  # finite
-        place.hold("out_of_range", f"A weight is from 0 to {HEAVIEST:,}, to six decimal places.")
+        place.hold(
+            "out_of_range",
+            f"A weight must be from 0 to {HEAVIEST:,}, with at most six decimal places.",
+        )
     else:
         return value
     return None

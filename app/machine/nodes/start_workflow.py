@@ -65,7 +65,7 @@ def _leaves(value: Json) -> Iterator[Json]:
 
 def _read(value: Json, place: Place, depth: int) -> Json:
     if depth > DEEPEST:
-        place.refuse("too_deep", f"Values may stand at most {DEEPEST} deep in each other.")
+        place.refuse("too_deep", f"Values may be nested at most {DEEPEST} deep.")
         return None
     match value:
         case str():

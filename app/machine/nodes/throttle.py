@@ -33,7 +33,7 @@ def counted(visit: Visit, event: Event) -> Outcome | None:
 def _window(value: Json, place: Place) -> timedelta | None:
     length = duration(value, place, longest=LONGEST)
     if length == timedelta(0):
-        place.hold("bad_duration", "A window has some length, such as P1D.")
+        place.hold("bad_duration", "A window must be longer than zero, such as P1D.")
         return None
     return length
 

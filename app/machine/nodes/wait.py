@@ -94,7 +94,7 @@ def _days(value: Json, place: Place) -> list[str] | None:
     for index, day in enumerate(value):
         if day not in calendar.DAYS:
             known = ", ".join(calendar.DAYS)
-            place.at(index).refuse("wrong_type", f"A day is one of {known}.")
+            place.at(index).refuse("wrong_type", f"A day must be one of {known}.")
     if not value:
         place.hold("missing", "Give at least one day, or leave days out for every day.")
         return None
@@ -107,7 +107,7 @@ def _timezone(value: Json, place: Place) -> str | None:
         return text
     place.hold(
         "bad_timezone",
-        f"{quote(text)} is no time zone; write contact, workspace or a name like Europe/Berlin.",
+        f"{quote(text)} is not a time zone; write contact, workspace or a name like Europe/Berlin.",
     )
     return None
 
@@ -124,9 +124,11 @@ def _settle(config: Config, place: Place) -> Config:
     for name in said[1:]:
         place.at(name).hold("both", f"Give {said[0]} or {name}, not both.")
     if "days" in config and "time" not in config:
-        place.at("days").hold("needs_time", "Days go with a time of day; give a time.")
+        place.at("days").hold("needs_time", "Days need a time of day; give a time.")
     if "timezone" in config and said == ["duration"]:
-        place.at("timezone").hold("needs_time", "A duration is as long in every time zone.")
+        place.at("timezone").hold(
+            "needs_time", "A duration does not depend on the time zone; leave timezone out."
+        )
     return config
 
 

@@ -77,7 +77,7 @@ def _one(config: Config, place: Place) -> Config:
     if "event" in config and "when" in config:
         place.at("when").hold("both", "Wait for an event or for something to be true, not both.")
     elif "match" in config and "event" not in config:
-        place.at("match").hold("needs_event", "A match is over an event; say which.")
+        place.at("match").hold("needs_event", "A match needs an event; say which.")
     elif not {"event", "when"} & config.keys() and not place.has_findings("event", "when"):
         place.at("event").hold("missing", "Say what to wait for: an event, or when.")
     return config
