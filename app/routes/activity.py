@@ -27,7 +27,7 @@ from app.web.routing import Call, get
 
 
 class Try(Shape):
-    """A delivery attempt, in short."""
+    """A summary of a delivery attempt."""
 
     id: AttemptId
     number: int
@@ -41,7 +41,8 @@ class TriedMessage(MessageSummary):
 
 
 class Consent(Shape):
-    """The contact opted out of a channel, or in again, or wrote what may mean that (`flagged`)."""
+    """The contact opted out of a channel, opted in again, or wrote something that may mean so
+    (`flagged`)."""
 
     id: ConsentId
     channel: ChannelName
@@ -52,7 +53,7 @@ class Consent(Shape):
 
 
 class Happening(Shape):
-    """An event, a run, a message, or a word about consent; `type` says which of them is there."""
+    """An event, a run, a message or a change of consent; `type` says which one is present."""
 
     id: EventId | RunId | MessageId | ConsentId
     type: Literal["event", "run", "message", "consent"]
@@ -64,8 +65,7 @@ class Happening(Shape):
 
 
 async def index(call: Call) -> Response:
-    """Its events, runs, messages and opt-outs in one list, each as a list of its own would show
-    it."""
+    """Its events, runs, messages and opt-outs in one list, each as its own list shows it."""
     query = call.query(Paging)
     workspace_id, contact_id = call.member.workspace_id, call.path("id")
     if await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id) is None:

@@ -47,13 +47,13 @@ IN_WORKSPACE = Field(None, description="In this workspace.")
 
 
 class WorkspaceFilters(Paging):
-    q: Search | None = Field(None, description="How its name begins, in any case.")
-    suspended: bool | None = Field(None, description="Whether it is suspended.")
-    user_id: UserId | None = Field(None, description="That this user is a member of.")
+    q: Search | None = Field(None, description="Prefix of the name; case does not matter.")
+    suspended: bool | None = Field(None, description="Filter by whether it is suspended.")
+    user_id: UserId | None = Field(None, description="Filter by member: the ID of a user.")
 
 
 class UserFilters(Paging):
-    q: Search | None = Field(None, description="How the address begins, in any case.")
+    q: Search | None = Field(None, description="Prefix of the address; case does not matter.")
     workspace_id: WorkspaceId | None = Field(None, description="Members of this workspace.")
 
 
@@ -64,7 +64,7 @@ class RunFilters(Paging):
 
 class AttemptFilters(Paging):
     workspace_id: WorkspaceId | None = IN_WORKSPACE
-    status: AttemptStatus | None = Field(None, description="What became of it.")
+    status: AttemptStatus | None = Field(None, description="Its status.")
 
 
 class AnyAuditFilters(AuditFilters):
@@ -112,9 +112,10 @@ class Stats(Shape):
 
 
 class Invariants(Shape):
-    """All zero when healthy; `oldestDueSeconds` is how late the oldest due row is, of any kind.
-    `orphans` are runs whose wait is over or gone and that nobody will move; with `orphansLeft`
-    there may be more, for not all of the unfinished runs could be looked at in two seconds."""
+    """All zero when healthy. `oldestDueSeconds` is how late the oldest due row of any kind is.
+    `orphans` are runs whose wait has ended or no longer exists and that nothing will move; with
+    `orphansLeft` there may be more, because not all unfinished runs could be checked in two
+    seconds."""
 
     healthy: bool
     orphans: int
@@ -178,7 +179,7 @@ async def index_users(call: Call) -> Response:
 
 
 async def index_runs(call: Call) -> Response:
-    """Of one workspace; or of all, those that failed."""
+    """Of one workspace; or of all workspaces, those that failed."""
     query = call.query(RunFilters)
     filters = query.filters()
     if "workspace_id" not in filters:
@@ -190,7 +191,7 @@ async def index_runs(call: Call) -> Response:
 
 
 async def index_attempts(call: Call) -> Response:
-    """Of one workspace; or of all, those that came to no good end."""
+    """Of one workspace; or of all workspaces, those with a problem."""
     query = call.query(AttemptFilters)
     filters = query.filters()
     if "workspace_id" not in filters:
@@ -270,12 +271,13 @@ async def _orphans(db: Handle) -> tuple[int, bool]:
 
 
 async def suspend(call: Call) -> Response:
-    """At once its intake answers 404, its API 403, and nothing of it is sent; nothing is lost."""
+    """Its intake answers 404, its API 403, and nothing of it is sent, with immediate effect;
+    nothing is lost."""
     return await _set(call, "suspended", suspended=True)
 
 
 async def resume(call: Call) -> Response:
-    """It goes on where it was; what waited is sent."""
+    """Work continues where it stopped; waiting messages are sent."""
     response = await _set(call, "resumed", suspended=False)
     await parking.resume(call.db, call.path("id"))
     return response

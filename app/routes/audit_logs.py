@@ -26,10 +26,10 @@ PAGE = 500  # of an export
 
 
 class Filters(Paging):
-    actor: str | None = Field(None, description="By whom: the id of a user or an API key.")
-    action: str | None = Field(None, description="What was done, such as `contact.created`.")
-    resource_type: str | None = Field(None, description="To what kind of thing.")
-    resource_id: str | None = Field(None, description="To what, by its id.")
+    actor: str | None = Field(None, description="The ID of the user or API key that acted.")
+    action: str | None = Field(None, description="The action, such as `contact.created`.")
+    resource_type: str | None = Field(None, description="The type of the resource acted on.")
+    resource_id: str | None = Field(None, description="The ID of the resource acted on.")
 
 
 class Export(Query):
@@ -49,7 +49,7 @@ class Resource(Shape):
 
 
 class AuditLog(Shape):
-    """`changes` is null once they were forgotten; place and `hash` until the entry is chained."""
+    """`changes` is null after an erasure; place and `hash` are null until the entry is chained."""
 
     id: AuditLogId
     action: str
@@ -102,7 +102,8 @@ async def index(call: Call) -> Response:
 
 
 async def verify(call: Call) -> Response:
-    """Keep `head` elsewhere: a trail that ends before a head that you have seen was cut off."""
+    """Store `head` elsewhere: a trail that ends before a head that you have stored was
+    truncated."""
     found = await chain.verify(call.process, call.member.workspace_id)
     return reply.ok(
         {
@@ -121,7 +122,7 @@ async def verify(call: Call) -> Response:
 
 
 async def export(call: Call) -> Response:
-    """Everything, newest first, a line of JSON each."""
+    """All entries, newest first, one line of JSON each."""
     filters = call.query(Export).model_dump(exclude_none=True)
     return await stream.answer(
         call.request, _lines(call, filters), stream.JSON_LINES, file_name="audit-logs.ndjson"

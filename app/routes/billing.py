@@ -44,7 +44,7 @@ class WritablePlan(Writable):
 
 
 class NewCheckout(Shape):
-    """The price is ours to say, by the plan."""
+    """The price depends on the plan and is set by the server."""
 
     plan: Literal["growth", "scale", "enterprise"]
     success_url: Url
@@ -64,7 +64,7 @@ class Amounts(Shape):
 
 
 class Limits(Shape):
-    """Null is no limit."""
+    """Null means no limit."""
 
     contacts: int | None
     messages_per_month: int | None
@@ -72,7 +72,7 @@ class Limits(Shape):
 
 
 class AvailablePlan(Shape):
-    """`price` is that of a month, in minor units."""
+    """`price` is per month, in minor units."""
 
     plan: PlanName
     price: int
@@ -82,7 +82,7 @@ class AvailablePlan(Shape):
 
 
 class CurrentPlan(Shape):
-    """`nextPlan` follows at `renewsAt`, when it is another one."""
+    """`nextPlan` takes effect at `renewsAt`, if it is a different plan."""
 
     plan: PlanName
     status: Literal["active", "trialing", "past_due"]
@@ -142,7 +142,7 @@ async def show(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    """A lower plan comes when the period that is paid for ends; a higher one has to be paid."""
+    """A lower plan takes effect at the end of the paid period; a higher one must be paid first."""
     await call.receive_body()
     async with call.process.database.read() as db:
         present = await resource(call, db)
@@ -153,8 +153,8 @@ async def update(call: Call) -> Response:
 
 
 async def checkout(call: Call) -> Response:
-    """Send the owner's browser to `checkoutUrl`. The plan changes once it is paid, and not because
-    `successUrl` was opened."""
+    """Send the owner's browser to `checkoutUrl`. The plan changes once it is paid, not when
+    `successUrl` is opened."""
     wanted = call.read(NewCheckout)
     begun = await paying.checkout(
         call.process,
@@ -175,8 +175,8 @@ async def checkout(call: Call) -> Response:
 
 
 async def hear(call: Call) -> Response:
-    """Stripe's events, by the secret of its endpoint. Which events come, how often and in what
-    order does not matter: what counts is what Stripe answers when it is asked."""
+    """Stripe's events, verified by the endpoint's secret. Their number and order do not matter: the
+    current state is read from Stripe."""
     if call.process.stripe is None:
         raise Problem("billing_not_configured", "The operator has not set STRIPE_SECRET_KEY.")
     body = await call.receive_body()

@@ -14,7 +14,7 @@ from app.web.routing import PUBLIC, Call, post
 
 
 class ResendEvent(BaseModel):
-    """As Resend sends it; only its type and what it is about are looked at."""
+    """As Resend sends it; only its type and its subject are read."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -30,8 +30,8 @@ class ResendEvent(BaseModel):
 
 
 async def hear_twilio(call: Call) -> Response:
-    """Twilio's status callbacks, and what people text back, by `X-Twilio-Signature`. Copies and
-    late ones are welcome. What is to be said to a person is answered in TwiML."""
+    """Twilio's status callbacks and incoming messages, verified by `X-Twilio-Signature`. Duplicate
+    and late callbacks are handled. Replies to a person are returned as TwiML."""
     said = await _hear(call, "twilio")
     message = f"<Message>{escape(said)}</Message>" if said is not None else ""
     return Response(
@@ -41,7 +41,7 @@ async def hear_twilio(call: Call) -> Response:
 
 
 async def hear_resend(call: Call) -> Response:
-    """Resend's events, by `svix-signature`. Copies and late ones are welcome."""
+    """Resend's events, verified by `svix-signature`. Duplicate and late events are handled."""
     await _hear(call, "resend")
     return reply.no_content()
 

@@ -39,8 +39,9 @@ Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000)]
 
 
 class NewChannel(Writable):
-    """By `provider`: smtp has `url` and `from`; resend `apiKey`, `from` and, to hear what becomes
-    of mail, `webhookSecret`; twilio `accountSid`, `authToken`, `from` or `messagingServiceSid`."""
+    """By `provider`: smtp has `url` and `from`; resend has `apiKey`, `from` and, to receive
+    delivery status, `webhookSecret`; twilio has `accountSid`, `authToken`, and `from` or
+    `messagingServiceSid`."""
 
     provider: Literal["smtp", "resend", "twilio"]
     url: Text | None = None
@@ -53,7 +54,7 @@ class NewChannel(Writable):
 
 
 class Channel(Revised):
-    """Without its secrets: of `url` the password is left out."""
+    """Without secrets: the password is removed from `url`."""
 
     channel: ChannelName
     provider: Literal["smtp", "resend", "twilio"]
@@ -68,9 +69,9 @@ class Channel(Revised):
 
 
 class Way(Shape):
-    """By whom messages of a channel go out as things are: in the sandbox they are captured. No
-    `provider`: nobody has set it up, and they fail. `honoursKey`: a call in doubt is made again
-    without making a second message. `reports`: it tells what becomes of a message."""
+    """The provider that a channel uses now; in the sandbox messages are captured. Without
+    `provider` the channel is not set up, and its messages fail. `honoursKey`: a call in doubt can
+    be repeated without sending a second message. `reports`: it reports delivery status."""
 
     channel: ChannelName
     provider: Literal["smtp", "resend", "twilio", "sandbox"] | None
@@ -86,7 +87,7 @@ class ChannelFinding(Shape):
 
 
 class Verified(Shape):
-    """`ok` says that nothing stands in the way of a message."""
+    """`ok` means that messages can be sent."""
 
     ok: bool
     findings: list[ChannelFinding]
@@ -195,7 +196,7 @@ def _none(channel: str) -> Problem:
 
 
 async def index(call: Call) -> Response:
-    """Every channel that there is, set up or not."""
+    """Every channel, whether set up or not."""
     workspace_id = call.member.workspace_id
     own = await channel_settings.names(call.db, workspace_id=workspace_id)
     ways = []
@@ -224,8 +225,8 @@ async def show(call: Call) -> Response:
 
 
 async def put_channel(call: Call) -> Response:
-    """From the answer on, messages of the workspace go out by this provider; in the sandbox they
-    are captured all the same. Secrets are given whole each time."""
+    """As soon as this is answered, the workspace's messages use this provider; in the sandbox they
+    are still captured. Secrets must be given in full each time."""
     channel = _channel(call)
     given = _given(call, channel)
     workspace_id = call.member.workspace_id
@@ -244,7 +245,7 @@ async def put_channel(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """From the answer on, messages go out by the operator's provider, if there is one."""
+    """As soon as this is answered, messages use the operator's provider, if there is one."""
     channel, workspace_id = _channel(call), call.member.workspace_id
     workspace = await workspaces.locked(call.db, id=workspace_id)
     row = await _found(call, channel)
@@ -263,7 +264,7 @@ async def remove(call: Call) -> Response:
 
 
 async def verify(call: Call) -> Response:
-    """Whether the provider accepts our credentials and the sender, in words. Nothing is sent."""
+    """Whether the provider accepts the credentials and the sender. Nothing is sent."""
     channel, workspace_id = _channel(call), call.member.workspace_id
     await call.throttle.check(VERIFY, workspace_id)
     async with call.process.database.read() as db:

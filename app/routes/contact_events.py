@@ -23,14 +23,15 @@ LARGEST = 64 * 1024  # it may become part of a run's state
 
 
 class WritableEvent(Shape):
-    """Something that the contact did: an order, a visit, a click."""
+    """An action of the contact: an order, a visit, a click."""
 
     name: Name
     properties: dict[str, Any] = Field(default_factory=dict)
 
 
 class ContactEventSummary(Shape):
-    """It was told: what it starts has started, and who waits for it will hear of it."""
+    """The event was recorded: automations that it triggers have started, and waiting runs will be
+    woken."""
 
     id: EventId
     contact_id: ContactId
@@ -43,7 +44,7 @@ class ContactEvent(ContactEventSummary):
 
 
 async def show(call: Call) -> Response:
-    """With its properties, which lists leave out."""
+    """With its properties, which lists omit."""
     row = await contact_events.by_id(
         call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
@@ -53,7 +54,7 @@ async def show(call: Call) -> Response:
 
 
 async def tell(call: Call) -> Response:
-    """What the contact did: it starts automations, and ends waits."""
+    """An action of the contact: it starts automations and ends waits."""
     row, _ = await locked(call)
     new = call.read(WritableEvent)
     if len(document.dumps(new.properties)) > LARGEST:

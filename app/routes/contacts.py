@@ -39,7 +39,7 @@ EMAIL = {"type": "string", "format": "idn-email", "maxLength": addresses.MAX_EMA
 PHONE = {
     "type": "string",
     "maxLength": addresses.MAX_PHONE_LENGTH,
-    "description": "In any spelling, and kept as +… (E.164); one without its country code is read"
+    "description": "In any format; stored as +… (E.164). A number without a country code is read"
     " as one of the workspace's country.",
 }
 LOCALE = {
@@ -71,8 +71,8 @@ METADATA = {
 }
 SUBSCRIPTIONS = {
     "type": "object",
-    "description": "Of the channels named; bounced and complained are told, and can only be"
-    " repeated.",
+    "description": "By channel. `bounced` and `complained` are read-only; they may be sent back"
+    " unchanged.",
     "properties": {
         channel: {"type": "string", "enum": list(profile.STATUSES)} for channel in COLUMN
     },
@@ -116,7 +116,7 @@ class WritableContact(Writable, extra="allow", json_schema_extra={"additionalPro
 
 
 class Contact(Revised):
-    """Somebody whom messages go to. Their text is kept, and compared, in Unicode's NFC."""
+    """Somebody who receives messages. Text is stored and compared in Unicode NFC."""
 
     id: ContactId
     email: str | None
@@ -142,22 +142,24 @@ Search = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, m
 class Narrowing(Query):
     """Which contacts: all that is said must hold."""
 
-    email: str | None = Field(None, description="Their address, in any case.")
-    phone: str | None = Field(None, description="Their number, in any spelling.")
-    tag: str | None = Field(None, description="A tag that they have.")
+    email: str | None = Field(
+        None, description="The contact's email address; case does not matter."
+    )
+    phone: str | None = Field(None, description="The contact's phone number, in any format.")
+    tag: str | None = Field(None, description="A tag of the contact.")
     metadata: Annotated[dict[str, str], Field(max_length=contacts.FIELDS)] | None = Field(
-        None, description="Fields of theirs, compared as text: `metadata[plan]=pro`."
+        None, description="Metadata fields, compared as text: `metadata[plan]=pro`."
     )
     q: Search | None = Field(
         None,
-        description="How the email, the phone number, the full name or the last name begins,"
-        " in any case. When very many do, a page may hold fewer than `limit`, or none: the list"
-        " ends where `nextCursor` is null.",
+        description="Prefix of the email, phone number, full name or last name; case does not"
+        " matter. If very many match, a page may have fewer than `limit` items, or none:"
+        " the list ends where `nextCursor` is null.",
     )
     updated_after: After | None = Field(
         None,
-        description="Those made or changed later than this. When very many were, a page may hold"
-        " fewer than `limit`, as with `q`.",
+        description="Created or changed after this time. If very many were, a page may have fewer"
+        " than `limit` items, as with `q`.",
     )
 
 
@@ -209,7 +211,7 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """Erases it: what its runs and messages held is forgotten too."""
+    """Erases the contact, including its data in runs and messages."""
     # In as many transactions as its history is long; the contact goes in the last.
     match: Callable[[int], None] | None = call.match
     erased: erasing.Erasure = "more"

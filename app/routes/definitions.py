@@ -69,7 +69,7 @@ Defaulted = Annotated[str, AfterValidator(_liquid)]
 
 
 class ContactDefaults(Shape):
-    """What a contact made by the intake starts with, beside the address it was found by."""
+    """Values of a contact created by the intake, in addition to the address it was looked up by."""
 
     first_name: Defaulted | None = None
     last_name: Defaulted | None = None
@@ -119,14 +119,14 @@ class WritableWorkflow(Writable):
 
 class Filters(Changing):
     state: States | None = Field(None, description="Its state.")
-    name: str | None = Field(None, description="Its name, to the letter.")
+    name: str | None = Field(None, description="The exact name.")
 
 
 # --- resources ----------------------------------------------------------------------------------
 
 
 class Trigger(Shape):
-    """What starts it. Whether there is a signing secret is told, never which."""
+    """What starts it. Shows whether there is a signing secret, never the secret itself."""
 
     source: str
     tag: str | None = None
@@ -143,7 +143,7 @@ class Trigger(Shape):
 
 
 class Finding(Shape):
-    """What the check of a definition has to say, and where (RFC 6901)."""
+    """One result of the check of a definition, and where it is (RFC 6901)."""
 
     severity: Literal["error", "warning"]
     code: str
@@ -169,16 +169,16 @@ class WorkflowSummary(_Summary):
 
 
 class NodeStats(Shape):
-    """Runs that stand at a node or step now, and visits that have passed it."""
+    """Runs that are at a node or step now, and visits that have passed it."""
 
     here: int
     passed: int
 
 
 class Stats(Shape):
-    """Over the newest runs, at most a thousand: how many have which status, and what each node or
-    step has seen of them, by its id. They change without the revision: the ETag names both, and
-    If-Match asks for the revision alone."""
+    """Over the newest runs, at most a thousand: the number per status, and the counts of each node
+    or step, by its ID. They change without the revision: the ETag covers both, and If-Match
+    compares only the revision."""
 
     runs: dict[str, int]
     nodes: dict[str, NodeStats]
@@ -268,7 +268,7 @@ class Kind:
         return reply.no_content()
 
     async def rotate(self, call: Call) -> Response:
-        """A new webhook URL; the old one is dead when this is answered."""
+        """A new webhook URL; the old one stops working as soon as this is answered."""
         row = await self.locked(call)
         changed = await activation.rotate(call.db, call.member.workspace_id, row)
         before, after = self.resource(call, row), self.resource(call, changed)

@@ -37,7 +37,7 @@ def _url(text: str) -> str:
 
 
 class WritableEndpoint(Writable):
-    """`types` are the events to be told of; none means every one, later kinds too."""
+    """`types` are the events to receive; none means all, including types added later."""
 
     url: Annotated[str, AfterValidator(_url)]
     description: Name | None = None
@@ -66,13 +66,14 @@ class Endpoint(EndpointFields, Revised):
 
 
 class NewEndpoint(EndpointFields, Revised):
-    """The only answers that have the secret, which signs by HMAC-SHA256 (Standard Webhooks)."""
+    """The only responses that contain the secret, which signs with HMAC-SHA256 (Standard
+    Webhooks)."""
 
     secret: str
 
 
 class Try(Shape):
-    """`status` is that of the answer, null when there was none; `code` says what went wrong."""
+    """`status` is that of the response, or null if there was none; `code` says what went wrong."""
 
     at: str
     status: int | None
@@ -86,8 +87,8 @@ class Reason(Shape):
 
 
 class EventAttempt(Shape):
-    """One event on its way to one endpoint; `eventId` is the webhook-id that its receiver sees.
-    `response` is the newest answer, its body at most 1 KiB of it."""
+    """The delivery of one event to one endpoint; `eventId` is the webhook-id that the receiver
+    sees. `response` is the latest response, with at most 1 KiB of its body."""
 
     id: EventAttemptId
     endpoint_id: EndpointId
@@ -171,7 +172,7 @@ async def show(call: Call) -> Response:
 
 
 async def create(call: Call) -> Response:
-    """Told of what happens from now on."""
+    """Receives events from now on."""
     new, workspace_id = call.read(WritableEndpoint), call.member.workspace_id
     _refuse_inward(call, new.url)
     if await event_endpoints.count(call.db, workspace_id=workspace_id) >= MOST:
@@ -191,7 +192,7 @@ async def create(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    """`enabled: true` gives a disabled endpoint a clean slate; replay what it has missed."""
+    """`enabled: true` enables a disabled endpoint; replay the events it missed."""
     row = await _locked(call)
     call.match(row["revision"])
     new = call.patch(WritableEndpoint, _writable(row))
@@ -211,7 +212,7 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """What is on its way to it is dropped."""
+    """Events still to be delivered to it are dropped."""
     row = await _locked(call)
     call.match(row["revision"])
     await event_endpoints.delete(call.db, workspace_id=call.member.workspace_id, id=row["id"])
@@ -220,7 +221,7 @@ async def remove(call: Call) -> Response:
 
 
 async def rotate(call: Call) -> Response:
-    """A new secret. For 24 hours the old one signs too, so that receivers can be changed over."""
+    """A new secret. The old one also signs for 24 hours, so that receivers can be switched over."""
     row, workspace_id = await _locked(call), call.member.workspace_id
     secret = standard_webhooks.new_secret()
     changed = await event_endpoints.rotate(
@@ -301,7 +302,7 @@ async def index_attempts(call: Call) -> Response:
 
 
 async def replay(call: Call) -> Response:
-    """The event of this attempt once more, under its own webhook-id, by a new attempt."""
+    """Resends the event of this attempt, with the same webhook-id, in a new attempt."""
     endpoint, workspace_id = await _ready(call), call.member.workspace_id
     where = {"workspace_id": workspace_id, "endpoint_id": endpoint["id"]}
     old = await events.attempt(call.db, **where, id=call.path("attemptId"))
@@ -320,8 +321,8 @@ async def replay(call: Call) -> Response:
 
 
 async def replay_events_since(call: Call) -> Response:
-    """Everything since then that the endpoint wants and never took, a thousand events at a time:
-    what failed, and what happened while it was disabled."""
+    """Resends all events since then that the endpoint subscribes to and did not accept, a thousand
+    at a time: those that failed, and those that happened while it was disabled."""
     since, endpoint = call.read(Since).since, await _ready(call)
     workspace_id = call.member.workspace_id
     missed = await events.missed(

@@ -27,10 +27,11 @@ EXPORTS = {
 
 class Import(Query):
     dry_run: bool = Field(
-        False, description="Tell what would be done, in all and row by row, and do nothing."
+        False, description="Report what would be done, in total and row by row, without doing it."
     )
     start_automations: bool = Field(
-        False, description="Start what is started by a new contact and by a tag."
+        False,
+        description="Start workflows and automations that are triggered by a new contact or a tag.",
     )
 
 
@@ -43,16 +44,15 @@ class Export(Narrowing):
 
 
 async def import_contacts(call: Call) -> Response:
-    """A CSV or NDJSON file, by its Content-Type; answered by lines of JSON while it is read.
-
-    The first row of a CSV file names its columns, at most 1,000: `email`, `phone`, `firstName`,
-    `lastName`, `timezone`, `locale`, `id`, `tags` (apart by semicolons; in quotation marks what has
-    one of its own), `metadata.<name>` and `subscriptions.<channel>`. A line of NDJSON is a contact
-    as POST takes it, with or without its `id`. A row finds its contact by email, else by phone,
-    else by id, and adds to it: an empty cell says nothing, tags are added, `unsubscribed` is taken
-    over and consent is not. Whose `id` is one contact's and whose email or phone another's is an
-    error. Sending a file again is safe. Text is UTF-8 and is kept in Unicode's NFC.
-    """
+    """A CSV or NDJSON file, by its Content-Type; the response is lines of JSON, sent while the file
+    is read. The first row of a CSV file names its columns, at most 1,000: `email`, `phone`,
+    `firstName`, `lastName`, `timezone`, `locale`, `id`, `tags` (separated by semicolons; quote a
+    tag that contains one), `metadata.<name>` and `subscriptions.<channel>`. A line of NDJSON is a
+    contact as POST accepts it, with or without its `id`. A row is matched to a contact by email,
+    then by phone, then by id, and updates it: an empty cell changes nothing, tags are added,
+    `unsubscribed` is applied, consent is not. A row whose `id` matches one contact and whose email
+    or phone matches another is an error. Sending a file again is safe. Text is UTF-8 and is stored
+    in Unicode NFC."""
     query, headers = call.query(Import), call.request.headers
     require_media_type(headers, frozenset(imports.FORMATS))
     media_type = headers["content-type"].partition(";")[0].strip().lower()
@@ -70,10 +70,9 @@ async def import_contacts(call: Call) -> Response:
 
 
 async def export_contacts(call: Call) -> Response:
-    """Every contact, or those that the filters of the list name, in a file that an import takes
-    back as it is. In CSV all metadata is text, an empty value is an empty cell, and a cell that a
-    spreadsheet would take for a formula begins with an apostrophe.
-    """
+    """Every contact, or those that match the list's filters, in a file that can be imported again
+    unchanged. In CSV, all metadata is text, an empty value is an empty cell, and a cell that a
+    spreadsheet would treat as a formula begins with an apostrophe."""
     query, workspace_id = call.query(Export), call.member.workspace_id
     async with call.process.database.read() as db:
         given = query.model_dump(exclude={"format"}, exclude_none=True)

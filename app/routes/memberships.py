@@ -143,8 +143,8 @@ async def show(call: Call) -> Response:
 
 
 async def create(call: Call) -> Response:
-    """Whoever has an account that proved its address is a member at once; others are invited: an
-    address may be registered by somebody whose it is not."""
+    """Somebody whose account has verified the address becomes a member at once. Others are invited,
+    because an address may have been registered by somebody else."""
     new = call.read(NewMember)
     await call.lock_role()
     require_grantable(call.member, new.role)
@@ -175,8 +175,8 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """With everything that let them in, so that a return brings back nothing of it. Whoever is
-    signed in may leave; to remove another needs `memberships:write`."""
+    """Removes the membership with its sessions and keys; joining again does not restore them. Any
+    signed-in member may leave; removing somebody else requires `memberships:write`."""
     owners, row = await _locked(call)
     leaves = call.member.via == "session" and row["user_id"] == call.member.user_id
     if not leaves:  # a key is not its maker: it may be held by anybody, and have a lower role

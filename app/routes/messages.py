@@ -28,14 +28,14 @@ RESENDABLE = ("FAILED", "UNKNOWN")
 
 
 class MessageFilters(Paging):
-    contact_id: str | None = Field(None, description="To this contact.")
-    run_id: str | None = Field(None, description="Sent by this run.")
-    status: Status | None = Field(None, description="What became of it.")
+    contact_id: str | None = Field(None, description="Filter by contact.")
+    run_id: str | None = Field(None, description="Filter by run.")
+    status: Status | None = Field(None, description="Its status.")
 
 
 class Filters(Paging):
-    message_id: str | None = Field(None, description="Of this message.")
-    status: Status | None = Field(None, description="What became of it.")
+    message_id: str | None = Field(None, description="Filter by message.")
+    status: Status | None = Field(None, description="Its status.")
 
 
 class MessageQueued(Shape):
@@ -45,7 +45,7 @@ class MessageQueued(Shape):
 
 
 class MessageSummary(Shape):
-    """`to` is null until it is known: the contact's address at the time of sending."""
+    """`to` is null until it is known: it is the contact's address at the time of sending."""
 
     id: MessageId
     channel: str
@@ -67,7 +67,7 @@ class Message(MessageSummary):
 
 
 class AttemptEvent(Shape):
-    """What became of an attempt at one time. `missing`: what its content printed in vain."""
+    """One change of an attempt's status. `missing`: paths in its content that had no value."""
 
     at: datetime
     status: Status
@@ -77,7 +77,7 @@ class AttemptEvent(Shape):
 
 
 class DeliveryAttempt(Shape):
-    """One try of a message at a provider, and all that was heard of it."""
+    """One attempt to send a message through a provider, with its history."""
 
     id: AttemptId
     message_id: MessageId
@@ -103,7 +103,7 @@ async def index(call: Call) -> Response:
 
 
 async def resend(call: Call) -> Response:
-    """A new attempt of what surely failed, or of what nobody knows the outcome of."""
+    """A new attempt for a message that is FAILED or UNKNOWN."""
     workspace_id, id = call.member.workspace_id, call.path("id")
     sight = letters.sight(call.member)
     row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)

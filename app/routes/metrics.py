@@ -15,7 +15,7 @@ from app.web.routing import PUBLIC, Call, get
 
 
 async def show(call: Call) -> Response:
-    """Guarded by METRICS_TOKEN when that is set."""
+    """Protected by METRICS_TOKEN if it is set."""
     _require_token(call)
     await metrics.add_up(call.process.database, call.process.metrics)
     async with call.process.database.read() as db:

@@ -37,8 +37,8 @@ class TestEmail(Shape):
 
 
 class NewMessage(Shape):
-    """To a contact, or to an address, as seen by a contact or by nobody. `data` is what
-    `{{trigger…}}` reads; `content` may name its `category`."""
+    """To a contact or an address; rendered for a contact, or for none. `data` is available as
+    `{{trigger…}}`; `content` may name its `category`."""
 
     channel: ChannelName
     contact_id: str | None = None
@@ -49,7 +49,7 @@ class NewMessage(Shape):
 
 
 async def create(call: Call) -> Response:
-    """One message, to whoever may be written to at the moment of sending."""
+    """Sends one message, if the recipient may be written to at the time of sending."""
     new = call.read(NewMessage)
     to = await _check_new(call, new)
     content = new.content or {}

@@ -46,8 +46,8 @@ async def show(call: Call) -> Response:
 
 
 async def choose(call: Call) -> Response:
-    """What says nothing else unsubscribes from what the mail was. Answered when nothing more is on
-    its way."""
+    """A request that says nothing else unsubscribes from the channel of the mail. Answered once no
+    further message is on its way."""
     link = preferences.read_link(call.process, call.path("token"))
     if link is None:
         return _nowhere()

@@ -59,12 +59,13 @@ async def home(call: Call) -> Response:
 
 
 async def check_health(_call: Call) -> Response:
-    """The process serves. Says nothing about what it depends on."""
+    """The process is alive. Does not check its dependencies."""
     return reply.ok({"status": "ok"})
 
 
 async def check_readiness(call: Call) -> Response:
-    """Database and schema. Not Redis: without it hints are late and limits are per process."""
+    """Checks the database and its schema. Not Redis: without it, hints are late and limits are per
+    process."""
     async with call.process.database.read(Hurry()) as db:
         left = await outstanding(db, SCHEMA)
     if left:

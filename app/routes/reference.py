@@ -217,7 +217,7 @@ EXAMPLES: Mapping[str, Any] = {
 
 
 class Document(Revised, extra="allow"):
-    """By the OpenAPI Specification 3.1."""
+    """This API as an OpenAPI 3.1 document."""
 
     openapi: str
 
@@ -249,7 +249,7 @@ def routes(everywhere: Sequence[Endpoint], in_the_sandbox: Sequence[Endpoint]) -
         return Response(found.document, headers=headers, media_type="application/json")
 
     async def read_reference(call: Call) -> Response:
-        """The same for people."""
+        """The same as a page for people."""
         found = await _of(call)
         return HTMLResponse(found.page, headers={**HEADERS, **KEPT})
 

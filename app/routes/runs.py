@@ -43,21 +43,22 @@ MessageStatus: TypeAlias = Literal[
 
 
 class Filters(Paging):
-    workflow_id: str | None = Field(None, description="Of this workflow.")
-    automation_id: str | None = Field(None, description="Of this automation.")
-    contact_id: str | None = Field(None, description="Of this contact.")
+    workflow_id: str | None = Field(None, description="Filter by workflow.")
+    automation_id: str | None = Field(None, description="Filter by automation.")
+    contact_id: str | None = Field(None, description="Filter by contact.")
     status: Status | None = Field(None, description="How far it is.")
 
 
 class Reason(Shape):
-    """Why it is so, when it is not the obvious thing: a stable code, and a sentence."""
+    """The reason, if something other than the obvious happened: a stable code and an
+    explanation."""
 
     code: str | None
     detail: str | None
 
 
 class RunSummary(Shape):
-    """Of a workflow or of an automation."""
+    """The ID of a workflow or an automation."""
 
     id: RunId
     workflow_id: WorkflowId | None = None
@@ -73,8 +74,8 @@ class RunSummary(Shape):
 
 
 class Sent(Shape):
-    """What has become of a step's message by now, which may be more than the step waited for: it
-    may have bounced since. The whole of it is at `/messages/:id`."""
+    """The current status of a step's message, which may have changed since the step: it may have
+    bounced. The full message is at `/messages/:id`."""
 
     id: MessageId
     status: MessageStatus
@@ -82,7 +83,7 @@ class Sent(Shape):
 
 
 class RunStep(Shape):
-    """`message` is there where the step sends one."""
+    """`message` is present if the step sends one."""
 
     node_id: str
     kind: str
@@ -104,7 +105,7 @@ class Run(RunSummary):
 
 
 class Start(Shape):
-    """`data` is what templates see as `trigger`."""
+    """`data` is available to templates as `trigger`."""
 
     contact_id: str
     data: dict[str, Any] = Field(default_factory=dict)
@@ -120,12 +121,14 @@ async def index(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    """Every step with its reasons, what it decided by, and what has become of each message."""
+    """Every step with its reasons, the operands of its decisions, and the current status of each
+    message."""
     return reply.ok(await _resource(call))
 
 
 async def cancel(call: Call) -> Response:
-    """It ends where it is: what it was about to send is not sent, what is on its way arrives."""
+    """Ends the run at its current step: pending messages are not sent, messages already being sent
+    arrive."""
     row = await _found(call)
     await steering.cancel(call.process, call.db, call.member.workspace_id, row)
     cancelled = await _resource(call)
@@ -136,8 +139,8 @@ async def cancel(call: Call) -> Response:
 
 
 async def retry(call: Call) -> Response:
-    """Of a FAILED run: it enters the step that it failed at once more, in the version of the
-    definition that it began with. A definition that was mended since is what a replay runs."""
+    """Retries a FAILED run: it enters the step that failed again, in the version of the definition
+    that it started with. To run a definition that was fixed since, use a replay."""
     row = await runs.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
@@ -147,8 +150,8 @@ async def retry(call: Call) -> Response:
 
 
 async def replay(call: Call) -> Response:
-    """A new run of what the definition is now, from its beginning, with the same body and contact;
-    what the first run has sent is sent again."""
+    """A new run of the current definition from its beginning, with the same body and contact; what
+    the first run sent is sent again."""
     row = await _found(call)
     run_id = await steering.replay(call.process, call.db, call.member.workspace_id, row)
     await call.note("run.replayed", run_id, after={"replayOf": row["id"]})
@@ -157,7 +160,7 @@ async def replay(call: Call) -> Response:
 
 def start_of(kind: Kind) -> Handler:
     async def start(call: Call) -> Response:
-        """A run for a contact, by hand, with a body of your own."""
+        """Start a run manually, for a contact and with your own body."""
         new, workspace_id = call.read(Start), call.member.workspace_id
         row = await definitions.by_id(
             call.db, workspace_id=workspace_id, shape=kind.shape, id=call.path("id")

@@ -123,7 +123,7 @@ class ActingKey(Shape):
 
 
 class Me(Shape):
-    """Who acts: a person, or a key."""
+    """The caller: a person or a key."""
 
     user: User | None
     api_key: ActingKey | None
@@ -203,7 +203,7 @@ async def switch_workspace(call: Call) -> Response:
 
 
 async def forget_password(call: Call) -> Response:
-    """Neither the answer nor the time it takes tells whether there is such an account."""
+    """Neither the response nor its timing reveals whether the account exists."""
     began = time.monotonic()
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
@@ -256,7 +256,7 @@ async def verify_email(call: Call) -> Response:
 
 
 async def send_verification(call: Call) -> Response:
-    """Another letter like the one that registering sends, whose link proves the address."""
+    """Send another mail with a link that verifies the address."""
     await call.throttle.check(AUTH, call.client)
     identity.require_session(call.member)
     user = await users.by_id(call.db, id=call.member.user_id)
@@ -274,7 +274,7 @@ async def logout(call: Call) -> Response:
 
 
 async def show_me(call: Call) -> Response:
-    """Behind a key there is no person: its maker's address is not the program's business."""
+    """A key does not identify a person, so the address of its creator is not shown."""
     member = call.member
     workspace = await workspaces.by_id(call.db, id=member.workspace_id)
     user = await users.by_id(call.db, id=member.user_id) if member.via == "session" else None

@@ -46,7 +46,8 @@ EmailAddress = Annotated[str, AfterValidator(_email)]
 
 
 class Sender(Shape):
-    """Whom the workspace's mail is from, where its content does not say: null is the operator's."""
+    """The sender of the workspace's mail, unless its content names one; null means the
+    operator's."""
 
     from_name: Name | None = None
     from_email: EmailAddress | None = None
@@ -103,7 +104,7 @@ class ApiKey(Shape):
 
 
 class NewApiKey(ApiKey):
-    """The only answer that has the key itself."""
+    """The only response that contains the key itself."""
 
     key: str
 
@@ -206,7 +207,7 @@ def _our_domain(call: Call) -> str:
 
 
 async def remove_workspace(call: Call) -> Response:
-    """Nothing acts in it any more when this is answered; its rows go a little later."""
+    """Nothing runs in the workspace once this is answered; its rows are deleted shortly after."""
     await call.receive_body()
     wanted = call.read(Removal)
     workspace_id = call.member.workspace_id
@@ -240,7 +241,7 @@ async def index_keys(call: Call) -> Response:
 
 
 async def show_key(call: Call) -> Response:
-    """Without the key itself, which is shown once, when it is made."""
+    """Without the key itself, which is shown only when it is created."""
     return reply.ok(key_resource(await _key(call)))
 
 

@@ -42,7 +42,7 @@ class Wanted(Query):
 
 
 class Said(Shape):
-    """A message as it would be: to whom, and what it says."""
+    """A message as it would be sent."""
 
     channel: str
     to: str | None
@@ -68,7 +68,8 @@ class SimulatedStep(Shape):
 
 
 class End(Shape):
-    """COMPLETED, FAILED, WAITING for what does not come, or STOPPED by the simulation's limits."""
+    """COMPLETED, FAILED, WAITING for something that does not happen, or STOPPED by the simulation's
+    limits."""
 
     status: str
     reason: Reason | None
@@ -76,7 +77,7 @@ class End(Shape):
 
 
 class Simulation(Shape):
-    """What would happen. Without an `end` the definition cannot run: `findings` say why."""
+    """What would happen. Without an `end`, the definition cannot run: `findings` say why."""
 
     findings: list[Finding]
     start_at: datetime
@@ -90,7 +91,7 @@ def simulated(kind: Kind) -> Endpoint:
     """The route that tries one definition of that kind."""
 
     async def simulate(call: Call) -> Response:
-        """What a run would do, under a clock that jumps; nothing is written or sent."""
+        """What a run would do, on a virtual clock; nothing is written or sent."""
         await call.receive_body()
         given, wanted = call.read(Given), call.query(Wanted)
         async with call.process.database.read() as db:

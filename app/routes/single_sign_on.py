@@ -18,7 +18,7 @@ COOKIE_SECONDS = int(single_sign_on.LIFETIME.total_seconds())
 
 
 async def begin_single_sign_on(call: Call) -> Response:
-    """Query parameters that are not ours are ignored: whoever links here appends their own."""
+    """Unknown query parameters are ignored, because whoever links here may append their own."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
     workspace_id = call.request.query_params.get("workspaceId")
@@ -32,7 +32,7 @@ async def begin_single_sign_on(call: Call) -> Response:
 
 
 async def finish_single_sign_on(call: Call) -> Response:
-    """The same answer as POST /auth/token, and the user; what was kept for it has served."""
+    """The same response as POST /auth/token, with the user. Removes the sign-in cookie."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
     given = call.request.query_params

@@ -24,16 +24,16 @@ from app.web.routing import Call, delete, get, post
 
 
 class NewSuppression(Shape):
-    """For a member's own reason: `manual`."""
+    """Suppresses an address manually, with the reason `manual`."""
 
     channel: ChannelName
     address: str
 
 
 class Suppression(Shape):
-    """`address` is null once erased: it still holds. `inFlight` are messages that were being sent
-    when it was made, and were not seen to end within ten seconds, after which it was answered: they
-    stand in what is read from then on."""
+    """`address` is null after an erasure; the suppression still applies. `inFlight` are messages
+    that were being sent when it was created and had not finished within ten seconds, when the
+    response was sent. Later reads include them."""
 
     id: SuppressionId
     channel: ChannelName
@@ -45,10 +45,10 @@ class Suppression(Shape):
 
 
 class Filters(Paging):
-    channel: ChannelName | None = Field(None, description="Where nobody writes to it.")
-    reason: Reason | None = Field(None, description="Why nobody writes to it.")
+    channel: ChannelName | None = Field(None, description="The channel on which it is suppressed.")
+    reason: Reason | None = Field(None, description="The reason why it is suppressed.")
     address: str | None = Field(
-        None, description="An email address or a phone number; finds erased ones too."
+        None, description="An email address or a phone number; also finds erased ones."
     )
 
 
@@ -92,7 +92,7 @@ async def create(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """From now on the address may be written to again, unless another reason forbids it."""
+    """Messages to the address are allowed again, unless another reason suppresses it."""
     row, workspace_id = await _found(call), call.member.workspace_id
     call.match_shown(resource(row))
     if row["address"] is None:

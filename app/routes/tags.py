@@ -17,7 +17,8 @@ class Tag(Shape):
 
 
 async def index(call: Call) -> Response:
-    """By name. How many contacts have one is not said: it would be counted one by one."""
+    """By name. The number of contacts per tag is not included, because counting them is
+    expensive."""
     query = call.query(Pages)
     names = await contacts.tag_names(
         call.db,

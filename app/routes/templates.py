@@ -42,7 +42,7 @@ class Preview(Shape):
 
 
 class TemplateSummary(Shape):
-    """As lists have it: without what is heavy."""
+    """As lists have it, without large fields."""
 
     id: TemplateId
     name: str
@@ -61,7 +61,7 @@ class Template(TemplateSummary, Revised):
 
 
 class RenderedPart(Shape):
-    """What would be sent, with the paths that printed nothing, or why it cannot be."""
+    """What would be sent, with the paths that had no value, or why it cannot be sent."""
 
     rendered: str | None = None
     missing: list[str] | None = None
@@ -69,7 +69,7 @@ class RenderedPart(Shape):
 
 
 class Rendered(RootModel[dict[str, RenderedPart]]):
-    """Each part of the template, by its name."""
+    """Each part of the template, by name."""
 
 
 async def index(call: Call) -> Response:
@@ -138,8 +138,8 @@ async def remove(call: Call) -> Response:
 
 
 async def preview(call: Call) -> Response:
-    """Each part as it would be sent, or the sentence that says why not; the text of a mail too,
-    where it is derived from the HTML."""
+    """Each part as it would be sent, or the reason why it cannot be; includes the text of a mail if
+    it is derived from the HTML."""
     await call.receive_body()
     wanted, workspace_id = call.read(Preview), call.member.workspace_id
     async with call.process.database.read() as db:
@@ -210,7 +210,7 @@ def _unknown() -> Problem:
 
 
 def summary(row: Row) -> dict[str, Any]:
-    """As lists have it: without what is heavy."""
+    """As lists have it, without large fields."""
     return {
         "id": row["id"],
         "name": row["name"],

@@ -41,8 +41,8 @@ CAUSES: Mapping[str | None, str] = {
 
 
 class Filters(Paging):
-    outcome: Outcome | None = Field(None, description="What became of it.")
-    code: str | None = Field(None, description="Why it was refused: the code of the answer.")
+    outcome: Outcome | None = Field(None, description="Its status.")
+    code: str | None = Field(None, description="Why it was refused: the code of the error.")
 
 
 class WebhookRequestSummary(Shape):
@@ -62,13 +62,13 @@ class WebhookRequestSummary(Shape):
 
 
 class WebhookRequest(WebhookRequestSummary):
-    """`body` as it came; of a refused one the first 64 KiB."""
+    """`body` as it was received; for a refused request, its first 64 KiB."""
 
     body: str | None
 
 
 class SchemaPath(Shape):
-    """Something in the bodies; `presence` is the share of them that have it."""
+    """A path in the bodies; `presence` is the share of bodies that have it."""
 
     path: str
     types: list[Literal["array", "boolean", "null", "number", "object", "string"]]
@@ -77,7 +77,7 @@ class SchemaPath(Shape):
 
 
 class SchemaLookup(Shape):
-    """A trigger's lookup that leads to a contact in `share` of the bodies."""
+    """A trigger lookup that finds a contact in `share` of the bodies."""
 
     contact_lookup: Literal["email", "phone", "contact_id"]
     contact_path: str
@@ -86,7 +86,7 @@ class SchemaLookup(Shape):
 
 
 class WebhookSchema(Shape):
-    """Of the newest bodies: where there is what, and what would find a contact, best first."""
+    """Which paths the newest bodies have, and which of them would find a contact, best first."""
 
     paths: list[SchemaPath]
     lookups: list[SchemaLookup]
@@ -179,7 +179,7 @@ async def show(call: Call) -> Response:
 
 
 async def retry(call: Call) -> Response:
-    """The run is committed before it is noted here; who asks again gets the same one."""
+    """The run is committed before this is recorded; a retry gets the same run."""
     workspace_id, id = call.member.workspace_id, call.path("id")
     accepted = await retrying.retry(call.process, workspace_id, id)
     ids = {"runId": accepted.run_id, "contactId": accepted.contact_id}

@@ -18,7 +18,7 @@ from app.webhooks.webhook_requests import Head
 
 
 class Event(BaseModel):
-    """Whatever the sender has to tell, as one JSON object."""
+    """The sender's data, as one JSON object."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -36,8 +36,8 @@ class Accepted(Shape):
 async def receive(
     process: Process, throttle: Throttle, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Starts one run for the right contact, committed before it is answered. Sign the body with
-    `X-Service-Signature: sha256=<hex>` when the trigger has a signing secret."""
+    """Starts one run for the right contact, committed before the response. Sign the body with
+    `X-Service-Signature: sha256=<hex>` if the trigger has a signing secret."""
     # Counted before anything is judged, and judged before anything is looked up.
     head = Head(scope["headers"], scope["client"][0])
     await throttle.check(INTAKE, head.ip)

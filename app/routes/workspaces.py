@@ -32,7 +32,7 @@ def resource(row: Row) -> dict[str, Any]:
 
 
 async def index(call: Call) -> Response:
-    """A key belongs to one workspace, wherever else its maker may be a member."""
+    """A key belongs to one workspace, regardless of its creator's other memberships."""
     query = call.query(Changing)
     own = {"id": call.member.workspace_id} if call.member.via == "key" else {}
     rows = await memberships.workspaces_of(

@@ -43,8 +43,8 @@ def _this_age(moment: datetime) -> datetime:
 
 
 class SimulatedEvent(Shape):
-    """What the contact does (`name`), or how it is changed (`contact`, a merge patch). `at` is a
-    time, or how long after the start."""
+    """An event of the contact (`name`), or a change to it (`contact`, a merge patch). `at` is a
+    time, or a duration since the start."""
 
     at: Annotated[str, AfterValidator(_at)]
     name: Name | None = None
@@ -62,7 +62,7 @@ Status: TypeAlias = Literal["sent", "failed", "suppressed", "unknown"]
 
 
 class Outcome(Shape):
-    """What becomes of a message."""
+    """The outcome of a message."""
 
     status: Status
     code: str | None = None
@@ -70,7 +70,7 @@ class Outcome(Shape):
 
 
 class HttpAnswer(Shape):
-    """What a server says; without a `status`, why nothing came (`code`)."""
+    """The response of a server; without a `status`, why there was none (`code`)."""
 
     status: Annotated[int, Field(ge=100, le=599)] | None = None
     headers: dict[str, str] = Field(default_factory=dict)
@@ -80,8 +80,8 @@ class HttpAnswer(Shape):
 
 
 class Given(Shape):
-    """All that the run will meet. By the id of a node: `outcomes`, `httpAnswers`, `variants`; of a
-    list each visit gets the next, and the last one repeats."""
+    """Everything that happens to the run. `outcomes`, `httpAnswers` and `variants` are by node ID;
+    of a list, each visit gets the next item, and the last one repeats."""
 
     trigger: dict[str, Any] = Field(default_factory=dict)
     contact_id: str | None = None

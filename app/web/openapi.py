@@ -32,24 +32,24 @@ A webhook comes in, one run starts for the right contact, and a message goes out
 **Authentication.** `Authorization: Bearer` with an API key or an access token. Each operation names
 the permission that it needs.
 
-**Lists** are answered newest first, in pages: `limit` of them, and `cursor` takes the `nextCursor`
-of the page before, with the same filters.
+**Lists** are paged, newest first: `limit` sets the page size, and `cursor` takes the `nextCursor`
+of the previous page, with the same filters.
 
-**Changes** are merge patches (RFC 7396): what is absent stays, null takes away. A resource with an
-`ETag` can be read with `If-None-Match`, which answers 304 when nothing has changed, and changed
-with `If-Match`, which answers 412 when something has: on what has no `ETag` it always does. With
-`If-None-Match: *` a PUT makes what is not there, and changes nothing (412). A patch after which
-nothing is different is answered 200, and is no change: the `ETag` stays.
+**Changes** are merge patches (RFC 7396): absent members are unchanged, null removes. A resource
+with an `ETag` supports `If-None-Match` on reads (304 if nothing has changed) and `If-Match` on
+changes (412 if something has). Without an `ETag`, `If-Match` always gets 412. A PUT with
+`If-None-Match: *` creates what does not exist, and otherwise changes nothing (412). A patch that
+makes no difference gets 200 and changes nothing: the `ETag` stays.
 
-**Repeats.** A POST with an `Idempotency-Key` has its effect once in 24 hours; a copy gets the first
-answer, with `Idempotency-Replayed: true`.
+**Retries.** A POST with an `Idempotency-Key` takes effect once in 24 hours; a retry gets the first
+response, with `Idempotency-Replayed: true`.
 
-**Errors** are `application/problem+json` (RFC 9457): a `code` that stays, a `detail` that says what
-to do, and in `errors` every fault with a JSON Pointer to its place. Unknown fields and parameters
-are refused, not ignored. A fault of ours is answered 500 `internal`, whatever was called.
+**Errors** are `application/problem+json` (RFC 9457): a stable `code`, a `detail` that says what to
+do, and in `errors` every error with a JSON Pointer to its place. Unknown fields and parameters are
+refused, not ignored. Any operation can answer 500 `internal` if there is an error on our side.
 
-**Limits.** 600 requests a minute for each key or session. Every answer to one says in
-`RateLimit` how many are left, and a refusal says in `Retry-After` when to come back.
+**Limits.** 600 requests a minute for each key or session. Every response to one says in `RateLimit`
+how many are left; a 429 says in `Retry-After` when to retry.
 """
 
 PROBLEM: Schema = {
@@ -66,7 +66,7 @@ PROBLEM: Schema = {
         "requestId": {"type": "string", "description": "Quote it to the operator."},
         "errors": {
             "type": "array",
-            "description": "Every fault, with its place.",
+            "description": "Every error, with its place.",
             "items": {"$ref": f"{PLACE}FieldError"},
         },
     },
@@ -74,13 +74,13 @@ PROBLEM: Schema = {
 FIELD_ERROR: Schema = {
     "type": "object",
     "title": "FieldError",
-    "description": "One thing wrong, and where.",
+    "description": "One error, and where it is.",
     "required": ["pointer", "message"],
     "additionalProperties": False,
     "properties": {
         "pointer": {
             "type": "string",
-            "description": "Into the body (RFC 6901), or `?name` of a query parameter.",
+            "description": "A pointer into the body (RFC 6901), or `?name` of a query parameter.",
         },
         "message": {"type": "string"},
     },
@@ -91,32 +91,32 @@ ETAG: Schema = {"type": "string", "pattern": '^(W/)?"[!#-~]+"$'}
 SECONDS: Schema = {"type": "integer", "minimum": 0}
 
 ANSWER_HEADERS: Mapping[str, tuple[str, Schema]] = {
-    "X-Request-Id": ("Names the request in our log; your own, if you sent one.", TEXT),
+    "X-Request-Id": ("Identifies the request in our log; your own value, if you sent one.", TEXT),
     "ETag": (
         "Changes whenever the resource does: for If-Match and If-None-Match.",
         ETAG,
     ),
     "Location": ("Where the new resource is.", TEXT),
     "Idempotency-Replayed": (
-        "`true` on a copy's answer.",
+        "`true` on the response to a retry.",
         {"type": "string", "const": "true"},
     ),
     "WWW-Authenticate": ("`Bearer`.", TEXT),
-    "Retry-After": ("Seconds after which to try again.", SECONDS),
-    "RateLimit": ("What is left, and when there is more.", TEXT),
+    "Retry-After": ("Seconds to wait before a retry.", SECONDS),
+    "RateLimit": ("How many requests are left, and when the limit resets.", TEXT),
     "RateLimit-Policy": ("How many requests are allowed in how many seconds.", TEXT),
 }
 ASKED_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "Idempotency-Key": (
-        "Makes repeats safe: at most one effect for each key in 24 hours.",
+        "Makes retries safe: at most one effect per key in 24 hours.",
         {"type": "string", "pattern": f"^{KEY.pattern}$"},
     ),
     "If-Match": (
-        "Changes it only when it is still the revision that you have seen.",
+        "Changes it only if it is still the revision that you have read.",
         TEXT,
     ),
     "If-None-Match": (
-        "Answers a GET with 304, and what changes it with 412, when it is this revision; * is any.",
+        "If it is still this revision, a GET gets 304, and a change gets 412; * is any revision.",
         TEXT,
     ),
 }
@@ -291,7 +291,7 @@ class _Writer:
         answers = {str(status): self._answer(endpoint, status) for status in endpoint.gives}
         if endpoint.method == "GET" and endpoint.has_tag(200):
             answers["304"] = {
-                "description": "It is still what If-None-Match names.",
+                "description": "Not modified since the version in If-None-Match.",
                 "headers": _headers(["ETag", *_limits(endpoint)]),
             }
         return answers
@@ -409,7 +409,7 @@ def _problem(code: str) -> Schema:
 
 def _description(endpoint: Endpoint) -> str:
     told = inspect.getdoc(endpoint.handler) or ""
-    comes = f" Comes with the plan `{endpoint.plan}` and above." if endpoint.plan else ""
+    comes = f" Requires the plan `{endpoint.plan}` or above." if endpoint.plan else ""
     needs = _needs(endpoint.can) + comes
     return "\n\n".join(part for part in (" ".join(told.split()), needs) if part)
 
@@ -419,11 +419,11 @@ def _needs(can: str) -> str:
         return WHO[can]
     least = next(role for role in ROLES if can in PERMISSIONS[role])
     above = "" if least == ROLES[-1] else " and above"
-    return f"Needs `{can}`: {least}{above}."
+    return f"Requires `{can}`: {least}{above}."
 
 
 WHO = {
-    PUBLIC: "Open to everybody.",
+    PUBLIC: "Public.",
     MEMBER: "For every member of the workspace.",
-    ADMIN: "For super-admins, signed in as themselves.",
+    ADMIN: "For super-admins with a session.",
 }

@@ -21,18 +21,18 @@ LARGEST_PAGE = 200
 BINDING_BYTES = 16
 
 
-CREATED_AFTER = Field(None, description="Those made later than this.")
-CREATED_BEFORE = Field(None, description="Those made earlier than this.")
+CREATED_AFTER = Field(None, description="Created after this time.")
+CREATED_BEFORE = Field(None, description="Created before this time.")
 
 
 class Pages(Query):
     """Where a page begins and how long it is."""
 
     limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE), DIGITS] = Field(
-        50, description="How many on a page."
+        50, description="Page size."
     )
     cursor: str | None = Field(
-        None, description="The `nextCursor` of the page before; with the same filters."
+        None, description="The `nextCursor` of the previous page; use the same filters."
     )
 
     def filters(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Paging(Pages):
 class Changing(Paging):
     """Of resources that say when they were changed."""
 
-    updated_after: After | None = Field(None, description="Those made or changed later than this.")
+    updated_after: After | None = Field(None, description="Created or changed after this time.")
 
 
 class ReadPage(Protocol):

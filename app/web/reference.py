@@ -96,7 +96,7 @@ def _operation(document: Schema, method: str, path: str, operation: Schema) -> s
 
 
 def _parameters(operation: Schema) -> str:
-    told = {"path": "In the path", "query": "In the query", "header": "Headers"}
+    told = {"path": "Path", "query": "Query", "header": "Headers"}
     groups = []
     for place, title in told.items():
         found = [one for one in operation.get("parameters", ()) if one["in"] == place]
@@ -135,8 +135,8 @@ def _answers(document: Schema, operation: Schema) -> str:
                 f"<div><dt><b>{status}</b><span>{told}</span><span>{types}</span></dt>{headers}</div>"
             )
     return (
-        f"<h4>Answers</h4><dl>{''.join(good)}</dl>"
-        f"<details><summary>What can go wrong</summary><dl>{''.join(refused)}</dl></details>"
+        f"<h4>Responses</h4><dl>{''.join(good)}</dl>"
+        f"<details><summary>Errors</summary><dl>{''.join(refused)}</dl></details>"
     )
 
 
@@ -181,7 +181,7 @@ def _shown(operation: Schema) -> Iterator[str]:
     for status, answer in operation["responses"].items():
         for media in answer.get("content", {}).values():
             if status < "300" and "example" in media:
-                yield _example(f"Answer {status}", _written(media["example"]))
+                yield _example(f"Response {status}", _written(media["example"]))
                 return
 
 
