@@ -22,11 +22,11 @@ EMAIL_VERIFICATION = "email_verification"
 INVITED = {
     "subject": "{{trigger.inviter}} invites you to {{workspace.name}}",
     "html": """<p>Hello,</p>
-<p>{{trigger.inviter}} invites you to work in {{workspace.name}} as {{trigger.role}}. Accept
+<p>{{trigger.inviter}} invites you to join {{workspace.name}} as {{trigger.role}}. Accept
 here:</p>
 <p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
-<p>The link works once, for {{trigger.lifetime}}. If you expected no invitation, you
-can ignore this e-mail.</p>""",
+<p>The link works once, for {{trigger.lifetime}}. If you did not expect this
+invitation, you can ignore this e-mail.</p>""",
 }
 LETTERS: Mapping[str, Mapping[str, str]] = {
     INVITATION: INVITED,
@@ -34,7 +34,7 @@ LETTERS: Mapping[str, Mapping[str, str]] = {
     PASSWORD_RESET: {
         "subject": "Choose a new password",
         "html": """<p>Hello {{trigger.name}},</p>
-<p>somebody, perhaps you, has forgotten your password. Choose a new one here:</p>
+<p>somebody, perhaps you, asked to reset your password. Choose a new one here:</p>
 <p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
 <p>The link works once, for {{trigger.lifetime}}. If it was not you, you can ignore
 this e-mail: your password stays as it is.</p>""",
@@ -42,7 +42,7 @@ this e-mail: your password stays as it is.</p>""",
     EMAIL_VERIFICATION: {
         "subject": "Is this your address?",
         "html": """<p>Hello {{trigger.name}},</p>
-<p>an account was made with this address. If that was you, confirm it here:</p>
+<p>an account was created with this address. If that was you, confirm it here:</p>
 <p><a href="{{trigger.link}}">{{trigger.link}}</a></p>
 <p>The link works for {{trigger.lifetime}}. If it was not you, you can ignore
 this e-mail.</p>""",

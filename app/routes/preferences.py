@@ -21,23 +21,23 @@ from app.web.routing import PUBLIC, Call, get, post
 CHANNELS = {"email": "email", "sms": "text messages", "whatsapp": "WhatsApp"}
 STATES: Mapping[Reason | None, str] = {
     None: "gets messages.",
-    "unsubscribed": "gets only what you need, such as receipts.",
-    "stopped": "gets nothing, for you have answered STOP. Answer START to get messages again.",
-    "manual": "gets nothing: who wrote to you has put it on a list of addresses to leave alone.",
-    "erased": "gets nothing: what was known of you has been erased.",
-    "bounced": "gets nothing: messages did not arrive there.",
-    "complained": "gets nothing: a message was reported as unwanted.",
+    "unsubscribed": "gets only necessary messages, such as receipts.",
+    "stopped": "gets nothing, because you replied STOP. Reply START to get messages again.",
+    "manual": "gets nothing: the sender has suppressed this address.",
+    "erased": "gets nothing: your data has been erased.",
+    "bounced": "gets nothing: messages to it bounced.",
+    "complained": "gets nothing: a message was reported as spam.",
 }
 BUTTONS: Mapping[Reason | None, str] = {
     None: '<button name="unsubscribe" value="{0}">Unsubscribe from {1}</button>',
     "unsubscribed": '<button name="subscribe" value="{0}">Subscribe to {1} again</button>',
 }
-SUBSCRIBED = "Done: what you chose counts from now on."
-BARRED = "That is not for this page to change; see why below."
-UNSUBSCRIBED = "Done: you are unsubscribed, and nothing more is on its way."
-LEFT = "Done: you are unsubscribed. A message that had left before may still arrive."
-UNKNOWN = "The address that the mail went to"
-NOBODY = "We have nothing any more to write to you by, so you get no messages."
+SUBSCRIBED = "Done: your choice has been saved."
+BARRED = "This cannot be changed here; see the reason below."
+UNSUBSCRIBED = "Done: you are unsubscribed, and no further message is on its way."
+LEFT = "Done: you are unsubscribed. A message sent before may still arrive."
+UNKNOWN = "The address that this mail was sent to"
+NOBODY = "We no longer have an address of yours, so you get no messages."
 
 
 async def show(call: Call) -> Response:
@@ -101,7 +101,7 @@ def masked(address: str) -> str:
 
 def _nowhere() -> Response:
     """A page, too: whoever follows a link out of a mail sees what is answered."""
-    found = page("A link that leads nowhere", "Use that of a newer message.")
+    found = page("This link is not valid", "Use the link in a newer message.")
     found.status_code = 404
     return found
 

@@ -21,9 +21,9 @@ WHAT = (
     " and a message goes out."
 )
 SANDBOX = "This is a sandbox: every message is captured. <a href='sandbox'>See the messages</a>."
-PRODUCTION = "The API answers here."
+PRODUCTION = "This is the API."
 REFERENCE = (
-    "<a href='docs'>What it takes and answers</a>, and the same for programs:"
+    "See the <a href='docs'>API reference</a>, or for programs:"
     " <a href='openapi.json'>openapi.json</a>."
 )
 PICTURE = (files("app.routes") / "path.svg").read_text("utf-8")
@@ -32,14 +32,15 @@ BELOW = """<figure tabindex="0">{picture}</figure>
 <pre tabindex="0">{curl}</pre>
 """
 REGISTER = (
-    "The first request makes you an account with a workspace. Its answer has an"
-    " <code>accessToken</code>, by which POST <code>/settings/api-keys</code> makes a key:",
+    "The first request creates an account with a workspace. Its response has an"
+    " <code>accessToken</code>; use it to create an API key with POST"
+    " <code>/settings/api-keys</code>:",
     """curl -sS {at}/auth/register -H 'Content-Type: application/json' -d '{{
   "email": "olivia@example.com", "password": "correct horse battery",
   "name": "Olivia Owner", "workspaceName": "Acme"}}'""",
 )
 KEY = (
-    "An account here is by invitation. With an API key of your workspace, begin with:",
+    "Accounts here are by invitation. With an API key of your workspace, start with:",
     'curl -sS {at}/contacts -H "Authorization: Bearer $KEY"',
 )
 

@@ -83,7 +83,7 @@ async def test_the_letter_says_who_invites_whereto_and_as_what(cast: Cast, proce
     await settle(process)
     [mail] = (await cast.adam.read(f"/sandbox/messages?to={NEW}"))["data"]
     assert mail["subject"] == "olivia invites you to Acme"
-    assert "work in Acme as editor" in mail["text"]
+    assert "join Acme as editor" in mail["text"]
     assert f"{process.settings.base_url}/account#invitation&token=" in mail["text"]
     assert (mail["contactId"], mail["runId"]) == (None, None)
 
