@@ -291,12 +291,12 @@ def page(of: Paged, limit: int = 51, **filters: Any) -> Ask:
     return lambda _count: lambda db: of(db, **rest)
 
 
-def thousandth(of: Callable[..., Awaitable[Any]], kind: str, each: int = 1, **filters: Any) -> Ask:
+def thousandth(of: Paged, kind: str, each: int = 1) -> Ask:
     """Of pages of one row: so many a thousand contacts have too."""
 
     def ask(count: int) -> Query:
         before = made(kind, count * each - 999)
-        return lambda db: of(db, workspace_id=ACME, filters=filters, before=before, limit=1)
+        return lambda db: of(db, workspace_id=ACME, filters={}, before=before, limit=1)
 
     return ask
 
@@ -311,13 +311,18 @@ def requests(before: str | None, limit: int) -> Ask:
     return lambda _count: lambda db: webhook_requests.page(db, **rest, before=before, limit=limit)
 
 
-def searched(**filters: Any) -> Ask:
-    rest = {"workspace_id": ACME, "filters": filters, "before": None, "limit": 51}
-    return lambda _count: lambda db: searches.page(db, **rest)
+def searched(before: Callable[[int], str | None] = lambda _count: None, **filters: Any) -> Ask:
+    rest = {"workspace_id": ACME, "filters": filters, "limit": 51}
+    return lambda count: lambda db: searches.page(db, **rest, before=before(count))
+
+
+def to_thousandth(count: int) -> str:
+    """Where the page begins that ends with the thousandth contact: a whole one for both."""
+    return made("con", count - 949)
 
 
 def keys(before: Callable[[int], str | None], limit: int) -> Ask:
-    rest = {"workspace_id": ACME, "created_after": None, "created_before": None, "limit": limit}
+    rest = {"workspace_id": ACME, "filters": {}, "limit": limit}
     return lambda count: lambda db: api_keys.page(db, **rest, before=before(count))
 
 
@@ -353,7 +358,7 @@ ASKED: Mapping[str, Ask] = {
     "contacts createdAfter": page(contacts.page, created_after=LATELY),
     "contacts updatedAfter": searched(updated_after=LATELY),
     "contacts all updatedAfter": searched(updated_after=BEFORE_ALL),
-    "all updatedAfter, thousandth": thousandth(searches.page, "con", updated_after=BEFORE_ALL),
+    "all updatedAfter, thousandth": searched(to_thousandth, updated_after=BEFORE_ALL),
     "tags": lambda _count: lambda db: contacts.tag_names(db, **W, after=None, limit=51),
     "tags, further on": lookup(
         lambda db, i: contacts.tag_names(db, **W, after=f"batch{i // 10}", limit=2)
