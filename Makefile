@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -nE 's/^([a-z-]+):.*## .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
-help: ## Show what there is to make
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
@@ -33,12 +33,12 @@ run: $(RUNTIME) ## Start the whole service in one process: sandbox, SQLite, noth
 migrate: $(RUNTIME) ## Bring the database named by DATABASE_URL up to date
 	@$(BIN)/python -m app migrate
 
-test: $(STAMP) ## Run the whole suite, on real PostgreSQL, Redis and SMTP servers it boots itself
+test: $(STAMP) ## Run the whole suite, on real PostgreSQL, Redis and SMTP servers that it boots itself
 	$(BIN)/pytest -n auto --dist loadfile
 
 LAST_FAILED := $(BIN)/pytest --last-failed --last-failed-no-failures none
 
-again: $(STAMP) ## Run what failed again, by itself; not of tests/chaos, nor more than three tests
+again: $(STAMP) ## Run failed tests again, alone; at most three, and none of tests/chaos
 	@failed=$$($(LAST_FAILED) --collect-only -qq | grep ': [0-9]'); echo "$$failed"; \
 		if echo "$$failed" | grep -q '^tests/chaos/'; then \
 			echo "A message that was lost once is lost: tests/chaos is not run again."; exit 1; fi; \
@@ -57,7 +57,7 @@ bench-scale: $(STAMP) ## Compare what is asked at 5,000 and 5,000,000 runs, of 1
 bench-import: $(STAMP) ## Import a file of 1,000,000 contacts: rows a second, peak memory
 	$(BIN)/python -m tests.bench.imports
 
-fuzz-api: $(STAMP) ## Send the API what nobody expects: 200 examples an operation, two roles (half an hour)
+fuzz-api: $(STAMP) ## Fuzz the API: 200 examples an operation, two roles (half an hour)
 	$(BIN)/python -m tests.fuzz.api
 
 bench-intake: $(STAMP) ## Compare the intake with a route that does nothing, on the same server (ten minutes)
@@ -85,10 +85,10 @@ chaos-mutants: $(STAMP) ## Make fifteen mistakes in copies of the sources: each 
 	$(BIN)/python -m tests.chaos.mutants
 
 FOR ?= 300
-fuzz-intake: $(STAMP) ## Send a real server what no sender would, for five minutes or FOR=seconds
+fuzz-intake: $(STAMP) ## Fuzz the intake of a real server, for five minutes or FOR=seconds
 	$(BIN)/python -m tests.fuzz.intake --seconds $(FOR)
 
-fuzz-programs: $(STAMP) ## Walk programs that nobody thought of, on paper and for real, 50 times as many as the suite (minutes)
+fuzz-programs: $(STAMP) ## Run random programs, simulated and for real, 50 times as many as the suite (minutes)
 	EXAMPLES=$${EXAMPLES:-50} $(BIN)/pytest -n auto --timeout 0 tests/test_random_programs.py
 
 chaos-optout: $(STAMP) ## Answer 1,000 opt-outs while mail is under way, and look for what comes after
@@ -109,7 +109,7 @@ check: $(STAMP) ## Format, lint, types, import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP) ## Put the code into its one form
+format: $(STAMP) ## Format the code
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 
@@ -120,5 +120,5 @@ lock: $(STAMP) ## Renew requirements.txt and requirements-dev.txt from pyproject
 	$(LOCK) -o requirements.txt
 	$(LOCK) --extra dev -c requirements.txt -o requirements-dev.txt
 
-clean: ## Remove what was installed and built; data/ stays
+clean: ## Remove what was installed and built, but not data/
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis

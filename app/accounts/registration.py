@@ -140,7 +140,7 @@ async def ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: s
 
 async def verify_email(process: Process, where: Where, token: str) -> None:
     """Raises Problem `invalid`. Saying it again is no fault."""
-    stale = _worthless("This link has expired, or is none of ours.")
+    stale = _worthless("This link has expired or is not valid.")
     proof = _opened(process, VERIFY, token)
     if proof is None:
         raise stale
@@ -239,7 +239,7 @@ async def _note(
 
 
 def _spent() -> Problem:
-    return _worthless("This link was used, or has expired, or is none of ours.")
+    return _worthless("This link was used, has expired or is not valid.")
 
 
 # --- tokens -------------------------------------------------------------------------------------

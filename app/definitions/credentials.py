@@ -64,7 +64,7 @@ def sealed(
             text = vault.encrypt(PURPOSE, _bytes(held.value), workspace_id, definition_id)
             return PREFIX + base64.b64encode(text).decode()
         if kept is None or kept.server != held.server:
-            told = "The mask keeps a stored credential, and for this step and server there is none."
+            told = "The mask keeps a stored credential, but this step and server have none."
             errors.append(FieldError(document.pointer(*held.where), f"{told} Give the credential."))
             return held.value
         return kept.value

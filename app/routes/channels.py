@@ -278,7 +278,7 @@ async def verify(call: Call) -> Response:
         found = [Fault("error", "unreachable", "The provider took too long to answer.")]
     given = providers.credentials(call.process, row)
     if given["provider"] == "resend" and "webhookSecret" not in given:
-        told = "Without a webhookSecret nobody hears of bounces and complaints."
+        told = "Without a webhookSecret, bounces and complaints are not received."
         found = [*found, Fault("warning", "callbacks", told)]
     ok = all(fault.severity == "warning" for fault in found)
     return reply.ok({"ok": ok, "findings": [_finding(fault) for fault in found]})
