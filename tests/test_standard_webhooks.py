@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, strategies
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from app import standard_webhooks
+from app import casts, standard_webhooks
 
 BODY = '{"type":"run.failed","data":{"name":"Zoë"}}'.encode()
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -75,3 +77,13 @@ def test_of_several_signatures_one_has_to_hold():
     given = f"v1,AAAA v1a,xyz {SIGNED['webhook-signature']}"
     headers = {**SIGNED, "webhook-signature": given}
     assert standard_webhooks.verify(SECRET, headers, BODY, NOW) == "evt_1"
+
+
+@given(strategies.from_regex(casts.SIGNING_SECRET, fullmatch=True))
+def test_whatever_a_setting_takes_as_a_secret_signs(secret: str):
+    assert standard_webhooks.sign([secret], "evt_1", NOW, BODY)
+
+
+@pytest.mark.parametrize("encoded", ["A" * 17, "A" * 21, "A" * 16 + "=", "A" * 18 + "=", "A" * 15])
+def test_what_is_no_base64_is_no_secret(encoded: str):
+    assert not re.fullmatch(casts.SIGNING_SECRET, f"whsec_{encoded}")

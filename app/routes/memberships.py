@@ -177,12 +177,16 @@ async def update(call: Call) -> Response:
 async def remove(call: Call) -> Response:
     """Removes the membership with its sessions and keys; joining again does not restore them. Any
     signed-in member may leave; removing somebody else requires `memberships:write`."""
+    workspace_id, id = call.member.workspace_id, call.path("id")
+    row = await memberships.by_id(call.db, workspace_id=workspace_id, id=id)
+    if row is not None:  # before the owners, as whoever joins locks: nobody signs in meanwhile
+        await users.locked(call.db, id=row["user_id"])
     owners, row = await _locked(call)
     leaves = call.member.via == "session" and row["user_id"] == call.member.user_id
     if not leaves:  # a key is not its maker: it may be held by anybody, and have a lower role
         auth.permit(call.member, "memberships:write")
     _require_another(owners, row)
-    workspace_id, user_id = call.member.workspace_id, row["user_id"]
+    user_id = row["user_id"]
     await memberships.delete(call.db, workspace_id=workspace_id, id=row["id"])
     await sessions.end_all(call.db, user_id=user_id, workspace_id=workspace_id)
     await api_keys.revoke_of(call.db, workspace_id=workspace_id, made_by=user_id)

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from app.process import Process
-from app.store import memberships
+from app.store import memberships, users
 from tests.cast import PASSWORD, Cast, Person, person
 from tests.routes.conftest import SignIn
 
@@ -273,6 +273,19 @@ async def test_whoever_is_removed_is_out_at_once_and_for_good(cast: Cast, sign_i
     assert (await cast.ed.get("/contacts")).status_code == 401
     assert (await cast.client.get("/auth/me", headers=bearer)).status_code == 401
     await sign_in(cast.ed)
+
+
+async def test_nobody_signs_in_while_they_are_removed(cast: Cast, process: Process):
+    """Whoever signs in has locked their account; a session begun after all sessions were ended
+    would live again with a later membership."""
+    if process.database.engine == "sqlite":
+        pytest.skip("one writer at a time")
+    async with process.database.write() as db:
+        await users.locked(db, id=cast.ed.user_id)
+        removing = asyncio.create_task(cast.adam.delete(f"/memberships/{await mine(cast.ed)}"))
+        await asyncio.sleep(0.3)
+        assert not removing.done()
+    assert (await removing).status_code == 204
 
 
 @pytest.mark.parametrize("name", ["vic", "ed"])
