@@ -1,7 +1,7 @@
-"""hypercorn, started from code: a listening socket, time-outs and a graceful end.
+"""hypercorn, started from code: a listening socket, timeouts and a graceful shutdown.
 
 serve    one application on one loop, until told to stop
-listen   an address that takes connections; `bound` refuses them until somebody serves it
+listen   a socket that takes connections; that of `bound` refuses them until it is served
 """
 
 from __future__ import annotations
@@ -39,18 +39,20 @@ from app.runtime import tasks
 log = structlog.get_logger(__name__)
 
 GRACEFUL_SECONDS = 8  # for the requests in flight
-ASKING_SECONDS = 1.0  # of these for whoever has just connected, and not asked yet
+FIRST_REQUEST_SECONDS = 1.0  # of these, for a connection that has not sent a request yet
 CLOSING_SECONDS = 0.75  # for the application's own shutdown, after that
 HEAD_SECONDS = 5  # for a request's head, and for an idle connection
-# What accept(2) tells of the connection that it took, and not of the socket.
-GONE_AGAIN = frozenset(
+# Errors of accept(2) that concern the accepted connection, not the listening socket.
+CONNECTION_ERRORS = frozenset(
     {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH}
 )
-STUCK_MS = 30_000  # for a client that stopped reading its answer
+STUCK_MS = 30_000  # for a client that stopped reading its response
 BACKLOG = 2_048
-FULL_SECONDS = 1.0  # until it is tried again to take a connection
+ACCEPT_RETRY_SECONDS = 1.0  # after accept(2) failed, for want of descriptors say
 
-Speak: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+ConnectionHandler: TypeAlias = Callable[
+    [asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
+]
 
 
 async def serve(
@@ -58,9 +60,9 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set, then close the socket, finish what is in flight and return.
 
-    As hypercorn's own, but for the end: that cuts off whoever has connected just before.
+    hypercorn's own `serve` resets connections that were accepted just before the end.
     """
-    listener = _heard(listener or bound(settings.host, settings.port))
+    listener = _start_listening(listener or bound(settings.host, settings.port))
     hypercorn.protocol.H11Protocol = Http1  # type: ignore[attr-defined, assignment]  # no setting
     config, loop = _config(), asyncio.get_running_loop()
     wrapped = wrap_app(cast(ASGIFramework, app), config.wsgi_max_body_size, "asgi")
@@ -72,83 +74,84 @@ async def serve(
         living.result()
     context = WorkerContext(None)
 
-    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await Tcp(wrapped, loop, config, context, state, reader, writer)
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Connection(wrapped, loop, config, context, state, reader, writer)
 
-    door = _Door(listener, speak)
-    door.open()
+    acceptor = _Acceptor(listener, handle)
+    acceptor.open()
     try:
         await stop.wait()
     finally:
-        door.close()
+        acceptor.close()
         await context.terminated.set()
-        await _finish(door.guests)
+        await _finish(acceptor.connections)
         await lifespan.wait_for_shutdown()
         await tasks.end(living)
 
 
-class _Door:
-    """Lets in whoever stands in the queue of a listening socket. asyncio's own server drops those
-    whom it meets at its end."""
+class _Acceptor:
+    """Accepts connections from the backlog of a listening socket. asyncio's own server drops those
+    that it finds there when it is closed."""
 
-    def __init__(self, listener: socket.socket, speak: Speak) -> None:
+    def __init__(self, listener: socket.socket, handle: ConnectionHandler) -> None:
         self._listener = listener
-        self._speak = speak
+        self._handle = handle
         self._loop = asyncio.get_running_loop()
-        self.guests: set[asyncio.Task[None]] = set()
+        self.connections: set[asyncio.Task[None]] = set()
         listener.setblocking(False)
 
     def open(self) -> None:
         if self._listener.fileno() >= 0:
-            self._loop.add_reader(self._listener.fileno(), self._let_in)
+            self._loop.add_reader(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """After the last one: a connection that is in the queue when it is closed is lost."""
+        """Accept what is left, then close: the kernel resets what is in a closed backlog."""
         self._loop.remove_reader(self._listener.fileno())
-        self._let_in()
+        self._accept()
         self._listener.close()
 
-    def _let_in(self) -> None:
+    def _accept(self) -> None:
         while True:
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
-                return  # that was the last
+                return  # the backlog is empty
             except OSError as error:
-                if error.errno in GONE_AGAIN:
+                if error.errno in CONNECTION_ERRORS:
                     continue
                 log.error("no connection can be taken", cause=str(error))  # no descriptors, say
                 self._loop.remove_reader(self._listener.fileno())
-                self._loop.call_later(FULL_SECONDS, self.open)  # the queue keeps them
+                self._loop.call_later(ACCEPT_RETRY_SECONDS, self.open)  # the backlog keeps them
                 return
-            guest = asyncio.create_task(self._serve(connection))
-            self.guests.add(guest)
-            guest.add_done_callback(self.guests.discard)
+            task = asyncio.create_task(self._serve(connection))
+            self.connections.add(task)
+            task.add_done_callback(self.connections.discard)
 
     async def _serve(self, connection: socket.socket) -> None:
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection)
-        await self._speak(reader, asyncio.StreamWriter(transport, protocol, reader, self._loop))
+        await self._handle(reader, asyncio.StreamWriter(transport, protocol, reader, self._loop))
 
 
-async def _finish(guests: Collection[asyncio.Task[None]]) -> None:
-    if guests:
-        _, late = await asyncio.wait(guests, timeout=GRACEFUL_SECONDS)
-        for guest in late:
-            guest.cancel()  # answered with 503, where there is still time for an answer
+async def _finish(connections: Collection[asyncio.Task[None]]) -> None:
+    if connections:
+        _, late = await asyncio.wait(connections, timeout=GRACEFUL_SECONDS)
+        for connection in late:
+            connection.cancel()  # answered with 503, where there is still time for an answer
         if late:
             await asyncio.wait(late, timeout=CLOSING_SECONDS)
 
 
 def listen(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
-    """Raises ConfigError when somebody else listens there, or nobody can."""
-    return _heard(bound(host, port, stuck_ms=stuck_ms))
+    """A socket that takes connections. Raises ConfigError when the address is taken, or is none of
+    this machine's."""
+    return _start_listening(bound(host, port, stuck_ms=stuck_ms))
 
 
 def bound(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
-    """An address that is ours and refuses connections until somebody serves it. Raises ConfigError
-    when somebody else listens there, or nobody can."""
+    """A socket that is bound and refuses connections until it is served. Raises ConfigError when
+    the address is taken, or is none of this machine's."""
     try:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:  # a kernel without IPv6
@@ -166,9 +169,9 @@ def bound(host: str, port: int, *, stuck_ms: int = STUCK_MS) -> socket.socket:
     return listener
 
 
-def _heard(listener: socket.socket) -> socket.socket:
-    """Of two that are bound to one address the first that listens has it; processes that have it
-    from their parent all do."""
+def _start_listening(listener: socket.socket) -> socket.socket:
+    """Of two sockets that are bound to one address only the first can listen; a socket that is
+    inherited from the parent process can be listened to by every child."""
     try:
         listener.listen(BACKLOG)
     except OSError as error:
@@ -198,19 +201,19 @@ def _config() -> Config:
 ABSOLUTE = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
 
-class Tcp(TCPServer):
-    """hypercorn's connection, whose end is no error when the client's network has gone; and who has
-    just connected when the process is told to end is not closed before it could ask."""
+class Connection(TCPServer):
+    """hypercorn's connection. Closing it is no error when the client's network has gone, and one
+    that was just accepted when the process is told to stop has time to send its request."""
 
     _is_new = True
 
     async def _idle_timeout(self) -> None:
         is_new, self._is_new = self._is_new, False
-        with suppress(TimeoutError):  # no wait_for: it forgets that it was told to stop
+        with suppress(TimeoutError):  # no wait_for: it may lose a cancellation
             async with asyncio.timeout(self.config.keep_alive_timeout):
                 await self.context.terminated.wait()
             if is_new:
-                await asyncio.sleep(ASKING_SECONDS)
+                await asyncio.sleep(FIRST_REQUEST_SECONDS)
         await asyncio.shield(self._initiate_server_close())
 
     async def _close(self) -> None:
@@ -219,20 +222,20 @@ class Tcp(TCPServer):
 
 
 class Http1(H11Protocol):
-    """hypercorn's HTTP/1.1 without a way to HTTP/2 in the clear, and with 100 Continue sent when
-    somebody asks for the body: until then it can still be refused unread (RFC 9110 §10.1.1)."""
+    """hypercorn's HTTP/1.1 without the upgrade to cleartext HTTP/2. 100 Continue is sent when the
+    application first reads the body: until then it can refuse it unread (RFC 9110 §10.1.1)."""
 
     def __init__(self, app: AppWrapper, *rest: Any) -> None:
-        async def asking(
+        async def with_continue(
             scope: Any, receive: ASGIReceiveCallable, send: Any, sync_spawn: Any, call_soon: Any
         ) -> None:
-            async def receive_asked() -> ASGIReceiveEvent:
+            async def receive_body() -> ASGIReceiveEvent:
                 await self._send_continue()
                 return await receive()
 
-            await app(scope, receive_asked, send, sync_spawn, call_soon)
+            await app(scope, receive_body, send, sync_spawn, call_soon)
 
-        super().__init__(asking, *rest)
+        super().__init__(with_continue, *rest)
 
     async def _send_continue(self) -> None:
         if self.connection.they_are_waiting_for_100_continue:
@@ -240,7 +243,7 @@ class Http1(H11Protocol):
 
     async def _send_h11_event(self, event: Any) -> None:
         if isinstance(event, h11.InformationalResponse):
-            return  # hypercorn's own 100 Continue, before anybody asked
+            return  # hypercorn's own 100 Continue, sent before the body is read
         await super()._send_h11_event(event)
 
     async def _create_stream(self, request: h11.Request) -> None:
