@@ -159,7 +159,7 @@ def _note(
 
 
 async def _doors(process: Process, tokens: Sequence[str]) -> Sequence[Door | None]:
-    async with process.database.read(acceptance.HURRY) as db:
+    async with process.database.read(acceptance.TIMEOUTS) as db:
         rows = await definitions.by_tokens(db, tokens=sorted(set(tokens)))
     doors = {row["token"]: door_of(process, row) for row in rows}
     return [doors.get(token) for token in tokens]

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.errors import Unavailable
 from app.process import SCHEMA
-from app.store.db import Hurry, outstanding
+from app.store.db import RequestTimeouts, outstanding
 from app.web import reply
 from app.web.body import Shape
 from app.web.page import page
@@ -67,7 +67,7 @@ async def check_health(_call: Call) -> Response:
 async def check_readiness(call: Call) -> Response:
     """Checks the database and its schema. Not Redis: without it, hints are late and limits are per
     process."""
-    async with call.process.database.read(Hurry()) as db:
+    async with call.process.database.read(RequestTimeouts()) as db:
         left = await outstanding(db, SCHEMA)
     if left:
         raise Unavailable(f"The schema lacks section {left[0]}: run python -m app migrate.")

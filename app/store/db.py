@@ -39,7 +39,7 @@ from typing import Any, cast
 import databases
 from databases.core import DatabaseURL
 
-from app.store.engine import Deadlines, Engine, Hurry, Link, Pooled, Row, to_the_end
+from app.store.engine import Deadlines, Engine, Link, Pooled, RequestTimeouts, Row, to_the_end
 from app.store.handle import Handle
 from app.store.ids import new_id
 from app.store.migrations import CREATE_TABLE, Section, pending, sections
@@ -49,7 +49,7 @@ __all__ = [
     "Deadlines",
     "Engine",
     "Handle",
-    "Hurry",
+    "RequestTimeouts",
     "Row",
     "explain",
     "migrate",
@@ -104,13 +104,13 @@ class Database:
         await self._databases.disconnect()
 
     @asynccontextmanager
-    async def write(self, hurry: Hurry | None = None) -> AsyncIterator[Handle]:
+    async def write(self, timeouts: RequestTimeouts | None = None) -> AsyncIterator[Handle]:
         """One transaction: committed at the end of the block, rolled back when an error leaves it.
 
         A cancellation during COMMIT waits for its outcome, so that the outcome is known. Never
         open one inside another: SQLite has one writer, and the second would wait for the first.
         """
-        handle = self._handle(writing=True, hurry=hurry)
+        handle = self._handle(writing=True, timeouts=timeouts)
         await handle.begin()
         try:
             yield handle
@@ -120,9 +120,9 @@ class Database:
         await to_the_end(handle.commit())
 
     @asynccontextmanager
-    async def read(self, hurry: Hurry | None = None) -> AsyncIterator[Handle]:
+    async def read(self, timeouts: RequestTimeouts | None = None) -> AsyncIterator[Handle]:
         """A connection for reading, without a transaction: each statement sees the present."""
-        handle = self._handle(writing=False, hurry=hurry)
+        handle = self._handle(writing=False, timeouts=timeouts)
         await handle.acquire()
         try:
             yield handle
@@ -138,9 +138,11 @@ class Database:
         """How many of the pool are open, by state."""
         return cast(Pooled, self._databases._backend).connections()
 
-    def _handle(self, *, writing: bool, hurry: Hurry | None = None) -> Handle:
+    def _handle(self, *, writing: bool, timeouts: RequestTimeouts | None = None) -> Handle:
         link = cast(Link, self._databases._backend.connection())  # both our backends give Links
-        return Handle(link, writing=writing, hurry=hurry if self.engine == "postgresql" else None)
+        return Handle(
+            link, writing=writing, timeouts=timeouts if self.engine == "postgresql" else None
+        )
 
 
 async def migrate(database: Database, schema: str) -> list[str]:

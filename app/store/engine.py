@@ -34,22 +34,22 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurry:
-    """Of whoever is to be answered soon though the server is silent; in milliseconds. SQLite, which
-    no network parts from us, takes its time."""
+class RequestTimeouts:
+    """Shorter timeouts for a request that must be answered soon, in milliseconds. SQLite ignores
+    them: no network lies between it and the process."""
 
-    ask_ms: int = 1_500  # a connection of the pool; a statement
+    statement_ms: int = 1_500  # the client's own: a connection of the pool; a statement
     commit_ms: int = 1_000
-    # By the server's own clock, and less: so what is slow, or in another's way, is told from what
-    # is not heard of, and ends where it runs too.
-    run_ms: int = 1_300
+    # PostgreSQL's statement_timeout and lock_timeout. They are shorter than the client's, so that a
+    # slow statement or a held lock is not taken for a lost server, and ends on the server too.
+    server_statement_ms: int = 1_300
     lock_ms: int = 900  # for each lock
 
     @classmethod
-    def within(cls, seconds: float) -> Hurry:
-        """Every wait may be as long as the whole."""
+    def within(cls, seconds: float) -> RequestTimeouts:
+        """Each of them as long as `seconds`."""
         ms = int(seconds * 1_000) + 1
-        return cls(ask_ms=ms, commit_ms=ms, run_ms=ms, lock_ms=ms)
+        return cls(statement_ms=ms, commit_ms=ms, server_statement_ms=ms, lock_ms=ms)
 
 
 class Pooled(Protocol):
@@ -62,7 +62,7 @@ class Link(Protocol):
     """One connection of an engine, as `databases` defines it, and what our handle needs beyond."""
 
     writing: bool  # set before it acquires
-    hurry: Hurry | None  # likewise
+    timeouts: RequestTimeouts | None  # likewise
 
     async def acquire(self) -> None: ...
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from databases.interfaces import TransactionBackend
 
 from app.errors import Unavailable
-from app.store.engine import Hurry, Link, Row, Stage, to_the_end
+from app.store.engine import Link, RequestTimeouts, Row, Stage, to_the_end
 from app.store.sql import writes
 
 log = logging.getLogger(__name__)
@@ -22,9 +22,11 @@ Result = TypeVar("Result")
 class Handle:
     """One connection; within a transaction when it came from `write`."""
 
-    def __init__(self, link: Link, *, writing: bool, hurry: Hurry | None = None) -> None:
+    def __init__(
+        self, link: Link, *, writing: bool, timeouts: RequestTimeouts | None = None
+    ) -> None:
         link.writing = writing
-        link.hurry = self._hurry = hurry
+        link.timeouts = self._timeouts = timeouts
         self._link = link
         self._writing = writing
         self._transaction = link.transaction()
@@ -128,7 +130,7 @@ class Handle:
 
     async def _in_our_words(self, work: Awaitable[Result], stage: Stage) -> Result:
         try:
-            async with asyncio.timeout(self._patience(stage)):
+            async with asyncio.timeout(self._timeout(stage)):
                 return await work
         except Exception as error:
             self._unanswered |= isinstance(error, TimeoutError)
@@ -137,11 +139,12 @@ class Handle:
                 raise
             raise meant from error
 
-    def _patience(self, stage: Stage) -> float | None:
-        """Seconds, where they are fewer than the link's own."""
-        if self._hurry is None:
+    def _timeout(self, stage: Stage) -> float | None:
+        """In seconds; None where the link's own deadlines suffice."""
+        if self._timeouts is None:
             return None
-        return (self._hurry.commit_ms if stage == "commit" else self._hurry.ask_ms) / 1_000
+        is_commit = stage == "commit"
+        return (self._timeouts.commit_ms if is_commit else self._timeouts.statement_ms) / 1_000
 
     def _refuse_misuse(self) -> None:
         if self._ended:

@@ -20,7 +20,7 @@ from databases.core import DatabaseURL
 
 from app.errors import CommitUnknown, Duplicate, Unavailable
 from app.runtime.tls import system_trust
-from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, Hurry, Row, Stage
+from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, RequestTimeouts, Row, Stage
 from app.store.sql import NUMBER, Document, Statement, bound, numbered, parsed, yields_rows
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class PostgresConnection(DatabasesPostgresConnection):
     _database: PostgresBackend
     _pool: asyncpg.Pool  # its own, even when the database is disconnected meanwhile
     writing = False  # one pool serves both
-    hurry: Hurry | None = None
+    timeouts: RequestTimeouts | None = None
 
     @property
     def deadlines(self) -> Deadlines:
@@ -307,13 +307,13 @@ class PostgresTransaction(DatabasesPostgresTransaction):
     _connection: PostgresConnection
 
     async def start(self, is_root: bool, extra_options: dict[Any, Any]) -> None:
-        hurry, connection = self._connection.hurry, self._connection.raw_connection
+        timeouts, connection = self._connection.timeouts, self._connection.raw_connection
         try:
             await super().start(is_root, extra_options)
-            if is_root and hurry is not None:
+            if is_root and timeouts is not None:
                 await connection.execute(
-                    f"SET LOCAL lock_timeout = {hurry.lock_ms};"
-                    f" SET LOCAL statement_timeout = {hurry.run_ms}"
+                    f"SET LOCAL lock_timeout = {timeouts.lock_ms};"
+                    f" SET LOCAL statement_timeout = {timeouts.server_statement_ms}"
                 )
         except BaseException:
             connection.terminate()  # it may have begun none the less

@@ -17,7 +17,7 @@ from databases.backends.sqlite import SQLiteTransaction as DatabasesSQLiteTransa
 from databases.core import DatabaseURL
 
 from app.errors import CommitUnknown, Duplicate, Unavailable
-from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, Hurry, Row, Stage
+from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN, Deadlines, RequestTimeouts, Row, Stage
 from app.store.files import File, Files, path_of, require_version
 from app.store.sql import COMMENT, QUOTED, Document, Statement, bound, parsed
 
@@ -122,7 +122,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         self._file: File | None = None
         self._moment: datetime | None = None
         self.writing = False
-        self.hurry: Hurry | None = None
+        self.timeouts: RequestTimeouts | None = None
 
     @property
     def file(self) -> File:

@@ -25,7 +25,7 @@ from app.queue import ADVANCE
 from app.runtime.batching import Kind
 from app.store import receipts, runs
 from app.store import webhook_requests as records
-from app.store.db import Handle, Hurry
+from app.store.db import Handle, RequestTimeouts
 from app.store.receipts import Receipt
 from app.store.runs import NewRun
 from app.store.webhook_requests import Request
@@ -36,7 +36,7 @@ from app.webhooks.webhook_requests import Visit
 
 REPEATED_WITHIN = timedelta(hours=24)
 TRIES = 5  # another process may get ahead of us with a key, but hardly time and again
-HURRY = Hurry()
+TIMEOUTS = RequestTimeouts()
 SETTLED_SECONDS = 1.8  # after it began; then the senders are told that nobody can know
 LAST_LOOK_SECONDS = 0.3  # at the least
 LARGE = 64 * 1024  # a body that is parsed in a thread: the loop goes on meanwhile
@@ -116,7 +116,7 @@ async def _settled(
     deadline = max(deadline, time.monotonic() + LAST_LOOK_SECONDS)
     while (left := deadline - time.monotonic()) > 0:
         try:
-            answers = await _accept(process, events, Hurry.within(left), again=True)
+            answers = await _accept(process, events, RequestTimeouts.within(left), again=True)
         except Unavailable:
             await asyncio.sleep(0.1)
         else:
@@ -125,12 +125,16 @@ async def _settled(
 
 
 async def _accept(
-    process: Process, events: Sequence[Event], hurry: Hurry = HURRY, *, again: bool = False
+    process: Process,
+    events: Sequence[Event],
+    timeouts: RequestTimeouts = TIMEOUTS,
+    *,
+    again: bool = False,
 ) -> Sequence[Answer]:
     outdated: set[str] = set()
     for _ in range(TRIES):
         try:
-            async with process.database.write(hurry) as db:
+            async with process.database.write(timeouts) as db:
                 batch = _Batch(process.vault, db, events, outdated)
                 await batch.settle(again=again)
                 fresh = [(event.workspace.id, event.run_id) for event in batch.fresh]

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from app.errors import CommitUnknown, Duplicate, Unavailable
-from app.store.db import Database, Deadlines, Hurry
+from app.store.db import Database, Deadlines, RequestTimeouts
 from tests import servers
 from tests.proxy import Proxy, proxy_before
 from tests.store.tables import TABLES
@@ -165,13 +165,15 @@ async def test_a_deadlock_is_unavailable_for_one_and_nothing_to_the_other(databa
 # --- lost connections -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hurry", [None, Hurry(ask_ms=1_500, run_ms=200)])
+@pytest.mark.parametrize(
+    "timeouts", [None, RequestTimeouts(statement_ms=1_500, server_statement_ms=200)]
+)
 async def test_what_is_slow_is_ended_by_the_server_and_is_not_silence(
-    connect: Connect, hurry: Hurry | None
+    connect: Connect, timeouts: RequestTimeouts | None
 ):
     victim = await connect(deadlines=SOON)
     with pytest.raises(Unavailable) as refusal:
-        async with victim.write(hurry) as db:
+        async with victim.write(timeouts) as db:
             await db.fetch_value("SELECT pg_sleep(10)")
     assert "statement timeout" in str(refusal.value.__cause__)
     assert not refusal.value.unanswered
@@ -249,15 +251,15 @@ async def test_a_silent_network_is_unavailable_at_the_deadline(through: Database
 
 
 @pytest.mark.parametrize("kind", ["read", "statement", "commit"])
-async def test_who_is_in_a_hurry_hears_of_silence_sooner(
+async def test_shorter_timeouts_detect_a_silent_server_sooner(
     proxy: Proxy, connect: Connect, tcp_url: str, kind: str
 ):
     there = urlsplit(tcp_url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
     through = await connect(there, pool_size=1)
     await insert(through, "a")  # the connection is there
-    hurry = Hurry(ask_ms=300, lock_ms=100, commit_ms=200)
+    timeouts = RequestTimeouts(statement_ms=300, lock_ms=100, commit_ms=200)
     with pytest.raises(CommitUnknown if kind == "commit" else Unavailable) as refusal:
-        async with through.read(hurry) if kind == "read" else through.write(hurry) as db:
+        async with through.read(timeouts) if kind == "read" else through.write(timeouts) as db:
             if kind == "commit":
                 await db.execute(INSERT, id="b")
             proxy.swallow()
@@ -270,14 +272,14 @@ async def test_who_is_in_a_hurry_hears_of_silence_sooner(
     await insert(through, "c")
 
 
-async def test_who_is_in_a_hurry_tells_a_lock_from_silence(connect: Connect):
+async def test_shorter_timeouts_tell_a_lock_from_a_silent_server(connect: Connect):
     database = await connect(pool_size=2)
     await insert(database, "a")
     taken = "SELECT id FROM things WHERE id = 'a' FOR UPDATE"
     async with database.write() as holder:
         await holder.execute(taken)
         with pytest.raises(Unavailable) as refusal:
-            async with database.write(Hurry(lock_ms=50)) as db:
+            async with database.write(RequestTimeouts(lock_ms=50)) as db:
                 await db.execute(taken)
     assert isinstance(refusal.value.__cause__, asyncpg.LockNotAvailableError)
     assert not refusal.value.unanswered
