@@ -29,7 +29,7 @@ from app.process import Process
 from app.runtime import heavy, leases
 from app.runtime.batching import Kind
 from app.runtime.leases import Lease
-from app.store import company, jobs, messages
+from app.store import jobs, messages, pipelining
 from app.store.db import Handle, Row
 
 log = logging.getLogger(__name__)
@@ -92,8 +92,8 @@ async def _intend_some(
     judges = [partial(_judge_one, process, row, apart) for row in claimed]
     try:
         async with process.database.write() as db:
-            judged = await company.together(db, judges)
-            return await company.together(db, [partial(_intend, process, one) for one in judged])
+            judged = await pipelining.run_all(db, judges)
+            return await pipelining.run_all(db, [partial(_intend, process, one) for one in judged])
     except CommitUnknown as error:
         return [error for _ in claimed]
 
@@ -255,10 +255,10 @@ async def _record_some(
     ordered = sorted(told, key=lambda one: (one[0].row["workspace_id"], one[0].row["channel"]))
     try:
         async with process.database.write() as db:
-            called = await company.together(
+            called = await pipelining.run_all(
                 db, [partial(_record, process, *one) for one in ordered]
             )
-            await company.together(
+            await pipelining.run_all(
                 db,
                 [
                     partial(_learn, process, row, sending, result)

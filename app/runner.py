@@ -27,7 +27,7 @@ from app.runs.effects import Standing
 from app.runtime import heavy, leases
 from app.runtime.batching import Kind
 from app.runtime.leases import Lease
-from app.store import calls, company, contact_events, contacts, erasure, jobs, runs
+from app.store import calls, contact_events, contacts, erasure, jobs, pipelining, runs
 from app.store.db import Handle, Row
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ async def _move_some(
     # By contact, so that no two transactions wait for each other.
     first = {(row["workspace_id"], row["contact_id"]): row for row in reversed(claimed)}
     walked = [first[whose] for whose in sorted(first)]
-    rest = await company.in_company(
+    rest = await pipelining.run_in_transaction(
         process.database, [partial(_walk, process, row, apart) for row in walked]
     )
     rests = {row["id"]: rests for row, rests in zip(walked, rest, strict=True)}

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.errors import CommitUnknown, Duplicate
-from app.store import company
+from app.store import pipelining
 from app.store.db import Database, Handle, Row
 from app.store.engine import Link
 from app.store.sql import NUMBER, numbered, yields_rows
@@ -89,7 +89,7 @@ async def test_one_statement_of_several_goes_in_one_trip_and_each_gets_its_own(
 ):
     trips = Trips(counters, monkeypatch)
     works = [partial(plus, id, by=n) for n, id in enumerate("abc", 1)]
-    assert await company.in_company(counters, works) == [1, 2, 3]
+    assert await pipelining.run_in_transaction(counters, works) == [1, 2, 3]
     assert trips.seen == [(PLUS, 3)]
     assert await values(counters) == {"a": 1, "b": 2, "c": 3, "d": 0, "e": 0, "f": 0}
 
@@ -101,7 +101,9 @@ async def test_equal_questions_are_asked_once_and_nobody_shares_the_answer(
         return await db.fetch_one(READ, id=id)
 
     trips = Trips(counters, monkeypatch)
-    rows = await company.in_company(counters, [partial(read, id) for id in ("a", "a", "b", "?")])
+    rows = await pipelining.run_in_transaction(
+        counters, [partial(read, id) for id in ("a", "a", "b", "?")]
+    )
     assert rows == [*([{"id": "a", "value": 0}] * 2), {"id": "b", "value": 0}, None]
     assert rows[0] is not rows[1]
     assert trips.seen == [(READ, 3)]
@@ -116,7 +118,7 @@ async def test_rows_for_many_and_none_go_together_too(
         await db.execute("UPDATE counters SET value = 9 WHERE id = :id", id=first)
 
     trips = Trips(counters, monkeypatch)
-    await company.in_company(counters, [partial(two, "g", "h"), partial(two, "i", "j")])
+    await pipelining.run_in_transaction(counters, [partial(two, "g", "h"), partial(two, "i", "j")])
     after = await values(counters)
     assert [after[id] for id in "ghij"] == [9, 8, 9, 8]
     assert trips.seen[0][1] == 4
@@ -127,7 +129,7 @@ async def test_the_moment_is_one_for_all_and_locks_are_taken_together(counters: 
         await db.lock(number, 7)
         return await db.now()
 
-    found = await company.in_company(counters, [partial(moment, n) for n in (3, 1, 2)])
+    found = await pipelining.run_in_transaction(counters, [partial(moment, n) for n in (3, 1, 2)])
     assert len(set(found)) == 1
 
 
@@ -145,7 +147,7 @@ async def test_what_one_raises_undoes_the_others(counters: Database):
         return 1
 
     with pytest.raises(LookupError, match="mine"):
-        await company.in_company(counters, [goes_on, breaks])
+        await pipelining.run_in_transaction(counters, [goes_on, breaks])
     assert (await values(counters))["b"] == 0
     assert reached == []
 
@@ -156,7 +158,7 @@ async def test_a_statement_that_fails_undoes_all(counters: Database):
         return 1
 
     with pytest.raises(Duplicate):
-        await company.in_company(counters, [partial(plus, "b"), twice])
+        await pipelining.run_in_transaction(counters, [partial(plus, "b"), twice])
     assert (await values(counters))["b"] == 0
 
 
@@ -177,7 +179,7 @@ async def test_inside_a_savepoint_one_is_alone_and_fails_alone(counters: Databas
         return await plus(id, db)
 
     works: list[Callable[..., Any]] = [stumbles, partial(walks, "c"), stumbles_not, stumbles_not]
-    assert await company.in_company(counters, works) == [2, 5, "kept", "kept"]
+    assert await pipelining.run_in_transaction(counters, works) == [2, 5, "kept", "kept"]
     assert await values(counters) == {"a": 2, "b": 0, "c": 5, "d": 2, "e": 0, "f": 0}
 
 
@@ -196,7 +198,7 @@ async def test_hints_follow_the_commit_and_never_what_was_undone(counters: Datab
         if id == "?":
             raise LookupError
 
-    await company.in_company(counters, [partial(tells, id) for id in "ab"])
+    await pipelining.run_in_transaction(counters, [partial(tells, id) for id in "ab"])
     assert told == ["a", "b"]
 
 
@@ -211,7 +213,9 @@ async def test_when_nobody_knows_whether_it_was_committed_each_is_told_so(
         database = Database(f"postgresql://postgres@127.0.0.1:{proxy.port}{path}")
         await database.connect()
         proxy.cut_after(b"COMMIT")
-        found = await company.in_company(database, [partial(plus, "a"), partial(plus, "b")])
+        found = await pipelining.run_in_transaction(
+            database, [partial(plus, "a"), partial(plus, "b")]
+        )
         await database.disconnect()
     assert [type(one) for one in found] == [CommitUnknown, CommitUnknown]
     after = await values(counters)
@@ -223,11 +227,11 @@ async def test_who_waits_for_something_else_meanwhile_is_waited_for(counters: Da
         await asyncio.sleep(0.01)
         return await plus("a", db)
 
-    assert await company.in_company(counters, [thinks, partial(plus, "b")]) == [1, 1]
+    assert await pipelining.run_in_transaction(counters, [thinks, partial(plus, "b")]) == [1, 1]
 
 
 async def test_no_work_is_no_trouble(counters: Database):
-    assert await company.in_company(counters, []) == []
+    assert await pipelining.run_in_transaction(counters, []) == []
 
 
 @pytest.mark.parametrize(
