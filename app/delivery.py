@@ -23,10 +23,10 @@ from app.errors import CommitUnknown
 from app.machine import document
 from app.machine.reasons import Reason
 from app.messages import composing, pacing, parking, providers, settling
-from app.messages.composing import Prepared, TooHeavy
+from app.messages.composing import Prepared, TooSlow
 from app.messages.settling import Ending
 from app.process import Process
-from app.runtime import heavy, leases
+from app.runtime import leases, slow_workspaces
 from app.runtime.batching import Kind
 from app.runtime.leases import Lease
 from app.store import jobs, messages, pipelining
@@ -70,26 +70,26 @@ class Sending:
 
 async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sending | None:
     async def intend() -> Sending | None:
-        if not heavy.known(claimed["workspace_id"]):
+        if not slow_workspaces.is_slow(claimed["workspace_id"]):
             try:
                 return await process.batches.ask(INTENTS, process, claimed)
-            except TooHeavy:
+            except TooSlow:
                 pass  # it is known by now
         async with lease.kept():
-            return await process.batches.ask(APART, process, claimed)
+            return await process.batches.ask(ISOLATED, process, claimed)
 
     return await lease.until_known(intend)
 
 
 async def _intend_some(
-    process: Process, claimed: Sequence[Row], *, apart: bool = False
-) -> Sequence[Sending | TooHeavy | CommitUnknown | None]:
+    process: Process, claimed: Sequence[Row], *, isolated: bool = False
+) -> Sequence[Sending | TooSlow | CommitUnknown | None]:
     """None when there is nothing to call a provider for.
 
     All are judged before the first asks whether its provider may be called: what is known of a
     provider many want to lock, and nobody may want a contact who has it.
     """
-    judges = [partial(_judge_one, process, row, apart) for row in claimed]
+    judges = [partial(_judge_one, process, row, isolated) for row in claimed]
     try:
         async with process.database.write() as db:
             judged = await pipelining.run_all(db, judges)
@@ -99,7 +99,7 @@ async def _intend_some(
 
 
 INTENTS = Kind(_intend_some, most=32, abreast=2)
-APART = Kind(partial(_intend_some, apart=True), most=1)  # what takes long to render; see heavy.py
+ISOLATED = Kind(partial(_intend_some, isolated=True), most=1)  # see runtime/slow_workspaces.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,31 +110,31 @@ class Judged:
     prepared: Prepared
 
 
-Judgement: TypeAlias = Judged | Sending | TooHeavy | None
+Judgement: TypeAlias = Judged | Sending | TooSlow | None
 
 
-async def _judge_one(process: Process, claimed: Row, apart: bool, db: Handle) -> Judgement:
+async def _judge_one(process: Process, claimed: Row, isolated: bool, db: Handle) -> Judgement:
     try:
-        return await _judge(process, claimed, db, apart=apart)
-    except TooHeavy as error:  # told to who asked; raised here, it would end the others too
+        return await _judge(process, claimed, db, isolated=isolated)
+    except TooSlow as error:  # told to who asked; raised here, it would end the others too
         return error
 
 
-async def _judge(process: Process, claimed: Row, db: Handle, *, apart: bool) -> Judgement:
+async def _judge(process: Process, claimed: Row, db: Handle, *, isolated: bool) -> Judgement:
     """An intent that was there when the message was claimed is an orphan. One that came since,
     under our lease, is our own, and nobody has been called for it."""
     row = await messages.held(db, **jobs.fenced_key(claimed))
     if row is None:
         return None
     if claimed["status"] == "SENDING":
-        return await _resolve(process, db, row, claimed["claims"], apart=apart)
+        return await _resolve(process, db, row, claimed["claims"], isolated=isolated)
     if claimed["claims"] > jobs.MAX_CLAIMS:
         broke = "Preparing the message broke the worker several times."
         await settling.settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
         return None
     if row["sending_paused"] and await parking.park(db, row):
         return None
-    prepared = await composing.prepare(process, db, row, apart=apart)
+    prepared = await composing.prepare(process, db, row, isolated=isolated)
     if isinstance(prepared, Ending):
         await settling.settle(process, db, row, prepared)
         return None
@@ -143,7 +143,7 @@ async def _judge(process: Process, claimed: Row, db: Handle, *, apart: bool) -> 
     return Judged(row, prepared)
 
 
-async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | TooHeavy | None:
+async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | TooSlow | None:
     """The intent to call the provider, if that may be called and the plan has room."""
     if not isinstance(judged, Judged):
         return judged
@@ -175,17 +175,17 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
 
 
 async def _resolve(
-    process: Process, db: Handle, row: Row, claims: int, *, apart: bool
+    process: Process, db: Handle, row: Row, claims: int, *, isolated: bool
 ) -> Sending | None:
     """What a lost worker left behind is asked about, or UNKNOWN."""
-    sending = await _ask_again(process, db, row, claims, apart=apart)
+    sending = await _ask_again(process, db, row, claims, isolated=isolated)
     if sending is None:
         await settling.settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, LOST))
     return sending
 
 
 async def _ask_again(
-    process: Process, db: Handle, row: Row, claims: int, *, apart: bool
+    process: Process, db: Handle, row: Row, claims: int, *, isolated: bool
 ) -> Sending | None:
     """The call that a lost worker has made, or not: once more, where the provider takes the second
     for the first. None where nobody promises that.
@@ -195,7 +195,7 @@ async def _ask_again(
     """
     if row["account"] is None or claims > jobs.MAX_CLAIMS or row["sending_paused"]:
         return None
-    prepared = await composing.prepare(process, db, row, apart=apart, again=True)
+    prepared = await composing.prepare(process, db, row, isolated=isolated, again=True)
     if isinstance(prepared, Ending) or prepared.way.account != row["account"]:
         return None
     honoured = prepared.way.capabilities.idempotency_key_ttl_seconds or 0

@@ -114,7 +114,7 @@ class Queue:
         """There is work for `job`, these rows among it. Returns at once and never raises."""
         self._waiting.setdefault(job, {}).update(dict.fromkeys(pairs))
         if self._sender is None:
-            self._sender = tasks.apart(self._send_all())
+            self._sender = tasks.spawn_detached(self._send_all())
 
     def _tell(self, job: str, pairs: Sequence[Pair]) -> None:
         """Without a trip to Redis and back where the work can be done here."""

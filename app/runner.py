@@ -24,7 +24,7 @@ from app.process import Process
 from app.runs import arrivals, effects, facts, programs
 from app.runs.arrivals import Arrived
 from app.runs.effects import Standing
-from app.runtime import heavy, leases
+from app.runtime import leases, slow_workspaces
 from app.runtime.batching import Kind
 from app.runtime.leases import Lease
 from app.store import calls, contact_events, contacts, erasure, jobs, pipelining, runs
@@ -42,15 +42,15 @@ async def move(process: Process, claimed: Row) -> None:
     """Walk the claimed run until it waits, ends, or turns out to be somebody else's by now."""
     rests = False
     while not rests:
-        if heavy.known(claimed["workspace_id"]):
+        if slow_workspaces.is_slow(claimed["workspace_id"]):
             async with Lease(process, "runs", claimed).kept():
-                rests = await process.batches.ask(APART, process, claimed)
+                rests = await process.batches.ask(ISOLATED, process, claimed)
         else:
             rests = await process.batches.ask(MOVES, process, claimed)
 
 
 async def _move_some(
-    process: Process, claimed: Sequence[Row], *, apart: bool = False
+    process: Process, claimed: Sequence[Row], *, isolated: bool = False
 ) -> Sequence[bool | CommitUnknown]:
     """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
     has the contact that it locked to itself."""
@@ -58,17 +58,17 @@ async def _move_some(
     first = {(row["workspace_id"], row["contact_id"]): row for row in reversed(claimed)}
     walked = [first[whose] for whose in sorted(first)]
     rest = await pipelining.run_in_transaction(
-        process.database, [partial(_walk, process, row, apart) for row in walked]
+        process.database, [partial(_walk, process, row, isolated) for row in walked]
     )
     rests = {row["id"]: rests for row, rests in zip(walked, rest, strict=True)}
     return [rests.get(row["id"], False) for row in claimed]
 
 
 MOVES = Kind(_move_some, most=32, abreast=2)
-APART = Kind(partial(_move_some, apart=True), most=1)  # whose steps take long; see heavy.py
+ISOLATED = Kind(partial(_move_some, isolated=True), most=1)  # see runtime/slow_workspaces.py
 
 
-async def _walk(process: Process, claimed: Row, apart: bool, db: Handle) -> bool:
+async def _walk(process: Process, claimed: Row, isolated: bool, db: Handle) -> bool:
     """Whether the run rests now."""
     workspace_id = claimed["workspace_id"]
     # The contact first, as everybody locks them who changes it and then wakes its runs.
@@ -76,7 +76,7 @@ async def _walk(process: Process, claimed: Row, apart: bool, db: Handle) -> bool
     row = await runs.held(db, **jobs.fenced_key(claimed))
     if row is None:
         return True
-    walk = Walk(process, db, row, contact, apart=apart)
+    walk = Walk(process, db, row, contact, isolated=isolated)
     if claimed["claims"] > jobs.MAX_CLAIMS:
         await walk.end("FAILED", Reason.POISONED)
     else:
@@ -88,7 +88,7 @@ class Walk:
     """One transaction's worth of a run: steps until it waits or ends, or enough for one commit."""
 
     def __init__(
-        self, process: Process, db: Handle, row: Row, contact: Row | None, *, apart: bool
+        self, process: Process, db: Handle, row: Row, contact: Row | None, *, isolated: bool
     ) -> None:
         self.process = process
         self.db = db
@@ -96,8 +96,8 @@ class Walk:
         self._found = contact
         self.rests = True  # nothing to do until it is due again, if ever
         self._moved = False
-        self._apart = apart
-        self._meter = heavy.Meter(row["workspace_id"])
+        self._isolated = isolated
+        self._meter = slow_workspaces.Meter(row["workspace_id"])
 
     async def on(self) -> None:
         if self.row["definition_state"] == "ARCHIVED":
@@ -133,7 +133,11 @@ class Walk:
         events, steps = deque(arrived.events), 0
         while events:
             event = events.popleft()
-            if isinstance(event, Go) and not self._apart and heavy.known(self.row["workspace_id"]):
+            if (
+                isinstance(event, Go)
+                and not self._isolated
+                and slow_workspaces.is_slow(self.row["workspace_id"])
+            ):
                 return await self._go_on(state)
             standing.facts["steps"] = state.outputs
             result = await self._step(program, state, event, standing.facts)
@@ -151,14 +155,14 @@ class Walk:
                 return await self._save("WAITING", _text(state), waiting.what, waiting.wake_at)
             steps += 1
             # An answer is nowhere but here, so it is heard before the commit.
-            if steps >= (1 if self._apart else STEPS_PER_TRANSACTION) and came.answer is None:
+            if steps >= (1 if self._isolated else STEPS_PER_TRANSACTION) and came.answer is None:
                 return await self._go_on(state)
             events = deque([came.answer or Go()])
         return await self._save("WAITING", raw, self.row["waiting_for"], arrived.wake_at)
 
     async def _step(self, program: Program, state: State, event: Event, known: Facts) -> Step:
-        if self._apart:
-            return await self._meter.aside(step.step, program, state, event, known)
+        if self._isolated:
+            return await self._meter.run_in_thread(step.step, program, state, event, known)
         return self._meter.run(step.step, program, state, event, known)
 
     async def _go_on(self, state: State) -> None:

@@ -103,7 +103,7 @@ class Crew:
 
     def _go(self) -> None:
         if self._wanted and self._taking is None and not self._closed:
-            self._taking = tasks.apart(self._take())
+            self._taking = tasks.spawn_detached(self._take())
 
     async def _take(self) -> None:
         """Looks again for whoever hinted while it looked."""
@@ -157,7 +157,7 @@ class Crew:
             await asyncio.wait(self._busy, timeout=PATIENCE_SECONDS)
 
     def _begin(self, row: Row) -> None:
-        task = tasks.apart(self._work(row))
+        task = tasks.spawn_detached(self._work(row))
         self._busy.add(task)
         self._roster.busy[row["workspace_id"]] += 1
         task.add_done_callback(partial(self._freed, row["workspace_id"]))

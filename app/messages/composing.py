@@ -16,7 +16,7 @@ from app.messages import providers
 from app.messages.settling import Ending
 from app.process import Process
 from app.runs import facts
-from app.runtime import heavy
+from app.runtime import slow_workspaces
 from app.store import contacts, messages, runs, templates
 from app.store.db import Handle, Row
 
@@ -24,8 +24,8 @@ TEST = "test"  # the category of a test email
 SEALED = "account mail"  # the purpose that the vault encrypts for
 
 
-class TooHeavy(Exception):
-    """It must be prepared apart from others; nothing was done yet."""
+class TooSlow(Exception):
+    """The workspace is slow: prepare the message with isolated=True. Nothing was done yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class Words:
 
 
 async def prepare(
-    process: Process, db: Handle, row: Row, *, apart: bool, again: bool = False
+    process: Process, db: Handle, row: Row, *, isolated: bool, again: bool = False
 ) -> Prepared | Ending:
     """The rendered message, or the end it comes to without a call. `again`: with the words that its
-    intent recorded, whatever a template says by now. Raises TooHeavy."""
+    intent recorded, whatever a template says by now. Raises TooSlow."""
     way = await _way(process, db, row)
     if way is None:
         return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
@@ -82,7 +82,7 @@ async def prepare(
             return Ending("SUPPRESSED", barred)
         roots = await _facts(db, row, run, contact, source["data"])
         recorded = await _recorded(db, row) if again else None
-        words = recorded or await _rendered(row, said, roots, apart=apart)
+        words = recorded or await _rendered(row, said, roots, isolated=isolated)
         message = Message(
             message_key=row["message_key"],
             attempt_id=row["attempt_id"],
@@ -102,13 +102,13 @@ async def prepare(
     return Prepared(message, way, hash, said.category, said.version, words.missing)
 
 
-async def _rendered(row: Row, said: Said, roots: Facts, *, apart: bool) -> Words:
-    """Raises PartError, TooHeavy."""
-    meter = heavy.Meter(row["workspace_id"])
-    if apart:
-        made = await meter.aside(contents.render, row["channel"], said.content, roots)
-    elif heavy.known(row["workspace_id"]):
-        raise TooHeavy
+async def _rendered(row: Row, said: Said, roots: Facts, *, isolated: bool) -> Words:
+    """Raises PartError, TooSlow."""
+    meter = slow_workspaces.Meter(row["workspace_id"])
+    if isolated:
+        made = await meter.run_in_thread(contents.render, row["channel"], said.content, roots)
+    elif slow_workspaces.is_slow(row["workspace_id"]):
+        raise TooSlow
     else:
         made = meter.run(contents.render, row["channel"], said.content, roots)
     return Words(_sender(row) | made.parts, made.missing)

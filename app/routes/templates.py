@@ -17,7 +17,7 @@ from app.machine.kind import missing
 from app.machine.program import Finding, Json
 from app.routes.ids import TemplateId
 from app.runs import facts
-from app.runtime import heavy
+from app.runtime import slow_workspaces
 from app.store import contacts, definitions, templates
 from app.store.db import Handle, Row, new_id
 from app.web import paging, reply
@@ -147,7 +147,7 @@ async def preview(call: Call) -> Response:
         contact = await _contact(db, workspace_id, wanted)
         roots = await facts.of_contact(db, workspace_id, contact, wanted.trigger)
     # Without a connection, and beside the loop: intakes do not wait for what takes long.
-    return reply.ok(await heavy.Meter(workspace_id).aside(_parts, row, roots))
+    return reply.ok(await slow_workspaces.Meter(workspace_id).run_in_thread(_parts, row, roots))
 
 
 def _parts(row: Row, roots: Mapping[str, Json]) -> dict[str, dict[str, Json]]:

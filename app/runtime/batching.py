@@ -110,7 +110,7 @@ class _Line(Generic[Context, Question, Answer]):
         self._waiting.append((question, answer))
         self._weight += self._kind.weigh(question)
         if len(self.tasks) < self._kind.abreast:
-            task = tasks.apart(self._work_off())
+            task = tasks.spawn_detached(self._work_off())
             self.tasks.add(task)
 
     async def _work_off(self) -> None:

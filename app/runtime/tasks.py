@@ -13,13 +13,13 @@ AGAIN_SECONDS = 0.2
 Result = TypeVar("Result")
 
 
-def apart(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-    """A task that is nobody's: what it logs does not bear the ids of whoever started it."""
+def spawn_detached(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    """A task in an empty context: its log lines do not bear the ids of whoever started it."""
     return asyncio.create_task(work, context=Context())
 
 
 async def end(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel until they have ended; what they raised stays with them.
+    """Cancel them until they have ended; their exceptions are not raised here.
 
     Once is not enough: below Python 3.12 a cancellation that meets the end of a wait_for is lost
     (python/cpython#86296), and libraries below us wait that way.
@@ -32,9 +32,9 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def before(deadline: float, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of the work, by the loop's clock. Raises TimeoutError.
+    """The result of the work. `deadline` is a time of the loop's clock. Raises TimeoutError.
 
-    Where there is nothing to wait for no timer is set, which would cost more than most such work.
+    No timer is set when the work never suspends: it would cost more than most such work.
     """
     try:
         waits_for = work.send(None)

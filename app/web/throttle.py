@@ -188,7 +188,7 @@ class _Everywhere:
             self._watch(self._waiting)
         self._waiting.append(question)
         if self._trips is None or self._trips.done():
-            self._trips = tasks.apart(self._travel())
+            self._trips = tasks.spawn_detached(self._travel())
         return await question.answer
 
     def _watch(
@@ -219,7 +219,7 @@ class _Everywhere:
                 await self._redis.script_load(TAKE)
         except SILENCE as error:
             self._fall_silent(error)
-            self._trips = tasks.apart(self._travel())
+            self._trips = tasks.spawn_detached(self._travel())
 
     async def close(self) -> None:
         if self._trips is not None:

@@ -22,7 +22,7 @@ from app.machine.liquid.filters import FILTERS
 from app.machine.liquid.limits import OUTPUT
 from app.machine.template import RenderError
 from app.process import Process
-from app.runtime import heavy
+from app.runtime import slow_workspaces
 from tests.attacks import test_mail
 from tests.cast import Cast, hook, settle
 from tests.machine import test_template
@@ -319,14 +319,14 @@ async def test_no_template_does_harm(
     line: str, cast: Cast, process: Process, database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     spent: list[float] = []
-    run = heavy.Meter.run
+    run = slow_workspaces.Meter.run
 
-    def timed(meter: heavy.Meter, *given: Any, **named: Any) -> Any:
+    def timed(meter: slow_workspaces.Meter, *given: Any, **named: Any) -> Any:
         began = thread_time()  # of this work alone, however busy the machine is
         try:
             return run(meter, *given, **named)
         finally:
             spent.append(thread_time() - began)
 
-    monkeypatch.setattr(heavy.Meter, "run", timed)
+    monkeypatch.setattr(slow_workspaces.Meter, "run", timed)
     await LINES[line](Desk(cast, process, spent))

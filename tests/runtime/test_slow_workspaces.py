@@ -1,4 +1,4 @@
-"""Who takes long does so apart: a neighbour's run and message are done long before."""
+"""A slow workspace's work is isolated: a neighbour's run and message are done long before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app import delivery, intake, runner
 from app.machine.liquid import context
 from app.machine.reasons import Reason
 from app.process import Process
-from app.runtime import heavy
+from app.runtime import slow_workspaces
 from app.store.db import Row
 from tests.cast import hook, settle, workspace
 from tests.test_runner import read
@@ -30,7 +30,7 @@ RUNS = 3
 @pytest.fixture
 def shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Than half a second, so that the tests are; and still long."""
-    monkeypatch.setattr(context, "SECONDS", heavy.LONG_SECONDS * 2)
+    monkeypatch.setattr(context, "SECONDS", slow_workspaces.SLOW_SECONDS * 2)
 
 
 def burn(seconds: float) -> None:
@@ -39,36 +39,40 @@ def burn(seconds: float) -> None:
         pass
 
 
-async def test_a_loop_goes_on_beside_what_is_done_apart():
+async def test_the_event_loop_goes_on_beside_the_thread():
     ticks = 0
-    meter = heavy.Meter("ws_a")
-    burning = asyncio.create_task(meter.aside(burn, heavy.LONG_SECONDS * 2))
+    meter = slow_workspaces.Meter("ws_a")
+    burning = asyncio.create_task(meter.run_in_thread(burn, slow_workspaces.SLOW_SECONDS * 2))
     while not burning.done():
         await asyncio.sleep(0.001)
         ticks += 1
     assert ticks > 5
-    assert meter.spent >= heavy.LONG_SECONDS * 2
+    assert meter.spent >= slow_workspaces.SLOW_SECONDS * 2
 
 
 def test_what_takes_long_in_all_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch):
-    meter, other = heavy.Meter("ws_b"), heavy.Meter("ws_c")
-    meter.run(burn, heavy.LONG_SECONDS * 0.6)
-    assert not heavy.known("ws_b")
-    meter.run(burn, heavy.LONG_SECONDS * 0.6)
+    meter, other = slow_workspaces.Meter("ws_b"), slow_workspaces.Meter("ws_c")
+    meter.run(burn, slow_workspaces.SLOW_SECONDS * 0.6)
+    assert not slow_workspaces.is_slow("ws_b")
+    meter.run(burn, slow_workspaces.SLOW_SECONDS * 0.6)
     other.run(burn, 0.001)
-    assert (heavy.known("ws_b"), heavy.known("ws_c")) == (True, False)
-    now = heavy.monotonic()
-    monkeypatch.setattr(heavy, "monotonic", lambda: now + heavy.KNOWN_SECONDS + 1)
-    assert not heavy.known("ws_b")
+    assert (slow_workspaces.is_slow("ws_b"), slow_workspaces.is_slow("ws_c")) == (True, False)
+    now = slow_workspaces.monotonic()
+    monkeypatch.setattr(
+        slow_workspaces, "monotonic", lambda: now + slow_workspaces.MARKED_SECONDS + 1
+    )
+    assert not slow_workspaces.is_slow("ws_b")
 
 
 def test_no_more_are_remembered_than_were_heavy_lately(monkeypatch: pytest.MonkeyPatch):
-    for number in range(heavy.MOST):
-        heavy.note(f"ws_{number}")
-    now = heavy.monotonic()
-    monkeypatch.setattr(heavy, "monotonic", lambda: now + heavy.KNOWN_SECONDS + 1)
-    heavy.note("ws_last")
-    assert set(heavy._until) == {"ws_last"}
+    for number in range(slow_workspaces.MAX_MARKED):
+        slow_workspaces.mark_slow(f"ws_{number}")
+    now = slow_workspaces.monotonic()
+    monkeypatch.setattr(
+        slow_workspaces, "monotonic", lambda: now + slow_workspaces.MARKED_SECONDS + 1
+    )
+    slow_workspaces.mark_slow("ws_last")
+    assert set(slow_workspaces._marked_until) == {"ws_last"}
 
 
 async def begun(process: Process, token: str, name: str) -> str:
