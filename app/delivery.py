@@ -27,7 +27,7 @@ from app.messages.composing import Prepared, TooSlow
 from app.messages.settling import Ending
 from app.process import Process
 from app.runtime import leases, slow_workspaces
-from app.runtime.batching import Kind
+from app.runtime.batching import BatchKind
 from app.runtime.leases import Lease
 from app.store import jobs, messages, pipelining
 from app.store.db import Handle, Row
@@ -46,7 +46,7 @@ async def deliver(process: Process, claimed: Row) -> None:
     if sending is not None:
         result = await _call(sending, lease)
         told = (sending, result)
-        await leases.surely(lambda: process.batches.ask(OUTCOMES, process, told), claimed["id"])
+        await leases.surely(lambda: process.batches.submit(OUTCOMES, process, told), claimed["id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sendin
     async def intend() -> Sending | None:
         if not slow_workspaces.is_slow(claimed["workspace_id"]):
             try:
-                return await process.batches.ask(INTENTS, process, claimed)
+                return await process.batches.submit(INTENTS, process, claimed)
             except TooSlow:
                 pass  # it is known by now
         async with lease.kept():
-            return await process.batches.ask(ISOLATED, process, claimed)
+            return await process.batches.submit(ISOLATED, process, claimed)
 
     return await lease.until_known(intend)
 
@@ -98,8 +98,8 @@ async def _intend_some(
         return [error for _ in claimed]
 
 
-INTENTS = Kind(_intend_some, most=32, abreast=2)
-ISOLATED = Kind(partial(_intend_some, isolated=True), most=1)  # see runtime/slow_workspaces.py
+INTENTS = BatchKind(_intend_some, max_items=32, concurrency=2)
+ISOLATED = BatchKind(partial(_intend_some, isolated=True), max_items=1)  # of slow workspaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ async def _record_some(
     return [None for _ in told]
 
 
-OUTCOMES = Kind(_record_some, most=32, abreast=2)
+OUTCOMES = BatchKind(_record_some, max_items=32, concurrency=2)
 
 
 async def _record(

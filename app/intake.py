@@ -27,7 +27,7 @@ from app.machine.document import MalformedJson
 from app.machine.path import MISSING
 from app.machine.program import Json
 from app.process import Process
-from app.runtime.batching import Kind
+from app.runtime.batching import BatchKind
 from app.store import definitions
 from app.store.db import Row, new_id
 from app.webhooks import acceptance, lookup, webhook_requests
@@ -95,7 +95,7 @@ async def settled(judge: Callable[[], Awaitable[Accepted]]) -> Accepted:
 async def _received(
     process: Process, token: str, body: bytes, signatures: Sequence[str], head: Head
 ) -> Accepted:
-    door = await process.batches.ask(DOORS, process, token)
+    door = await process.batches.submit(DOORS, process, token)
     if door is None:
         raise unknown_token()
     visit = Visit(new_id("req"), door.workspace.id, door.definition_id, head, body)
@@ -125,7 +125,7 @@ async def admit(process: Process, door: Door, visit: Visit) -> Accepted:
     except Problem as problem:
         _note(process, visit, problem)
         raise
-    return await process.batches.ask(ACCEPT, process, event)
+    return await process.batches.submit(ACCEPT, process, event)
 
 
 async def _judged(process: Process, door: Door, visit: Visit) -> Event:
@@ -165,7 +165,7 @@ async def _doors(process: Process, tokens: Sequence[str]) -> Sequence[Door | Non
     return [doors.get(token) for token in tokens]
 
 
-DOORS: Kind[Process, str, Door | None] = Kind(_doors)
+DOORS: BatchKind[Process, str, Door | None] = BatchKind(_doors)
 
 
 def door_of(process: Process, row: Row) -> Door:

@@ -34,7 +34,7 @@ from app.process import SCHEMA, Process
 from app.queue import Queue, connector
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.runtime import metrics, tasks
-from app.runtime.batching import Kind
+from app.runtime.batching import BatchKind
 from app.store import keys, sandbox, sandbox_faults
 from app.store.db import Database, outstanding
 from app.vault import Vault
@@ -242,7 +242,7 @@ async def _capture_some(database: Database, captured: Sequence[Captured]) -> Seq
     return faults
 
 
-CAPTURES = Kind(_capture_some)
+CAPTURES = BatchKind(_capture_some)
 
 
 def _operators(settings: Settings, client: api.Client, told_at: str) -> Mapping[str, Channel]:
@@ -253,7 +253,7 @@ def _sandbox(process: Process) -> Mapping[str, Channel]:
     """Every channel captures."""
 
     async def capture(captured: Captured) -> str | None:
-        return await process.batches.ask(CAPTURES, process.database, captured)
+        return await process.batches.submit(CAPTURES, process.database, captured)
 
     async def report(captured: Captured, became: Became) -> None:
         try:

@@ -20,7 +20,7 @@ from app.billing.base import NOTHING, Order, Provider, Standing, Till
 from app.errors import Problem, Unavailable
 from app.machine.program import Json
 from app.process import Process
-from app.runtime.batching import Kind
+from app.runtime.batching import BatchKind
 from app.store import checkouts, paid_plans, workspaces
 from app.store.db import Handle, Row, new_id
 from app.vault import digest
@@ -173,7 +173,7 @@ class Event:
 
 async def hear(process: Process, event: Event) -> None:
     """Raises Problem `invalid_signature`, `malformed_json`, `unavailable`."""
-    await process.batches.ask(HEARD, process, event)
+    await process.batches.submit(HEARD, process, event)
 
 
 async def _hear(process: Process, events: Sequence[Event]) -> list[Exception | None]:
@@ -197,7 +197,7 @@ async def _hear(process: Process, events: Sequence[Event]) -> list[Exception | N
     return [one if isinstance(one, Problem) else ends.get(one or "") for one in heard]
 
 
-HEARD = Kind(_hear, most=1_000, weigh=lambda event: len(event.body), abreast=4)
+HEARD = BatchKind(_hear, max_items=1_000, weigh=lambda event: len(event.body), concurrency=4)
 
 
 def _error(end: BaseException | None) -> Exception | None:

@@ -25,7 +25,7 @@ from app.runs import arrivals, effects, facts, programs
 from app.runs.arrivals import Arrived
 from app.runs.effects import Standing
 from app.runtime import leases, slow_workspaces
-from app.runtime.batching import Kind
+from app.runtime.batching import BatchKind
 from app.runtime.leases import Lease
 from app.store import calls, contact_events, contacts, erasure, jobs, pipelining, runs
 from app.store.db import Handle, Row
@@ -44,9 +44,9 @@ async def move(process: Process, claimed: Row) -> None:
     while not rests:
         if slow_workspaces.is_slow(claimed["workspace_id"]):
             async with Lease(process, "runs", claimed).kept():
-                rests = await process.batches.ask(ISOLATED, process, claimed)
+                rests = await process.batches.submit(ISOLATED, process, claimed)
         else:
-            rests = await process.batches.ask(MOVES, process, claimed)
+            rests = await process.batches.submit(MOVES, process, claimed)
 
 
 async def _move_some(
@@ -64,8 +64,8 @@ async def _move_some(
     return [rests.get(row["id"], False) for row in claimed]
 
 
-MOVES = Kind(_move_some, most=32, abreast=2)
-ISOLATED = Kind(partial(_move_some, isolated=True), most=1)  # see runtime/slow_workspaces.py
+MOVES = BatchKind(_move_some, max_items=32, concurrency=2)
+ISOLATED = BatchKind(partial(_move_some, isolated=True), max_items=1)  # of slow workspaces
 
 
 async def _walk(process: Process, claimed: Row, isolated: bool, db: Handle) -> bool:

@@ -52,7 +52,7 @@ async def orphaned(process: Process, acme: str, resend: ResendServer) -> AsyncIt
         await intake.receive(live, token=token, signatures=[], body=EVENT)
         await settle_runs(live)
         [claimed] = await delivery.claim(live, [], 1)
-        sending = await live.batches.ask(delivery.INTENTS, live, claimed)
+        sending = await live.batches.submit(delivery.INTENTS, live, claimed)
         assert sending is not None
         await sending.way.send(sending.message)
         assert len(resend.accepted) == 1

@@ -296,7 +296,7 @@ async def orphaned(process: Process, acme: str) -> str:
     [run] = await runner.claim(process, [], 10)
     await runner.move(process, run)
     [claimed] = await delivery.claim(process, [], 10)
-    assert await process.batches.ask(delivery.INTENTS, process, claimed) is not None
+    assert await process.batches.submit(delivery.INTENTS, process, claimed) is not None
     await later(process, "messages", 60)
     return run_id
 
@@ -324,7 +324,7 @@ async def test_what_was_given_back_is_not_intended_by_the_batch_that_it_still_st
     held = {name: claimed[name] for name in ("workspace_id", "id", "lease_token")}
     async with process.database.write() as db:
         await jobs.release(db, "messages", **held)
-    assert await process.batches.ask(delivery.INTENTS, process, claimed) is None
+    assert await process.batches.submit(delivery.INTENTS, process, claimed) is None
     [attempt] = await attempts(process, acme)
     assert attempt["status"] == "QUEUED"
     await settle(process)

@@ -35,7 +35,7 @@ async def test_nothing_that_was_due_is_sent_and_everything_says_so(cast: Cast, p
     sending = await started(cast, process, TWO, ADA)
     await moved(process)
     [row] = await delivery.claim(process, [], 10)
-    intent = await process.batches.ask(delivery.INTENTS, process, row)
+    intent = await process.batches.submit(delivery.INTENTS, process, row)
     assert intent is not None  # when the backup was taken
     queued = await started(cast, process, TWO, BOB)
     await moved(process)

@@ -21,7 +21,7 @@ from app.process import Process
 from app.queue import Pair
 from app.runtime import tasks
 from app.runtime.backoff import jittered
-from app.runtime.batching import gathered
+from app.runtime.batching import coalesce, gathered
 from app.store import jobs
 from app.store.db import Row
 from app.store.jobs import Roster, Table
@@ -109,7 +109,7 @@ class Crew:
         """Looks again for whoever hinted while it looked."""
         try:
             while self._wanted and not self._closed:
-                await gathered()  # those who worked in one transaction are free together
+                await coalesce()  # those who worked in one transaction are free together
                 free = self._hands - len(self._busy)
                 if not free:
                     return None

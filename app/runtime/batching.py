@@ -1,7 +1,7 @@
-"""Work that costs hardly more for many than for one: collect → run → hand out.
+"""Batches: work that costs hardly more for many items than for one.
 
-Nobody waits for company. A question that finds nothing under way is taken up at once, with whatever
-else came in the same turn of the loop; what comes while batches are under way shares the next one.
+No timer collects them. An item that finds no batch running is processed at once, with whatever else
+was submitted in the same turn of the event loop; items submitted meanwhile share the next batch.
 """
 
 from __future__ import annotations
@@ -19,164 +19,167 @@ from app.runtime import tasks
 
 log = logging.getLogger(__name__)
 
-CLOSING_SECONDS = 2.0  # for what is still under way when the process ends
-TURNS = 4  # from a readable socket to a question: reader, parser, application, handler
-ALONE_TOGETHER = 8  # members of a failed batch that are tried again at the same time
+CLOSING_SECONDS = 2.0  # for the batches that run when the process ends
+TURNS = 4  # of the loop, from a readable socket to an item: reader, parser, application, handler
+RETRIED_AT_ONCE = 8  # items of a failed batch
 
 NOT_BEGUN = "The database does not answer. Nothing was changed; send it again."
 
 Context = TypeVar("Context")
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind(Generic[Context, Question, Answer]):
-    """What is done for many at once: `work` answers each question, in order; an exception among
-    the answers is raised to the one who asked. When it raises itself, every question is asked
-    again alone, so that one that breaks the work hurts nobody else; but not when nothing was heard
-    of the database: then whoever stands in line is sent away as well, rather than wait as long."""
+class BatchKind(Generic[Context, Item, Result]):
+    """How items of one kind are processed. `work` returns a result for each item, in order; an
+    exception among the results is raised to whoever submitted that item.
 
-    work: Callable[[Context, Sequence[Question]], Awaitable[Sequence[Answer | Exception]]]
-    most: int = 64  # questions of a batch
-    weigh: Callable[[Question], int] = lambda _: 0  # in bytes
-    heaviest: int = 4 * 1024 * 1024  # a batch's sum of weights, unless one question exceeds it
-    abreast: int = 1  # batches under way at a time
-    backlog: int = 1_000  # of what nobody waits for
+    When `work` itself raises, each item is retried alone, so that one bad item fails no other. The
+    exception is a database that does not respond: then the items in the queue fail as well, for
+    their batch would wait as long."""
+
+    work: Callable[[Context, Sequence[Item]], Awaitable[Sequence[Result | Exception]]]
+    max_items: int = 64  # of a batch
+    weigh: Callable[[Item], int] = lambda _: 0  # in bytes
+    max_weight: int = 4 * 1024 * 1024  # of a batch, unless one item alone exceeds it
+    concurrency: int = 1  # batches that run at a time
+    max_backlog: int = 1_000  # queued items, for submit_nowait
 
 
-async def gathered() -> None:
-    """Once what this turn of the loop has in hand is through: the requests of a burst come together
-    then, while one that is alone has waited some microseconds."""
+async def coalesce() -> None:
+    """Wait TURNS turns of the event loop: the requests of a burst arrive in that time, and a single
+    one is delayed by some microseconds only."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 
 
 class Batches:
-    """All batches of one process; to be used from one event loop."""
+    """All batches of one process. Not thread-safe: to be used from one event loop."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[Kind[Any, Any, Any], int], _Line[Any, Any, Any]] = {}
+        self._queues: dict[tuple[BatchKind[Any, Any, Any], int], _Queue[Any, Any, Any]] = {}
 
-    async def ask(
-        self, kind: Kind[Context, Question, Answer], context: Context, question: Question
-    ) -> Answer:
-        """Cancelling who waits here cancels no batch."""
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._line(kind, context).put(question, answer)
-        return await answer
+    async def submit(
+        self, kind: BatchKind[Context, Item, Result], context: Context, item: Item
+    ) -> Result:
+        """The result of the item. Raises its exception. Cancelling the caller cancels no batch."""
+        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._queue_of(kind, context).put(item, result)
+        return await result
 
-    def tell(
-        self, kind: Kind[Context, Question, Answer], context: Context, question: Question
+    def submit_nowait(
+        self, kind: BatchKind[Context, Item, Result], context: Context, item: Item
     ) -> bool:
-        """Nobody waits for it. False when too much of that is waiting already."""
-        line = self._line(kind, context)
-        if line.is_full:
+        """Queue the item, whose result is dropped. False when the queue is full."""
+        queue = self._queue_of(kind, context)
+        if queue.is_full:
             return False
-        line.put(question, None)
+        queue.put(item, None)
         return True
 
     async def close(self) -> None:
-        """What was asked or told is still done, for as long as an ending process may take."""
-        tasks = [task for line in self._lines.values() for task in line.tasks]
+        """Wait until everything submitted is done, for CLOSING_SECONDS at most."""
+        tasks = [task for queue in self._queues.values() for task in queue.tasks]
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSING_SECONDS)
 
-    def _line(
-        self, kind: Kind[Context, Question, Answer], context: Context
-    ) -> _Line[Context, Question, Answer]:
-        key = (kind, id(context))  # which lives as long as its line
-        if key not in self._lines:
-            self._lines[key] = _Line(kind, context)
-        return cast("_Line[Context, Question, Answer]", self._lines[key])
+    def _queue_of(
+        self, kind: BatchKind[Context, Item, Result], context: Context
+    ) -> _Queue[Context, Item, Result]:
+        key = (kind, id(context))  # the queue keeps the context alive, and so its id unique
+        if key not in self._queues:
+            self._queues[key] = _Queue(kind, context)
+        return cast("_Queue[Context, Item, Result]", self._queues[key])
 
 
-class _Line(Generic[Context, Question, Answer]):
-    """Who waits for one kind of work."""
+class _Queue(Generic[Context, Item, Result]):
+    """The items of one kind that wait for a batch."""
 
-    def __init__(self, kind: Kind[Context, Question, Answer], context: Context) -> None:
+    def __init__(self, kind: BatchKind[Context, Item, Result], context: Context) -> None:
         self._kind = kind
         self._context = context
-        self._waiting: deque[tuple[Question, asyncio.Future[Answer] | None]] = deque()
+        self._waiting: deque[tuple[Item, asyncio.Future[Result] | None]] = deque()
         self._weight = 0
         self.tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_full(self) -> bool:
         kind = self._kind
-        return len(self._waiting) >= kind.backlog or self._weight >= 4 * kind.heaviest
+        return len(self._waiting) >= kind.max_backlog or self._weight >= 4 * kind.max_weight
 
-    def put(self, question: Question, answer: asyncio.Future[Answer] | None) -> None:
-        self._waiting.append((question, answer))
-        self._weight += self._kind.weigh(question)
-        if len(self.tasks) < self._kind.abreast:
-            task = tasks.spawn_detached(self._work_off())
+    def put(self, item: Item, result: asyncio.Future[Result] | None) -> None:
+        self._waiting.append((item, result))
+        self._weight += self._kind.weigh(item)
+        if len(self.tasks) < self._kind.concurrency:
+            task = tasks.spawn_detached(self._run())
             self.tasks.add(task)
 
-    async def _work_off(self) -> None:
+    async def _run(self) -> None:
         try:
             while self._waiting:
-                await gathered()
+                await coalesce()
                 if not self._waiting:
-                    return  # who works beside us has taken it all
-                questions, askers = zip(*self._take(), strict=True)
-                for asker, answer in zip(askers, await self._answers(questions), strict=True):
-                    _hand_out(asker, answer)
+                    return  # a concurrent batch has taken all items
+                items, futures = zip(*self._next_batch(), strict=True)
+                for future, result in zip(futures, await self._process(items), strict=True):
+                    _resolve(future, result)
         finally:
             self.tasks.remove(cast("asyncio.Task[None]", asyncio.current_task()))
 
-    def _take(self) -> list[tuple[Question, asyncio.Future[Answer] | None]]:
-        """The oldest, as many as may go together."""
+    def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result] | None]]:
+        """The oldest items, as many as one batch may have."""
         number, weight = 0, 0
-        for question, _ in islice(self._waiting, self._kind.most):
-            weight += self._kind.weigh(question)
-            if number and weight > self._kind.heaviest:
-                weight -= self._kind.weigh(question)
+        for item, _ in islice(self._waiting, self._kind.max_items):
+            weight += self._kind.weigh(item)
+            if number and weight > self._kind.max_weight:
+                weight -= self._kind.weigh(item)
                 break
             number += 1
         self._weight -= weight
         return [self._waiting.popleft() for _ in range(number)]
 
-    async def _answers(self, questions: Sequence[Question]) -> Sequence[Answer | Exception]:
+    async def _process(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
         try:
-            return await self._kind.work(self._context, questions)
-        except Exception as error:  # noqa: BLE001  handed to who asked
+            return await self._kind.work(self._context, items)
+        except Exception as error:  # noqa: BLE001  raised by submit
             if isinstance(error, Unavailable) and error.unanswered:
-                self._send_away()
-                return [error for _ in questions]
-            if len(questions) == 1:
+                self._fail_waiting()
+                return [error for _ in items]
+            if len(items) == 1:
                 return [error]
             log.info("a batch failed, each is tried alone: %r", error)
-            return await self._alone(questions)
+            return await self._retry_each(items)
 
-    def _send_away(self) -> None:
+    def _fail_waiting(self) -> None:
         waiting, self._weight = self._waiting, 0
         self._waiting = deque()
-        for question, asker in waiting:
-            if asker is None:
-                self._waiting.append((question, asker))  # who may as well stay
-                self._weight += self._kind.weigh(question)
+        for item, future in waiting:
+            if future is None:
+                self._waiting.append((item, future))  # nobody waits for the result: it may stay
+                self._weight += self._kind.weigh(item)
             else:
-                _hand_out(asker, Unavailable(NOT_BEGUN))
+                _resolve(future, Unavailable(NOT_BEGUN))
 
-    async def _alone(self, questions: Sequence[Question]) -> Sequence[Answer | Exception]:
-        """Given up when nobody of a whole round gets through: then it is not one that hurts."""
-        answers: list[Answer | Exception] = []
-        for first in range(0, len(questions), ALONE_TOGETHER):
-            some = questions[first : first + ALONE_TOGETHER]
-            together = await asyncio.gather(*(self._answers([question]) for question in some))
-            answers += [answer for [answer] in together]
-            if all(isinstance(answer, Unavailable) for answer in answers[first:]):
-                return [*answers, *answers[-1:] * (len(questions) - len(answers))]
-        return answers
+    async def _retry_each(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+        """Give up when every item of a round fails with Unavailable: then it is no single item's
+        fault."""
+        results: list[Result | Exception] = []
+        for first in range(0, len(items), RETRIED_AT_ONCE):
+            some = items[first : first + RETRIED_AT_ONCE]
+            outcomes = await asyncio.gather(*(self._process([item]) for item in some))
+            results += [result for [result] in outcomes]
+            if all(isinstance(result, Unavailable) for result in results[first:]):
+                return [*results, *results[-1:] * (len(items) - len(results))]
+        return results
 
 
-def _hand_out(asker: asyncio.Future[Answer] | None, answer: Answer | Exception) -> None:
-    if asker is None:
-        if isinstance(answer, Exception):
-            log.warning("what nobody waited for was not done: %r", answer)
-    elif not asker.done():  # done: they went away
-        if isinstance(answer, Exception):
-            asker.set_exception(answer)
+def _resolve(future: asyncio.Future[Result] | None, result: Result | Exception) -> None:
+    if future is None:
+        if isinstance(result, Exception):
+            log.warning("what nobody waited for was not done: %r", result)
+    elif not future.done():  # done: the caller was cancelled
+        if isinstance(result, Exception):
+            future.set_exception(result)
         else:
-            asker.set_result(answer)
+            future.set_result(result)

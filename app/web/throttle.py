@@ -19,7 +19,7 @@ from redis.exceptions import NoScriptError
 from app.errors import Problem
 from app.queue import SILENCE
 from app.runtime import tasks
-from app.runtime.batching import gathered
+from app.runtime.batching import coalesce
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ class _Everywhere:
         A trip may take longer than anybody waits for it: the first one connects.
         """
         while self._waiting or self._silent:
-            await gathered()
+            await coalesce()
             batch, self._waiting = self._waiting, []
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):

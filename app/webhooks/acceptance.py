@@ -22,7 +22,7 @@ from app.machine import document, template
 from app.machine.program import Json
 from app.process import Process
 from app.queue import ADVANCE
-from app.runtime.batching import Kind
+from app.runtime.batching import BatchKind
 from app.store import receipts, runs
 from app.store import webhook_requests as records
 from app.store.db import Handle, RequestTimeouts
@@ -101,7 +101,9 @@ async def accept(process: Process, events: Sequence[Event]) -> Sequence[Answer |
         return await _settled(process, events, unknown, began + SETTLED_SECONDS)
 
 
-ACCEPT: Kind[Process, Event, Accepted] = Kind(accept, weigh=lambda event: len(event.visit.body))
+ACCEPT: BatchKind[Process, Event, Accepted] = BatchKind(
+    accept, weigh=lambda event: len(event.visit.body)
+)
 
 
 async def _settled(

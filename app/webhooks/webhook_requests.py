@@ -22,7 +22,7 @@ from app.errors import Problem
 from app.machine.secrets import MASK, is_secret_name
 from app.machine.text import replace_unstorable
 from app.process import Process
-from app.runtime.batching import Kind
+from app.runtime.batching import BatchKind
 from app.store import webhook_requests
 from app.store.webhook_requests import LONGEST_BODY, Outcome, Request
 
@@ -115,7 +115,7 @@ class Note:
 
 def note(process: Process, note: Note) -> None:
     """Returns at once. Under a flood of refused requests the newest go unrecorded."""
-    if not process.batches.tell(NOTES, process, note):
+    if not process.batches.submit_nowait(NOTES, process, note):
         log.warning("too many refused requests to write each down")
 
 
@@ -130,8 +130,8 @@ def _explained(note: Note) -> Request:
     return note.request if note.cause is None else replace(note.request, cause=note.cause())
 
 
-NOTES: Kind[Process, Note, None] = Kind(
-    _write, most=100, weigh=lambda note: len(note.request.body or b"")
+NOTES: BatchKind[Process, Note, None] = BatchKind(
+    _write, max_items=100, weigh=lambda note: len(note.request.body or b"")
 )
 
 

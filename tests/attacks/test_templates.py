@@ -26,7 +26,7 @@ from app.runtime import slow_workspaces
 from tests.attacks import test_mail
 from tests.cast import Cast, hook, settle
 from tests.machine import test_template
-from tests.runtime import test_heavy
+from tests.runtime import test_slow_workspaces
 from tests.test_runner import steps_of
 
 EVIL = '<script>alert(1)</script>" onload="x\' javascript:alert(1) &amp;'
@@ -299,8 +299,8 @@ LINES: dict[str, Line] = {
 ELSEWHERE: Mapping[str, Sequence[Callable[..., object]]] = {
     "H3": [
         test_template.test_no_template_takes_for_ever_or_much_memory,
-        test_heavy.test_a_neighbour_s_run_does_not_wait_for_long_steps,
-        test_heavy.test_a_neighbour_s_message_does_not_wait_for_long_ones,
+        test_slow_workspaces.test_a_neighbour_s_run_does_not_wait_for_long_steps,
+        test_slow_workspaces.test_a_neighbour_s_message_does_not_wait_for_long_ones,
     ],
     "H4": [test_template.test_huge_arguments_do_not_hang],
     "H5": [test_template.test_no_filter_lets_a_payload_write_html],

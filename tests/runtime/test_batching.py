@@ -1,4 +1,4 @@
-"""Many questions, few trips: who shares a batch, who waits, and who is hurt by whom."""
+"""Many items, few batches: which share one, which wait, and what a failure affects."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from app.errors import Unavailable
-from app.runtime.batching import NOT_BEGUN, TURNS, Batches, Kind
+from app.runtime.batching import NOT_BEGUN, TURNS, Batches, BatchKind
 
 
-class Desk:
+class Backend:
     """Answers ten times the number, refuses 13 wherever it is, and keeps what came together."""
 
     def __init__(self) -> None:
@@ -23,24 +23,24 @@ class Desk:
         self.away = False
         self.silent = False
 
-    async def answer(self, questions: Sequence[int]) -> list[int | Exception]:
-        self.seen.append(list(questions))
+    async def answer(self, items: Sequence[int]) -> list[int | Exception]:
+        self.seen.append(list(items))
         await self.open.wait()
         if self.silent:
             raise Unavailable("silence", unanswered=True)
         if self.away:
             raise Unavailable("away")
-        if 13 in questions:
+        if 13 in items:
             raise ValueError("13")
-        return [LookupError(n) if n < 0 else n * 10 for n in questions]
+        return [LookupError(n) if n < 0 else n * 10 for n in items]
 
 
-async def answer(desk: Desk, questions: Sequence[int]) -> list[int | Exception]:
-    return await desk.answer(questions)
+async def answer(backend: Backend, items: Sequence[int]) -> list[int | Exception]:
+    return await backend.answer(items)
 
 
-def kind(**limits: Any) -> Kind[Desk, int, int]:
-    return Kind(answer, **limits)
+def kind(**limits: Any) -> BatchKind[Backend, int, int]:
+    return BatchKind(answer, **limits)
 
 
 async def turns(number: int = 4 * TURNS) -> None:
@@ -49,153 +49,153 @@ async def turns(number: int = 4 * TURNS) -> None:
 
 
 async def test_what_comes_in_one_turn_of_the_loop_is_one_batch():
-    desk, batches, ten = Desk(), Batches(), kind()
-    answers = await asyncio.gather(*(batches.ask(ten, desk, n) for n in range(5)))
+    backend, batches, ten = Backend(), Batches(), kind()
+    answers = await asyncio.gather(*(batches.submit(ten, backend, n) for n in range(5)))
     assert answers == [0, 10, 20, 30, 40]
-    assert desk.seen == [[0, 1, 2, 3, 4]]
+    assert backend.seen == [[0, 1, 2, 3, 4]]
 
 
-async def test_what_comes_meanwhile_shares_the_next_and_nobody_waits_for_company():
-    desk, batches, ten = Desk(), Batches(), kind()
-    desk.open.clear()
-    first = asyncio.create_task(batches.ask(ten, desk, 1))
+async def test_what_comes_meanwhile_shares_the_next_batch_and_no_timer_delays_the_first():
+    backend, batches, ten = Backend(), Batches(), kind()
+    backend.open.clear()
+    first = asyncio.create_task(batches.submit(ten, backend, 1))
     await turns()
-    assert desk.seen == [[1]]
-    others = [asyncio.create_task(batches.ask(ten, desk, n)) for n in (2, 3)]
+    assert backend.seen == [[1]]
+    others = [asyncio.create_task(batches.submit(ten, backend, n)) for n in (2, 3)]
     await turns()
-    assert desk.seen == [[1]]
-    desk.open.set()
+    assert backend.seen == [[1]]
+    backend.open.set()
     assert await asyncio.gather(first, *others) == [10, 20, 30]
-    assert desk.seen == [[1], [2, 3]]
+    assert backend.seen == [[1], [2, 3]]
 
 
 async def test_as_many_batches_are_under_way_as_allowed():
-    desk, batches, ten = Desk(), Batches(), kind(abreast=2)
-    desk.open.clear()
+    backend, batches, ten = Backend(), Batches(), kind(concurrency=2)
+    backend.open.clear()
     asked = []
     for n in (1, 2, 3, 4):
-        asked.append(asyncio.create_task(batches.ask(ten, desk, n)))
+        asked.append(asyncio.create_task(batches.submit(ten, backend, n)))
         await turns()
-    assert desk.seen == [[1], [2]]
-    desk.open.set()
+    assert backend.seen == [[1], [2]]
+    backend.open.set()
     assert await asyncio.gather(*asked) == [10, 20, 30, 40]
-    assert desk.seen == [[1], [2], [3, 4]]
+    assert backend.seen == [[1], [2], [3, 4]]
 
 
 async def test_what_one_has_taken_another_beside_it_does_not_miss(
     caplog: pytest.LogCaptureFixture,
 ):
-    desk, batches, ten = Desk(), Batches(), kind(abreast=2)
-    desk.open.clear()
+    backend, batches, ten = Backend(), Batches(), kind(concurrency=2)
+    backend.open.clear()
     asked = []
     for n in (1, 2, 3):
-        asked.append(asyncio.create_task(batches.ask(ten, desk, n)))
+        asked.append(asyncio.create_task(batches.submit(ten, backend, n)))
         await turns()
-    desk.open.set()  # both are free in the same turn, and one question waits
+    backend.open.set()  # both are free in the same turn, and one item waits
     assert await asyncio.gather(*asked) == [10, 20, 30]
     await turns()
     gc.collect()  # a task that broke says so when it is forgotten
     assert caplog.records == []
-    assert desk.seen == [[1], [2], [3]]
+    assert backend.seen == [[1], [2], [3]]
 
 
 async def test_a_batch_has_one_context():
-    first, second, batches, ten = Desk(), Desk(), Batches(), kind()
-    await asyncio.gather(batches.ask(ten, first, 1), batches.ask(ten, second, 2))
+    first, second, batches, ten = Backend(), Backend(), Batches(), kind()
+    await asyncio.gather(batches.submit(ten, first, 1), batches.submit(ten, second, 2))
     assert (first.seen, second.seen) == ([[1]], [[2]])
 
 
 async def test_a_batch_is_bounded_in_number_and_weight():
-    desk, batches = Desk(), Batches()
-    few, light = kind(most=2), kind(weigh=lambda n: n, heaviest=5)
-    await asyncio.gather(*(batches.ask(few, desk, n) for n in range(5)))
-    assert desk.seen == [[0, 1], [2, 3], [4]]
-    desk.seen.clear()
-    await asyncio.gather(*(batches.ask(light, desk, n) for n in (3, 2, 1, 9, 1)))
-    assert desk.seen == [[3, 2], [1], [9], [1]]
+    backend, batches = Backend(), Batches()
+    few, light = kind(max_items=2), kind(weigh=lambda n: n, max_weight=5)
+    await asyncio.gather(*(batches.submit(few, backend, n) for n in range(5)))
+    assert backend.seen == [[0, 1], [2, 3], [4]]
+    backend.seen.clear()
+    await asyncio.gather(*(batches.submit(light, backend, n) for n in (3, 2, 1, 9, 1)))
+    assert backend.seen == [[3, 2], [1], [9], [1]]
 
 
 async def test_one_s_refusal_is_its_own():
-    desk, batches, ten = Desk(), Batches(), kind()
+    backend, batches, ten = Backend(), Batches(), kind()
     answers = await asyncio.gather(
-        *(batches.ask(ten, desk, n) for n in (1, -1, 2)), return_exceptions=True
+        *(batches.submit(ten, backend, n) for n in (1, -1, 2)), return_exceptions=True
     )
     assert answers[0::2] == [10, 20]
     assert isinstance(answers[1], LookupError)
-    assert desk.seen == [[1, -1, 2]]
+    assert backend.seen == [[1, -1, 2]]
 
 
 async def test_one_that_breaks_the_work_hurts_nobody_else():
-    desk, batches, ten = Desk(), Batches(), kind()
+    backend, batches, ten = Backend(), Batches(), kind()
     answers = await asyncio.gather(
-        *(batches.ask(ten, desk, n) for n in (1, 13, 2)), return_exceptions=True
+        *(batches.submit(ten, backend, n) for n in (1, 13, 2)), return_exceptions=True
     )
     assert answers[0::2] == [10, 20]
     assert isinstance(answers[1], ValueError)
-    assert desk.seen == [[1, 13, 2], [1], [13], [2]]
+    assert backend.seen == [[1, 13, 2], [1], [13], [2]]
 
 
 async def test_when_nobody_gets_through_not_everybody_tries():
-    desk, batches, ten = Desk(), Batches(), kind()
-    desk.away = True
+    backend, batches, ten = Backend(), Batches(), kind()
+    backend.away = True
     answers = await asyncio.gather(
-        *(batches.ask(ten, desk, n) for n in range(40)), return_exceptions=True
+        *(batches.submit(ten, backend, n) for n in range(40)), return_exceptions=True
     )
     assert len(answers) == 40
     assert all(isinstance(one, Unavailable) for one in answers)
-    assert len(desk.seen) == 1 + 8
+    assert len(backend.seen) == 1 + 8
 
 
-async def test_when_nothing_is_heard_nobody_tries_alone_and_who_stands_in_line_is_sent_away():
-    desk, batches, ten = Desk(), Batches(), kind()
-    desk.open.clear()
-    desk.silent = True
-    asked = [asyncio.create_task(batches.ask(ten, desk, n)) for n in range(3)]
+async def test_a_silent_database_fails_the_batch_and_the_queue_behind_it():
+    backend, batches, ten = Backend(), Batches(), kind()
+    backend.open.clear()
+    backend.silent = True
+    asked = [asyncio.create_task(batches.submit(ten, backend, n)) for n in range(3)]
     await turns()
-    asked += [asyncio.create_task(batches.ask(ten, desk, n)) for n in range(3, 5)]
+    asked += [asyncio.create_task(batches.submit(ten, backend, n)) for n in range(3, 5)]
     await turns()
-    assert batches.tell(ten, desk, 7)
-    desk.open.set()
+    assert batches.submit_nowait(ten, backend, 7)
+    backend.open.set()
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [str(one) for one in answers] == ["silence"] * 3 + [NOT_BEGUN] * 2
-    desk.silent = False
+    backend.silent = False
     await batches.close()
-    assert desk.seen == [[0, 1, 2], [7]]
-    assert await batches.ask(ten, desk, 8) == 80
+    assert backend.seen == [[0, 1, 2], [7]]
+    assert await batches.submit(ten, backend, 8) == 80
 
 
 async def test_who_goes_away_takes_nobody_along():
-    desk, batches, ten = Desk(), Batches(), kind()
-    desk.open.clear()
-    gone, stays = (asyncio.create_task(batches.ask(ten, desk, n)) for n in (1, 2))
+    backend, batches, ten = Backend(), Batches(), kind()
+    backend.open.clear()
+    gone, stays = (asyncio.create_task(batches.submit(ten, backend, n)) for n in (1, 2))
     await turns()
     gone.cancel()
     await turns()
-    desk.open.set()
+    backend.open.set()
     assert await stays == 20
     assert gone.cancelled()
-    assert desk.seen == [[1, 2]]
+    assert backend.seen == [[1, 2]]
 
 
-async def test_what_is_told_is_done_before_the_end_and_bounded():
-    desk, batches, ten = Desk(), Batches(), kind(backlog=3)
-    told = [batches.tell(ten, desk, n) for n in (1, 2, 3, 4)]
+async def test_what_nobody_waits_for_is_done_before_the_end_and_bounded():
+    backend, batches, ten = Backend(), Batches(), kind(max_backlog=3)
+    told = [batches.submit_nowait(ten, backend, n) for n in (1, 2, 3, 4)]
     assert told == [True, True, True, False]
     await batches.close()
-    assert desk.seen == [[1, 2, 3]]
+    assert backend.seen == [[1, 2, 3]]
 
 
-async def test_what_is_told_is_bounded_in_weight_too():
-    desk, batches, heavy = Desk(), Batches(), kind(weigh=lambda n: n, heaviest=10)
-    assert [batches.tell(heavy, desk, n) for n in (20, 20, 1)] == [True, True, False]
+async def test_what_nobody_waits_for_is_bounded_in_weight_too():
+    backend, batches, heavy = Backend(), Batches(), kind(weigh=lambda n: n, max_weight=10)
+    assert [batches.submit_nowait(heavy, backend, n) for n in (20, 20, 1)] == [True, True, False]
     await batches.close()
-    assert batches.tell(heavy, desk, 20)
+    assert batches.submit_nowait(heavy, backend, 20)
     await batches.close()
-    assert desk.seen == [[20], [20], [20]]
+    assert backend.seen == [[20], [20], [20]]
 
 
-async def test_what_was_told_and_failed_is_logged(caplog: pytest.LogCaptureFixture):
-    desk, batches, ten = Desk(), Batches(), kind()
-    batches.tell(ten, desk, 13)
+async def test_a_failure_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture):
+    backend, batches, ten = Backend(), Batches(), kind()
+    batches.submit_nowait(ten, backend, 13)
     await batches.close()
     assert "13" in caplog.text

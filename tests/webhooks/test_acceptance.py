@@ -238,7 +238,7 @@ async def test_what_was_changed_while_an_event_was_judged_counts(
     stays, goes = await hook(process, acme), await hook(process, acme, trigger=DEDUPED)
     column, value, code = CHANGES[change]
     doors = {
-        token: await process.batches.ask(intake.DOORS, process, token) for token in (stays, goes)
+        token: await process.batches.submit(intake.DOORS, process, token) for token in (stays, goes)
     }
     door = doors[goes]
     assert door is not None
