@@ -3,8 +3,8 @@
 A hint is never data: the row is the truth, and the worker's own loop finds every row whose hint was
 lost. So a hint is sent after the commit, in the background, and dropped when Redis does not answer.
 While one trip to Redis is under way, further hints fold into the next. What a worker's own
-transaction made due it is told directly, as far as it has hands: the message of a run that it has
-just moved needs no way out and back.
+transaction made due it is told directly, as far as it has free slots: the message of a run that it
+has just moved needs no way out and back.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Queue:
         self._sender: asyncio.Task[None] | None = None
         self._silent_until = 0.0
         self.answering = True  # as far as the last trip could tell
-        # Who works in this very process, by job: takes what it has hands for, returns the others.
+        # The worker pools of this process, by job: each accepts the rows that it has slots for and
+        # returns the others.
         self.near: dict[str, Callable[[Sequence[Pair]], Sequence[Pair]]] = {}
 
     def advance(self, db: Handle, workspace_id: str, *run_ids: str) -> None:

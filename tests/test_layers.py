@@ -157,7 +157,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 
 
 # What an f-string of SQL may hold: constants of its module, and names that fixed clauses go by.
-FIXED = re.compile(r"[A-Z_]+|narrowed|table|whose|(?:FOUND|CARRIED|KEYS)\[\w+\]")
+FIXED = re.compile(r"[A-Z_]+|narrowed|table|whose|(?:FOUND|EXTRA_COLUMNS|KEYS)\[\w+\]")
 DIALECT = ROOT / "app/store/sqlite.py"  # rewrites statements, names of values included
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from app.process import Process
 from app.runs import calling
-from workers.crew import Crew
+from workers.pool import WorkerPool
 
-HANDS = 64  # each waits for a server most of the time; half of them for one workspace
+CONCURRENCY = 64  # most of the time they wait for a server; half of them for one workspace
 
 
-def crew(process: Process) -> Crew:
-    return Crew(process, "calls", calling.claim, calling.make, hands=HANDS)
+def pool(process: Process) -> WorkerPool:
+    return WorkerPool(process, "calls", calling.claim, calling.make, concurrency=CONCURRENCY)
 
 
 async def call(ctx: Mapping[str, Any], hinted: Sequence[Sequence[str]]) -> None:

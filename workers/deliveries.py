@@ -7,13 +7,15 @@ from typing import Any
 
 from app import delivery
 from app.process import Process
-from workers.crew import Crew
+from workers.pool import WorkerPool
 
-HANDS = 64  # each waits for a provider most of the time; half of them for one workspace
+CONCURRENCY = 64  # most of the time they wait for a provider; half of them for one workspace
 
 
-def crew(process: Process) -> Crew:
-    return Crew(process, "messages", delivery.claim, delivery.deliver, hands=HANDS)
+def pool(process: Process) -> WorkerPool:
+    return WorkerPool(
+        process, "messages", delivery.claim, delivery.deliver, concurrency=CONCURRENCY
+    )
 
 
 async def deliver(ctx: Mapping[str, Any], hinted: Sequence[Sequence[str]]) -> None:

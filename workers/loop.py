@@ -13,7 +13,7 @@ from app.queue import ADVANCE, CALL, DELIVER, POST
 from app.runtime.backoff import jittered
 from app.store import jobs
 from app.store.jobs import Table
-from workers.crew import Crew
+from workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,12 @@ OVERDUE = timedelta(seconds=2)  # by then somebody would have followed the hint
 LONGEST_PAUSE_SECONDS = 5.0
 
 
-async def beat_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
+async def beat_for_ever(process: Process, pools: Mapping[str, WorkerPool]) -> None:
     """Sleep until the next row is due, but never longer than a beat. Ends by cancellation."""
     failures = 0
     while True:
         try:
-            pause = await beat(process, crews)
+            pause = await beat(process, pools)
             failures = 0
         except Unavailable as problem:
             failures += 1
@@ -44,7 +44,7 @@ async def beat_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
         await asyncio.sleep(pause)
 
 
-async def beat(process: Process, crews: Mapping[str, Crew]) -> float:
+async def beat(process: Process, pools: Mapping[str, WorkerPool]) -> float:
     """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
     pause = BEAT_SECONDS
     async with process.database.write() as db:
@@ -59,5 +59,5 @@ async def beat(process: Process, crews: Mapping[str, Crew]) -> float:
         else:
             process.queue.hint(job)  # also to learn whether Redis is back
             if not process.queue.answering or now - due > OVERDUE:
-                crews[job].hint()
+                pools[job].hint()
     return pause

@@ -32,7 +32,7 @@ from app.process import Process
 from app.queue import ADVANCE, CALL, DELIVER, NAME, POST, SILENCE, TTL_SECONDS, serialized
 from app.runtime import logs, tasks
 from workers import calls, chores, deliveries, loop, posts, runs
-from workers.crew import Crew
+from workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -55,38 +55,38 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 
-def crews_of(process: Process) -> dict[str, Crew]:
+def pools_of(process: Process) -> dict[str, WorkerPool]:
     """By the name of their job."""
     return {
-        ADVANCE: runs.crew(process),
-        DELIVER: deliveries.crew(process),
-        CALL: calls.crew(process),
-        POST: posts.crew(process),
+        ADVANCE: runs.pool(process),
+        DELIVER: deliveries.pool(process),
+        CALL: calls.pool(process),
+        POST: posts.pool(process),
     }
 
 
 async def work(process: Process, stop: asyncio.Event) -> None:
     """Until `stop` is set; then finish what is in hand."""
-    crews = crews_of(process)
+    pools = pools_of(process)
     stopped = asyncio.create_task(stop.wait())
-    listening = asyncio.create_task(listen_for_ever(process, crews))
-    await beat_beside(process, crews, stopped, listening)
+    listening = asyncio.create_task(listen_for_ever(process, pools))
+    await beat_beside(process, pools, stopped, listening)
     if not listening.cancelled():
         listening.result()  # it does not end by itself: what it raised is a bug, and must be seen
 
 
 async def beat_beside(
-    process: Process, crews: Mapping[str, Crew], *others: asyncio.Task[Any]
+    process: Process, pools: Mapping[str, WorkerPool], *others: asyncio.Task[Any]
 ) -> None:
     """Our own loop until one of the others ends; then end them all, and finish what is in hand."""
-    process.queue.near.update({job: crew.take for job, crew in crews.items()})
-    beating = asyncio.create_task(loop.beat_for_ever(process, crews))
+    process.queue.near.update({job: pool.accept for job, pool in pools.items()})
+    beating = asyncio.create_task(loop.beat_for_ever(process, pools))
     housework = asyncio.create_task(chores.do_for_ever(process))
     refreshing = asyncio.create_task(chores.refresh_for_ever(process))
     log.info("worker started")
     await asyncio.wait([beating, *others], return_when=asyncio.FIRST_COMPLETED)
     await tasks.end(beating, housework, refreshing, *others)
-    await asyncio.gather(*(crew.close(DRAIN_SECONDS) for crew in crews.values()))
+    await asyncio.gather(*(pool.close(DRAIN_SECONDS) for pool in pools.values()))
     log.info("worker stopped")
     if not beating.cancelled():
         beating.result()
@@ -95,11 +95,11 @@ async def beat_beside(
 # --- arq under our supervision --------------------------------------------------------------------
 
 
-async def listen_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
+async def listen_for_ever(process: Process, pools: Mapping[str, WorkerPool]) -> None:
     """arq dies with its connection to Redis; here it comes back as soon as Redis does."""
     while True:
         try:
-            async with _listener(process, crews) as worker:
+            async with _listener(process, pools) as worker:
                 await worker.async_run()
         except SILENCE as error:
             log.warning("redis does not answer; the loop goes on", extra={"error": repr(error)})
@@ -107,12 +107,12 @@ async def listen_for_ever(process: Process, crews: Mapping[str, Crew]) -> None:
 
 
 @asynccontextmanager
-async def _listener(process: Process, crews: Mapping[str, Crew]) -> AsyncIterator[Worker]:
+async def _listener(process: Process, pools: Mapping[str, WorkerPool]) -> AsyncIterator[Worker]:
     redis = process.queue.connect()
     try:
         # Hints from while nobody listened: what they told has expired, and the loop knows better.
         await redis.zremrangebyscore(NAME, 0, (time.time() - TTL_SECONDS) * 1000)
-        worker = Worker(**OPTIONS, redis_pool=redis, handle_signals=False, ctx=dict(crews))
+        worker = Worker(**OPTIONS, redis_pool=redis, handle_signals=False, ctx=dict(pools))
         try:
             yield worker
         finally:
@@ -148,13 +148,13 @@ def worker_settings(settings: Settings) -> type:
         logs.configure(settings)
         stack = AsyncExitStack()
         process = await stack.enter_async_context(opened(settings))
-        crews = crews_of(process)
-        ctx.update(crews)
+        pools = pools_of(process)
+        ctx.update(pools)
         listening = cast("asyncio.Task[Any]", asyncio.current_task())  # arq's, until it ends
 
         async def beside() -> None:
             async with stack:
-                await beat_beside(process, crews, listening)
+                await beat_beside(process, pools, listening)
 
         # It ends by itself, for arq skips its on_shutdown when Redis does not answer.
         ctx["beside"] = asyncio.create_task(beside())

@@ -7,13 +7,15 @@ from typing import Any
 
 from app import posting
 from app.process import Process
-from workers.crew import Crew
+from workers.pool import WorkerPool
 
-HANDS = 32  # with those of calls fewer than connections of the guarded client
+CONCURRENCY = 32  # with that of calls less than the guarded client's connections
 
 
-def crew(process: Process) -> Crew:
-    return Crew(process, "event_attempts", posting.claim, posting.post, hands=HANDS)
+def pool(process: Process) -> WorkerPool:
+    return WorkerPool(
+        process, "event_attempts", posting.claim, posting.post, concurrency=CONCURRENCY
+    )
 
 
 async def post(ctx: Mapping[str, Any], hinted: Sequence[Sequence[str]]) -> None:

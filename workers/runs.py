@@ -7,13 +7,13 @@ from typing import Any
 
 from app import runner
 from app.process import Process
-from workers.crew import Crew
+from workers.pool import WorkerPool
 
-HANDS = 64  # what they have in hand shares transactions; half of them for one workspace
+CONCURRENCY = 64  # they share transactions; half of them for one workspace
 
 
-def crew(process: Process) -> Crew:
-    return Crew(process, "runs", runner.claim, runner.move, hands=HANDS)
+def pool(process: Process) -> WorkerPool:
+    return WorkerPool(process, "runs", runner.claim, runner.move, concurrency=CONCURRENCY)
 
 
 async def advance(ctx: Mapping[str, Any], hinted: Sequence[Sequence[str]]) -> None:

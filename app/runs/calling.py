@@ -1,7 +1,7 @@
 """A step calls out: the intent is committed → the call is made → its answer wakes the run.
 
-The run waits; the call is a row of its own, made by a crew of its own, so that a server which takes
-its time holds up no other run. A call whose worker died is made again under the same
+The run waits; the call is a row of its own, made by a worker pool of its own, so that a slow server
+holds up no other run. A call whose worker died is made again under the same
 Idempotency-Key, and so is what surely did not arrive: at most three times in all, then the step
 has failed. What may have arrived is made again only when its method says that this is harmless.
 """

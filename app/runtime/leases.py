@@ -15,7 +15,7 @@ from app.queue import Pair
 from app.runtime import tasks
 from app.store import jobs
 from app.store.db import Row
-from app.store.jobs import Roster, Table
+from app.store.jobs import FairShare, Table
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ async def claim(
     process: Process,
     hinted: Sequence[Pair],
     limit: int,
-    roster: Roster | None = None,
+    fair_share: FairShare | None = None,
 ) -> list[Row]:
     """Take what is due, the hinted rows first; see store/jobs.py for what they have."""
     async with process.database.write() as db:
@@ -40,7 +40,7 @@ async def claim(
             hinted=hinted,
             limit=limit,
             lease_seconds=process.settings.lease_seconds,
-            roster=roster,
+            fair_share=fair_share,
         )
 
 

@@ -19,9 +19,9 @@ from app.store.db import Handle, Row
 
 Table = Literal["runs", "messages", "calls", "event_attempts"]
 
-# What a claim carries beside: by their contacts, which never change, runs are put in order; the
-# tries of a call are those that were made before this claim.
-CARRIED = {
+# Further columns of a claim: runs are ordered by their contacts, which never change; the tries of a
+# call are those before this claim.
+EXTRA_COLUMNS = {
     "runs": ", runs.contact_id",
     "messages": "",
     "calls": ", calls.tries",
@@ -30,8 +30,8 @@ CARRIED = {
 
 
 MAX_CLAIMS = 5  # without progress: a row that ends its worker every time is set aside
-HEAD = 64  # of all that is due, the oldest rows; nearly always that is all of it
-ASKED = 256  # workspaces asked in turn, when there is more due than that
+HEAD = 64  # the oldest due rows; nearly always these are all
+SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
 
 
 class FencedKey(TypedDict):
@@ -49,20 +49,18 @@ def fenced_key(claimed: Row) -> FencedKey:
 
 
 @dataclass(slots=True)
-class Roster:
-    """What one worker knows from claim to claim: how many rows of each workspace it has in hand,
-    which workspace was asked last whether something of it is due, and whether the last claim left
-    something due although there were hands."""
+class FairShare:
+    """What one worker pool remembers between claims, to share its slots fairly among workspaces."""
 
-    busy: Counter[str] = field(default_factory=Counter)
-    asked: str = ""
-    held_back: bool = False
+    in_progress: Counter[str] = field(default_factory=Counter)  # rows, by workspace id
+    cursor: str = ""  # the workspace that was scanned last
+    held_back: bool = False  # the last claim left due rows of a workspace that was at its quota
 
-    def room(self, workspace_id: str, free: int) -> int:
-        """How many more a workspace may have: no more in hand than hands stay free, so that others
-        always find some (the dynamic threshold of Choudhury and Hahne, as switches share buffers).
-        """
-        return max(0, (free - self.busy[workspace_id] + 1) // 2)
+    def quota_left(self, workspace_id: str, free: int) -> int:
+        """How many more rows a workspace may have: it holds at most as many slots as stay free, so
+        that others always find some (the dynamic threshold of Choudhury and Hahne, by which network
+        switches share buffers)."""
+        return max(0, (free - self.in_progress[workspace_id] + 1) // 2)
 
 
 async def claim(
@@ -72,63 +70,63 @@ async def claim(
     hinted: Sequence[tuple[str, str]],
     limit: int,
     lease_seconds: float,
-    roster: Roster | None = None,
+    fair_share: FairShare | None = None,
 ) -> list[Row]:
     """Up to `limit` due rows as {workspace_id, id, status, lease_token, claims}, of a run also
     {contact_id}, of a call {tries}.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
-    does not stand before another's single row. With a roster, no workspace gets more than its room.
+    does not stand before another's single row. With `fair_share` each has its quota at most.
     """
     await db.use(lambda link: link.follow_indexes())
     until = await db.now() + timedelta(seconds=lease_seconds)
-    taking = _Taking(limit, roster)
-    fresh = taking.allowed(hinted[: limit - 1])
+    claimed = _Claim(limit, fair_share)
+    fresh = claimed.allowed(hinted[: limit - 1])
     if fresh:
-        taking.add(await _claim_hinted(db, table, fresh, until))
-    workspaces = await _due_workspaces(db, table, roster or Roster())
-    workspaces = taking.drawn(workspaces)
+        claimed.add(await _claim_hinted(db, table, fresh, until))
+    workspaces = await _due_workspaces(db, table, fair_share or FairShare())
+    workspaces = claimed.drawn(workspaces)
     while workspaces:
-        share = taking.free // len(workspaces)
+        share = claimed.free // len(workspaces)
         unfinished = []
         for workspace_id in workspaces:
-            most = min(share, taking.room(workspace_id))
+            most = min(share, claimed.quota_left(workspace_id))
             rows = await _claim_oldest(db, table, workspace_id, most, until) if most else []
-            taking.add(rows)
+            claimed.add(rows)
             if rows and len(rows) == share:
                 unfinished.append(workspace_id)
             elif len(rows) == most:
-                taking.held_back = True
-        workspaces = unfinished[: taking.free]
-    if roster is not None:
-        roster.held_back = taking.held_back
-    return taking.rows
+                claimed.held_back = True
+        workspaces = unfinished[: claimed.free]
+    if fair_share is not None:
+        fair_share.held_back = claimed.held_back
+    return claimed.rows
 
 
-class _Taking:
-    """One claim under way."""
+class _Claim:
+    """The rows of one claim so far, and what may be added."""
 
-    def __init__(self, limit: int, roster: Roster | None) -> None:
+    def __init__(self, limit: int, fair_share: FairShare | None) -> None:
         self.rows: list[Row] = []
         self.free = limit
         self.held_back = False
-        self._capped = roster is not None
-        self._held = Roster(Counter(roster.busy)) if roster else Roster()
+        self._capped = fair_share is not None
+        self._fair_share = FairShare(Counter(fair_share.in_progress)) if fair_share else FairShare()
 
-    def room(self, workspace_id: str) -> int:
-        return self._held.room(workspace_id, self.free) if self._capped else self.free
+    def quota_left(self, workspace_id: str) -> int:
+        return self._fair_share.quota_left(workspace_id, self.free) if self._capped else self.free
 
     def add(self, rows: Sequence[Row]) -> None:
         self.rows += rows
         self.free -= len(rows)
-        self._held.busy.update(row["workspace_id"] for row in rows)
+        self._fair_share.in_progress.update(row["workspace_id"] for row in rows)
 
     def allowed(self, hinted: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         kept: Counter[str] = Counter()
         allowed = []
         for workspace_id, id in hinted:
-            if kept[workspace_id] < self.room(workspace_id):
+            if kept[workspace_id] < self.quota_left(workspace_id):
                 kept[workspace_id] += 1
                 allowed.append((workspace_id, id))
             else:
@@ -136,8 +134,8 @@ class _Taking:
         return allowed
 
     def drawn(self, workspaces: Sequence[str]) -> list[str]:
-        """By lot, so that with a single row to claim it is not always the longest queue's."""
-        open_to = [workspace_id for workspace_id in workspaces if self.room(workspace_id)]
+        """A random choice, so that a single row to claim is not always from the longest queue."""
+        open_to = [workspace_id for workspace_id in workspaces if self.quota_left(workspace_id)]
         self.held_back |= len(open_to) < len(workspaces)
         return random.sample(open_to, min(len(open_to), self.free))
 
@@ -162,7 +160,7 @@ async def _claim_hinted(
         FROM due
         WHERE {table}.ctid = due.place
         RETURNING {table}.workspace_id, {table}.id, {table}.status, {table}.lease_token,
-                  {table}.claims {CARRIED[table]}
+                  {table}.claims {EXTRA_COLUMNS[table]}
         """,
         workspace_ids=[workspace_id for workspace_id, _ in hinted],
         ids=[id for _, id in hinted],
@@ -170,10 +168,10 @@ async def _claim_hinted(
     )
 
 
-async def _due_workspaces(db: Handle, table: Table, roster: Roster) -> list[str]:
-    """Those of the oldest rows; and when there are more than these, those of some that are asked in
-    turn, so that whoever stands behind a backlog is found a few claims later. The cost is the same
-    however many workspaces wait, and however much is due."""
+async def _due_workspaces(db: Handle, table: Table, fair_share: FairShare) -> list[str]:
+    """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a scan,
+    so that a workspace behind a backlog is served a few claims later. The cost does not depend on
+    the number of workspaces or of due rows."""
     rows = await db.fetch_all(
         f"""
         SELECT workspace_id
@@ -187,13 +185,13 @@ async def _due_workspaces(db: Handle, table: Table, roster: Roster) -> list[str]
     )
     found = dict.fromkeys(row["workspace_id"] for row in rows)
     if len(rows) == HEAD:
-        found |= dict.fromkeys(await _due_in_turn(db, table, roster))
+        found |= dict.fromkeys(await _scan_workspaces(db, table, fair_share))
     return list(found)
 
 
-async def _due_in_turn(db: Handle, table: Table, roster: Roster) -> list[str]:
-    """Of the ASKED workspaces that come next: one index probe or two for each, however long its
-    queue is. Not min(workspace_id): a planner that expects a few rows reads all of a backlog."""
+async def _scan_workspaces(db: Handle, table: Table, fair_share: FairShare) -> list[str]:
+    """The due ones of the next SCANNED workspaces: one or two index probes for each, however long
+    its queue is. Not min(workspace_id): a planner that expects few rows reads the whole backlog."""
     rows = await db.fetch_all(
         f"""
         WITH RECURSIVE pending (workspace_id, n) AS (
@@ -218,10 +216,10 @@ async def _due_in_turn(db: Handle, table: Table, roster: Roster) -> list[str]:
                LIMIT 1) <= :now
         ORDER BY n
         """,
-        asked=roster.asked,
-        most=ASKED,
+        asked=fair_share.cursor,
+        most=SCANNED,
     )
-    roster.asked = rows[-1]["workspace_id"] or ""
+    fair_share.cursor = rows[-1]["workspace_id"] or ""
     return [row["workspace_id"] for row in rows if row["workspace_id"] is not None]
 
 
@@ -247,7 +245,7 @@ async def _claim_oldest(
         FROM due
         WHERE {table}.ctid = due.place
         RETURNING {table}.workspace_id, {table}.id, {table}.status, {table}.lease_token,
-                  {table}.claims {CARRIED[table]}
+                  {table}.claims {EXTRA_COLUMNS[table]}
         """,
         workspace_id=workspace_id,
         limit=limit,

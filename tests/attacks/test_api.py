@@ -48,8 +48,8 @@ from tests.web import (
     test_routing,
 )
 from tests.web import test_idempotency as test_keys
-from tests.workers import test_crew
 from tests.workers import test_main as test_worker
+from tests.workers import test_pool
 
 CATALOGUE = {"F": 17, "G": 14, "M": 12}
 LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
@@ -186,7 +186,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
         test_idempotency.test_workspaces_do_not_share_an_id,
     ),
     "G13": (
-        test_crew.test_what_is_logged_of_a_row_names_its_own_workspace,
+        test_pool.test_what_is_logged_of_a_row_names_its_own_workspace,
         test_facts.test_another_workspace_s_tags_are_not_seen,
         test_workflows.test_a_template_of_another_workspace_is_as_unknown_as_any,
     ),

@@ -1,6 +1,6 @@
 """Connections to a mail server cut at random: what the records say against what the server has.
 
-python -m tests.chaos.delivery [messages] [seed]: a worker's own crew sends them to an SMTP receiver
+python -m tests.chaos.delivery [messages] [seed]: a worker's own pool sends them to an SMTP receiver
 with a ledger, through a proxy that cuts a third of the dialogues, on a PostgreSQL of their own.
 Ends with 1 when a record is not true.
 """
@@ -225,17 +225,17 @@ async def _order(process: Process, workspace_id: str, count: int) -> None:
 
 
 async def _send_all(process: Process, count: int, progress: Callable[[str], None]) -> None:
-    """A worker's crew, until every message has come to an end; nobody waits for a next try."""
-    crew, told = deliveries.crew(process), 0
+    """A worker's pool, until every message has come to an end; nobody waits for a next try."""
+    pool, told = deliveries.pool(process), 0
     async with asyncio.timeout(PATIENCE_SECONDS):
         while left := await _left(process):
             if (count - left) * 10 // count > told:
                 told = (count - left) * 10 // count
                 progress(f"{count - left:,} of {count:,}")
             await _hurry(process)
-            crew.hint()
+            pool.hint()
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
-    await crew.close(PATIENCE_SECONDS)
+    await pool.close(PATIENCE_SECONDS)
 
 
 async def _left(process: Process) -> int:

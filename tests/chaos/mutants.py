@@ -148,8 +148,8 @@ MUTANTS = {
     "m7": Mutant(
         "leases by the worker's own clock",
         "app/store/jobs.py",
-        "    until = await db.now() + timedelta(seconds=lease_seconds)\n    taking",
-        "    until = datetime.now().astimezone() + timedelta(seconds=lease_seconds)\n    taking",
+        "    until = await db.now() + timedelta(seconds=lease_seconds)\n    claimed",
+        "    until = datetime.now().astimezone() + timedelta(seconds=lease_seconds)\n    claimed",
         found=r"is still (WAITING|QUEUED)",
         needs="a worker killed an hour ahead: what it had claimed is its own for an hour",
         faults=("a worker killed an hour ahead",) * 4,

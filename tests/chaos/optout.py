@@ -31,7 +31,7 @@ from tests.receivers import Receiver
 PEOPLE = 1_000
 MESSAGES = 3  # to each
 MOMENT_SECONDS = 0.1
-HANDS = 8
+CONCURRENCY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ async def race(process: Process, workspace_id: str, ledger: Path, people: int) -
 
     async def send(through: Process) -> None:
         leaving: dict[str, asyncio.Task[None]] = {}
-        while claimed := await delivery.claim(through, [], HANDS):
+        while claimed := await delivery.claim(through, [], CONCURRENCY):
             for address in (ordered[row["id"]] for row in claimed):
                 if address not in leaving:
                     leaving[address] = asyncio.create_task(opt_out(address))

@@ -3,7 +3,7 @@
 python -m tests.chaos.throttling [messages] [seconds] [--by smtp|resend]: half of the messages go
 out freely, which tells how fast they can; the others are ordered when the mail server has begun to
 say 454, or the API 429. On a PostgreSQL and a receiver of their own, by a worker's own loop, chores
-and crew. Ends with 1 when a message FAILED or was lost.
+and pool. Ends with 1 when a message FAILED or was lost.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 
 from app.store import jobs, runs, workspaces
 from app.store.db import Database, Row, new_id
-from app.store.jobs import ASKED, HEAD, Roster, Table
+from app.store.jobs import HEAD, SCANNED, FairShare, Table
 
 LEASE_SECONDS = 15.0
 LONG_AGO = timedelta(hours=1)
@@ -104,11 +104,16 @@ async def claim(
     *,
     table: Table = "messages",
     hinted: Sequence[tuple[str, str]] = (),
-    roster: Roster | None = None,
+    fair_share: FairShare | None = None,
 ) -> list[Row]:
     async with database.write() as db:
         return await jobs.claim(
-            db, table, hinted=hinted, limit=limit, lease_seconds=LEASE_SECONDS, roster=roster
+            db,
+            table,
+            hinted=hinted,
+            limit=limit,
+            lease_seconds=LEASE_SECONDS,
+            fair_share=fair_share,
         )
 
 
@@ -238,7 +243,7 @@ async def test_hinted_rows_are_claimed_before_older_ones(database: Database, tab
 
 
 async def test_hints_do_not_keep_out_whoever_has_none(database: Database):
-    """The busiest workspace hints most: one hand in each claim is for whoever is due."""
+    """The busiest workspace hints most: one row in each claim is the oldest that is due."""
     acme, rival = await workspace(database), await workspace(database)
     [single] = await due(database, rival, 1, since=LONG_AGO)
     busy = [(acme, id) for id in await due(database, acme, 1_000)]
@@ -335,10 +340,10 @@ async def test_nobody_has_more_in_hand_than_hands_stay_free(
     database: Database, busy: list[int], free: int, taken: list[int]
 ):
     names = [await workspace(database) for _ in busy]
-    roster = Roster(Counter(dict(zip(names, busy, strict=True))))
+    fair_share = FairShare(Counter(dict(zip(names, busy, strict=True))))
     hinted = [(name, id) for name in names for id in await due(database, name, 20)]
     for hints in ([], hinted):
-        rows = await claim(database, free, hinted=hints, roster=roster)
+        rows = await claim(database, free, hinted=hints, fair_share=fair_share)
         claimed = Counter(row["workspace_id"] for row in rows)
         assert [claimed[name] for name in names] == taken
         await abandon(database)
@@ -346,14 +351,14 @@ async def test_nobody_has_more_in_hand_than_hands_stay_free(
 
 async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(database: Database):
     """Behind more rows and more workspaces than one claim looks at."""
-    others = 2 * ASKED
+    others = 2 * SCANNED
     await many(database, others)
     acme, rival = await workspace(database), await workspace(database)
     await due(database, acme, 4 * HEAD, since=LONG_AGO)
     [single] = await due(database, rival, 1)
-    roster = Roster()
-    for _ in range(1 + (others + 2) // ASKED):
-        rows = await claim(database, 2, roster=roster)
+    fair_share = FairShare()
+    for _ in range(1 + (others + 2) // SCANNED):
+        rows = await claim(database, 2, fair_share=fair_share)
         if single in ids(rows):
             return
     pytest.fail("it was never asked whether something of it is due")

@@ -25,8 +25,8 @@ from tests.proxy import proxy_before
 from tests.servers import PostgresServer, free_port
 from tests.test_runner import later
 from workers import loop
-from workers.crew import Crew
-from workers.main import crews_of, work
+from workers.main import pools_of, work
+from workers.pool import WorkerPool
 
 SECONDS = 10.0
 TAG = {"type": "add_tag", "tag": "seen"}
@@ -63,27 +63,27 @@ async def completed(process: Process, acme: str, run_id: str) -> Row:
     return await run_of(process, acme, run_id)
 
 
-async def closed(crews: Mapping[str, Crew]) -> None:
-    await asyncio.gather(*(crew.close(SECONDS) for crew in crews.values()))
+async def closed(pools: Mapping[str, WorkerPool]) -> None:
+    await asyncio.gather(*(pool.close(SECONDS) for pool in pools.values()))
 
 
 @asynccontextmanager
 async def beating(process: Process) -> AsyncIterator[None]:
     """Only the loop, as while arq is away."""
-    crews = crews_of(process)
-    task = asyncio.create_task(loop.beat_for_ever(process, crews))
+    pools = pools_of(process)
+    task = asyncio.create_task(loop.beat_for_ever(process, pools))
     try:
         yield
     finally:
         await tasks.end(task)
-        await closed(crews)
+        await closed(pools)
 
 
 # --- one beat -------------------------------------------------------------------------------------
 
 
 async def test_with_nothing_to_do_it_sleeps_a_whole_beat(process: Process):
-    assert await loop.beat(process, crews_of(process)) == loop.BEAT_SECONDS
+    assert await loop.beat(process, pools_of(process)) == loop.BEAT_SECONDS
 
 
 async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(process: Process, acme: str):
@@ -92,16 +92,16 @@ async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(process: Proce
         await db.execute("UPDATE runs SET wake_at = NULL WHERE id = :id", id=run_id)
     await start(process, acme, TAG)
     await later(process, "runs", -0.3)
-    assert 0 < await loop.beat(process, crews_of(process)) <= 0.3
+    assert 0 < await loop.beat(process, pools_of(process)) <= 0.3
 
 
 async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str):
     await start(process, acme, TAG)
     await process.queue.redis.delete(NAME)
-    crews = crews_of(process)
-    await loop.beat(process, crews)
+    pools = pools_of(process)
+    await loop.beat(process, pools)
     await until(lambda: process.queue.redis.zcard(NAME))
-    await closed(crews)
+    await closed(pools)
     async with process.database.read() as db:  # nobody took it here: whoever listens will
         assert await db.fetch_value("SELECT claims FROM runs") == 0
 
@@ -109,21 +109,21 @@ async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str
 async def test_a_row_whose_hint_was_lost_is_taken_without_one(process: Process, acme: str):
     run_id = await start(process, acme, TAG)
     await later(process, "runs", loop.OVERDUE.total_seconds())
-    crews = crews_of(process)
-    await loop.beat(process, crews)
+    pools = pools_of(process)
+    await loop.beat(process, pools)
     await completed(process, acme, run_id)
-    await closed(crews)
+    await closed(pools)
 
 
 async def test_a_run_whose_worker_died_is_taken_up_when_its_lease_ends(process: Process, acme: str):
     run_id = await start(process, acme, TAG)
-    crews = crews_of(process)
+    pools = pools_of(process)
     async with process.database.write() as db:
         await db.execute("UPDATE runs SET lease_token = 1, claims = 1")
     await later(process, "runs", 60)
-    await loop.beat(process, crews)
+    await loop.beat(process, pools)
     await completed(process, acme, run_id)
-    await closed(crews)
+    await closed(pools)
 
 
 # --- for ever -------------------------------------------------------------------------------------

@@ -40,11 +40,11 @@ def test_every_job_that_is_hinted_at_is_implemented():
 
 async def test_a_hint_alone_wakes_the_worker(process: Process, acme: str):
     """Without the loop, which finds after half a second what nobody hinted at."""
-    crews = main.crews_of(process)
-    listening = asyncio.create_task(main.listen_for_ever(process, crews))
+    pools = main.pools_of(process)
+    listening = asyncio.create_task(main.listen_for_ever(process, pools))
     await completed(process, acme, await start(process, acme, SEND_HELLO))
     await tasks.end(listening)
-    await closed(crews)
+    await closed(pools)
 
 
 async def test_it_finishes_what_is_in_hand_when_it_is_told_to_stop(process: Process, acme: str):

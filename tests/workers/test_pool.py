@@ -1,4 +1,4 @@
-"""The hands of a worker: never more than there are, never idle while work is due."""
+"""A worker pool: never more tasks than slots, never an idle slot while work is due."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from app.process import Process
 from app.queue import Pair
 from app.store import runs
 from app.store.db import Row
-from app.store.jobs import Roster
+from app.store.jobs import FairShare
 from tests.cast import hook
 from tests.cast import workspace as founded
 from tests.conftest import Records
 from tests.store.test_jobs import due, workspace
 from tests.test_runner import later
-from workers import crew as crews
-from workers.crew import PAUSE_SECONDS, Act, Claim, Crew
+from workers import pool as pools
+from workers.pool import RELEASE_DELAY_SECONDS, Act, Claim, WorkerPool
 
 SECONDS = 10.0
 
@@ -41,7 +41,7 @@ class Work:
         self._changed = asyncio.Condition()
 
     async def claim(
-        self, _process: Process, hinted: Sequence[Pair], limit: int, _roster: Roster
+        self, _process: Process, hinted: Sequence[Pair], limit: int, _fair_share: FairShare
     ) -> list[Row]:
         self.hints.append(list(hinted))
         self.limits.append(limit)
@@ -69,16 +69,16 @@ def row(n: int) -> Row:
     return {"workspace_id": "ws_1", "id": f"row_{n}", "lease_token": 1, "claims": 1}
 
 
-def crew(
+def pool(
     process: Process, work: Work, *, claim: Claim | None = None, act: Act | None = None
-) -> Crew:
-    return Crew(process, "runs", claim or work.claim, act or work.act, hands=4)
+) -> WorkerPool:
+    return WorkerPool(process, "runs", claim or work.claim, act or work.act, concurrency=4)
 
 
-async def test_no_more_is_taken_than_there_are_hands(process: Process):
+async def test_no_more_rows_are_claimed_than_there_are_slots(process: Process):
     work = Work(10)
     work.gate.clear()
-    busy = crew(process, work)
+    busy = pool(process, work)
     busy.hint()
     await work.until(lambda: len(work.begun) == 4)
     assert work.limits == [4]
@@ -88,9 +88,9 @@ async def test_no_more_is_taken_than_there_are_hands(process: Process):
     await busy.close(SECONDS)
 
 
-async def test_a_hand_that_comes_free_goes_on_by_itself(process: Process):
+async def test_a_slot_that_is_freed_claims_by_itself(process: Process):
     work = Work(100)
-    busy = crew(process, work)
+    busy = pool(process, work)
     busy.hint()  # once
     await work.until(lambda: len(work.done) == 100)
     assert sorted(work.done) == sorted(row(n)["id"] for n in range(100))
@@ -102,14 +102,14 @@ async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Pro
     looking, go_on = asyncio.Event(), asyncio.Event()
 
     async def claim(
-        process: Process, hinted: Sequence[Pair], limit: int, roster: Roster
+        process: Process, hinted: Sequence[Pair], limit: int, fair_share: FairShare
     ) -> list[Row]:
-        claimed = await work.claim(process, hinted, limit, roster)  # what is due now …
+        claimed = await work.claim(process, hinted, limit, fair_share)  # what is due now …
         looking.set()
         await go_on.wait()
         return claimed
 
-    busy = crew(process, work, claim=claim)
+    busy = pool(process, work, claim=claim)
     busy.hint()
     await looking.wait()
     work.due = [row(1)]  # … and not what is due a moment later
@@ -122,7 +122,7 @@ async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Pro
 async def test_a_hint_that_finds_no_hand_free_is_followed_when_one_is(process: Process):
     work = Work(4)
     work.gate.clear()
-    busy = crew(process, work)
+    busy = pool(process, work)
     busy.hint()
     await work.until(lambda: len(work.begun) == 4)
     work.due = [row(5)]
@@ -136,7 +136,7 @@ async def test_a_hint_that_finds_no_hand_free_is_followed_when_one_is(process: P
 async def test_of_many_hints_only_as_many_are_kept_as_there_are_hands(process: Process):
     """The rest is found without: a flood must not become one enormous query."""
     work = Work(4)
-    busy = crew(process, work)
+    busy = pool(process, work)
     for n in range(1_000):
         busy.hint([("ws_1", f"row_{n}"), ("ws_1", f"row_{n}")])
     await work.until(lambda: len(work.done) == 4)
@@ -147,21 +147,21 @@ async def test_of_many_hints_only_as_many_are_kept_as_there_are_hands(process: P
 async def test_what_comes_from_beside_is_taken_as_far_as_hands_are_free(process: Process):
     work = Work(2)
     work.gate.clear()
-    busy = crew(process, work)
+    busy = pool(process, work)
     busy.hint()
     await work.until(lambda: len(work.begun) == 2)
     pairs = [("ws_1", f"row_{n}") for n in range(3)]
-    assert busy.take(pairs) == pairs[:3]  # half of the hands are for others, and two are busy
+    assert busy.accept(pairs) == pairs[:3]  # half of the slots are for others, and two are busy
     others = [("ws_2", f"row_{n}") for n in range(3)]
-    assert busy.take(others) == others[2:]
+    assert busy.accept(others) == others[2:]
     await work.until(lambda: others[:2] in work.hints)
     work.gate.set()
     await busy.close(SECONDS)
-    assert busy.take(others) == others
+    assert busy.accept(others) == others
 
 
 async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process):
-    """A hand that comes free is for whoever is due, and half of those that are free always are."""
+    """A freed slot goes to whichever row is due, and half of the free slots stay free."""
     work, stalled = Work(), asyncio.Event()
     database = process.database
     acme, rival, third = [await workspace(database) for _ in range(3)]
@@ -177,7 +177,7 @@ async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process):
         work.done.append(claimed["workspace_id"])
         await work.tell()
 
-    busy = Crew(process, "messages", delivery.claim, act, hands=16)
+    busy = WorkerPool(process, "messages", delivery.claim, act, concurrency=16)
     busy.hint()
     await work.until(lambda: work.begun.count(acme) == 8)
     await due(database, rival, 50)
@@ -200,7 +200,7 @@ async def test_a_broken_row_does_not_stop_the_others(process: Process):
             raise ZeroDivisionError
         await work.act(process, claimed)
 
-    busy = crew(process, work, act=act)
+    busy = pool(process, work, act=act)
     busy.hint()
     await work.until(lambda: len(work.done) == 8)
     await busy.close(SECONDS)
@@ -212,14 +212,14 @@ async def test_a_claim_that_fails_does_not_stop_the_next(process: Process, error
     failed = asyncio.Event()
 
     async def claim(
-        process: Process, hinted: Sequence[Pair], limit: int, roster: Roster
+        process: Process, hinted: Sequence[Pair], limit: int, fair_share: FairShare
     ) -> list[Row]:
         if not failed.is_set():
             failed.set()
             raise error
-        return await work.claim(process, hinted, limit, roster)
+        return await work.claim(process, hinted, limit, fair_share)
 
-    busy = crew(process, work, claim=claim)
+    busy = pool(process, work, claim=claim)
     busy.hint()
     await failed.wait()
     assert work.done == []
@@ -234,7 +234,7 @@ async def test_a_claim_that_fails_does_not_stop_the_next(process: Process, error
 async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(process: Process):
     work = Work(2)
     work.gate.clear()
-    busy = crew(process, work)
+    busy = pool(process, work)
     busy.hint()
     await work.until(lambda: len(work.begun) == 2)
     work.due = [{**row(9), "claims": 3}]
@@ -266,7 +266,7 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(p
         work.done.append(claimed["id"])
         await work.tell()
 
-    busy = Crew(brief, "messages", delivery.claim, act, hands=16)
+    busy = WorkerPool(brief, "messages", delivery.claim, act, concurrency=16)
     busy.hint()
     await work.until(lambda: len(work.done) == 8)
     await busy.close(SECONDS)
@@ -274,13 +274,13 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(p
 
 
 async def test_no_suspect_is_put_off_for_ever(process: Process, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(crews, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(pools, "IDLE_WAIT_SECONDS", 0.01)
     work = Work(1)
     work.gate.clear()
-    busy = crew(process, work)
+    busy = pool(process, work)
     busy.hint()
     await work.until(lambda: work.begun == ["row_0"])
-    for _ in range(crews.PASSES):
+    for _ in range(pools.MAX_DEFERRALS):
         work.due = [{**row(9), "claims": 3}]
         busy.hint()
         await work.until(lambda: not work.due)
@@ -296,7 +296,7 @@ async def test_no_suspect_is_put_off_for_ever(process: Process, monkeypatch: pyt
 async def test_closing_waits_for_what_is_in_hand_and_takes_nothing_more(process: Process):
     work = Work(10)
     work.gate.clear()
-    busy = crew(process, work)
+    busy = pool(process, work)
     busy.hint()
     await work.until(lambda: len(work.begun) == 4)
     closing = asyncio.create_task(busy.close(SECONDS))
@@ -309,7 +309,7 @@ async def test_closing_waits_for_what_is_in_hand_and_takes_nothing_more(process:
 
 
 async def test_closing_twice_or_idle_is_nothing(process: Process):
-    idle = crew(process, Work())
+    idle = pool(process, Work())
     await idle.close(SECONDS)
     await idle.close(SECONDS)
 
@@ -344,12 +344,12 @@ async def test_what_is_set_down_is_due_again_soon_and_not_counted(process: Proce
         tried.set()
         raise Unavailable("A row is locked by somebody else.")
 
-    busy = crew(process, Work(), claim=runner.claim, act=act)
+    busy = pool(process, Work(), claim=runner.claim, act=act)
     busy.hint()
     await tried.wait()
     await busy.close(SECONDS)
     assert await claims_of(process) == []  # a pause: what is locked now will be for a moment
-    await later(process, "runs", 2 * PAUSE_SECONDS)
+    await later(process, "runs", 2 * RELEASE_DELAY_SECONDS)
     assert await claims_of(process) == [1]
 
 
@@ -361,7 +361,7 @@ async def test_what_broke_keeps_its_lease(process: Process, acme: str):
         tried.set()
         raise ZeroDivisionError
 
-    busy = crew(process, Work(), claim=runner.claim, act=act)
+    busy = pool(process, Work(), claim=runner.claim, act=act)
     busy.hint()
     await tried.wait()
     await busy.close(SECONDS)
@@ -376,7 +376,7 @@ async def test_what_is_not_done_in_time_is_cancelled_and_given_back(process: Pro
         tried.set()
         await asyncio.Event().wait()
 
-    busy = crew(process, Work(), claim=runner.claim, act=act)
+    busy = pool(process, Work(), claim=runner.claim, act=act)
     busy.hint()
     await tried.wait()
     await busy.close(0.01)
@@ -388,14 +388,14 @@ async def test_what_is_claimed_just_when_it_closes_is_given_back(process: Proces
     claimed, go_on = asyncio.Event(), asyncio.Event()
 
     async def claim(
-        process: Process, hinted: Sequence[Pair], limit: int, roster: Roster
+        process: Process, hinted: Sequence[Pair], limit: int, fair_share: FairShare
     ) -> list[Row]:
-        rows = await runner.claim(process, hinted, limit, roster)
+        rows = await runner.claim(process, hinted, limit, fair_share)
         claimed.set()
         await go_on.wait()
         return rows
 
-    busy = crew(process, Work(), claim=claim, act=runner.move)
+    busy = pool(process, Work(), claim=claim, act=runner.move)
     busy.hint()
     await claimed.wait()
     closing = asyncio.create_task(busy.close(SECONDS))
@@ -418,7 +418,7 @@ async def test_what_is_logged_of_a_row_names_its_own_workspace(
     """Whoever hinted, and whoever shares the transaction."""
     rival = await founded(process, "Rival")
     whose = {await started(process, id, GREETS): id for id in (acme, rival)}
-    busy = crew(process, Work(), claim=runner.claim, act=runner.move)
+    busy = pool(process, Work(), claim=runner.claim, act=runner.move)
     with structlog.contextvars.bound_contextvars(workspace_id="ws_x", request_id="hinting"):
         busy.hint()
     async with asyncio.timeout(SECONDS):
@@ -436,13 +436,13 @@ async def test_what_is_set_down_is_logged_with_its_workspace(process: Process, r
 
     work = Work(2)
     work.due[1]["workspace_id"] = "ws_2"
-    busy = crew(process, work, act=act)
+    busy = pool(process, work, act=act)
     with structlog.contextvars.bound_contextvars(workspace_id="ws_x", request_id="hinting"):
         busy.hint()
     async with asyncio.timeout(SECONDS):
-        while len(records("workers.crew")) < 2:
+        while len(records("workers.pool")) < 2:
             await asyncio.sleep(0.01)
     await busy.close(SECONDS)
-    told = [(one["row_id"], one["workspace_id"]) for one in records("workers.crew")]
+    told = [(one["row_id"], one["workspace_id"]) for one in records("workers.pool")]
     assert sorted(told) == [("row_0", "ws_1"), ("row_1", "ws_2")]
-    assert not any("request_id" in one for one in records("workers.crew"))
+    assert not any("request_id" in one for one in records("workers.pool"))

@@ -1,0 +1,203 @@
+"""The worker pool for one kind of job: claims as many rows as it has free slots, a task for each.
+
+No workspace holds more slots than are free, so that one whose work stalls, because its mail server
+does, holds up nobody else (store/jobs.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import TypeAlias
+
+import structlog
+
+from app.errors import Unavailable
+from app.process import Process
+from app.queue import Pair
+from app.runtime import tasks
+from app.runtime.backoff import jittered
+from app.runtime.batching import coalesce
+from app.store import jobs
+from app.store.db import Row
+from app.store.jobs import FairShare, Table
+
+log = logging.getLogger(__name__)
+
+Claim: TypeAlias = Callable[[Process, Sequence[Pair], int, FairShare], Awaitable[list[Row]]]
+Act: TypeAlias = Callable[[Process, Row], Awaitable[None]]
+
+MAX_SHARED_CLAIMS = 2  # without progress, next to other rows; a row with more of them runs alone
+IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that a suspect row can run alone
+MAX_DEFERRALS = 3  # of a suspect row, while the others do not finish in that time
+RELEASE_DELAY_SECONDS = 1.0  # until a row that was given back is due again
+CANCEL_GRACE_SECONDS = 1.0  # for a cancelled send to record that its outcome is unknown
+
+
+class WorkerPool:
+    """Runs each claimed row in a task of its own, outside any arq job, so that no job timeout ends
+    it."""
+
+    def __init__(
+        self, process: Process, table: Table, claim: Claim, act: Act, *, concurrency: int
+    ) -> None:
+        self._process = process
+        self._table = table
+        self._claim = claim
+        self._act = act
+        self._concurrency = concurrency
+        self._running: set[asyncio.Task[None]] = set()
+        self._fair_share = FairShare()
+        self._hinted: dict[Pair, None] = {}
+        self._deferrals: Counter[Pair] = Counter()  # of suspect rows
+        self._wanted = False  # a hint has come since the last claim
+        self._claiming: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def hint(self, pairs: Iterable[Pair] = ()) -> None:
+        """There is work, these rows among it. Returns at once.
+
+        Due rows are claimed until none is left, or no slot is free; then whenever one is freed.
+        """
+        named = list(pairs)
+        left = self._concurrency - len(self._hinted)  # whatever else is due is found without its id
+        self._hinted.update(dict.fromkeys(islice(named, left)))
+        if named and self._claiming is None and not self._has_quota(named):
+            self._fair_share.held_back = True  # claimed once a slot is free
+        else:
+            self._wanted = True
+            self._start_claiming()
+
+    def accept(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
+        """Hint at as many rows as there are free slots; returns the others, for another worker."""
+        free = 0 if self._closed else self._concurrency - len(self._running) - len(self._hinted)
+        accepted: list[Pair] = []
+        others: list[Pair] = []
+        for pair in pairs:
+            fits = len(accepted) < free and self._fair_share.quota_left(pair[0], free)
+            (accepted if fits else others).append(pair)
+        if accepted:
+            self.hint(accepted)
+        return others
+
+    async def close(self, seconds: float) -> None:
+        """Claim nothing more. Rows in progress are cancelled after `seconds`."""
+        self._closed = True
+        running = {*self._running, *([self._claiming] if self._claiming else ())}
+        if not running:
+            return
+        _, late = await asyncio.wait(running, timeout=seconds)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=CANCEL_GRACE_SECONDS)
+
+    # --- claiming ---------------------------------------------------------------------------------
+
+    def _has_quota(self, named: Iterable[Pair]) -> bool:
+        free = self._concurrency - len(self._running)
+        return any(self._fair_share.quota_left(workspace_id, free) for workspace_id, _ in named)
+
+    def _start_claiming(self) -> None:
+        if self._wanted and self._claiming is None and not self._closed:
+            self._claiming = tasks.spawn_detached(self._claim_all())
+
+    async def _claim_all(self) -> None:
+        """Claims again when a hint has come during the claim."""
+        try:
+            while self._wanted and not self._closed:
+                await coalesce()  # rows of one transaction free their slots together
+                free = self._concurrency - len(self._running)
+                if not free:
+                    return None
+                self._wanted = False
+                hinted, self._hinted = list(self._hinted), {}
+                rows = await self._claim(self._process, hinted, free, self._fair_share)
+                if self._closed:
+                    return await self._give_back(rows)
+                self._wanted |= len(rows) == free  # there may be more
+                self._wanted |= (
+                    self._fair_share.held_back and len(self._running) < self._concurrency - free
+                )
+                suspect = next((row for row in rows if row["claims"] > MAX_SHARED_CLAIMS), None)
+                if suspect is None:
+                    for row in rows:
+                        self._start(row)
+                else:
+                    # The other suspects too: their leases might run out while they wait.
+                    await self._give_back([row for row in rows if row is not suspect])
+                    self._wanted |= len(rows) > 1
+                    await self._run_alone(suspect)
+        except Unavailable as problem:
+            # The rows stay due; the loop hints again.
+            log.warning("nothing claimed", extra={"error": problem.detail})
+        except Exception:
+            log.exception("claiming broke")
+        finally:
+            self._claiming = None
+
+    async def _run_alone(self, row: Row) -> None:
+        """A row that may have killed workers runs while no other does, so that the next crash
+        counts against no other row. It is put off while the others do not finish, MAX_DEFERRALS
+        times at most; then it runs next to them."""
+        pair = (row["workspace_id"], row["id"])
+        await self._wait_until_idle()
+        if self._closed or (self._running and self._deferrals[pair] < MAX_DEFERRALS):
+            self._deferrals[pair] += 1
+            await self._give_back([row], RELEASE_DELAY_SECONDS)
+            return
+        del self._deferrals[pair]
+        self._start(row)
+        await self._wait_until_idle()
+
+    async def _wait_until_idle(self) -> None:
+        """Wait until no row is in progress, for IDLE_WAIT_SECONDS at most."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
+
+    def _start(self, row: Row) -> None:
+        task = tasks.spawn_detached(self._work(row))
+        self._running.add(task)
+        self._fair_share.in_progress[row["workspace_id"]] += 1
+        task.add_done_callback(partial(self._freed, row["workspace_id"]))
+
+    def _freed(self, workspace_id: str, task: asyncio.Task[None]) -> None:
+        self._wanted |= self._fair_share.held_back  # its workspace may have quota now
+        self._running.discard(task)
+        self._fair_share.in_progress -= Counter([workspace_id])
+        self._start_claiming()
+
+    # --- one row ----------------------------------------------------------------------------------
+
+    async def _work(self, row: Row) -> None:
+        structlog.contextvars.bind_contextvars(workspace_id=row["workspace_id"])
+        try:
+            await self._act(self._process, row)
+        except Unavailable as problem:
+            log.warning("set down", extra={"row_id": row["id"], "error": problem.detail})
+            await self._give_back([row], jittered(1.5 * RELEASE_DELAY_SECONDS, by=1 / 3))
+        except asyncio.CancelledError:
+            await self._give_back([row])
+            raise
+        except Exception:
+            # It keeps its lease, which delays the next claim; the fifth is the last.
+            log.exception("broke", extra={"row_id": row["id"]})
+
+    async def _give_back(self, rows: Sequence[Row], pause_seconds: float = 0) -> None:
+        try:
+            async with self._process.database.write() as db:
+                for row in rows:
+                    await jobs.release(
+                        db,
+                        self._table,
+                        workspace_id=row["workspace_id"],
+                        id=row["id"],
+                        lease_token=row["lease_token"],
+                        pause_seconds=pause_seconds,
+                    )
+        except Unavailable as problem:
+            log.warning("left to their leases", extra={"error": problem.detail})
