@@ -3,7 +3,7 @@
 The order of the checks, and what each answers, is the specification's (§4.2, §5, §7). The caller
 has counted the request and read its body under the cap; nothing is written before every check has
 passed, and the answer waits for the commit. What needs the database is asked for many requests at
-once: the doors here, the rest in app/webhooks/acceptance.py.
+once: the webhooks' targets here, the rest in app/webhooks/acceptance.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.store import definitions
 from app.store.db import Row, new_id
 from app.webhooks import acceptance, lookup, webhook_requests
 from app.webhooks.acceptance import ACCEPT, Accepted, Event, Outdated
-from app.webhooks.webhook_requests import Head, Note, Visit
+from app.webhooks.webhook_requests import Head, Note, WebhookRequest
 
 SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
 LONGEST_KEY = 255
@@ -52,15 +52,15 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """What a webhook token leads to, as it is at this moment."""
+class WebhookTarget:
+    """The definition that a webhook token belongs to, as it is at this moment."""
 
     workspace: Workspace
     definition_id: str
     revision: int
     trigger: Mapping[str, Json]
     secret: Secret | None
-    shut: str | None  # why it takes nothing, for the owner
+    closed_reason: str | None  # why it accepts no events, for the owner; None when it does
 
 
 async def receive(
@@ -95,19 +95,20 @@ async def settled(judge: Callable[[], Awaitable[Accepted]]) -> Accepted:
 async def _received(
     process: Process, token: str, body: bytes, signatures: Sequence[str], head: Head
 ) -> Accepted:
-    door = await process.batches.submit(DOORS, process, token)
-    if door is None:
+    target = await process.batches.submit(TARGETS, process, token)
+    if target is None:
         raise unknown_token()
-    visit = Visit(new_id("req"), door.workspace.id, door.definition_id, head, body)
+    request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
     try:
-        if door.shut is not None:
+        if target.closed_reason is not None:
             raise unknown_token()
-        verify(door.secret, signatures, body)
+        verify(target.secret, signatures, body)
     except Problem as problem:
-        cause = partial(_cause, door.secret, signatures, body) if door.shut is None else None
-        _note(process, visit, problem, door.shut, cause)
+        is_open = target.closed_reason is None
+        cause = partial(_cause, target.secret, signatures, body) if is_open else None
+        _note(process, request, problem, target.closed_reason, cause)
         raise
-    return await admit(process, door, visit)
+    return await admit(process, target, request)
 
 
 def unknown_token() -> Problem:
@@ -117,59 +118,59 @@ def unknown_token() -> Problem:
     )
 
 
-async def admit(process: Process, door: Door, visit: Visit) -> Accepted:
-    """What comes after the signature: of a sender, or of a member who vouches for it. Raises
-    Problem, or Outdated when the door is no longer what it was."""
+async def admit(process: Process, target: WebhookTarget, request: WebhookRequest) -> Accepted:
+    """The checks after the signature, of a sender's request or of one that a member retries. Raises
+    Problem, or Outdated when the target was changed meanwhile."""
     try:
-        event = await _judged(process, door, visit)
+        event = await _judged(process, target, request)
     except Problem as problem:
-        _note(process, visit, problem)
+        _note(process, request, problem)
         raise
     return await process.batches.submit(ACCEPT, process, event)
 
 
-async def _judged(process: Process, door: Door, visit: Visit) -> Event:
-    depth = reactions.depth_told(visit.head.values(reactions.DEPTH.encode()))
+async def _judged(process: Process, target: WebhookTarget, request: WebhookRequest) -> Event:
+    depth = reactions.depth_told(request.head.values(reactions.DEPTH.encode()))
     reactions.refuse_too_deep(depth)
-    payload = parse(visit.body)
-    if lookup.needs_literals(door.trigger, payload):
-        payload = await acceptance.parse(visit.body)
-    key = key_of(door, visit.head, payload)
+    payload = parse(request.body)
+    if lookup.needs_literals(target.trigger, payload):
+        payload = await acceptance.parse(request.body)
+    key = key_of(target, request.head, payload)
     return Event(
-        visit=visit,
-        workspace=replace(door.workspace, depth=depth) if depth else door.workspace,
-        trigger=door.trigger,
-        revision=door.revision,
-        lookup=_looked_up(door, payload, is_keyed=key is not None),
+        request=request,
+        workspace=replace(target.workspace, depth=depth) if depth else target.workspace,
+        trigger=target.trigger,
+        revision=target.revision,
+        lookup=_looked_up(target, payload, is_keyed=key is not None),
         receipt=key and process.vault.keyed_hash("receipt", key),
     )
 
 
 def _note(
     process: Process,
-    visit: Visit,
+    request: WebhookRequest,
     problem: Problem,
     detail: str | None = None,
     cause: Callable[[], str | None] | None = None,
 ) -> None:
-    webhook_requests.note(process, Note(webhook_requests.refusal(visit, problem, detail), cause))
+    webhook_requests.note(process, Note(webhook_requests.refusal(request, problem, detail), cause))
 
 
-# --- the door -------------------------------------------------------------------------------------
+# --- the target -----------------------------------------------------------------------------------
 
 
-async def _doors(process: Process, tokens: Sequence[str]) -> Sequence[Door | None]:
+async def _load_targets(process: Process, tokens: Sequence[str]) -> Sequence[WebhookTarget | None]:
     async with process.database.read(acceptance.TIMEOUTS) as db:
         rows = await definitions.by_tokens(db, tokens=sorted(set(tokens)))
-    doors = {row["token"]: door_of(process, row) for row in rows}
-    return [doors.get(token) for token in tokens]
+    targets = {row["token"]: target_of(process, row) for row in rows}
+    return [targets.get(token) for token in tokens]
 
 
-DOORS: BatchKind[Process, str, Door | None] = BatchKind(_doors)
+TARGETS: BatchKind[Process, str, WebhookTarget | None] = BatchKind(_load_targets)
 
 
-def door_of(process: Process, row: Row) -> Door:
-    return Door(
+def target_of(process: Process, row: Row) -> WebhookTarget:
+    return WebhookTarget(
         workspace=Workspace(
             row["workspace_id"], row["country"], process.vault, queue=process.queue
         ),
@@ -177,11 +178,11 @@ def door_of(process: Process, row: Row) -> Door:
         revision=row["revision"],
         trigger=row["trigger_config"],
         secret=_secret_of(process, row),
-        shut=_shut(row),
+        closed_reason=_closed_reason(row),
     )
 
 
-def _shut(row: Row) -> str | None:
+def _closed_reason(row: Row) -> str | None:
     if row["suspended"]:
         return "The workspace is suspended."
     if row["state"] != "ACTIVE":
@@ -249,19 +250,19 @@ def parse(body: bytes) -> Mapping[str, Json]:
 # --- the key --------------------------------------------------------------------------------------
 
 
-def key_of(door: Door, head: Head, payload: Json) -> bytes | None:
+def key_of(target: WebhookTarget, head: Head, payload: Json) -> bytes | None:
     """What makes a repeat: the sender's key, else a Standard Webhooks id, else a value in the body.
 
     Raises Problem `malformed_request`.
     """
     for kind, find in _KEYS.items():
-        value = find(door, head, payload)
+        value = find(target, head, payload)
         if value is not None:
-            return orjson.dumps([door.definition_id, kind, value])
+            return orjson.dumps([target.definition_id, kind, value])
     return None
 
 
-def _idempotency_key(_door: Door, head: Head, _payload: Json) -> str | None:
+def _idempotency_key(_target: WebhookTarget, head: Head, _payload: Json) -> str | None:
     # Any characters, unlike in a member's key (web/idempotency.py): a sender of webhooks cannot
     # always choose what its system makes keys of.
     given = head.values(b"idempotency-key")
@@ -273,21 +274,21 @@ def _idempotency_key(_door: Door, head: Head, _payload: Json) -> str | None:
     return given[0] if given else None
 
 
-def _webhook_id(_door: Door, head: Head, _payload: Json) -> str | None:
+def _webhook_id(_target: WebhookTarget, head: Head, _payload: Json) -> str | None:
     given = head.values(b"webhook-id")
     is_good = len(given) == 1 and 0 < len(given[0]) <= LONGEST_KEY
     return given[0] if is_good else None
 
 
-def _deduped(door: Door, _head: Head, payload: Json) -> str | None:
-    where = door.trigger.get("dedupePath")
+def _deduped(target: WebhookTarget, _head: Head, payload: Json) -> str | None:
+    where = target.trigger.get("dedupePath")
     value = path.parse(where).find(payload) if where else None
     if value is MISSING or isinstance(value, dict | list):
         return None
     return document.text(value) or None
 
 
-_KEYS: Mapping[str, Callable[[Door, Head, Json], str | None]] = {
+_KEYS: Mapping[str, Callable[[WebhookTarget, Head, Json], str | None]] = {
     "idempotency-key": _idempotency_key,
     "webhook-id": _webhook_id,
     "path": _deduped,
@@ -297,11 +298,11 @@ _KEYS: Mapping[str, Callable[[Door, Head, Json], str | None]] = {
 # --- the lookup -----------------------------------------------------------------------------------
 
 
-def _looked_up(door: Door, payload: Json, *, is_keyed: bool) -> Lookup | Problem:
+def _looked_up(target: WebhookTarget, payload: Json, *, is_keyed: bool) -> Lookup | Problem:
     """Of an event that may be a repeat the refusal is held back: a repeat gets its ids whatever it
     says."""
     try:
-        return lookup.resolve(door.trigger, payload, door.workspace.country)
+        return lookup.resolve(target.trigger, payload, target.workspace.country)
     except Problem as problem:
         if is_keyed:
             return problem

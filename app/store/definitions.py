@@ -149,7 +149,7 @@ async def by_tokens(db: Handle, *, tokens: Sequence[str]) -> list[Row]:
     """
     return await db.fetch_all(
         f"""
-        SELECT {DOOR}
+        SELECT {TARGET_COLUMNS}
         FROM definitions d
         JOIN workspaces w ON w.id = d.workspace_id
         WHERE d.token = ANY(:tokens)
@@ -158,11 +158,11 @@ async def by_tokens(db: Handle, *, tokens: Sequence[str]) -> list[Row]:
     )
 
 
-async def door(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """The same for a definition that a member names."""
+async def webhook_target(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    """The same columns of one definition, by its id; None when there is none."""
     return await db.fetch_one(
         f"""
-        SELECT {DOOR}
+        SELECT {TARGET_COLUMNS}
         FROM definitions d
         JOIN workspaces w ON w.id = d.workspace_id
         WHERE d.workspace_id = :workspace_id AND d.id = :id
@@ -172,8 +172,8 @@ async def door(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-DOOR = """d.workspace_id, d.id, d.state, d.revision, d.trigger_config, d.signing_secret, d.token,
-               w.country, w.suspended"""
+TARGET_COLUMNS = """d.workspace_id, d.id, d.state, d.revision, d.trigger_config, d.signing_secret,
+               d.token, w.country, w.suspended"""
 
 
 async def started_by(db: Handle, *, workspace_id: str, source: str, key: str) -> list[str]:

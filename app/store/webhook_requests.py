@@ -24,7 +24,7 @@ Outcome: TypeAlias = Literal["ACCEPTED", "REPEATED", "REFUSED"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Request:
+class RequestRecord:
     """One to be written down. `headers` have their secrets masked; `body` only when REFUSED."""
 
     workspace_id: str
@@ -43,7 +43,7 @@ class Request:
     contact_id: str | None = None
 
 
-async def insert_many(db: Handle, requests: Sequence[Request]) -> None:
+async def insert_many(db: Handle, requests: Sequence[RequestRecord]) -> None:
     """Of any workspaces. What belongs to a definition that is gone by now is left out."""
     await db.execute(
         """

@@ -28,11 +28,11 @@ from app.store import webhook_requests as records
 from app.store.db import Handle, RequestTimeouts
 from app.store.receipts import Receipt
 from app.store.runs import NewRun
-from app.store.webhook_requests import Request
+from app.store.webhook_requests import RequestRecord
 from app.vault import Vault
 from app.webhooks import webhook_requests
 from app.webhooks.lookup import contact_path
-from app.webhooks.webhook_requests import Visit
+from app.webhooks.webhook_requests import WebhookRequest
 
 REPEATED_WITHIN = timedelta(hours=24)
 TRIES = 5  # another process may get ahead of us with a key, but hardly time and again
@@ -46,7 +46,7 @@ LARGE = 64 * 1024  # a body that is parsed in a thread: the loop goes on meanwhi
 class Event:
     """A request that passed every check that needs no more of the database."""
 
-    visit: Visit
+    request: WebhookRequest
     workspace: Workspace
     trigger: Mapping[str, Json]
     revision: int  # of the definition, by which it was judged
@@ -57,7 +57,7 @@ class Event:
 
     def __post_init__(self) -> None:
         # A run has its request's number: where one is known, so is the other.
-        self.run_id = self.visit.id.replace("req_", "run_")
+        self.run_id = self.request.id.replace("req_", "run_")
         lookup = self.lookup
         self.who = lookup.within(self.workspace.id) if isinstance(lookup, Lookup) else None
 
@@ -102,7 +102,7 @@ async def accept(process: Process, events: Sequence[Event]) -> Sequence[Answer |
 
 
 ACCEPT: BatchKind[Process, Event, Accepted] = BatchKind(
-    accept, weigh=lambda event: len(event.visit.body)
+    accept, weigh=lambda event: len(event.request.body)
 )
 
 
@@ -243,7 +243,7 @@ class _Batch:
                 self.notes[event.run_id] = "Several contacts match; the oldest was taken."
             if who not in self.contacts and who not in missing:
                 given = defaults(
-                    event.trigger.get("contactDefaults") or {}, await parse(event.visit.body)
+                    event.trigger.get("contactDefaults") or {}, await parse(event.request.body)
                 )
                 missing[who] = Missing(event.workspace, lookup, given.values, given.tags)
                 if given.failed:
@@ -274,10 +274,10 @@ class _Batch:
                 NewRun(
                     event.workspace.id,
                     event.run_id,
-                    event.visit.definition_id,
+                    event.request.definition_id,
                     event.revision,
                     self._contact(event),
-                    event.visit.body,
+                    event.request.body,
                     event.workspace.depth,
                 )
                 for event in self.fresh
@@ -305,17 +305,17 @@ class _Batch:
         assert event.who is not None  # noqa: S101 - the others were refused
         return self.contacts[event.who].id
 
-    def _records(self) -> Iterator[Request]:
+    def _records(self) -> Iterator[RequestRecord]:
         for event in self.events:
             answer = self.answers[event.run_id]
             if isinstance(answer, Problem):
-                yield webhook_requests.refusal(event.visit, answer)
+                yield webhook_requests.refusal(event.request, answer)
             elif isinstance(answer, Accepted):
                 yield self._record(event, answer)
 
-    def _record(self, event: Event, answer: Accepted) -> Request:
+    def _record(self, event: Event, answer: Accepted) -> RequestRecord:
         return webhook_requests.record(
-            event.visit,
+            event.request,
             "REPEATED" if answer.replayed else "ACCEPTED",
             202,
             detail=self.notes.get(event.run_id),

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from app import intake
 from app.errors import Problem
-from app.intake import Door
+from app.intake import WebhookTarget
 from app.process import Process
 from app.store import definitions, webhook_requests
 from app.store.db import Row, new_id
 from app.store.webhook_requests import LONGEST_BODY
 from app.webhooks.acceptance import Accepted
-from app.webhooks.webhook_requests import Head, Visit
+from app.webhooks.webhook_requests import Head, WebhookRequest
 
 
 async def retry(process: Process, workspace_id: str, id: str) -> Accepted:
@@ -23,40 +23,42 @@ async def retry(process: Process, workspace_id: str, id: str) -> Accepted:
 
 async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
     async with process.database.read() as db:
-        request = await webhook_requests.by_id(db, workspace_id=workspace_id, id=id)
-        row = request and await definitions.door(
-            db, workspace_id=workspace_id, id=request["definition_id"]
+        record = await webhook_requests.by_id(db, workspace_id=workspace_id, id=id)
+        row = record and await definitions.webhook_target(
+            db, workspace_id=workspace_id, id=record["definition_id"]
         )
-    if request is None or row is None:
+    if record is None or row is None:
         raise unknown()
-    door = intake.door_of(process, row)
-    _refuse_needless(request, door)
-    return await intake.admit(process, door, _visit(door, request))
+    target = intake.target_of(process, row)
+    _refuse_needless(record, target)
+    return await intake.admit(process, target, _request_of(target, record))
 
 
 def unknown() -> Problem:
     return Problem("not_found", "There is no such webhook request.")
 
 
-def _refuse_needless(request: Row, door: Door) -> None:
-    if request["outcome"] != "REFUSED":
-        raise Problem("conflict", f"It was already accepted: its run is {request['run_id']}.")
-    if door.shut is not None:
-        raise Problem("conflict", f"It can be retried once events are accepted again. {door.shut}")
-    if len(request["body"] or b"") >= LONGEST_BODY:
+def _refuse_needless(record: Row, target: WebhookTarget) -> None:
+    if record["outcome"] != "REFUSED":
+        raise Problem("conflict", f"It was already accepted: its run is {record['run_id']}.")
+    if target.closed_reason is not None:
+        raise Problem(
+            "conflict", f"It can be retried once events are accepted again. {target.closed_reason}"
+        )
+    if len(record["body"] or b"") >= LONGEST_BODY:
         kept = f"the first {LONGEST_BODY // 1024} KiB"
         raise Problem(
             "conflict", f"Only {kept} of its body were stored; ask the sender to send it again."
         )
 
 
-def _visit(door: Door, request: Row) -> Visit:
-    """As it came, but with a number of its own, which its run will have too."""
-    body = request["body"] or b""
-    head = _head(request["headers"], request["ip"])
-    if not _is_keyed(door, head, body):
-        head = _head({**request["headers"], "idempotency-key": request["id"]}, request["ip"])
-    return Visit(new_id("req"), door.workspace.id, door.definition_id, head, body)
+def _request_of(target: WebhookTarget, record: Row) -> WebhookRequest:
+    """The recorded request under a new id, which its run will have too."""
+    body = record["body"] or b""
+    head = _head(record["headers"], record["ip"])
+    if not _is_keyed(target, head, body):
+        head = _head({**record["headers"], "idempotency-key": record["id"]}, record["ip"])
+    return WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
 
 
 def _head(headers: Mapping[str, str], ip: str) -> Head:
@@ -64,8 +66,8 @@ def _head(headers: Mapping[str, str], ip: str) -> Head:
     return Head(named, ip)
 
 
-def _is_keyed(door: Door, head: Head, body: bytes) -> bool:
+def _is_keyed(target: WebhookTarget, head: Head, body: bytes) -> bool:
     try:
-        return intake.key_of(door, head, intake.parse(body)) is not None
+        return intake.key_of(target, head, intake.parse(body)) is not None
     except Problem:
         return False  # what is wrong with it is told where events are judged

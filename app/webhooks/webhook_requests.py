@@ -24,7 +24,7 @@ from app.machine.text import replace_unstorable
 from app.process import Process
 from app.runtime.batching import BatchKind
 from app.store import webhook_requests
-from app.store.webhook_requests import LONGEST_BODY, Outcome, Request
+from app.store.webhook_requests import LONGEST_BODY, Outcome, RequestRecord
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ def _judged(raw_name: bytes) -> tuple[str, bool, bool]:
 
 
 @dataclass(slots=True)
-class Visit:
-    """A request to the webhook URL of a definition."""
+class WebhookRequest:
+    """A request to the webhook URL of a definition, as it was received."""
 
     id: str
     workspace_id: str
@@ -76,29 +76,29 @@ class Visit:
     body: bytes
 
 
-def record(visit: Visit, outcome: Outcome, status: int, **rest: Any) -> Request:
-    return Request(
-        workspace_id=visit.workspace_id,
-        definition_id=visit.definition_id,
-        id=visit.id,
+def record(request: WebhookRequest, outcome: Outcome, status: int, **rest: Any) -> RequestRecord:
+    return RequestRecord(
+        workspace_id=request.workspace_id,
+        definition_id=request.definition_id,
+        id=request.id,
         outcome=outcome,
         status=status,
-        headers=masked(visit.head.headers),
-        ip=visit.head.ip,
-        duration_ms=round((time.perf_counter() - visit.head.began) * 1000),
+        headers=masked(request.head.headers),
+        ip=request.head.ip,
+        duration_ms=round((time.perf_counter() - request.head.began) * 1000),
         **rest,
     )
 
 
-def refusal(visit: Visit, problem: Problem, detail: str | None = None) -> Request:
+def refusal(request: WebhookRequest, problem: Problem, detail: str | None = None) -> RequestRecord:
     """`detail`: more than its sender was told."""
     return record(
-        visit,
+        request,
         "REFUSED",
         problem.status,
         code=problem.code,
         detail=replace_unstorable(detail or problem.detail),
-        body=visit.body[:LONGEST_BODY],
+        body=request.body[:LONGEST_BODY],
     )
 
 
@@ -109,7 +109,7 @@ def refusal(visit: Visit, problem: Problem, detail: str | None = None) -> Reques
 class Note:
     """A request to be written down; `cause` is found out only then, for it may cost something."""
 
-    request: Request
+    request: RequestRecord
     cause: Callable[[], str | None] | None = None
 
 
@@ -126,7 +126,7 @@ async def _write(process: Process, notes: Sequence[Note]) -> Sequence[None]:
     return [None] * len(notes)
 
 
-def _explained(note: Note) -> Request:
+def _explained(note: Note) -> RequestRecord:
     return note.request if note.cause is None else replace(note.request, cause=note.cause())
 
 

@@ -188,15 +188,15 @@ async def insert_many(db: Handle, receipts: Sequence[Receipt], *, expires_at: da
     "m9": Mutant(
         "a secret that is cached for a minute",
         "app/intake.py",
-        "    return [doors.get(token) for token in tokens]\n",
+        "    return [targets.get(token) for token in tokens]\n",
         """    now = __import__("time").monotonic()
     for token in tokens:
         if token not in CACHED or CACHED[token][0] < now - 60:
-            CACHED[token] = now, doors.get(token)
+            CACHED[token] = now, targets.get(token)
     return [CACHED[token][1] for token in tokens]
 
 
-CACHED: dict[str, tuple[float, Door | None]] = {}
+CACHED: dict[str, tuple[float, WebhookTarget | None]] = {}
 """,
         found=r"a secret was changed, and|PAUSED, and 202|ACTIVE, and 404",
         needs="none: a probe changes a secret, and pauses a workflow, under whatever strikes",
@@ -235,10 +235,10 @@ async def locked""",
         "the body goes through JSON",
         "app/webhooks/acceptance.py",
         """                    self._contact(event),
-                    event.visit.body,
+                    event.request.body,
 """,
         """                    self._contact(event),
-                    document.dumps(document.parse(event.visit.body)),
+                    document.dumps(document.parse(event.request.body)),
 """,
         found=r"the body of its run is another",
         needs="none: every run's body is compared with what was sent",

@@ -6,11 +6,11 @@ from typing import Any
 
 from app.store import webhook_requests
 from app.store.db import Database, new_id
-from app.store.webhook_requests import Request
+from app.store.webhook_requests import RequestRecord
 from tests.store import rows
 
 
-def request(workspace_id: str, definition_id: str, **given: Any) -> Request:
+def request(workspace_id: str, definition_id: str, **given: Any) -> RequestRecord:
     values = {
         "id": new_id("req"),
         "outcome": "REFUSED",
@@ -20,10 +20,12 @@ def request(workspace_id: str, definition_id: str, **given: Any) -> Request:
         "ip": "192.0.2.1",
         "duration_ms": 1,
     }
-    return Request(workspace_id=workspace_id, definition_id=definition_id, **{**values, **given})
+    return RequestRecord(
+        workspace_id=workspace_id, definition_id=definition_id, **{**values, **given}
+    )
 
 
-async def written(database: Database, *requests: Request) -> None:
+async def written(database: Database, *requests: RequestRecord) -> None:
     async with database.write() as db:
         await webhook_requests.insert_many(db, requests)
 

@@ -20,7 +20,7 @@ from app.process import Process
 from app.store import expiry
 from app.store.db import Row, new_id
 from app.webhooks.acceptance import Accepted
-from app.webhooks.webhook_requests import Head, Visit
+from app.webhooks.webhook_requests import Head, WebhookRequest
 from tests.cast import WEBHOOK, hook, workspace
 from tests.chaos.intake import Where, cut_commits, cut_off
 
@@ -234,34 +234,35 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
 async def test_what_was_changed_while_an_event_was_judged_counts(
     process: Process, acme: str, change: str
 ):
-    """Between the look at the door and the insert; who shares the transaction does not notice."""
+    """Between the look at the target and the insert; who shares the transaction does not notice."""
     stays, goes = await hook(process, acme), await hook(process, acme, trigger=DEDUPED)
     column, value, code = CHANGES[change]
-    doors = {
-        token: await process.batches.submit(intake.DOORS, process, token) for token in (stays, goes)
+    targets = {
+        token: await process.batches.submit(intake.TARGETS, process, token)
+        for token in (stays, goes)
     }
-    door = doors[goes]
-    assert door is not None
+    target = targets[goes]
+    assert target is not None
     if column == "signing_secret":
-        value = process.vault.encrypt("signing secret", value, acme, door.definition_id)
+        value = process.vault.encrypt("signing secret", value, acme, target.definition_id)
     async with process.database.write() as db:
         await db.execute(
             f"UPDATE definitions SET {column} = :value, revision = revision + 1 WHERE id = :id",
-            id=door.definition_id,
+            id=target.definition_id,
             value=value,
         )
 
     async def enter(token: str, name: str) -> Accepted:
         body = orjson.dumps({**email(name), "order": {"id": name}})
-        looks = [doors[token]]
+        looks = [targets[token]]
 
         async def judge() -> Accepted:
             if not looks:
                 return await receive(process, token, body)
-            door = looks.pop()
-            assert door is not None
-            visit = Visit(new_id("req"), acme, door.definition_id, Head(), body)
-            return await intake.admit(process, door, visit)
+            target = looks.pop()
+            assert target is not None
+            request = WebhookRequest(new_id("req"), acme, target.definition_id, Head(), body)
+            return await intake.admit(process, target, request)
 
         return await intake.settled(judge)
 
