@@ -24,7 +24,7 @@ from app.machine import document
 from app.machine.reasons import Reason
 from app.messages import composing, pacing, parking, providers, settling
 from app.messages.composing import Prepared, TooSlow
-from app.messages.settling import Ending
+from app.messages.settling import Transition
 from app.process import Process
 from app.runtime import leases, slow_workspaces
 from app.runtime.batching import BatchKind
@@ -130,12 +130,12 @@ async def _judge(process: Process, claimed: Row, db: Handle, *, isolated: bool) 
         return await _resolve(process, db, row, claimed["claims"], isolated=isolated)
     if claimed["claims"] > jobs.MAX_CLAIMS:
         broke = "Preparing the message broke the worker several times."
-        await settling.settle(process, db, row, Ending("FAILED", Reason.POISONED, broke))
+        await settling.settle(process, db, row, Transition("FAILED", Reason.POISONED, broke))
         return None
     if row["sending_paused"] and await parking.park(db, row):
         return None
     prepared = await composing.prepare(process, db, row, isolated=isolated)
-    if isinstance(prepared, Ending):
+    if isinstance(prepared, Transition):
         await settling.settle(process, db, row, prepared)
         return None
     if row["status"] == "SENDING":
@@ -154,7 +154,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
         await settling.settle(process, db, row, settling.held_back(trouble, row, await db.now()))
         return None
     if not await quotas.take_message(process, db, row):
-        await settling.settle(process, db, row, Ending("SUPPRESSED", Reason.SUPPRESSED_QUOTA))
+        await settling.settle(process, db, row, Transition("SUPPRESSED", Reason.SUPPRESSED_QUOTA))
         return None
     lease = timedelta(seconds=process.settings.lease_seconds)
     await messages.intend(
@@ -169,7 +169,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     )
     if providers.is_shared(process, sending.way):
         await providers.wrote(process, db, row["workspace_id"], row["channel"], sending.message.to)
-    trying = Ending("SENDING", trouble=pacing.trouble_of(row), missing=prepared.missing)
+    trying = Transition("SENDING", trouble=pacing.trouble_of(row), missing=prepared.missing)
     await settling.note(db, row, trying, way=sending.way, tries=row["tries"] + 1)
     return sending
 
@@ -180,7 +180,7 @@ async def _resolve(
     """What a lost worker left behind is asked about, or UNKNOWN."""
     sending = await _ask_again(process, db, row, claims, isolated=isolated)
     if sending is None:
-        await settling.settle(process, db, row, Ending("UNKNOWN", Reason.WORKER_LOST, LOST))
+        await settling.settle(process, db, row, Transition("UNKNOWN", Reason.WORKER_LOST, LOST))
     return sending
 
 
@@ -196,14 +196,14 @@ async def _ask_again(
     if row["account"] is None or claims > jobs.MAX_CLAIMS or row["sending_paused"]:
         return None
     prepared = await composing.prepare(process, db, row, isolated=isolated, again=True)
-    if isinstance(prepared, Ending) or prepared.way.account != row["account"]:
+    if isinstance(prepared, Transition) or prepared.way.account != row["account"]:
         return None
     honoured = prepared.way.capabilities.idempotency_key_ttl_seconds or 0
     asked_at = await _asked_at(db, row)
     if await db.now() - asked_at > timedelta(seconds=honoured) - MARGIN:
         return None
     detail = f"{LOST} Asked again, under the same key."
-    asking = Ending("SENDING", Reason.WORKER_LOST, detail, missing=prepared.missing)
+    asking = Transition("SENDING", Reason.WORKER_LOST, detail, missing=prepared.missing)
     await settling.note(db, row, asking, way=prepared.way, tries=row["tries"] + 1)
     return Sending(row, prepared.message, prepared.way, is_second=True)
 
@@ -280,8 +280,8 @@ async def _record(
     row = await messages.held(db, **jobs.fenced_key(sending.row))
     if row is not None and row["status"] == "SENDING":
         await _heed(process, db, sending.message, result)  # the contact before the run
-        ending = settling.outcome_of(result, row, await db.now())
-        await settling.settle(process, db, row, ending, sending.way)
+        transition = settling.transition_of(result, row, await db.now())
+        await settling.settle(process, db, row, transition, sending.way)
         return row
     if isinstance(result, Receipt):
         await _record_late(process, db, sending, result)
@@ -332,5 +332,5 @@ async def _record_late(process: Process, db: Handle, sending: Sending, receipt: 
         return
     await messages.reopen(db, workspace_id=workspace_id, id=id)
     reopened = {**row, "lease_token": row["lease_token"] + 1}
-    sent = Ending("SENT", provider_message_id=receipt.provider_message_id)
+    sent = Transition("SENT", provider_message_id=receipt.provider_message_id)
     await settling.settle(process, db, reopened, sent, sending.way)

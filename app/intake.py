@@ -31,7 +31,7 @@ from app.runtime.batching import BatchKind
 from app.store import definitions
 from app.store.db import Row, new_id
 from app.webhooks import acceptance, lookup, webhook_requests
-from app.webhooks.acceptance import ACCEPT, Accepted, Event, Outdated
+from app.webhooks.acceptance import ACCEPT, Accepted, InboundEvent, Outdated
 from app.webhooks.webhook_requests import Head, Note, WebhookRequest
 
 SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
@@ -129,14 +129,14 @@ async def admit(process: Process, target: WebhookTarget, request: WebhookRequest
     return await process.batches.submit(ACCEPT, process, event)
 
 
-async def _judged(process: Process, target: WebhookTarget, request: WebhookRequest) -> Event:
+async def _judged(process: Process, target: WebhookTarget, request: WebhookRequest) -> InboundEvent:
     depth = reactions.depth_told(request.head.values(reactions.DEPTH.encode()))
     reactions.refuse_too_deep(depth)
     payload = parse(request.body)
     if lookup.needs_literals(target.trigger, payload):
         payload = await acceptance.parse(request.body)
     key = key_of(target, request.head, payload)
-    return Event(
+    return InboundEvent(
         request=request,
         workspace=replace(target.workspace, depth=depth) if depth else target.workspace,
         trigger=target.trigger,

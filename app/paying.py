@@ -16,7 +16,7 @@ from app import plans, quotas
 from app.audit import trail
 from app.audit.trail import Origin
 from app.billing import sandbox
-from app.billing.base import NOTHING, Order, Provider, Standing, Till
+from app.billing.base import NO_SUBSCRIPTION, Order, Provider, Subscription, Till
 from app.errors import Problem, Unavailable
 from app.machine.program import Json
 from app.process import Process
@@ -28,7 +28,7 @@ from app.vault import digest
 TRIES = 10  # against others who learn something of the same workspace
 LOOK_AGAIN = timedelta(minutes=10)  # at a period that has ended, until the provider says what now
 
-Ask: TypeAlias = Callable[[Row, Standing, datetime], Awaitable[Standing]]
+Ask: TypeAlias = Callable[[Row, Subscription, datetime], Awaitable[Subscription]]
 
 
 def provider(process: Process) -> Provider:
@@ -155,53 +155,58 @@ async def press(process: Process, db: Handle, token: str, button: Button, reques
 async def _pay(process: Process, db: Handle, row: Row, request_id: str) -> None:
     known = await _begun(db, row["workspace_id"], sandbox.Sandbox.name)
     if plans.rank(row["plan"]) >= plans.rank(known["plan"]):
-        standing = sandbox.paid(row["plan"], await db.now())
-        await _store(process, db, known, standing, _by(known["provider"], request_id))
+        subscription = sandbox.paid(row["plan"], await db.now())
+        await _store(process, db, known, subscription, _by(known["provider"], request_id))
 
 
-# --- told, changed, over --------------------------------------------------------------------------
+# --- events, changes and ends of a subscription ---------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """As it came from Stripe: what it says is worth as much as its signature."""
+class PaymentEvent:
+    """A webhook of Stripe's, not verified yet."""
 
     signatures: Sequence[str]
     body: bytes
     request_id: str
 
 
-async def hear(process: Process, event: Event) -> None:
-    """Raises Problem `invalid_signature`, `malformed_json`, `unavailable`."""
-    await process.batches.submit(HEARD, process, event)
+async def receive_event(process: Process, event: PaymentEvent) -> None:
+    """Verify it and update the customer's plan. Raises Problem `invalid_signature`,
+    `malformed_json`, `unavailable`."""
+    await process.batches.submit(EVENTS, process, event)
 
 
-async def _hear(process: Process, events: Sequence[Event]) -> list[Exception | None]:
-    """All of them came before we ask: for each customer it is enough to ask once."""
+async def _receive_events(
+    process: Process, events: Sequence[PaymentEvent]
+) -> list[Exception | None]:
+    """The subscription is fetched after all of them came, so once for each customer suffices."""
     assert process.stripe is not None  # noqa: S101 - the route has looked
     async with process.database.read() as db:
         now = await db.now()
-    heard: list[str | Problem | None] = []
+    results: list[str | Problem | None] = []
     asking: dict[str, Awaitable[None]] = {}
     for event in events:
         try:
-            customer_id = process.stripe.heard(event.signatures, event.body, now)
+            customer_id = process.stripe.verified_customer(event.signatures, event.body, now)
         except Problem as problem:
-            heard.append(problem)
+            results.append(problem)
             continue
-        heard.append(customer_id)
+        results.append(customer_id)
         if customer_id is not None and customer_id not in asking:
             asking[customer_id] = _look(process, process.stripe, customer_id, event.request_id)
     found = await asyncio.gather(*asking.values(), return_exceptions=True)
     ends = dict(zip(asking, map(_error, found), strict=True))
-    return [one if isinstance(one, Problem) else ends.get(one or "") for one in heard]
+    return [one if isinstance(one, Problem) else ends.get(one or "") for one in results]
 
 
-HEARD = BatchKind(_hear, max_items=1_000, weigh=lambda event: len(event.body), concurrency=4)
+EVENTS = BatchKind(
+    _receive_events, max_items=1_000, weigh=lambda event: len(event.body), concurrency=4
+)
 
 
 def _error(end: BaseException | None) -> Exception | None:
-    """What whoever asked is told; what ends the process is not for them."""
+    """The error of one event. What ends the process, a cancellation say, is raised here."""
     if end is None or isinstance(end, Exception):
         return end
     raise end
@@ -241,7 +246,7 @@ async def change(process: Process, origin: Origin, workspace_id: str, plan: str)
     given = plans.rank(process.settings.default_plan)
     wanted = plans.FREE if plans.rank(plan) <= given else plan
 
-    async def ask(row: Row, known: Standing, now: datetime) -> Standing:
+    async def ask(row: Row, known: Subscription, now: datetime) -> Subscription:
         return await through.change(row["customer_id"], known, wanted, now)
 
     await _learn(process, workspace_id, ask, origin)
@@ -271,10 +276,10 @@ async def renew_some(process: Process) -> bool:
 
 
 def _asking(through: Provider) -> Ask:
-    async def ask(row: Row, known: Standing, now: datetime) -> Standing:
+    async def ask(row: Row, known: Subscription, now: datetime) -> Subscription:
         if row["provider"] != through.name:  # one that is no longer asked
-            return NOTHING
-        return await through.standing(row["customer_id"], known, now)
+            return NO_SUBSCRIPTION
+        return await through.subscription(row["customer_id"], known, now)
 
     return ask
 
@@ -287,17 +292,17 @@ async def _learn(process: Process, workspace_id: str, ask: Ask, origin: Origin) 
             row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
         if row is None:
             return  # the workspace has gone
-        standing = await ask(row, _known(row), now)
-        if standing == _known(row):
+        subscription = await ask(row, _known(row), now)
+        if subscription == _known(row):
             return
         async with process.database.write() as db:
-            if await _store(process, db, row, standing, origin):
+            if await _store(process, db, row, subscription, origin):
                 return
     raise Unavailable("Too many changes happened at once; try again.")
 
 
 async def _store(
-    process: Process, db: Handle, row: Row, standing: Standing, origin: Origin
+    process: Process, db: Handle, row: Row, subscription: Subscription, origin: Origin
 ) -> bool:
     """False when somebody else has learnt something since `row` was read."""
     workspace_id = row["workspace_id"]
@@ -305,15 +310,15 @@ async def _store(
         db,
         workspace_id=workspace_id,
         revision=row["revision"],
-        subscription_id=standing.subscription_id,
-        plan=standing.plan,
-        next_plan=standing.next_plan,
-        status=standing.status,
-        renews_at=standing.renews_at,
+        subscription_id=subscription.subscription_id,
+        plan=subscription.plan,
+        next_plan=subscription.next_plan,
+        status=subscription.status,
+        renews_at=subscription.renews_at,
     )
-    before, after = _told(_known(row)), _told(standing)
+    before, after = _told(_known(row)), _told(subscription)
     if stored and before != after:
-        await workspaces.change_plan(db, id=workspace_id, plan=standing.plan)
+        await workspaces.change_plan(db, id=workspace_id, plan=subscription.plan)
         await trail.note(
             db,
             process.vault,
@@ -327,17 +332,17 @@ async def _store(
     return stored
 
 
-def _known(row: Mapping[str, Any]) -> Standing:
-    return Standing(
+def _known(row: Mapping[str, Any]) -> Subscription:
+    return Subscription(
         row["subscription_id"], row["plan"], row["next_plan"], row["status"], row["renews_at"]
     )
 
 
-def _told(standing: Standing) -> dict[str, Json]:
+def _told(subscription: Subscription) -> dict[str, Json]:
     return {
-        "plan": standing.plan,
-        "nextPlan": standing.next_plan,
-        "status": standing.status,
+        "plan": subscription.plan,
+        "nextPlan": subscription.next_plan,
+        "status": subscription.status,
     }
 
 

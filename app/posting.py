@@ -77,7 +77,7 @@ async def post(process: Process, claimed: Row) -> None:
         await _set_down(process, row, now)
         return
     if claimed["claims"] > jobs.MAX_CLAIMS:
-        await _record(process, row, Ending("FAILED", "poisoned", POISONED))
+        await _record(process, row, TryOutcome("FAILED", "poisoned", POISONED))
         return
     begun = time.monotonic()
     outcome = await lease.over(process.egress.call(_request(process, row, now, depth)))
@@ -86,10 +86,10 @@ async def post(process: Process, claimed: Row) -> None:
         async with process.database.write() as db:
             await events.put_off(db, **jobs.fenced_key(row), wake_at=now)
         return
-    ending = _ending(row, outcome, now)
-    tried = {"at": document.text(now), "status": ending.status_code, "code": ending.code}
+    ended = _outcome_of(row, outcome, now)
+    tried = {"at": document.text(now), "status": ended.status_code, "code": ended.code}
     await leases.surely(
-        lambda: _record(process, row, ending, {**tried, "durationMs": ms}), row["id"]
+        lambda: _record(process, row, ended, {**tried, "durationMs": ms}), row["id"]
     )
 
 
@@ -129,7 +129,7 @@ async def _set_down(process: Process, row: Row, now: datetime) -> None:
     mine = jobs.fenced_key(row)
     if row["url"] is not None and row["disabled_reason"] is not None:
         disabled = "The endpoint was disabled meanwhile; enable it, and replay what it missed."
-        return await _record(process, row, Ending("FAILED", "endpoint_disabled", disabled))
+        return await _record(process, row, TryOutcome("FAILED", "endpoint_disabled", disabled))
     async with process.database.write() as db:
         if row["url"] is None:
             return await events.delete_attempt(db, **mine)
@@ -140,9 +140,9 @@ async def _set_down(process: Process, row: Row, now: datetime) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """What a try came to: SUCCEEDED, FAILED, or QUEUED again until `wake_at`. `disables` says for
-    what reason the endpoint is told nothing more."""
+class TryOutcome:
+    """The result of a try: SUCCEEDED, FAILED, or QUEUED again until `wake_at`. `disables` is the
+    reason to disable the endpoint, if any."""
 
     status: str
     code: str | None = None
@@ -153,12 +153,12 @@ class Ending:
     disables: str | None = None
 
 
-def _ending(row: Row, outcome: Answer | Failure, now: datetime) -> Ending:
+def _outcome_of(row: Row, outcome: Answer | Failure, now: datetime) -> TryOutcome:
     if isinstance(outcome, Failure):
         return _failed(row, now, code=outcome.code, detail=outcome.detail)
     excerpt = document.text(outcome.body[:EXCERPT_BYTES].decode("utf-8", "replace"))
     if 200 <= outcome.status < 300:
-        return Ending("SUCCEEDED", status_code=outcome.status, excerpt=excerpt)
+        return TryOutcome("SUCCEEDED", status_code=outcome.status, excerpt=excerpt)
     return _failed(
         row,
         now,
@@ -179,17 +179,19 @@ def _failed(
     status_code: int | None = None,
     excerpt: str | None = None,
     asked: str | None = None,
-) -> Ending:
+) -> TryOutcome:
     told = (code, detail, status_code, excerpt)
     if code == "gone":
-        return Ending("FAILED", *told, disables="gone")
+        return TryOutcome("FAILED", *told, disables="gone")
     failing_since = row["failing_since"]
     if failing_since is not None and now - failing_since >= DISABLED_AFTER:
-        return Ending("FAILED", *told, disables="failing")
+        return TryOutcome("FAILED", *told, disables="failing")
     made = len(row["tries"])
     if made >= len(RETRY_SECONDS):
-        return Ending("FAILED", *told)
-    return Ending("QUEUED", *told, wake_at=now + timedelta(seconds=_retry_delay(made, asked, now)))
+        return TryOutcome("FAILED", *told)
+    return TryOutcome(
+        "QUEUED", *told, wake_at=now + timedelta(seconds=_retry_delay(made, asked, now))
+    )
 
 
 def _retry_delay(made: int, asked: str | None, now: datetime) -> float:
@@ -199,34 +201,34 @@ def _retry_delay(made: int, asked: str | None, now: datetime) -> float:
 
 
 async def _record(
-    process: Process, row: Row, ending: Ending, tried: Mapping[str, Json] | None = None
+    process: Process, row: Row, ended: TryOutcome, tried: Mapping[str, Json] | None = None
 ) -> None:
     """The attempt, then its endpoint, in one transaction: everybody locks them in this order."""
     async with process.database.write() as db:
         held = await events.settle(
             db,
             **jobs.fenced_key(row),
-            status=ending.status,
-            reason_code=ending.code,
-            reason_detail=ending.detail,
-            response_status=ending.status_code,
-            response_excerpt=ending.excerpt,
+            status=ended.status,
+            reason_code=ended.code,
+            reason_detail=ended.detail,
+            response_status=ended.status_code,
+            response_excerpt=ended.excerpt,
             tries=row["tries"] if tried is None else [*row["tries"], tried],
-            wake_at=ending.wake_at,
-            finished_at=None if ending.wake_at else await db.now(),
+            wake_at=ended.wake_at,
+            finished_at=None if ended.wake_at else await db.now(),
         )
         if not held or tried is None:
             return
         endpoint = {"workspace_id": row["workspace_id"], "id": row["endpoint_id"]}
-        succeeded = ending.status == "SUCCEEDED"
+        succeeded = ended.status == "SUCCEEDED"
         if succeeded == (row["failing_since"] is not None):
             await event_endpoints.set_failing(db, **endpoint, failing=not succeeded)
-        if ending.disables is not None:
-            await event_endpoints.disable(db, **endpoint, reason=ending.disables)
-    if ending.wake_at is None:
-        process.metrics.count("tidings_events_ended", status=ending.status)
-    if ending.disables is not None:
+        if ended.disables is not None:
+            await event_endpoints.disable(db, **endpoint, reason=ended.disables)
+    if ended.wake_at is None:
+        process.metrics.count("tidings_events_ended", status=ended.status)
+    if ended.disables is not None:
         log.warning(
             "event endpoint disabled",
-            extra={"endpoint_id": row["endpoint_id"], "code": ending.disables},
+            extra={"endpoint_id": row["endpoint_id"], "code": ended.disables},
         )

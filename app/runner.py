@@ -23,7 +23,7 @@ from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import arrivals, effects, facts, programs
 from app.runs.arrivals import Arrived
-from app.runs.effects import Standing
+from app.runs.effects import RunContext
 from app.runtime import leases, slow_workspaces
 from app.runtime.batching import BatchKind
 from app.runtime.leases import Lease
@@ -120,12 +120,12 @@ class Walk:
             depth=self.row["depth"] + 1,
             queue=self.process.queue,
         )
-        standing = Standing(self.process, self.db, self.row, contact, known, workspace)
+        context = RunContext(self.process, self.db, self.row, contact, known, workspace)
         arrived = await arrivals.of(self.db, self.row)
         program = await programs.of(self.process.vault, self.db, self.row)
-        return await self._steps(standing, program, arrived)
+        return await self._steps(context, program, arrived)
 
-    async def _steps(self, standing: Standing, program: Program, arrived: Arrived) -> None:
+    async def _steps(self, context: RunContext, program: Program, arrived: Arrived) -> None:
         raw = self.row["state"]
         state = (
             step.start(program) if raw is None else State.from_json(document.parse(raw.encode()))
@@ -139,25 +139,25 @@ class Walk:
                 and slow_workspaces.is_slow(self.row["workspace_id"])
             ):
                 return await self._go_on(state)
-            standing.facts["steps"] = state.outputs
-            result = await self._step(program, state, event, standing.facts)
+            context.facts["steps"] = state.outputs
+            result = await self._step(program, state, event, context.facts)
             if result.record is None and not result.effects:
                 continue  # not what it waits for
-            state, came = result.state, await effects.carry_out(standing, result)
+            state, outcome = result.state, await effects.apply(context, result)
             self._moved = True
-            if came.record is not None and came.answer is None:
-                await self._record(came.record, sum(state.visits.values()))
-            if came.finish is not None:
-                finish = came.finish
+            if outcome.record is not None and outcome.answer is None:
+                await self._record(outcome.record, sum(state.visits.values()))
+            if outcome.finish is not None:
+                finish = outcome.finish
                 return await self.end(finish.status, finish.code, finish.detail, _text(state))
-            if came.waiting is not None:
-                waiting = came.waiting
+            if outcome.waiting is not None:
+                waiting = outcome.waiting
                 return await self._save("WAITING", _text(state), waiting.what, waiting.wake_at)
             steps += 1
             # An answer is nowhere but here, so it is heard before the commit.
-            if steps >= (1 if self._isolated else STEPS_PER_TRANSACTION) and came.answer is None:
+            if steps >= (1 if self._isolated else STEPS_PER_TRANSACTION) and outcome.answer is None:
                 return await self._go_on(state)
-            events = deque([came.answer or Go()])
+            events = deque([outcome.answer or Go()])
         return await self._save("WAITING", raw, self.row["waiting_for"], arrived.wake_at)
 
     async def _step(self, program: Program, state: State, event: Event, known: Facts) -> Step:

@@ -277,12 +277,12 @@ def _said(row: Row) -> Said:
     return Said(row["channel"], row["to_address"], row["status"], row["template_id"], content)
 
 
-def endings(trace: Trace) -> dict[str, list[simulation.Ending]]:
+def endings(trace: Trace) -> dict[str, list[simulation.MessageOutcome]]:
     """What became of each message, to be foreseen; only of what a provider was asked to send."""
-    found: dict[str, list[simulation.Ending]] = {}
+    found: dict[str, list[simulation.MessageOutcome]] = {}
     for passage in trace.passages:
         if passage.said is not None and passage.said.content is not None:
-            came = simulation.Ending(passage.said.status, passage.code, passage.detail)
+            came = simulation.MessageOutcome(passage.said.status, passage.code, passage.detail)
             found.setdefault(passage.node_id, []).append(came)
     return found
 

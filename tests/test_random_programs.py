@@ -21,7 +21,7 @@ from app.machine.program import Event, Program, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
 from app.simulations import cases, scenes, simulation, traces
-from app.simulations.simulation import Ending, Happening, Paper, Scenario
+from app.simulations.simulation import Happening, MessageOutcome, Paper, Scenario
 from tests.driving import drive, opened_on
 from tests.listener import Asked, Listener, says
 
@@ -185,7 +185,8 @@ happenings = st.lists(
     unique_by=lambda one: one.at,
 )
 endings = st.lists(
-    st.builds(Ending, st.sampled_from(["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"])), max_size=3
+    st.builds(MessageOutcome, st.sampled_from(["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"])),
+    max_size=3,
 )
 triggers = st.builds(lambda one: {"word": one, "total": 1.5, "zero": 0}, word)
 
@@ -278,11 +279,11 @@ class Watched(Paper):
 @QUICK
 @given(arrays, triggers, happenings, endings)
 def test_a_step_is_the_same_every_time_and_from_a_state_that_was_kept(
-    steps: Any, trigger: Any, coming: list[Happening], ended: list[Ending]
+    steps: Any, trigger: Any, coming: list[Happening], ended: list[MessageOutcome]
 ):
     program = compiled("steps", named(steps))
     once = scenario(
-        program, trigger, coming, endings=dict.fromkeys(program.nodes, ended or [Ending()])
+        program, trigger, coming, endings=dict.fromkeys(program.nodes, ended or [MessageOutcome()])
     )
     assert Watched(once).play() == simulation.simulate(once)
 

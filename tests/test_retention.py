@@ -26,7 +26,7 @@ from tests.test_policy import session
 from workers import chores
 
 WAITS = {"type": "wait", "duration": "P366D"}
-GROWING = ("runs", "run_steps", "delivery_attempts", *store.KINDS)
+GROWING = ("runs", "run_steps", "delivery_attempts", *store.RULES)
 YEAR_AND_MORE = timedelta(days=400)
 
 
@@ -133,7 +133,7 @@ def told() -> dict[str, set[str]]:
 
 
 def test_every_table_is_swept_or_the_guide_says_why_it_stays():
-    by_age = {"runs", "audit_logs", *store.KINDS}
+    by_age = {"runs", "audit_logs", *store.RULES}
     by_age |= {table for table, others in GONE_WITH.items() if by_age & {*others}}
     by_expiry = {*expiry.KEYS, "usage_changes"}  # the latter by quotas.fold_some
     every = {table for table, _ in TABLES}

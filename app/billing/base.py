@@ -10,8 +10,8 @@ from app import plans
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What a workspace pays for. `next_plan` comes at `renews_at`, when it is another one."""
+class Subscription:
+    """What a workspace pays for. `next_plan`, when it is another one, begins at `renews_at`."""
 
     subscription_id: str | None
     plan: str
@@ -20,7 +20,7 @@ class Standing:
     renews_at: datetime | None
 
 
-NOTHING = Standing(None, plans.FREE, None, "canceled", None)
+NO_SUBSCRIPTION = Subscription(None, plans.FREE, None, "canceled", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,14 @@ class Provider(Protocol):
     async def checkout(self, order: Order, now: datetime) -> Till:
         """Raises Problem `billing_not_configured` for a plan that it has no price of."""
 
-    async def standing(self, customer_id: str | None, known: Standing, now: datetime) -> Standing:
-        """What is paid for now; `known` is what we last knew."""
+    async def subscription(
+        self, customer_id: str | None, known: Subscription, now: datetime
+    ) -> Subscription:
+        """The present one; `known` is the one of the last look."""
 
     async def change(
-        self, customer_id: str | None, known: Standing, plan: str, now: datetime
-    ) -> Standing:
+        self, customer_id: str | None, known: Subscription, plan: str, now: datetime
+    ) -> Subscription:
         """From the period's end on it is this lower plan; the present one takes that back."""
 
     async def end(self, customer_id: str | None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from app import plans, tokens
-from app.billing.base import NOTHING, Order, Standing, Till
+from app.billing.base import NO_SUBSCRIPTION, Order, Subscription, Till
 
 PAGE_LIFETIME = timedelta(hours=24)
 PERIOD = timedelta(days=30)
@@ -25,26 +25,26 @@ class Sandbox:
         token = tokens.drawn()
         return Till(f"{self._base_url}/sandbox/checkouts/{token}", now + PAGE_LIFETIME, token)
 
-    async def standing(
+    async def subscription(
         self,
         customer_id: str | None,  # noqa: ARG002 - nobody is asked
-        known: Standing,
+        known: Subscription,
         now: datetime,
-    ) -> Standing:
+    ) -> Subscription:
         """A period that has ended is paid for again, by nobody."""
         if known.renews_at is None or now < known.renews_at:
             return known
         if known.next_plan == plans.FREE:
-            return NOTHING
+            return NO_SUBSCRIPTION
         return paid(known.next_plan or known.plan, now)
 
     async def change(
         self,
         customer_id: str | None,  # noqa: ARG002 - nobody is asked
-        known: Standing,
+        known: Subscription,
         plan: str,
         now: datetime,  # noqa: ARG002 - it changes with the next period
-    ) -> Standing:
+    ) -> Subscription:
         return replace(known, next_plan=None if plan == known.plan else plan)
 
     async def end(self, customer_id: str | None) -> None:
@@ -54,5 +54,5 @@ class Sandbox:
         """Nothing is open."""
 
 
-def paid(plan: str, now: datetime) -> Standing:
-    return Standing("sandbox", plan, None, "active", now + PERIOD)
+def paid(plan: str, now: datetime) -> Subscription:
+    return Subscription("sandbox", plan, None, "active", now + PERIOD)

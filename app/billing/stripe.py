@@ -21,7 +21,7 @@ from urllib.parse import quote
 import httpx2
 
 from app import plans
-from app.billing.base import NOTHING, Order, Standing, Till
+from app.billing.base import NO_SUBSCRIPTION, Order, Subscription, Till
 from app.errors import Problem, Silent
 from app.machine import document
 from app.machine.program import Json
@@ -116,24 +116,26 @@ class Stripe:
         session = await self._call("POST", "/v1/checkout/sessions", form, key=order.id)
         return Till(session["url"], datetime.fromtimestamp(session["expires_at"], UTC))
 
-    async def standing(self, customer_id: str | None, known: Standing, now: datetime) -> Standing:
+    async def subscription(
+        self, customer_id: str | None, known: Subscription, now: datetime
+    ) -> Subscription:
         """The highest plan that is paid for. Whoever upgrades pays for two for a moment: the rest
         is ended, and what was paid too much stands to the customer's credit."""
         try:
             live = sorted(await self._live(customer_id), key=self._worth)
             *lesser, best = live or (None,)
-            standing = NOTHING if best is None else self._read(best, now)
+            current = NO_SUBSCRIPTION if best is None else self._read(best, now)
         except (LookupError, TypeError, ValueError) as error:
             raise _silent(f"a subscription of another shape: {error!r}") from error
-        if standing is None:
+        if current is None:
             return known
         for one in lesser:
             await self._cancel(one["id"], prorate=True)
-        return standing
+        return current
 
     async def change(
-        self, customer_id: str | None, known: Standing, plan: str, now: datetime
-    ) -> Standing:
+        self, customer_id: str | None, known: Subscription, plan: str, now: datetime
+    ) -> Subscription:
         """The price is lowered at once, so that the next invoice is right, and the plan is held
         until then; nothing is charged or given back."""
         path = f"/v1/subscriptions/{known.subscription_id}"
@@ -149,7 +151,7 @@ class Stripe:
             f"metadata[{HELD_UNTIL}]": str(item["current_period_end"]) if held else "",
         }
         await self._call("POST", path, form)
-        return await self.standing(customer_id, known, now)
+        return await self.subscription(customer_id, known, now)
 
     async def end(self, customer_id: str | None) -> None:
         for one in await self._live(customer_id) if customer_id else ():
@@ -208,7 +210,7 @@ class Stripe:
         by_price = self._plans.get(_item(subscription)["price"]["id"])
         return by_price or (written if written in plans.NAMES else None)
 
-    def _read(self, subscription: Mapping[str, Any], now: datetime) -> Standing | None:
+    def _read(self, subscription: Mapping[str, Any], now: datetime) -> Subscription | None:
         """None for a price that is not ours to judge."""
         plan = self._plan(subscription)
         if plan is None:
@@ -222,7 +224,7 @@ class Stripe:
         if subscription["cancel_at_period_end"]:
             next_plan = plans.FREE
         renews_at = datetime.fromtimestamp(_item(subscription)["current_period_end"], UTC)
-        return Standing(subscription["id"], plan, next_plan, subscription["status"], renews_at)
+        return Subscription(subscription["id"], plan, next_plan, subscription["status"], renews_at)
 
     async def _call(
         self,
@@ -266,7 +268,9 @@ class Stripe:
 
     # --- what it tells us -------------------------------------------------------------------------
 
-    def heard(self, signatures: Sequence[str], body: bytes, now: datetime) -> str | None:
+    def verified_customer(
+        self, signatures: Sequence[str], body: bytes, now: datetime
+    ) -> str | None:
         """The customer that a signed event is about; None when it is none of our business.
 
         Raises Problem `invalid_signature`, `malformed_json`.

@@ -30,8 +30,8 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a visit.
+class NodeOutcome:
+    """The result of a visit.
 
     WAITING stays; FAILED ends the run; COMPLETED leaves by `port`, or without one ends the run.
     `output` is for the record; `noted`, when given, is what `{{steps.<id>…}}` reads from now on.
@@ -46,7 +46,7 @@ class Outcome:
     noted: Mapping[str, Json] | None = None
 
 
-onward = partial(Outcome, "COMPLETED", port="next")
+onward = partial(NodeOutcome, "COMPLETED", port="next")
 
 
 def missing(paths: Sequence[str]) -> dict[str, Json]:
@@ -55,8 +55,8 @@ def missing(paths: Sequence[str]) -> dict[str, Json]:
 
 
 Config: TypeAlias = dict[str, Json]
-Enter: TypeAlias = Callable[[Visit], Outcome]
-Resume: TypeAlias = Callable[[Visit, Event], Outcome | None]
+Enter: TypeAlias = Callable[[Visit], NodeOutcome]
+Resume: TypeAlias = Callable[[Visit, Event], NodeOutcome | None]
 
 
 def _settled(config: Config, _place: Place) -> Config:
@@ -68,7 +68,7 @@ def _never(_config: Mapping[str, Json]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class NodeKind:
     """A row of NODES: how a kind runs, what its configuration may say, and where it leads.
 
     In steps every port but `next` is written as a list, and without one joins at the step after.

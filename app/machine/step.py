@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.machine.kind import Outcome, Visit
+from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes import NODES
 from app.machine.program import (
     Event,
@@ -59,11 +59,11 @@ def _enter(node: Node, state: State, facts: Facts) -> Step:
         since_wait=state.since_wait + 1,
     )
     if state.since_wait > MOST_BETWEEN_WAITS or sum(state.visits.values()) > MOST_VISITS:
-        return _settle(state, visit, Outcome("FAILED", code=Reason.VISIT_LIMIT))
+        return _settle(state, visit, NodeOutcome("FAILED", code=Reason.VISIT_LIMIT))
     try:
         outcome = NODES[node.kind].enter(visit)
     except RenderError as error:
-        outcome = Outcome("FAILED", code=Reason.TEMPLATE_ERROR, detail=error.message)
+        outcome = NodeOutcome("FAILED", code=Reason.TEMPLATE_ERROR, detail=error.message)
     return _settle(state, visit, outcome)
 
 
@@ -76,7 +76,7 @@ def _resume(node: Node, state: State, event: Event, facts: Facts) -> Step:
     return _settle(replace(state, since_wait=0 if rested else state.since_wait), visit, outcome)
 
 
-def _settle(state: State, visit: Visit, outcome: Outcome) -> Step:
+def _settle(state: State, visit: Visit, outcome: NodeOutcome) -> Step:
     """The step that an outcome amounts to."""
     node = visit.node
     detail = outcome.detail or SAID.get(outcome.code or "")

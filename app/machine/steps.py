@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from app.machine.fields import Field, Place, line, quote, read_members
-from app.machine.kind import Kind, refuse_kind
+from app.machine.kind import NodeKind, refuse_kind
 from app.machine.nodes import NODES
 from app.machine.program import Json, Node, Outline, Part
 
@@ -100,7 +100,7 @@ class _Walk:
             refuse_kind(members["type"], NODES, spot.place)
 
     def _part(
-        self, raw: Mapping[str, Json], name: str, kind: Kind, spot: _Spot, follow: str | None
+        self, raw: Mapping[str, Json], name: str, kind: NodeKind, spot: _Spot, follow: str | None
     ) -> None:
         written = _written(raw, kind)
         config = kind.read(_config(raw, kind, written), spot.place)
@@ -113,19 +113,19 @@ class _Walk:
         exits |= {port: target for port, target in targets.items() if target}
 
 
-def _written(raw: Mapping[str, Json], kind: Kind) -> list[str]:
+def _written(raw: Mapping[str, Json], kind: NodeKind) -> list[str]:
     """The ports that a step may write as members of its own. A member of the configuration that
     goes by the name of a port, as a timeout does, is the arm when it is a list."""
     ports = (port for port in (*kind.ports, *kind.arms) if port != "next")
     return [port for port in ports if port not in kind.fields or isinstance(raw.get(port), list)]
 
 
-def _joining(kind: Kind, config: Mapping[str, Json]) -> list[str]:
+def _joining(kind: NodeKind, config: Mapping[str, Json]) -> list[str]:
     """The ports that go on at the step after when nothing is written for them."""
     return [port for port in kind.open_ports(config) if port not in kind.ends]
 
 
-def _config(raw: Mapping[str, Json], kind: Kind, written: list[str]) -> dict[str, Json]:
+def _config(raw: Mapping[str, Json], kind: NodeKind, written: list[str]) -> dict[str, Json]:
     """What is left of a step without its name, its kind and its arms."""
     config = {key: raw[key] for key in raw.keys() - {"id", "type", *written}}
     if kind.fork and isinstance(config.get(kind.fork), list):
@@ -142,7 +142,7 @@ def _without_steps(item: Json) -> Json:
 def _arms(
     raw: Mapping[str, Json],
     config: Mapping[str, Json],
-    kind: Kind,
+    kind: NodeKind,
     written: list[str],
     spot: _Spot,
 ) -> Iterator[tuple[str, Json, _Spot]]:

@@ -159,7 +159,7 @@ async def _move(process: Process, db: Handle, row: Row, report: Report, status: 
         "reason_detail": _detail(row, report) if report.became.code is not None else None,
     }
     await delivery_reports.move_attempt(db, attempt_id=row["attempt_id"], **ending)
-    await settling.tell(db, row, settling.Ending(status, report.became.code))
+    await settling.tell(db, row, settling.Transition(status, report.became.code))
     db.after_commit(partial(_tell_end, process, row, status))
     if not row["is_newest"]:
         return

@@ -13,7 +13,7 @@ from app.machine.content import ADDRESS_FIELD
 from app.machine.program import Facts, Json
 from app.machine.reasons import Reason
 from app.messages import providers
-from app.messages.settling import Ending
+from app.messages.settling import Transition
 from app.process import Process
 from app.runs import facts
 from app.runtime import slow_workspaces
@@ -48,30 +48,30 @@ class Words:
 
 async def prepare(
     process: Process, db: Handle, row: Row, *, isolated: bool, again: bool = False
-) -> Prepared | Ending:
+) -> Prepared | Transition:
     """The rendered message, or the end it comes to without a call. `again`: with the words that its
     intent recorded, whatever a template says by now. Raises TooSlow."""
     way = await _way(process, db, row)
     if way is None:
-        return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
+        return Transition("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
     source = _source(process, row)
     contact = await _contact_of(db, row)  # before the run, as a worker locks them
     run = await _run_of(db, row)
     if run is not None and run["status"] == "CANCELLED":
-        return Ending("SUPPRESSED", run["reason_code"])
+        return Transition("SUPPRESSED", run["reason_code"])
     if run is not None and run["definition_state"] == "ARCHIVED":
-        return Ending("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
+        return Transition("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
     is_erased = not source  # store/erasure.py
     if is_erased or (contact is None and row["contact_id"] is not None):
-        return Ending("SUPPRESSED", Reason.CONTACT_ERASED)
+        return Transition("SUPPRESSED", Reason.CONTACT_ERASED)
     to = row["to_address"] or (contact and contact[ADDRESS_FIELD[row["channel"]]])
     if not to:
-        return Ending(
+        return Transition(
             "FAILED", Reason.NO_ADDRESS, f"The contact has no {ADDRESS_FIELD[row['channel']]}."
         )
     said = await _content_of(db, row, source)
     if said is None:
-        return Ending("FAILED", Reason.TEMPLATE_MISSING)
+        return Transition("FAILED", Reason.TEMPLATE_MISSING)
     try:
         key = subscriptions.key(row["channel"], to)
         hash = subscriptions.hashed(process.vault, row["workspace_id"], row["channel"], key)
@@ -79,7 +79,7 @@ async def prepare(
         own = contact if is_own else None
         barred = await _barred(db, row, said.category, hash, own)
         if barred is not None:
-            return Ending("SUPPRESSED", barred)
+            return Transition("SUPPRESSED", barred)
         roots = await _facts(db, row, run, contact, source["data"])
         recorded = await _recorded(db, row) if again else None
         words = recorded or await _rendered(row, said, roots, isolated=isolated)
@@ -96,9 +96,9 @@ async def prepare(
             headers=_way_out(process, row, said, own, hash),
         )
     except addresses.BadAddress as error:
-        return Ending("FAILED", Reason.INVALID_ADDRESS, str(error))
+        return Transition("FAILED", Reason.INVALID_ADDRESS, str(error))
     except contents.PartError as error:
-        return Ending("FAILED", Reason.TEMPLATE_ERROR, str(error))
+        return Transition("FAILED", Reason.TEMPLATE_ERROR, str(error))
     return Prepared(message, way, hash, said.category, said.version, words.missing)
 
 

@@ -36,8 +36,9 @@ KEPT_EVENTS = 100  # of an attempt, the newest
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """What a try came to: one of ENDED, or QUEUED again until `wake_at`."""
+class Transition:
+    """The next status of a message and its attempt: SENDING, one of ENDED, or QUEUED again until
+    `wake_at`."""
 
     status: str
     code: str | None = None
@@ -49,35 +50,35 @@ class Ending:
     missing: tuple[str, ...] = ()  # what the content of a call printed that led nowhere
 
 
-def outcome_of(result: Receipt | SendError, row: Row, now: datetime) -> Ending:
+def transition_of(result: Receipt | SendError, row: Row, now: datetime) -> Transition:
     """What the provider's answer makes of the message."""
     match result:
         case Receipt(provider_message_id):
-            return Ending("SENT", provider_message_id=provider_message_id)
+            return Transition("SENT", provider_message_id=provider_message_id)
         case SendError(outcome="unknown"):
-            return Ending("UNKNOWN", result.code, result.detail)
+            return Transition("UNKNOWN", result.code, result.detail)
         case SendError(code=Reason.SUPPRESSED_STOPPED):
-            return Ending("SUPPRESSED", result.code, result.detail)
+            return Transition("SUPPRESSED", result.code, result.detail)
         case SendError(outcome="not_accepted"):
             wait = timedelta(seconds=result.retry_after_seconds or _retry_delay(row["tries"]))
             return _again(row, now, result.code, result.detail, now + wait)
         case SendError():
-            return Ending("FAILED", result.code, result.detail)
+            return Transition("FAILED", result.code, result.detail)
 
 
-def held_back(trouble: Row, row: Row, now: datetime) -> Ending:
-    """Of a message that was not tried: its provider is to be left alone."""
+def held_back(trouble: Row, row: Row, now: datetime) -> Transition:
+    """For a message that was not tried, because its provider's circuit is open."""
     again_at = now + pacing.HELD_BACK
-    ending = _again(row, now, trouble["code"], pacing.told(trouble), again_at)
-    return replace(ending, held_back=ending.status == "QUEUED")
+    transition = _again(row, now, trouble["code"], pacing.told(trouble), again_at)
+    return replace(transition, held_back=transition.status == "QUEUED")
 
 
-def _again(row: Row, now: datetime, code: str, detail: str, again_at: datetime) -> Ending:
+def _again(row: Row, now: datetime, code: str, detail: str, again_at: datetime) -> Transition:
     """QUEUED, as long as there is patience with this kind of trouble."""
     since = pacing.trouble_since(row, code, now)
     if pacing.is_hopeless(code, since, now):
-        return Ending("FAILED", code, detail)
-    return Ending("QUEUED", code, detail, again_at, trouble=(code, since))
+        return Transition("FAILED", code, detail)
+    return Transition("QUEUED", code, detail, again_at, trouble=(code, since))
 
 
 def _retry_delay(tries: int) -> float:
@@ -89,35 +90,35 @@ def _retry_delay(tries: int) -> float:
 
 
 async def settle(
-    process: Process, db: Handle, row: Row, ending: Ending, way: Channel | None = None
+    process: Process, db: Handle, row: Row, transition: Transition, way: Channel | None = None
 ) -> None:
     """Message, attempt and the run that waits for it, in one transaction."""
     settled = await messages.settle(
         db,
         **jobs.fenced_key(row),
-        status=ending.status,
-        reason_code=ending.code,
-        reason_detail=ending.detail,
-        wake_at=ending.wake_at,
-        held_back=ending.held_back,
+        status=transition.status,
+        reason_code=transition.code,
+        reason_detail=transition.detail,
+        wake_at=transition.wake_at,
+        held_back=transition.held_back,
     )
     if settled is None:
         return
-    await note(db, row, ending, way=way, tries=row["tries"])
+    await note(db, row, transition, way=way, tries=row["tries"])
     if settled["orphaned"]:
         await erasure.forget_message(db, workspace_id=row["workspace_id"], id=row["id"])
-    await tell(db, row, ending)
+    await tell(db, row, transition)
     seconds = (await db.now() - row["created_at"]).total_seconds()
-    db.after_commit(partial(_tell_end, process, row, ending, seconds))
-    if row["run_id"] is not None and ending.status in ENDED:
+    db.after_commit(partial(_tell_end, process, row, transition, seconds))
+    if row["run_id"] is not None and transition.status in ENDED:
         await runs.wake(
             db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"]
         )
         process.queue.advance(db, row["workspace_id"], row["run_id"])
 
 
-def _tell_end(process: Process, row: Row, ending: Ending, seconds: float) -> None:
-    channel, status = row["channel"], ending.status
+def _tell_end(process: Process, row: Row, transition: Transition, seconds: float) -> None:
+    channel, status = row["channel"], transition.status
     process.metrics.count("tidings_message_outcomes", channel=channel, status=status)
     if status == "SENT":
         process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
@@ -132,9 +133,9 @@ def _tell_end(process: Process, row: Row, ending: Ending, seconds: float) -> Non
     )
 
 
-async def tell(db: Handle, row: Row, ending: Ending) -> None:
+async def tell(db: Handle, row: Row, transition: Transition) -> None:
     """Whoever hears of events. Mail about accounts is none of theirs."""
-    type = f"message.{ending.status.lower()}"
+    type = f"message.{transition.status.lower()}"
     if type not in events.TYPES or row["account_mail"] is not None:
         return
     about = {
@@ -143,38 +144,40 @@ async def tell(db: Handle, row: Row, ending: Ending) -> None:
         "runId": row["run_id"],
         "contactId": row["contact_id"],
         "channel": row["channel"],
-        "status": ending.status,
-        "reason": ending.code,
+        "status": transition.status,
+        "reason": transition.code,
     }
     await events.tell(db, row["workspace_id"], type, about)
 
 
-async def note(db: Handle, row: Row, ending: Ending, *, way: Channel | None, tries: int) -> None:
+async def note(
+    db: Handle, row: Row, transition: Transition, *, way: Channel | None, tries: int
+) -> None:
     """The attempt's own record, with one more entry in its history; `way` when it was called."""
     now = await db.now()
     event = {
         "at": document.text(now),
-        "status": ending.status,
-        "code": ending.code,
-        "detail": ending.detail,
-        **kind.missing(ending.missing),
+        "status": transition.status,
+        "code": transition.code,
+        "detail": transition.detail,
+        **kind.missing(transition.missing),
     }
     await delivery_attempts.update(
         db,
         workspace_id=row["workspace_id"],
         id=row["attempt_id"],
-        status=ending.status,
+        status=transition.status,
         provider=way.provider if way else row["provider"],
-        account=way.account if way and ending.status == "SENDING" else None,
-        reason_code=ending.code,
-        reason_detail=ending.detail,
-        provider_message_id=ending.provider_message_id,
+        account=way.account if way and transition.status == "SENDING" else None,
+        reason_code=transition.code,
+        reason_detail=transition.detail,
+        provider_message_id=transition.provider_message_id,
         tries=tries,
         events=[*row["events"], event][-KEPT_EVENTS:],
-        trouble_code=ending.trouble[0] if ending.trouble else None,
-        trouble_since=ending.trouble[1] if ending.trouble else None,
-        sent_at=now if ending.status == "SENT" else None,
-        finished_at=now if ending.status in ENDED else None,
+        trouble_code=transition.trouble[0] if transition.trouble else None,
+        trouble_since=transition.trouble[1] if transition.trouble else None,
+        sent_at=now if transition.status == "SENT" else None,
+        finished_at=now if transition.status in ENDED else None,
     )
 
 
@@ -183,9 +186,9 @@ async def suppress(
 ) -> None:
     """What the run is about to send is not sent; what is on its way is left to arrive."""
     for row in await messages.queued_of_run(db, workspace_id=workspace_id, run_id=run_id):
-        await settle(process, db, row, Ending("SUPPRESSED", code))
+        await settle(process, db, row, Transition("SUPPRESSED", code))
 
 
 async def give_up(process: Process, db: Handle, row: Row, code: Reason) -> None:
     """Of a locked message that may have been sent, or not, nobody will ever know."""
-    await settle(process, db, row, Ending("UNKNOWN", code, SENTENCES[code]))
+    await settle(process, db, row, Transition("UNKNOWN", code, SENTENCES[code]))

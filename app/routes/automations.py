@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.routes.definitions import Automation, AutomationSummary, Kind, WritableAutomation
+from app.routes.definitions import Automation, AutomationSummary, DefinitionKind, WritableAutomation
 from app.routes.drawings import drawn
 from app.web.reply import Page
 from app.web.routing import delete
 
-kind = Kind(
+kind = DefinitionKind(
     shape="graph",
     noun="automation",
     model=WritableAutomation,

@@ -181,7 +181,7 @@ async def hear(call: Call) -> Response:
         raise Problem("billing_not_configured", "The operator has not set STRIPE_SECRET_KEY.")
     body = await call.receive_body()
     signatures = call.request.headers.getlist("stripe-signature")
-    await paying.hear(call.process, paying.Event(signatures, body, call.request_id))
+    await paying.receive_event(call.process, paying.PaymentEvent(signatures, body, call.request_id))
     return reply.ok({"received": True})
 
 

@@ -209,8 +209,8 @@ class Workflow(_Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What tells automations from workflows."""
+class DefinitionKind:
+    """Automations or workflows: their names, shapes and handlers."""
 
     shape: Literal["graph", "steps"]
     noun: str  # "automation": of paths, permissions and sentences

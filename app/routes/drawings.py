@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app import drawing
 from app.drawing import Caption, Count
 from app.machine import check, document
-from app.routes.definitions import Kind
+from app.routes.definitions import DefinitionKind
 from app.store import definitions, runs, templates
 from app.store.db import Handle, Row
 from app.web import conditions
@@ -25,7 +25,7 @@ HEADERS = {
 }
 
 
-def drawn(kind: Kind) -> Endpoint:
+def drawn(kind: DefinitionKind) -> Endpoint:
     """The route to a picture of one definition of that kind."""
 
     async def draw(call: Call) -> Response:
@@ -44,7 +44,7 @@ def drawn(kind: Kind) -> Endpoint:
     return get(path, draw, can=can, tx=None, gives={200: (SVG,)})
 
 
-def _caption(kind: Kind, row: Row) -> Caption:
+def _caption(kind: DefinitionKind, row: Row) -> Caption:
     empty = f"Nothing is in this {kind.noun} yet."
     if not row["version"]:
         return Caption(row["name"], row["state"], empty=empty)

@@ -14,7 +14,7 @@ from app.errors import Problem
 from app.machine import document
 from app.machine.reasons import SENTENCES
 from app.routes import automations, workflows
-from app.routes.definitions import Kind
+from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
 from app.runs import steering
 from app.store import definitions, messages, runs
@@ -158,7 +158,7 @@ async def replay(call: Call) -> Response:
     return _receipt(run_id, row["contact_id"])
 
 
-def start_of(kind: Kind) -> Handler:
+def start_of(kind: DefinitionKind) -> Handler:
     async def start(call: Call) -> Response:
         """Start a run manually, for a contact and with your own body."""
         new, workspace_id = call.read(Start), call.member.workspace_id
@@ -255,7 +255,7 @@ def reason(row: Row) -> dict[str, Any] | None:
     return {"code": code, "detail": detail or SENTENCES.get(code)}
 
 
-def _start_route(kind: Kind) -> Endpoint:
+def _start_route(kind: DefinitionKind) -> Endpoint:
     return post(
         f"{kind.path}/{{id}}/runs",
         start_of(kind),

@@ -21,7 +21,7 @@ from app.web.routing import Call, delete, get, post
 
 MOST = 50  # that wait
 
-Kind = Literal[
+FaultKind = Literal[
     "fail", "throttle", "stall", "accept_then_drop", "duplicate_callback", "bounce", "complain"
 ]
 
@@ -33,7 +33,7 @@ class NewProviderFault(Shape):
     twice; whatever comes of that comes of it once. `bounce`, `complain`: the message is taken, and
     a second later reported as bounced for good, or as unwanted: its address is suppressed."""
 
-    kind: Kind
+    kind: FaultKind
     count: Annotated[int, Field(ge=1, le=1_000)] = 1
     channel: ChannelName | None = None
 
@@ -42,7 +42,7 @@ class ProviderFault(Shape):
     """`remaining` of `count` messages are still to come. Without a channel it befalls any."""
 
     id: FaultId
-    kind: Kind
+    kind: FaultKind
     count: int
     remaining: int
     channel: ChannelName | None

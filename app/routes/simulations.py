@@ -20,7 +20,7 @@ from app.machine.program import Json
 from app.machine.reasons import SAID
 from app.messages import composing, providers
 from app.routes import automations, workflows
-from app.routes.definitions import Finding, Kind
+from app.routes.definitions import DefinitionKind, Finding
 from app.routes.runs import Reason
 from app.simulations import cases, scenes, simulation, traces
 from app.simulations.scenes import Given
@@ -87,7 +87,7 @@ class Simulation(Shape):
     case: dict[str, Any] | None = None
 
 
-def simulated(kind: Kind) -> Endpoint:
+def simulated(kind: DefinitionKind) -> Endpoint:
     """The route that tries one definition of that kind."""
 
     async def simulate(call: Call) -> Response:
@@ -122,7 +122,7 @@ def simulated(kind: Kind) -> Endpoint:
 # --- what is tried --------------------------------------------------------------------------------
 
 
-async def _looked_at(call: Call, db: Handle, kind: Kind) -> tuple[Subject, list[Found]]:
+async def _looked_at(call: Call, db: Handle, kind: DefinitionKind) -> tuple[Subject, list[Found]]:
     """The definition as it is now, draft or not, and all that its activation would find."""
     workspace_id = call.member.workspace_id
     row = await definitions.by_id(

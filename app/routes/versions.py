@@ -13,7 +13,7 @@ from app.definitions import credentials
 from app.errors import Problem
 from app.machine import document
 from app.routes import automations, workflows
-from app.routes.definitions import Kind
+from app.routes.definitions import DefinitionKind
 from app.store import definitions
 from app.store.db import Row
 from app.web import paging, reply
@@ -47,7 +47,7 @@ class WorkflowVersion(Revised):
 class Versions:
     """Of automations, or of workflows."""
 
-    kind: Kind
+    kind: DefinitionKind
     shown: type[AutomationVersion] | type[WorkflowVersion]
 
     async def index(self, call: Call) -> Response:

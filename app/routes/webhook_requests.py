@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.contacts.reactions import Workspace
 from app.routes import automations, workflows
 from app.routes.contacts import workspace_of
-from app.routes.definitions import Kind
+from app.routes.definitions import DefinitionKind
 from app.routes.ids import ContactId, RequestId, RunId
 from app.routes.webhooks import Accepted
 from app.store import definitions, webhook_requests
@@ -99,7 +99,7 @@ class WebhookSchema(Shape):
 class Webhook:
     """The webhook of an automation or of a workflow."""
 
-    kind: Kind
+    kind: DefinitionKind
 
     async def index(self, call: Call) -> Response:
         query = call.query(Filters)

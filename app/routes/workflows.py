@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.routes.definitions import Kind, Workflow, WorkflowSummary, WritableWorkflow
+from app.routes.definitions import DefinitionKind, Workflow, WorkflowSummary, WritableWorkflow
 from app.routes.drawings import drawn
 from app.web.reply import Page
 
-kind = Kind(
+kind = DefinitionKind(
     shape="steps",
     noun="workflow",
     model=WritableWorkflow,

@@ -1,4 +1,4 @@
-"""What a step asks of the world, carried out in the transaction in which the run moves on."""
+"""Applies the effects of a step, in the transaction in which the run moves on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from app.machine.reasons import Reason
 from app.messages import ordering
 from app.process import Process
 from app.runs import calling, facts
-from app.runs.outcome import Outcome
+from app.runs.outcome import StepOutcome
 from app.store import runs, throttles
 from app.store.db import Handle, Row, new_id
 
@@ -43,15 +43,15 @@ Changed = TypeVar("Changed")
 
 
 @dataclass(slots=True)
-class Standing:
-    """Where a run stands: its row and its contact, both locked, and what its step sees of them."""
+class RunContext:
+    """A run whose step is applied: its row and its contact, both locked, and its facts."""
 
     process: Process
     db: Handle
     row: Row
     contact: Row
     facts: dict[str, Json]
-    audience: Workspace
+    workspace: Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +62,39 @@ class Waiting:
     wake_at: datetime | None = None
 
 
-Came: TypeAlias = Outcome[Waiting]
+Outcome: TypeAlias = StepOutcome[Waiting]
 
 
-async def carry_out(standing: Standing, result: Step) -> Came:
-    """Do what the step decided, in the run's transaction. Returns what came of it, to be saved
-    with the run; `standing` holds the contact and the facts as they are then."""
-    came = Came(result.record)
-    for effect in result.effects:
-        await EFFECTS[type(effect)](standing, effect, came)
-    if standing.audience.refused:
-        came.note(Reason.CHAIN_TOO_LONG)
-        standing.audience.refused.clear()
-    return came
+async def apply(run: RunContext, step: Step) -> Outcome:
+    """Apply the effects in order; updates `run.contact` and `run.facts`. Raises Problem, other than
+    for a contact's refused value, which is noted in the step's record."""
+    outcome = Outcome(step.record)
+    for effect in step.effects:
+        await EFFECTS[type(effect)](run, effect, outcome)
+    if run.workspace.refused:
+        outcome.note(Reason.CHAIN_TOO_LONG)
+        run.workspace.refused.clear()
+    return outcome
 
 
-async def _send(standing: Standing, effect: Send, came: Came) -> None:
+async def _send(run: RunContext, effect: Send, outcome: Outcome) -> None:
     made = await ordering.create(
-        standing.process,
-        standing.db,
+        run.process,
+        run.db,
         ordering.Order(
-            workspace_id=standing.row["workspace_id"],
+            workspace_id=run.row["workspace_id"],
             channel=effect.channel,
-            contact_id=standing.contact["id"],
-            to=effect.to and _addressed(effect.channel, effect.to, standing.audience.country),
+            contact_id=run.contact["id"],
+            to=effect.to and _addressed(effect.channel, effect.to, run.workspace.country),
             template_id=effect.template_id,
             content=effect.content,
             category=(effect.content or {}).get("category", "transactional"),
-            run_id=standing.row["id"],
+            run_id=run.row["id"],
             node_id=effect.node_id,
             visit=effect.visit,
         ),
     )
-    came.waiting = Waiting({"kind": "delivery", "messageId": made.message_id})
+    outcome.waiting = Waiting({"kind": "delivery", "messageId": made.message_id})
 
 
 def _addressed(channel: str, to: str, country: str | None) -> str:
@@ -105,52 +105,50 @@ def _addressed(channel: str, to: str, country: str | None) -> str:
     return to
 
 
-async def _resend(standing: Standing, effect: Resend, came: Came) -> None:
-    workspace_id, wake_at = standing.row["workspace_id"], None
-    attempt_id = await ordering.resend(
-        standing.process, standing.db, workspace_id, effect.message_id
-    )
+async def _resend(run: RunContext, effect: Resend, outcome: Outcome) -> None:
+    workspace_id, wake_at = run.row["workspace_id"], None
+    attempt_id = await ordering.resend(run.process, run.db, workspace_id, effect.message_id)
     if attempt_id is None:
         # Its provider has told more since we looked, and wakes nobody for what had ended: look now.
-        wake_at = await standing.db.now()
-        standing.process.queue.advance(standing.db, workspace_id, standing.row["id"])
-    came.waiting = Waiting({"kind": "delivery", "messageId": effect.message_id}, wake_at)
+        wake_at = await run.db.now()
+        run.process.queue.advance(run.db, workspace_id, run.row["id"])
+    outcome.waiting = Waiting({"kind": "delivery", "messageId": effect.message_id}, wake_at)
 
 
-async def _call(standing: Standing, effect: HttpCall, came: Came) -> None:
+async def _call(run: RunContext, effect: HttpCall, outcome: Outcome) -> None:
     call_id = await calling.create(
-        standing.process,
-        standing.db,
-        standing.row["workspace_id"],
-        standing.row["id"],
+        run.process,
+        run.db,
+        run.row["workspace_id"],
+        run.row["id"],
         effect,
-        depth=standing.audience.depth,
+        depth=run.workspace.depth,
     )
-    came.waiting = Waiting({"kind": "http", "callId": call_id})
+    outcome.waiting = Waiting({"kind": "http", "callId": call_id})
 
 
-async def _change_contact(standing: Standing, effect: ChangeContact, came: Came) -> None:
-    changed = audience.change(standing.db, standing.audience, standing.contact, effect.changes)
-    standing.contact = await _unless_refused(changed, came) or standing.contact
-    await _see_contact(standing)
+async def _change_contact(run: RunContext, effect: ChangeContact, outcome: Outcome) -> None:
+    changed = audience.change(run.db, run.workspace, run.contact, effect.changes)
+    run.contact = await _unless_refused(changed, outcome) or run.contact
+    await _see_contact(run)
 
 
-async def _add_tag(standing: Standing, effect: AddTag, came: Came) -> None:
-    tagged = audience.add_tags(standing.db, standing.audience, standing.contact["id"], [effect.tag])
-    await _unless_refused(tagged, came)
-    await _see_contact(standing)
+async def _add_tag(run: RunContext, effect: AddTag, outcome: Outcome) -> None:
+    tagged = audience.add_tags(run.db, run.workspace, run.contact["id"], [effect.tag])
+    await _unless_refused(tagged, outcome)
+    await _see_contact(run)
 
 
-async def _remove_tag(standing: Standing, effect: RemoveTag, _came: Came) -> None:
-    await audience.remove_tag(standing.db, standing.audience, standing.contact["id"], effect.tag)
-    await _see_contact(standing)
+async def _remove_tag(run: RunContext, effect: RemoveTag, _outcome: Outcome) -> None:
+    await audience.remove_tag(run.db, run.workspace, run.contact["id"], effect.tag)
+    await _see_contact(run)
 
 
-async def _wait_until(_standing: Standing, effect: WaitUntil, came: Came) -> None:
-    came.waiting = Waiting({"kind": "time", "until": document.text(effect.at)}, effect.at)
+async def _wait_until(_run: RunContext, effect: WaitUntil, outcome: Outcome) -> None:
+    outcome.waiting = Waiting({"kind": "time", "until": document.text(effect.at)}, effect.at)
 
 
-async def _wait_for(_standing: Standing, effect: WaitFor, came: Came) -> None:
+async def _wait_for(_run: RunContext, effect: WaitFor, outcome: Outcome) -> None:
     until = None if effect.until is None else _in_full(effect.until)
     what = {
         "kind": "event",
@@ -158,7 +156,7 @@ async def _wait_for(_standing: Standing, effect: WaitFor, came: Came) -> None:
         "contact": effect.contact,
         "until": until and document.text(until),
     }
-    came.waiting = Waiting(what, until)
+    outcome.waiting = Waiting(what, until)
 
 
 def _in_full(moment: datetime) -> datetime:
@@ -166,44 +164,44 @@ def _in_full(moment: datetime) -> datetime:
     return moment + timedelta(microseconds=-moment.microsecond % 1_000)
 
 
-async def _take(standing: Standing, effect: Take, came: Came) -> None:
+async def _take(run: RunContext, effect: Take, outcome: Outcome) -> None:
     taken = await throttles.take(
-        standing.db,
-        workspace_id=standing.row["workspace_id"],
-        contact_id=standing.contact["id"],
-        definition_id=standing.row["definition_id"],
+        run.db,
+        workspace_id=run.row["workspace_id"],
+        contact_id=run.contact["id"],
+        definition_id=run.row["definition_id"],
         node_id=effect.node_id,
         key=hashlib.sha256(effect.key.encode()).hexdigest(),
         limit=effect.limit,
         window=effect.window,
     )
-    came.answer = Taken() if taken else Limited()
+    outcome.answer = Taken() if taken else Limited()
 
 
-async def _start_run(standing: Standing, effect: StartRun, came: Came) -> None:
-    if standing.audience.depth > reactions.LONGEST_CHAIN:
-        return came.note(Reason.CHAIN_TOO_LONG)
-    workspace_id, id = standing.row["workspace_id"], new_id("run")
+async def _start_run(run: RunContext, effect: StartRun, outcome: Outcome) -> None:
+    if run.workspace.depth > reactions.LONGEST_CHAIN:
+        return outcome.note(Reason.CHAIN_TOO_LONG)
+    workspace_id, id = run.row["workspace_id"], new_id("run")
     started = await runs.insert(
-        standing.db,
+        run.db,
         workspace_id=workspace_id,
         id=id,
         definition_id=effect.definition_id,
-        contact_id=standing.contact["id"],
+        contact_id=run.contact["id"],
         body=document.dumps(effect.data),
-        depth=standing.audience.depth,
+        depth=run.workspace.depth,
     )
     if not started:
-        return came.note(Reason.START_REFUSED)
-    standing.process.queue.advance(standing.db, workspace_id, id)
-    return came.tell(runId=id)
+        return outcome.note(Reason.START_REFUSED)
+    run.process.queue.advance(run.db, workspace_id, id)
+    return outcome.add_output(runId=id)
 
 
-async def _finish(_standing: Standing, effect: Finish, came: Came) -> None:
-    came.finish = effect
+async def _finish(_run: RunContext, effect: Finish, outcome: Outcome) -> None:
+    outcome.finish = effect
 
 
-EFFECTS: Mapping[type, Callable[[Standing, Any, Came], Awaitable[None]]] = {
+EFFECTS: Mapping[type, Callable[[RunContext, Any, Outcome], Awaitable[None]]] = {
     Send: _send,
     Resend: _resend,
     HttpCall: _call,
@@ -218,17 +216,15 @@ EFFECTS: Mapping[type, Callable[[Standing, Any, Came], Awaitable[None]]] = {
 }
 
 
-async def _unless_refused(change: Awaitable[Changed], came: Came) -> Changed | None:
+async def _unless_refused(change: Awaitable[Changed], outcome: Outcome) -> Changed | None:
     try:
         return await change
     except Problem as problem:
-        if problem.code not in ("invalid", "conflict") or came.record is None:
+        if problem.code not in ("invalid", "conflict") or outcome.record is None:
             raise
-        came.refused(problem)
+        outcome.note_refusal(problem)
         return None
 
 
-async def _see_contact(standing: Standing) -> None:
-    standing.facts["contact"] = await facts.contact_root(
-        standing.db, standing.row["workspace_id"], standing.contact
-    )
+async def _see_contact(run: RunContext) -> None:
+    run.facts["contact"] = await facts.contact_root(run.db, run.row["workspace_id"], run.contact)

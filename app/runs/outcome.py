@@ -1,4 +1,4 @@
-"""What the effects of one step came to, be they carried out in a database or on paper."""
+"""The outcome of one step's effects, whether they are applied to the database or simulated."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ Waiting = TypeVar("Waiting")
 
 
 @dataclass(slots=True)
-class Outcome(Generic[Waiting]):
-    """`waiting` is what the run waits for, as whoever carried the effects out keeps it."""
+class StepOutcome(Generic[Waiting]):
+    """What follows for the run. `waiting` is what it waits for, in the form that the runner or the
+    simulation keeps."""
 
     record: Record | None
     waiting: Waiting | None = None
@@ -22,16 +23,16 @@ class Outcome(Generic[Waiting]):
     finish: Finish | None = None
 
     def note(self, code: Reason, detail: str | None = None) -> None:
-        """For whoever reads the step: why it did not do the obvious thing."""
+        """Add to the step's record why it did not do the obvious thing."""
         if self.record is not None:
             self.record = replace(self.record, code=code, detail=detail or SENTENCES[code])
 
-    def refused(self, problem: Problem) -> None:
-        """A value that the contact may not have is told in the step; it does not stop the run."""
-        told = " ".join(error.message for error in problem.errors) or problem.detail
-        self.note(Reason.CHANGE_REFUSED, told)
+    def note_refusal(self, problem: Problem) -> None:
+        """A value that a contact may not have is recorded in the step; it does not stop the run."""
+        detail = " ".join(error.message for error in problem.errors) or problem.detail
+        self.note(Reason.CHANGE_REFUSED, detail)
 
-    def tell(self, **output: Json) -> None:
-        """Beside what the step itself has put out."""
+    def add_output(self, **output: Json) -> None:
+        """Add to the output of the step's record."""
         if self.record is not None:
             self.record = replace(self.record, output={**(self.record.output or {}), **output})

@@ -17,7 +17,7 @@ from app.machine.fields import parse_duration
 from app.machine.program import Answered, Json, Program
 from app.machine.reasons import Reason
 from app.simulations import simulation
-from app.simulations.simulation import NOBODY, Ending, Happening
+from app.simulations.simulation import NOBODY, Happening, MessageOutcome
 from app.store.db import Row
 from app.web.body import Moment, Name, Shape
 from app.webhooks import acceptance, lookup
@@ -130,22 +130,22 @@ def happening(event: SimulatedEvent, start_at: datetime) -> Happening:
 
 
 # What is usual, unless the outcome says more.
-USUAL: Mapping[Status, Ending] = {
-    "sent": Ending("SENT"),
-    "failed": Ending("FAILED", Reason.PROVIDER_REJECTED),
-    "suppressed": Ending("SUPPRESSED", Reason.SUPPRESSED_UNSUBSCRIBED),
-    "unknown": Ending("UNKNOWN", Reason.OUTCOME_UNKNOWN),
+USUAL: Mapping[Status, MessageOutcome] = {
+    "sent": MessageOutcome("SENT"),
+    "failed": MessageOutcome("FAILED", Reason.PROVIDER_REJECTED),
+    "suppressed": MessageOutcome("SUPPRESSED", Reason.SUPPRESSED_UNSUBSCRIBED),
+    "unknown": MessageOutcome("UNKNOWN", Reason.OUTCOME_UNKNOWN),
 }
 
 
-def _endings(given: Status | Outcome | Sequence[Outcome]) -> list[Ending]:
+def _endings(given: Status | Outcome | Sequence[Outcome]) -> list[MessageOutcome]:
     if isinstance(given, str):
         return [USUAL[given]]
     several = [given] if isinstance(given, Outcome) else given
     return [_ending(USUAL[one.status], one) for one in several]
 
 
-def _ending(usual: Ending, given: Outcome) -> Ending:
+def _ending(usual: MessageOutcome, given: Outcome) -> MessageOutcome:
     return replace(usual, code=given.code or usual.code, detail=given.detail)
 
 

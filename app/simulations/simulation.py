@@ -47,7 +47,7 @@ from app.machine.program import (
     Woken,
 )
 from app.machine.reasons import SENTENCES, Reason
-from app.runs.outcome import Outcome
+from app.runs.outcome import StepOutcome
 from app.simulations.traces import End, Passage, Said, Trace
 from app.store.db import Row
 
@@ -62,7 +62,7 @@ NOBODY = "0" * 26  # in place of the number that an id has in the database
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class MessageOutcome:
     """What is to become of a message, when it can be made."""
 
     status: Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"] = "SENT"
@@ -96,7 +96,7 @@ class Scenario:
     sender: Mapping[str, str] = field(default_factory=dict)
     templates: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     happenings: Sequence[Happening] = ()
-    endings: Mapping[str, Sequence[Ending]] = field(default_factory=dict)
+    endings: Mapping[str, Sequence[MessageOutcome]] = field(default_factory=dict)
     answers: Mapping[str, Sequence[Answered]] = field(default_factory=dict)
     channels: Collection[str] = content.CHANNELS
     startable: Collection[str] | None = None  # None: whatever it starts is active
@@ -120,7 +120,7 @@ def steered(program: Program, ports: Mapping[str, str]) -> Program:
 
 
 Waiting: TypeAlias = WaitUntil | WaitFor
-Came: TypeAlias = Outcome[Waiting]
+Outcome: TypeAlias = StepOutcome[Waiting]
 
 
 class Paper:
@@ -158,13 +158,13 @@ class Paper:
                 event = self._next(waiting)  # it was not what the run waits for
                 continue
             before, self.state = self.resource(), result.state
-            came = self._carry_out(result)
-            self._keep(came.record, before)
-            if came.finish is not None:
-                finish = came.finish
+            outcome = self._carry_out(result)
+            self._keep(outcome.record, before)
+            if outcome.finish is not None:
+                finish = outcome.finish
                 return self._trace(End(finish.status, self.now, finish.code, finish.detail))
-            waiting = came.waiting
-            event = came.answer or (self._next(waiting) if waiting else Go())
+            waiting = outcome.waiting
+            event = outcome.answer or (self._next(waiting) if waiting else Go())
         return self._trace(End("WAITING", self.now))
 
     def step(self, event: Event) -> Step:
@@ -227,11 +227,11 @@ class Paper:
 
     # --- what the run does ------------------------------------------------------------------------
 
-    def _carry_out(self, result: Step) -> Came:
-        came = Came(result.record)
+    def _carry_out(self, result: Step) -> Outcome:
+        outcome = Outcome(result.record)
         for effect in result.effects:
-            EFFECTS[type(effect)](self, effect, came)
-        return came
+            EFFECTS[type(effect)](self, effect, outcome)
+        return outcome
 
     def change(self, patch: Mapping[str, Json], at: datetime) -> None:
         """Raises Problem for what the contact may not have, and then nothing has changed."""
@@ -295,17 +295,17 @@ class _Message:
     missing: tuple[str, ...] = ()  # of its content
 
 
-def _send(paper: Paper, effect: Send, came: Came) -> None:
+def _send(paper: Paper, effect: Send, outcome: Outcome) -> None:
     unsent = Said(effect.channel, effect.to, "QUEUED", effect.template_id, None)
     count = sum(passage.kind == "send_message" for passage in paper.passages.values()) + 1
     message = _Message(f"msg_{count:026}", effect.visit, effect, unsent)
     paper.messages[effect.node_id] = message
-    came.answer = _attempt(paper, message)
+    outcome.answer = _attempt(paper, message)
 
 
-def _resend(paper: Paper, effect: Resend, came: Came) -> None:
+def _resend(paper: Paper, effect: Resend, outcome: Outcome) -> None:
     [message] = [one for one in paper.messages.values() if one.id == effect.message_id]
-    came.answer = _attempt(paper, message)
+    outcome.answer = _attempt(paper, message)
 
 
 def _attempt(paper: Paper, message: _Message) -> Delivered:
@@ -317,31 +317,31 @@ def _attempt(paper: Paper, message: _Message) -> Delivered:
     return Delivered(ending.status, message.id, message.number, ending.code, ending.detail, missing)
 
 
-def _ended(paper: Paper, message: _Message) -> Ending:
+def _ended(paper: Paper, message: _Message) -> MessageOutcome:
     """As delivery.py judges it at the intent; then as the scenario has it. What must not be sent
     is judged here, between the address and the content."""
     send, scenario = message.send, paper.scenario
     foreseen = scenario.endings.get(send.node_id)
     if foreseen is None and send.channel not in scenario.channels:
-        return Ending("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
+        return MessageOutcome("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
     to = send.to or paper.contact[ADDRESS_FIELD[send.channel]]
     if not to:
         detail = f"The contact has no {ADDRESS_FIELD[send.channel]}."
-        return Ending("FAILED", Reason.NO_ADDRESS, detail)
+        return MessageOutcome("FAILED", Reason.NO_ADDRESS, detail)
     said = _content_of(scenario, send)
     if said is None:
-        return Ending("FAILED", Reason.TEMPLATE_MISSING)
+        return MessageOutcome("FAILED", Reason.TEMPLATE_MISSING)
     try:
         to = subscriptions.clean(send.channel, to, scenario.workspace["country"])
         rendered = content.render(send.channel, said, paper.facts())
     except addresses.BadAddress as error:
-        return Ending("FAILED", Reason.INVALID_ADDRESS, str(error))
+        return MessageOutcome("FAILED", Reason.INVALID_ADDRESS, str(error))
     except content.PartError as error:
-        return Ending("FAILED", Reason.TEMPLATE_ERROR, str(error))
+        return MessageOutcome("FAILED", Reason.TEMPLATE_ERROR, str(error))
     sender = scenario.sender if send.channel == "email" else {}
     message.said = replace(message.said, to=to, content={**sender, **rendered.parts})
     message.missing = rendered.missing
-    return _nth(foreseen or [Ending()], message.number + _earlier(paper, send))
+    return _nth(foreseen or [MessageOutcome()], message.number + _earlier(paper, send))
 
 
 def _content_of(scenario: Scenario, send: Send) -> Mapping[str, Json] | None:
@@ -357,9 +357,9 @@ def _earlier(paper: Paper, send: Send) -> int:
     return sum((passage.output or {}).get("number", 1) for passage in past if passage)
 
 
-def _call(paper: Paper, effect: HttpCall, came: Came) -> None:
+def _call(paper: Paper, effect: HttpCall, outcome: Outcome) -> None:
     foreseen = paper.scenario.answers.get(effect.node_id)
-    came.answer = _nth(foreseen or [Answered(200)], effect.visit)
+    outcome.answer = _nth(foreseen or [Answered(200)], effect.visit)
 
 
 def _nth(foreseen: Sequence[Foreseen], number: int) -> Foreseen:
@@ -370,56 +370,56 @@ def _nth(foreseen: Sequence[Foreseen], number: int) -> Foreseen:
 # --- the contact, time, and other runs ------------------------------------------------------------
 
 
-def _change_contact(paper: Paper, effect: ChangeContact, came: Came) -> None:
+def _change_contact(paper: Paper, effect: ChangeContact, outcome: Outcome) -> None:
     try:
         paper.change(effect.changes, paper.now)
     except Problem as problem:
-        came.refused(problem)
+        outcome.note_refusal(problem)
 
 
-def _add_tag(paper: Paper, effect: AddTag, came: Came) -> None:
+def _add_tag(paper: Paper, effect: AddTag, outcome: Outcome) -> None:
     errors: list[FieldError] = []
     tags = profile.check_tags([effect.tag], errors)
     if len({*paper.tags, *tags}) > profile.TAGS:
         errors.append(FieldError("/tags", f"A contact has at most {profile.TAGS} tags."))
     if errors:
-        came.refused(profile.invalid(errors))
+        outcome.note_refusal(profile.invalid(errors))
     else:
         paper.tags = list(dict.fromkeys([*paper.tags, *tags]))
 
 
-def _remove_tag(paper: Paper, effect: RemoveTag, _came: Came) -> None:
+def _remove_tag(paper: Paper, effect: RemoveTag, _outcome: Outcome) -> None:
     gone = profile.normal(effect.tag)
     paper.tags = [tag for tag in paper.tags if tag != gone]
 
 
-def _wait(_paper: Paper, effect: Waiting, came: Came) -> None:
-    came.waiting = effect
+def _wait(_paper: Paper, effect: Waiting, outcome: Outcome) -> None:
+    outcome.waiting = effect
 
 
-def _take(paper: Paper, effect: Take, came: Came) -> None:
+def _take(paper: Paper, effect: Take, outcome: Outcome) -> None:
     taken = paper.taken.setdefault((effect.node_id, effect.key), [])
     if sum(at > paper.now - effect.window for at in taken) >= effect.limit:
-        came.answer = Limited()
+        outcome.answer = Limited()
     else:
         taken.append(paper.now)
-        came.answer = Taken()
+        outcome.answer = Taken()
 
 
-def _start_run(paper: Paper, effect: StartRun, came: Came) -> None:
+def _start_run(paper: Paper, effect: StartRun, outcome: Outcome) -> None:
     startable = paper.scenario.startable
     if startable is not None and effect.definition_id not in startable:
-        came.note(Reason.START_REFUSED)
+        outcome.note(Reason.START_REFUSED)
     else:
         paper.started += 1
-        came.tell(runId=f"run_{paper.started:026}")
+        outcome.add_output(runId=f"run_{paper.started:026}")
 
 
-def _finish(_paper: Paper, effect: Finish, came: Came) -> None:
-    came.finish = effect
+def _finish(_paper: Paper, effect: Finish, outcome: Outcome) -> None:
+    outcome.finish = effect
 
 
-EFFECTS: Mapping[type[Effect], Callable[[Paper, Any, Came], None]] = {
+EFFECTS: Mapping[type[Effect], Callable[[Paper, Any, Outcome], None]] = {
     Send: _send,
     Resend: _resend,
     HttpCall: _call,

@@ -15,27 +15,27 @@ from app.store.ids import first_id
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """The prefix of its ids, and what else must be so of a row, `t`, before it may go."""
+class RetentionRule:
+    """The id prefix of a table, and a further condition on a row, `t`, before it may be deleted."""
 
     prefix: str
     narrowed: str = ""
 
 
 # Before what they hang on: an event goes when no attempt is left.
-KINDS: Mapping[str, Kind] = {
-    "messages": Kind("msg", "AND t.status NOT IN ('QUEUED', 'SENDING')"),
-    "captured_messages": Kind("cap"),
-    "webhook_requests": Kind("req"),
-    "contact_events": Kind("evt"),
-    "event_attempts": Kind("eva", "AND t.finished_at IS NOT NULL"),
-    "events": Kind(
+RULES: Mapping[str, RetentionRule] = {
+    "messages": RetentionRule("msg", "AND t.status NOT IN ('QUEUED', 'SENDING')"),
+    "captured_messages": RetentionRule("cap"),
+    "webhook_requests": RetentionRule("req"),
+    "contact_events": RetentionRule("evt"),
+    "event_attempts": RetentionRule("eva", "AND t.finished_at IS NOT NULL"),
+    "events": RetentionRule(
         "evt",
         """AND NOT EXISTS (SELECT 1 FROM event_attempts a
                            WHERE a.workspace_id = t.workspace_id AND a.event_id = t.id)""",
     ),
-    "invitations": Kind("inv", "AND t.expires_at < :moment"),
-    "api_keys": Kind("key", "AND t.revoked_at < :moment"),
+    "invitations": RetentionRule("inv", "AND t.expires_at < :moment"),
+    "api_keys": RetentionRule("key", "AND t.revoked_at < :moment"),
 }
 
 
@@ -55,7 +55,7 @@ async def next_workspace(db: Handle, after: str) -> Row | None:
 async def delete_old(db: Handle, *, workspace_id: str, moment: datetime, limit: int) -> int:
     """At most `limit` rows that are older than the moment, and what hangs on them; how many."""
     left = limit - await _delete_runs(db, workspace_id, moment, limit)
-    for table in KINDS:
+    for table in RULES:
         if left > 0:
             left -= await _delete(db, table, workspace_id, moment, left)
     return limit - left
@@ -84,8 +84,8 @@ async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: i
 
 
 async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, limit: int) -> int:
-    kind = KINDS[table]
-    narrowed = kind.narrowed
+    rule = RULES[table]
+    narrowed = rule.narrowed
     # An id has our clock's time, which a test may have moved away from the database's.
     moved = await db.now() - datetime.now(UTC)
     values = {"moment": moment} if ":moment" in narrowed else {}
@@ -103,7 +103,7 @@ async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, l
         RETURNING id
         """,
         workspace_id=workspace_id,
-        bound=first_id(kind.prefix, moment, moved),
+        bound=first_id(rule.prefix, moment, moved),
         limit=limit,
         **values,
     )

@@ -43,8 +43,8 @@ LARGE = 64 * 1024  # a body that is parsed in a thread: the loop goes on meanwhi
 
 
 @dataclass(slots=True, eq=False)
-class Event:
-    """A request that passed every check that needs no more of the database."""
+class InboundEvent:
+    """A request that has passed every check before the transaction that accepts it."""
 
     request: WebhookRequest
     workspace: Workspace
@@ -92,7 +92,9 @@ async def parse(body: bytes) -> Json:
     return await asyncio.to_thread(document.parse, body)
 
 
-async def accept(process: Process, events: Sequence[Event]) -> Sequence[Answer | CommitUnknown]:
+async def accept(
+    process: Process, events: Sequence[InboundEvent]
+) -> Sequence[Answer | CommitUnknown]:
     """One run for each, or the Problem that says why not, or Outdated: to be judged again."""
     began = time.monotonic()
     try:
@@ -101,13 +103,13 @@ async def accept(process: Process, events: Sequence[Event]) -> Sequence[Answer |
         return await _settled(process, events, unknown, began + SETTLED_SECONDS)
 
 
-ACCEPT: BatchKind[Process, Event, Accepted] = BatchKind(
+ACCEPT: BatchKind[Process, InboundEvent, Accepted] = BatchKind(
     accept, weigh=lambda event: len(event.request.body)
 )
 
 
 async def _settled(
-    process: Process, events: Sequence[Event], unknown: CommitUnknown, deadline: float
+    process: Process, events: Sequence[InboundEvent], unknown: CommitUnknown, deadline: float
 ) -> Sequence[Answer | CommitUnknown]:
     """COMMIT was sent and its answer lost. The same ids again: when the first commit did arrive
     this finds its rows, waiting for it if need be, and otherwise it is the first.
@@ -128,7 +130,7 @@ async def _settled(
 
 async def _accept(
     process: Process,
-    events: Sequence[Event],
+    events: Sequence[InboundEvent],
     timeouts: RequestTimeouts = TIMEOUTS,
     *,
     again: bool = False,
@@ -162,11 +164,11 @@ class _Batch:
 
     vault: Vault
     db: Handle
-    events: Sequence[Event]
+    events: Sequence[InboundEvent]
     outdated: set[str]
     answers: dict[str, Answer] = field(default_factory=dict)  # by run id
-    fresh: list[Event] = field(default_factory=list)  # to become runs
-    copies: list[Event] = field(default_factory=list)  # of a fresh one, which came together
+    fresh: list[InboundEvent] = field(default_factory=list)  # to become runs
+    copies: list[InboundEvent] = field(default_factory=list)  # of a fresh one, which came together
     contacts: dict[Who, Found] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # for the owner, by run id
 
@@ -184,10 +186,10 @@ class _Batch:
         self._answer_copies()
         await records.insert_many(self.db, list(self._records()))
 
-    def _open(self) -> list[Event]:
+    def _open(self) -> list[InboundEvent]:
         return [event for event in self.events if event.run_id not in self.answers]
 
-    async def _recognise(self, events: Sequence[Event]) -> None:
+    async def _recognise(self, events: Sequence[InboundEvent]) -> None:
         """Runs that an earlier try of these very requests has made."""
         if not events:
             return
@@ -301,7 +303,7 @@ class _Batch:
                 original.run_id, self._contact(original), replayed=True
             )
 
-    def _contact(self, event: Event) -> str:
+    def _contact(self, event: InboundEvent) -> str:
         assert event.who is not None  # noqa: S101 - the others were refused
         return self.contacts[event.who].id
 
@@ -313,7 +315,7 @@ class _Batch:
             elif isinstance(answer, Accepted):
                 yield self._record(event, answer)
 
-    def _record(self, event: Event, answer: Accepted) -> RequestRecord:
+    def _record(self, event: InboundEvent, answer: Accepted) -> RequestRecord:
         return webhook_requests.record(
             event.request,
             "REPEATED" if answer.replayed else "ACCEPTED",
@@ -327,7 +329,7 @@ class _Batch:
 _NOBODY = Found("")
 
 
-def _unknown_contact(event: Event, lookup: Lookup) -> Problem:
+def _unknown_contact(event: InboundEvent, lookup: Lookup) -> Problem:
     what, advice = f"the {lookup.kind.replace('_', ' ')}", "create it first"
     if lookup.kind == "metadata":
         what = f"the metadata field {lookup.field}"

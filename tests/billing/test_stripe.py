@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import stripe as official
 
-from app.billing.base import NOTHING, Order, Standing
+from app.billing.base import NO_SUBSCRIPTION, Order, Subscription
 from app.billing.stripe import Stripe
 from app.errors import Problem, Unavailable
 from tests import stripe_server
@@ -82,7 +82,9 @@ STRICTER: Mapping[str, Callable[[int], str]] = {
 
 def heard(body: bytes, *, by: Stripe | None = None, headers: Sequence[str] = ()) -> str | None:
     """Now, signed as it should be unless it is said how."""
-    return (by or hearing()).heard(headers or [signature(body)], body, datetime.now(UTC))
+    return (by or hearing()).verified_customer(
+        headers or [signature(body)], body, datetime.now(UTC)
+    )
 
 
 def refused_as(body: bytes, *headers: str) -> str | None:
@@ -119,7 +121,7 @@ def test_two_headers_are_as_bad_as_none():
     now = int(time.time())
     assert refused_as(BODY, right(now), right(now)) == "invalid_signature"
     with pytest.raises(Problem):
-        hearing().heard([], BODY, datetime.now(UTC))
+        hearing().verified_customer([], BODY, datetime.now(UTC))
 
 
 # --- what an event is about -----------------------------------------------------------------------
@@ -188,7 +190,7 @@ async def test_we_ask_in_the_words_of_stripes_own_library(server: StripeServer, 
     theirs, server.forms[:] = list(server.forms), []
     customer_id = await stripe.customer("ws_1")
     till = await stripe.checkout(order(customer_id), datetime.now(UTC))
-    await stripe.standing(customer_id, NOTHING, datetime.now(UTC))
+    await stripe.subscription(customer_id, NO_SUBSCRIPTION, datetime.now(UTC))
     assert till.url.startswith(server.url)
     one_customer = {"customer": ""}
     assert [(call, form | one_customer) for call, form in server.forms] == [
@@ -215,7 +217,7 @@ async def test_a_lower_plan_is_held_back_until_the_period_ends(
     server: StripeServer, stripe: Stripe
 ):
     customer_id, now = await bought(server, stripe), datetime.now(UTC)
-    scale = await stripe.standing(customer_id, NOTHING, now)
+    scale = await stripe.subscription(customer_id, NO_SUBSCRIPTION, now)
     assert (scale.plan, scale.next_plan, scale.status) == ("scale", None, "active")
     lowered = await stripe.change(customer_id, scale, "growth", now)
     assert lowered == replace(scale, next_plan="growth")
@@ -226,7 +228,7 @@ async def test_a_lower_plan_is_held_back_until_the_period_ends(
     assert await stripe.change(customer_id, free, "scale", now) == scale
     await stripe.change(customer_id, scale, "growth", now)
     later = now + timedelta(days=31)
-    assert (await stripe.standing(customer_id, lowered, later)).plan == "growth"
+    assert (await stripe.subscription(customer_id, lowered, later)).plan == "growth"
 
 
 async def test_whoever_pays_twice_keeps_the_higher_plan_and_pays_for_it_alone(
@@ -234,10 +236,10 @@ async def test_whoever_pays_twice_keeps_the_higher_plan_and_pays_for_it_alone(
 ):
     await bought(server, stripe, "scale")
     customer_id, now = await bought(server, stripe, "growth"), datetime.now(UTC)
-    standings = await asyncio.gather(
-        *(stripe.standing(customer_id, NOTHING, now) for _ in range(3))
+    subscriptions = await asyncio.gather(
+        *(stripe.subscription(customer_id, NO_SUBSCRIPTION, now) for _ in range(3))
     )
-    assert {one.plan for one in standings} == {"scale"}
+    assert {one.plan for one in subscriptions} == {"scale"}
     assert server.live() == ["price_scale"]
     ended = [form for call, form in server.forms if call.startswith("DELETE")]
     assert ended[0] == {"prorate": "true", "invoice_now": "true"}
@@ -247,7 +249,10 @@ async def test_whoever_pays_twice_keeps_the_higher_plan_and_pays_for_it_alone(
 async def test_what_is_not_paid_is_worth_nothing(server: StripeServer, stripe: Stripe, status: str):
     customer_id = await bought(server, stripe)
     server.newest(server.subscriptions)["status"] = status
-    assert await stripe.standing(customer_id, NOTHING, datetime.now(UTC)) == NOTHING
+    assert (
+        await stripe.subscription(customer_id, NO_SUBSCRIPTION, datetime.now(UTC))
+        == NO_SUBSCRIPTION
+    )
 
 
 async def test_a_price_of_former_times_is_worth_the_plan_it_was_sold_as(
@@ -256,10 +261,10 @@ async def test_a_price_of_former_times_is_worth_the_plan_it_was_sold_as(
     customer_id, now = await bought(server, stripe), datetime.now(UTC)
     subscription = server.newest(server.subscriptions)
     subscription["items"]["data"][0]["price"]["id"] = "price_of_last_year"
-    assert (await stripe.standing(customer_id, NOTHING, now)).plan == "scale"
+    assert (await stripe.subscription(customer_id, NO_SUBSCRIPTION, now)).plan == "scale"
     subscription["metadata"] = {}
-    known = Standing("sub_1", "growth", None, "active", now)
-    assert await stripe.standing(customer_id, known, now) == known  # not ours to judge
+    known = Subscription("sub_1", "growth", None, "active", now)
+    assert await stripe.subscription(customer_id, known, now) == known  # not ours to judge
 
 
 async def test_a_plan_without_a_price_cannot_be_bought(stripe: Stripe):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.machine.fields import Place
-from app.machine.kind import Outcome, Visit
+from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes import NODES
 from app.machine.program import Event, Finding, Node
 
@@ -29,11 +29,11 @@ def visit(kind: str, data: Mapping[str, Any], **facts: Any) -> Visit:
     return Visit(Node("n", kind, config, {}), 1, {**FACTS, **facts})
 
 
-def enter(kind: str, data: Mapping[str, Any], **facts: Any) -> Outcome:
+def enter(kind: str, data: Mapping[str, Any], **facts: Any) -> NodeOutcome:
     return NODES[kind].enter(visit(kind, data, **facts))
 
 
-def resume(kind: str, data: Mapping[str, Any], event: Event, **facts: Any) -> Outcome | None:
+def resume(kind: str, data: Mapping[str, Any], event: Event, **facts: Any) -> NodeOutcome | None:
     resume = NODES[kind].resume
     assert resume is not None
     return resume(visit(kind, data, **facts), event)

@@ -15,7 +15,7 @@ import pytest
 
 from app.machine.content import CHANNELS
 from app.process import Process
-from app.routes.sandbox_faults import Kind
+from app.routes.sandbox_faults import FaultKind
 from tests import cast as company
 from tests.receivers import letter
 
@@ -217,7 +217,7 @@ async def test_the_page_can_pick_every_channel_that_there_is(client):
 
 async def test_the_page_can_ask_for_every_fault_that_there_is(client):
     page = (await client.get("/sandbox")).text
-    assert re.findall(r'<option value="(\w+)">', page) == list(get_args(Kind))
+    assert re.findall(r'<option value="(\w+)">', page) == list(get_args(FaultKind))
 
 
 # --- production -----------------------------------------------------------------------------------

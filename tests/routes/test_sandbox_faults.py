@@ -12,7 +12,7 @@ import pytest
 
 from app.channels import inbox
 from app.process import Process
-from app.routes.sandbox_faults import Kind
+from app.routes.sandbox_faults import FaultKind
 from tests import cast as company
 from tests.cast import HELLO, Cast, settle
 from tests.test_runner import later
@@ -193,7 +193,7 @@ async def test_what_the_guide_types_works(cast: Cast, process: Process):
 
 
 def test_the_guide_tells_of_every_kind():
-    assert re.findall(r"(?m)^\| `(\w+)` \|", GUIDE) == list(get_args(Kind))
+    assert re.findall(r"(?m)^\| `(\w+)` \|", GUIDE) == list(get_args(FaultKind))
 
 
 async def test_production_has_none(process: Process, acme: str):

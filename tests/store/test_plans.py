@@ -541,9 +541,9 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     ),
     "what is old, deleted": (
         lambda db: retention.delete_old(
-            db, **ACME, moment=PAST - timedelta(days=1), limit=len(retention.KINDS) * 10
+            db, **ACME, moment=PAST - timedelta(days=1), limit=len(retention.RULES) * 10
         ),
-        ["workspace_id finished_at", *["workspace_id id"] * len(retention.KINDS)],
+        ["workspace_id finished_at", *["workspace_id id"] * len(retention.RULES)],
     ),
     "the claimed call": (
         lambda db: calls.held(db, **ACME, id="call_10050", lease_token=0),

@@ -1,6 +1,6 @@
 """One function per node kind, and the table NODES.
 
-A function enters a node and answers with an Outcome: what to do, what to note, and which port to
+A function enters a node and returns a NodeOutcome: what to do, what to note, and which port to
 leave by. A kind that waits also says how it goes on once the awaited event has come. A new kind is
 its function, its row in NODES, and its tests; both compilers and all checks read the row. A kind
 over forty lines has a module of its own.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from app.machine import condition
 from app.machine.fields import Field, Place, liquid
-from app.machine.kind import Config, Kind, Outcome, Visit, fork, missing, onward
+from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, fork, missing, onward
 from app.machine.nodes.http_request import HTTP_REQUEST
 from app.machine.nodes.send_message import SEND_MESSAGE
 from app.machine.nodes.split import SPLIT
@@ -26,7 +26,7 @@ from app.machine.reasons import Reason
 from app.machine.template import Rendered, RenderError
 
 
-def branch(visit: Visit) -> Outcome:
+def branch(visit: Visit) -> NodeOutcome:
     tried: list[Json] = []
     for case in visit.config["cases"]:
         verdict = condition.evaluate(case["when"], visit.facts)
@@ -46,26 +46,26 @@ def _few_enough(config: Config, place: Place) -> Config:
 LONGEST_REASON = 500
 
 
-def leave(visit: Visit) -> Outcome:
+def leave(visit: Visit) -> NodeOutcome:
     if "reason" not in visit.config:
-        return Outcome("COMPLETED")
+        return NodeOutcome("COMPLETED")
     try:
         rendered: Rendered = visit.config["reason"].render(visit.facts)
     except RenderError as error:  # the run ends here anyway, and not because of this
-        return Outcome("COMPLETED", code=Reason.TEMPLATE_ERROR, detail=error.message)
+        return NodeOutcome("COMPLETED", code=Reason.TEMPLATE_ERROR, detail=error.message)
     told = " ".join(rendered.text.split())[:LONGEST_REASON]
-    return Outcome("COMPLETED", detail=told, output=missing(rendered.missing) or None)
+    return NodeOutcome("COMPLETED", detail=told, output=missing(rendered.missing) or None)
 
 
-def add_tag(visit: Visit) -> Outcome:
+def add_tag(visit: Visit) -> NodeOutcome:
     return _tag(visit, AddTag)
 
 
-def remove_tag(visit: Visit) -> Outcome:
+def remove_tag(visit: Visit) -> NodeOutcome:
     return _tag(visit, RemoveTag)
 
 
-def _tag(visit: Visit, change: Callable[[str], Effect]) -> Outcome:
+def _tag(visit: Visit, change: Callable[[str], Effect]) -> NodeOutcome:
     rendered: Rendered = visit.config["tag"].render(visit.facts)
     tag = rendered.text.strip()
     output = {"tag": tag, **missing(rendered.missing)}
@@ -78,11 +78,11 @@ def _tag(visit: Visit, change: Callable[[str], Effect]) -> Outcome:
 
 _TAG = {"tag": Field(liquid, "Say which tag.")}
 
-NODES: Mapping[str, Kind] = {
+NODES: Mapping[str, NodeKind] = {
     "send_message": SEND_MESSAGE,
     "wait": WAIT,
     "wait_for": WAIT_FOR,
-    "branch": Kind(
+    "branch": NodeKind(
         branch,
         fields={
             "cases": Field(
@@ -96,10 +96,10 @@ NODES: Mapping[str, Kind] = {
     ),
     "split": SPLIT,
     "update_contact": UPDATE_CONTACT,
-    "add_tag": Kind(add_tag, fields=_TAG),
-    "remove_tag": Kind(remove_tag, fields=_TAG),
+    "add_tag": NodeKind(add_tag, fields=_TAG),
+    "remove_tag": NodeKind(remove_tag, fields=_TAG),
     "http_request": HTTP_REQUEST,
     "start_workflow": START_WORKFLOW,
     "throttle": THROTTLE,
-    "exit": Kind(leave, fields={"reason": Field(liquid)}, ports=()),
+    "exit": NodeKind(leave, fields={"reason": Field(liquid)}, ports=()),
 }

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote_plus, urlsplit
 from app.machine import document
 from app.machine.fields import Field, Liquid, Place, choice, liquid, quote
 from app.machine.http_fields import FIELD_NAME, FRAMING, UNSENDABLE
-from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
+from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Answered, Event, HttpCall, Json
 from app.machine.reasons import Reason
 from app.machine.secrets import MASK, is_secret_name
@@ -40,7 +40,7 @@ class Unsendable(Exception):
 # --- asking ---------------------------------------------------------------------------------------
 
 
-def http_request(visit: Visit) -> Outcome:
+def http_request(visit: Visit) -> NodeOutcome:
     absent: list[str] = []
     noted: dict[str, Json] = {}
     try:
@@ -50,7 +50,7 @@ def http_request(visit: Visit) -> Outcome:
     except Unsendable as error:
         return _failed(visit, Reason.HTTP_INVALID, str(error), noted)
     noted = {"request": _shown(call), **missing(absent)}
-    return Outcome("WAITING", effects=(call,), output=noted, noted=noted)
+    return NodeOutcome("WAITING", effects=(call,), output=noted, noted=noted)
 
 
 def _call(visit: Visit, absent: list[str]) -> HttpCall:
@@ -114,7 +114,7 @@ def _media_type(body: Json, text: str) -> str:
 # --- going on -------------------------------------------------------------------------------------
 
 
-def answered(visit: Visit, event: Event) -> Outcome | None:
+def answered(visit: Visit, event: Event) -> NodeOutcome | None:
     if not isinstance(event, Answered):
         return None
     noted: dict[str, Json] = {**visit.noted, "tries": event.tries}
@@ -134,9 +134,9 @@ def answered(visit: Visit, event: Event) -> Outcome | None:
 
 def _failed(
     visit: Visit, code: str | None, detail: str | None, noted: Mapping[str, Json]
-) -> Outcome:
+) -> NodeOutcome:
     """By the `failed` exit when it is wired; else the run has failed, and may be retried."""
-    note = partial(Outcome, code=code, detail=detail, output=noted or None, noted=noted)
+    note = partial(NodeOutcome, code=code, detail=detail, output=noted or None, noted=noted)
     return note("COMPLETED", "failed") if "failed" in visit.node.exits else note("FAILED")
 
 
@@ -230,7 +230,7 @@ def _settle(config: Config, place: Place) -> Config:
     return config
 
 
-HTTP_REQUEST = Kind(
+HTTP_REQUEST = NodeKind(
     http_request,
     answered,
     fields={

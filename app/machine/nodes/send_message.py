@@ -7,7 +7,7 @@ from functools import partial
 
 from app.machine import content
 from app.machine.fields import Field, Place, choice, line, liquid
-from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
+from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Delivered, Event, Json, Resend, Send
 from app.machine.reasons import Reason
 from app.machine.template import Rendered, RenderError
@@ -15,7 +15,7 @@ from app.machine.template import Rendered, RenderError
 MOST_ATTEMPTS = 3
 
 
-def send_message(visit: Visit) -> Outcome:
+def send_message(visit: Visit) -> NodeOutcome:
     config, to = visit.config, None
     noted: dict[str, Json] = {}
     if "to" in config:
@@ -35,10 +35,10 @@ def send_message(visit: Visit) -> Outcome:
         config.get("content"),
         to,
     )
-    return Outcome("WAITING", effects=(send,), output=noted or None, noted=noted)
+    return NodeOutcome("WAITING", effects=(send,), output=noted or None, noted=noted)
 
 
-def delivered(visit: Visit, event: Event) -> Outcome | None:
+def delivered(visit: Visit, event: Event) -> NodeOutcome | None:
     if not isinstance(event, Delivered):
         return None
     noted = {
@@ -60,9 +60,9 @@ def delivered(visit: Visit, event: Event) -> Outcome | None:
 
 def _unsent(
     visit: Visit, code: str | None, detail: str | None, noted: Mapping[str, Json]
-) -> Outcome:
+) -> NodeOutcome:
     """Surely not sent: by the `failed` exit when it is wired, else as `onFailure` says."""
-    note = partial(Outcome, code=code, detail=detail, output=noted, noted=noted)
+    note = partial(NodeOutcome, code=code, detail=detail, output=noted, noted=noted)
     if "failed" in visit.node.exits:
         return note("COMPLETED", "failed")
     if visit.config.get("onFailure") == "stop":
@@ -70,10 +70,10 @@ def _unsent(
     return note("COMPLETED", "next")
 
 
-def _uncertain(visit: Visit, event: Delivered, noted: Mapping[str, Json]) -> Outcome:
+def _uncertain(visit: Visit, event: Delivered, noted: Mapping[str, Json]) -> NodeOutcome:
     """Perhaps sent: never again unless `onUnknown` says so, and then a bounded number of times."""
     code = event.code or Reason.OUTCOME_UNKNOWN
-    note = partial(Outcome, code=code, detail=event.detail, output=noted, noted=noted)
+    note = partial(NodeOutcome, code=code, detail=event.detail, output=noted, noted=noted)
     policy = visit.config.get("onUnknown")
     if policy == "resend" and event.number < MOST_ATTEMPTS:
         return note("WAITING", effects=(Resend(event.message_id),))
@@ -97,7 +97,7 @@ def _settle(config: Config, place: Place) -> Config:
     return config
 
 
-SEND_MESSAGE = Kind(
+SEND_MESSAGE = NodeKind(
     send_message,
     delivered,
     fields={

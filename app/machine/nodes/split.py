@@ -7,13 +7,13 @@ from fractions import Fraction
 
 from app.machine import compare
 from app.machine.fields import Field, Place
-from app.machine.kind import Config, Kind, Outcome, Visit, fork, onward
+from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, fork, onward
 from app.machine.program import Json
 
 HEAVIEST = 1_000_000
 
 
-def split(visit: Visit) -> Outcome:
+def split(visit: Visit) -> NodeOutcome:
     variants = visit.config["variants"]
     left = _point(visit) * sum(_weight(variant) for variant in variants)
     for variant in variants:
@@ -58,7 +58,7 @@ def _settle(config: Config, place: Place) -> Config:
     return config
 
 
-SPLIT = Kind(
+SPLIT = NodeKind(
     split,
     fields={
         "variants": Field(

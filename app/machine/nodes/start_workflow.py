@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from app.machine import document
 from app.machine.fields import Field, Liquid, Place, line, liquid
-from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
+from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Json, StartRun
 from app.machine.reasons import Reason
 
@@ -16,12 +16,12 @@ MOST_BYTES = 256 * 1024
 TARGETS = ("workflowId", "automationId")
 
 
-def start_workflow(visit: Visit) -> Outcome:
+def start_workflow(visit: Visit) -> NodeOutcome:
     absent: list[str] = []
     data = _rendered(visit.config.get("data", {}), visit, absent)
     target = next(visit.config[name] for name in TARGETS if name in visit.config)
     if len(document.dumps(data)) > MOST_BYTES:
-        return Outcome("FAILED", code=Reason.DATA_TOO_LARGE)
+        return NodeOutcome("FAILED", code=Reason.DATA_TOO_LARGE)
     return onward(effects=(StartRun(target, data),), output=missing(absent) or None)
 
 
@@ -87,7 +87,7 @@ def _settle(config: Config, place: Place) -> Config:
     return config
 
 
-START_WORKFLOW = Kind(
+START_WORKFLOW = NodeKind(
     start_workflow,
     fields={"workflowId": Field(line), "automationId": Field(line), "data": Field(_data)},
     settle=_settle,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from app.machine.fields import Field, Place, count, duration, liquid
-from app.machine.kind import Kind, Outcome, Visit, onward
+from app.machine.kind import NodeKind, NodeOutcome, Visit, onward
 from app.machine.program import Event, Json, Limited, Take, Taken
 from app.machine.reasons import Reason
 
@@ -13,14 +13,14 @@ MOST = 1_000
 LONGEST = timedelta(days=366)
 
 
-def throttle(visit: Visit) -> Outcome:
+def throttle(visit: Visit) -> NodeOutcome:
     config = visit.config
     key = config["key"].render(visit.facts).text.strip() if "key" in config else ""
     take = Take(visit.node.id, config["limit"], config["window"], key)
-    return Outcome("WAITING", effects=(take,), noted={"key": key} if key else None)
+    return NodeOutcome("WAITING", effects=(take,), noted={"key": key} if key else None)
 
 
-def counted(visit: Visit, event: Event) -> Outcome | None:
+def counted(visit: Visit, event: Event) -> NodeOutcome | None:
     match event:
         case Taken():
             return onward(output=visit.noted or None)
@@ -38,7 +38,7 @@ def _window(value: Json, place: Place) -> timedelta | None:
     return length
 
 
-THROTTLE = Kind(
+THROTTLE = NodeKind(
     throttle,
     counted,
     fields={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.machine.fields import Field, Liquid, Place, line, liquid, quote
-from app.machine.kind import Kind, Outcome, Visit, missing, onward
+from app.machine.kind import NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import ChangeContact, Json
 from app.machine.reasons import Reason
 
@@ -30,7 +30,7 @@ def _change(name: str, value: Json, place: Place) -> Json:
     return liquid(value, place) if isinstance(value, str) else value
 
 
-def update_contact(visit: Visit) -> Outcome:
+def update_contact(visit: Visit) -> NodeOutcome:
     """Text that prints nothing changes nothing: a missing path must not wipe a field. null may."""
     changes: dict[str, Json] = {}
     absent: list[str] = []
@@ -56,4 +56,6 @@ def _put(changes: dict[str, Json], name: str, value: Json) -> None:
         changes[name] = value
 
 
-UPDATE_CONTACT = Kind(update_contact, fields={"set": Field(_changes, "Say which fields to set.")})
+UPDATE_CONTACT = NodeKind(
+    update_contact, fields={"set": Field(_changes, "Say which fields to set.")}
+)

@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 
 from app.machine import calendar, document
 from app.machine.fields import Field, Place, duration, line, liquid, quote
-from app.machine.kind import Config, Kind, Outcome, Visit, missing, onward
+from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Event, Json, WaitUntil, Woken
 from app.machine.reasons import Reason
 from app.machine.template import Rendered
 
 
-def wait(visit: Visit) -> Outcome:
+def wait(visit: Visit) -> NodeOutcome:
     if "until" in visit.config:
         return _until(visit)
     if "time" in visit.config:
@@ -25,23 +25,23 @@ def wait(visit: Visit) -> Outcome:
     return _rest(visit.facts["now"] + length) if length else onward()
 
 
-def woken(visit: Visit, event: Event) -> Outcome | None:
+def woken(visit: Visit, event: Event) -> NodeOutcome | None:
     return onward(output=visit.noted or None) if isinstance(event, Woken) else None
 
 
-def _rest(until: datetime, noted: Mapping[str, Json] | None = None) -> Outcome:
+def _rest(until: datetime, noted: Mapping[str, Json] | None = None) -> NodeOutcome:
     """`noted` also stands for `{{steps.<id>…}}`, and in the record once the wait is over."""
-    return Outcome("WAITING", effects=(WaitUntil(until),), output=noted, noted=noted)
+    return NodeOutcome("WAITING", effects=(WaitUntil(until),), output=noted, noted=noted)
 
 
-def _until(visit: Visit) -> Outcome:
+def _until(visit: Visit) -> NodeOutcome:
     rendered: Rendered = visit.config["until"].render(visit.facts)
     zone = _zone(visit)
     text = rendered.text.strip()
     moment = calendar.read(text, zone)
     if moment is None:
         detail = f"{quote(text)} is not a time; write it like 2026-11-02T09:00:00Z."
-        return Outcome(
+        return NodeOutcome(
             "FAILED",
             code=Reason.TIME_UNREADABLE,
             detail=detail,
@@ -53,7 +53,7 @@ def _until(visit: Visit) -> Outcome:
     return _rest(moment, noted)
 
 
-def _next_time(visit: Visit) -> Outcome:
+def _next_time(visit: Visit) -> NodeOutcome:
     """Never the present moment, so that a walk that comes round to it again really rests."""
     zone, at = _zone(visit), time.fromisoformat(visit.config["time"])
     days = visit.config.get("days", calendar.DAYS)
@@ -140,7 +140,7 @@ def _rests(config: Mapping[str, Json]) -> bool:
     return bool(config.get("duration")) or "time" in config
 
 
-WAIT = Kind(
+WAIT = NodeKind(
     wait,
     woken,
     fields={

@@ -8,7 +8,7 @@ from functools import partial
 
 from app.machine import condition, document, template
 from app.machine.fields import Field, Place, duration, line
-from app.machine.kind import Config, Kind, Outcome, Visit, fork, onward
+from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, fork, onward
 from app.machine.program import Changed, Event, Happened, Json, WaitFor, Woken
 from app.machine.reasons import Reason
 
@@ -16,7 +16,7 @@ MOST_CONDITIONS = 8
 _WITH_EVENT = template.ROOTS | {"event"}
 
 
-def wait_for(visit: Visit) -> Outcome:
+def wait_for(visit: Visit) -> NodeOutcome:
     held = _holding(visit)
     if held is not None:
         return onward(port=held["port"], code=Reason.ALREADY_TRUE, output=held)
@@ -26,10 +26,10 @@ def wait_for(visit: Visit) -> Outcome:
         contact=any("when" in one for one in conditions),
         until=None if timeout is None else visit.facts["now"] + timeout,
     )
-    return Outcome("WAITING", effects=(effect,))
+    return NodeOutcome("WAITING", effects=(effect,))
 
 
-def heard(visit: Visit, event: Event) -> Outcome | None:
+def heard(visit: Visit, event: Event) -> NodeOutcome | None:
     match event:
         case Happened():
             return _after(visit, event)
@@ -52,7 +52,7 @@ def _holding(visit: Visit) -> dict[str, Json] | None:
     return None
 
 
-def _after(visit: Visit, event: Happened) -> Outcome | None:
+def _after(visit: Visit, event: Happened) -> NodeOutcome | None:
     happened = {"name": event.name, "properties": event.properties, "at": document.text(event.at)}
     facts = {**visit.facts, "event": happened}
     for one in visit.config["conditions"]:
@@ -115,7 +115,7 @@ def _rests(config: Mapping[str, Json]) -> bool:
 
 _length = partial(duration, longest=timedelta(days=366))
 
-WAIT_FOR = Kind(
+WAIT_FOR = NodeKind(
     wait_for,
     heard,
     fields={
