@@ -22,7 +22,7 @@ from app.config import ConfigError, Settings, place_of_key
 from app.contacts.addresses import BadAddress
 from app.errors import Problem
 from app.machine import reasons
-from app.main import FOR_EVER, Front, NotReady, database_of, opened, web
+from app.main import FOR_EVER, NotReady, StartupGate, database_of, open_process, web
 from app.process import SCHEMA
 from app.runtime import logs, processes, tasks
 from app.simulations import cases
@@ -44,11 +44,11 @@ def run(settings: Settings, _arguments: argparse.Namespace) -> int:
     asyncio.run(_migrate(settings))
 
     async def main(stop: asyncio.Event) -> None:
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             seeded = None if settings.production else await demo.seed(process)
             listener = server.listen(settings.host, settings.port)
             print(_welcome(settings, seeded), flush=True)
-            await _together(
+            await _run_all(
                 stop,
                 server.serve(web(process), settings, stop, listener=listener),
                 work(process, stop),
@@ -62,14 +62,14 @@ def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
     _refuse_alone("web", settings)
 
     async def main(listener: socket.socket, stop: asyncio.Event) -> None:
-        front, served = Front(settings), asyncio.Event()
-        opening = asyncio.create_task(front.open(settings, served))
+        gate, served = StartupGate(settings), asyncio.Event()
+        opening = asyncio.create_task(gate.open(settings, served))
         opening.add_done_callback(lambda _: stop.set())
-        await front.is_worth_asking(stop)
+        await gate.wait_until_ready(stop)
         if not stop.is_set():
-            await server.serve(front, settings, stop, listener=listener)
+            await server.serve(gate, settings, stop, listener=listener)
         served.set()
-        if not front.opened.is_set():
+        if not gate.ready.is_set():
             await tasks.end(opening)
         if not opening.cancelled():
             await opening
@@ -84,7 +84,7 @@ def worker(settings: Settings, _arguments: argparse.Namespace) -> int:
     _refuse_alone("worker", settings)
 
     async def main(stop: asyncio.Event) -> None:
-        async with opened(settings, FOR_EVER) as process:
+        async with open_process(settings, FOR_EVER) as process:
             await work(process, stop)
 
     return processes.run(main)
@@ -105,7 +105,7 @@ def show_demo(settings: Settings, _arguments: argparse.Namespace) -> int:
         raise NotReady("The demo is only for the sandbox: leave ENVIRONMENT unset.")
 
     async def main() -> None:
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             print(_welcome(settings, await demo.seed(process)))
 
     asyncio.run(main())
@@ -132,7 +132,7 @@ def rewrap_keys(settings: Settings, _arguments: argparse.Namespace) -> int:
     """Wrap the data key with the first entry of SECRET_KEY, so that older ones can be removed."""
 
     async def main() -> bool:
-        async with opened(settings) as process, process.database.write() as db:
+        async with open_process(settings) as process, process.database.write() as db:
             old = await keys.load(db)
             return old is not None and await keys.replace(db, old=old, new=process.vault.rewrap())
 
@@ -154,7 +154,7 @@ def after_restore(settings: Settings, _arguments: argparse.Namespace) -> int:
     """
 
     async def main() -> restoring.Parked:
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             return await restoring.park(process)
 
     parked = asyncio.run(main())
@@ -173,7 +173,7 @@ def verify_audit(settings: Settings, _arguments: argparse.Namespace) -> int:
 
     async def main() -> bool:
         whole, id = True, ""
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             while True:
                 async with process.database.read() as db:
                     workspace = await retention.next_workspace(db, id)
@@ -199,7 +199,7 @@ def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
     """Make the user with this email address an administrator of every workspace."""
 
     async def main() -> bool:
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             return await accounts.grant_super_admin(process, arguments.email)
 
     if not asyncio.run(main()):
@@ -278,7 +278,7 @@ async def _migrate(settings: Settings) -> list[str]:
         return await migrate(database, SCHEMA)
 
 
-async def _together(stop: asyncio.Event, *parts: Awaitable[None]) -> None:
+async def _run_all(stop: asyncio.Event, *parts: Awaitable[None]) -> None:
     """Until all have ended; when one breaks, the others are told to stop."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

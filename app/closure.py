@@ -22,7 +22,7 @@ async def stop(process: Process, workspace_id: str) -> None:
             left = await messages.stop(db, workspace_id=workspace_id, limit=BATCH)
 
 
-async def remove_some(process: Process) -> bool:
+async def remove_batch(process: Process) -> bool:
     """A batch of rows of a closed workspace; False when there is nothing (more) to remove."""
     async with process.database.read() as db:
         if not await workspaces.any_closed(db):
@@ -37,7 +37,7 @@ async def remove_some(process: Process) -> bool:
     return True
 
 
-async def end_some(process: Process) -> bool:
+async def cancel_batch(process: Process) -> bool:
     """Cancel a batch of runs of an archived definition; False when there is none (for now).
 
     Nothing depends on it but what a person reads: such a run ends by itself at its next touch.

@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-BOOT_SECONDS = 30.0  # a database that starts beside us may take this long
-LATE_SECONDS = 5.0  # a database that is well has answered a new process by then
+BOOT_SECONDS = 30.0  # for a database that is started at the same time
+LATE_SECONDS = 5.0  # a healthy database has answered by then
 FOR_EVER = math.inf  # a web process answers 503 meanwhile, a worker has nothing else to do
 
 
@@ -58,7 +58,7 @@ class NotReady(Exception):
 
 @asynccontextmanager
 async def database_of(
-    settings: Settings, patience: float = BOOT_SECONDS
+    settings: Settings, wait_seconds: float = BOOT_SECONDS
 ) -> AsyncIterator[Database]:
     """The database, once it answers. Raises NotReady when DATABASE_URL can never be right."""
     database = Database(
@@ -71,7 +71,7 @@ async def database_of(
     except (OSError, sqlite3.Error) as error:
         raise NotReady(f"DATABASE_URL names no SQLite file that can be opened: {error}.") from error
     try:
-        await _patiently(partial(_answer, database), patience)
+        await _retry(partial(_answer, database), wait_seconds)
         yield database
     finally:
         await database.disconnect()
@@ -82,22 +82,22 @@ async def _answer(database: Database) -> None:
         await db.now()
 
 
-async def _patiently(work: Callable[[], Awaitable[Result]], patience: float) -> Result:
-    """Do this, again while the database is still starting, or away."""
-    deadline = asyncio.get_running_loop().time() + patience
+async def _retry(work: Callable[[], Awaitable[Result]], wait_seconds: float) -> Result:
+    """Retry each second, up to `wait_seconds`, while the database is starting or unavailable."""
+    deadline = asyncio.get_running_loop().time() + wait_seconds
     while True:
         try:
             return await work()
         except Unavailable as problem:
             cause = problem.__cause__ or problem
-            hopeless = isinstance(cause, socket.gaierror) or _state(cause).startswith(HOPELESS)
-            if hopeless or asyncio.get_running_loop().time() > deadline:
+            permanent = isinstance(cause, socket.gaierror) or _state(cause).startswith(PERMANENT)
+            if permanent or asyncio.get_running_loop().time() > deadline:
                 raise NotReady(f"DATABASE_URL leads to no database: {cause}.") from problem
             log.warning("waiting for the database", extra={"error": str(cause)})
             await asyncio.sleep(1)
 
 
-HOPELESS = ("28", "3D")  # SQLSTATE classes: wrong user or password; no such database
+PERMANENT = ("28", "3D")  # SQLSTATE classes: wrong user or password; no such database
 
 
 def _state(error: BaseException) -> str:
@@ -105,11 +105,14 @@ def _state(error: BaseException) -> str:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, patience: float = BOOT_SECONDS) -> AsyncIterator[Process]:
-    """Everything one process holds open, closed again at the end. Raises NotReady, VaultError."""
+async def open_process(
+    settings: Settings, wait_seconds: float = BOOT_SECONDS
+) -> AsyncIterator[Process]:
+    """A process with all that it holds open, closed again at the end. Waits up to `wait_seconds`
+    for the database. Raises NotReady, VaultError."""
     async with (
-        database_of(settings, patience) as database,
-        upon(database, settings, patience) as process,
+        database_of(settings, wait_seconds) as database,
+        build_process(database, settings, wait_seconds) as process,
     ):
         _spare_the_collector()
         yield process
@@ -137,12 +140,12 @@ async def _vault(database: Database, settings: Settings) -> Vault:
 
 
 @asynccontextmanager
-async def upon(
-    database: Database, settings: Settings, patience: float = BOOT_SECONDS
+async def build_process(
+    database: Database, settings: Settings, wait_seconds: float = BOOT_SECONDS
 ) -> AsyncIterator[Process]:
-    """Everything else. Raises NotReady when the schema is behind, VaultError."""
-    # Since it answered it may have gone away again.
-    vault = await _patiently(partial(_vault, database, settings), patience)
+    """A process on this connected database. Raises NotReady when its schema is old, VaultError."""
+    # The database may have gone away since it was connected.
+    vault = await _retry(partial(_vault, database, settings), wait_seconds)
     queue = Queue(connector(settings))
     egress = Egress(settings.egress_allow)
     if settings.egress_allow:
@@ -181,33 +184,34 @@ async def upon(
         await client.aclose()
 
 
-class Front:
-    """Answers 503 while the database keeps it waiting, then as the application."""
+class StartupGate:
+    """An ASGI application that answers 503 until the process is open, then as the API."""
 
     def __init__(self, settings: Settings) -> None:
-        self._waiting = self._answering = Edge(Router(default=_not_yet), settings)
-        self.opened = asyncio.Event()
+        self._unready = self._current = Edge(Router(default=_not_yet), settings)
+        self.ready = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # The application's own lifespan is begun and ended by `open`.
-        told = self._waiting if scope["type"] == "lifespan" else self._answering
-        await told(scope, receive, send)
+        app = self._unready if scope["type"] == "lifespan" else self._current
+        await app(scope, receive, send)
 
-    async def is_worth_asking(self, stop: asyncio.Event) -> None:
-        """Returns once it is open, or late, or told to `stop`. Until then it had better not listen:
-        who finds nobody here asks another process, or once more, and is not sent away."""
-        events = [asyncio.create_task(event.wait()) for event in (self.opened, stop)]
+    async def wait_until_ready(self, stop: asyncio.Event) -> None:
+        """Return once the process is open, after LATE_SECONDS, or when `stop` is set. Until then it
+        should not listen: a refused client tries another process, or again, instead of getting a
+        503."""
+        events = [asyncio.create_task(event.wait()) for event in (self.ready, stop)]
         await asyncio.wait(events, timeout=LATE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         await tasks.end(*events)
 
     async def open(self, settings: Settings, served: asyncio.Event) -> None:
-        """Hold everything open until what came in has been `served`."""
-        async with opened(settings, FOR_EVER) as process:
+        """Keep the process open until `served` is set."""
+        async with open_process(settings, FOR_EVER) as process:
             edge = web(process)
             assert isinstance(edge.app, Router)  # noqa: S101 - web made it so
             async with edge.app.lifespan_context(edge.app):
-                self._answering = edge
-                self.opened.set()
+                self._current = edge
+                self.ready.set()
                 log.info("web process is ready")
                 await served.wait()
 

@@ -261,7 +261,7 @@ async def end(process: Process, workspace_id: str) -> None:
         await through.end(row["customer_id"])
 
 
-async def renew_some(process: Process) -> bool:
+async def renew_batch(process: Process) -> bool:
     """Find out what follows a period that has ended; False when none has. It also mends what no
     event has told us of."""
     through = process.billing

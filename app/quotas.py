@@ -102,7 +102,7 @@ def exceeded(plan: Plan, what: str) -> Problem:
     )
 
 
-async def fold_some(process: Process) -> bool:
+async def fold_batch(process: Process) -> bool:
     """Add changes to their totals. True when there may be more."""
     async with process.database.read() as db:
         if not await usage.any_changes(db):

@@ -1,4 +1,4 @@
-"""What happened is kept for so long, and no longer: a round through all workspaces every hour."""
+"""Retention: an hourly scan of all workspaces that deletes what is older than they keep it."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from app.store import retention
 
 log = logging.getLogger(__name__)
 
-ROUND_SECONDS = 3_600.0  # from the beginning of a round to that of the next
+SCAN_SECONDS = 3_600.0  # from the start of a scan to that of the next
 BATCH = 500  # rows of one transaction, and what hangs on them
-WORKSPACES = 20  # looked at, at one go, in which nothing is old
+WORKSPACES = 20  # with nothing to delete, checked in one batch
 
 
-class Rounds:
-    """One process's, a step at a time, so that other chores have their turn in between. Several at
-    once do no harm: each passes over what another is deleting."""
+class RetentionScan:
+    """The scan of one process, a batch at a time, so that other maintenance runs in between.
+    Several at once do no harm: each skips the rows that another is deleting."""
 
     def __init__(self) -> None:
-        self._after = ""  # the workspace that was seen to last
-        self._begun_at = -ROUND_SECONDS
-        self._walking = False
+        self._cursor = ""  # the last workspace that is done
+        self._started_at = -SCAN_SECONDS
+        self._is_running = False
 
-    async def some(self, process: Process) -> bool:
-        """False when the round is over, or none is due."""
-        if not self._walking:
-            if time.monotonic() - self._begun_at < ROUND_SECONDS:
+    async def run_batch(self, process: Process) -> bool:
+        """False when the scan is complete, or none is due."""
+        if not self._is_running:
+            if time.monotonic() - self._started_at < SCAN_SECONDS:
                 return False
-            self._begun_at, self._walking, self._after = time.monotonic(), True, ""
+            self._started_at, self._is_running, self._cursor = time.monotonic(), True, ""
         for _ in range(WORKSPACES):
-            if await self._one(process):
+            if await self._prune_next(process):
                 return True
-            if not self._walking:
+            if not self._is_running:
                 return False
         return True
 
-    async def _one(self, process: Process) -> bool:
+    async def _prune_next(self, process: Process) -> bool:
         """A batch of the next workspace; True when it had something to delete."""
         async with process.database.write() as db:
-            workspace = await retention.next_workspace(db, self._after)
+            workspace = await retention.next_workspace(db, self._cursor)
             if workspace is None:
-                self._walking = False
+                self._is_running = False
                 return False
             days = workspace["retention_days"] or process.settings.retention_days
             moment = await db.now() - timedelta(days=days)
@@ -54,5 +54,5 @@ class Rounds:
         if deleted:
             log.info("old rows removed", extra={"workspace_id": id, "rows": deleted})
         if deleted < BATCH and not pruned:
-            self._after = id  # nothing is left of it
+            self._cursor = id  # nothing is left of it
         return bool(deleted or pruned)

@@ -21,7 +21,7 @@ import structlog
 
 from app.config import Settings
 from app.egress import Egress
-from app.main import upon
+from app.main import build_process
 from app.process import Process
 from app.runtime import logs
 from app.store.db import Database
@@ -170,7 +170,7 @@ async def process(
     if database.engine == "postgresql":
         environ["REDIS_URL"] = request.getfixturevalue("redis_url")
     settings = Settings.from_environ(environ, secret_key_file=tmp_path / "secret.key")
-    async with upon(database, settings) as process:
+    async with build_process(database, settings) as process:
         yield process
 
 

@@ -25,7 +25,7 @@ from app.machine import check, document
 from app.machine.kind import Visit
 from app.machine.nodes import NODES
 from app.machine.program import Program
-from app.main import opened
+from app.main import open_process
 from app.process import Process
 from app.runs import steering
 from app.simulations import scenes, simulation
@@ -48,7 +48,7 @@ async def opened_on(file: Path) -> AsyncIterator[Process]:
         "LOG_LEVEL": "error",
     }
     egress = Egress([ip_network("127.0.0.0/8")])
-    async with opened(Settings.from_environ(environ)) as process:
+    async with open_process(Settings.from_environ(environ)) as process:
         yield replace(process, egress=egress)
     await egress.close()
 

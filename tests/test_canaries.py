@@ -19,7 +19,7 @@ import structlog
 
 from app.config import Settings
 from app.egress import Egress
-from app.main import upon
+from app.main import build_process
 from app.process import Process
 from app.routes import ROUTES
 from app.runtime import logs
@@ -124,7 +124,7 @@ async def process(
     logs.configure(settings, stream=written)
     logging.getLogger("mail.log").setLevel("ERROR")  # the receiver's, which is not ours
     egress = Egress([ip_network("127.0.0.0/8")])
-    async with upon(database, settings) as process:
+    async with build_process(database, settings) as process:
         logging.getLogger("app").warning("settings", extra={"settings": repr(settings)})
         yield replace(process, egress=egress)
     await egress.close()

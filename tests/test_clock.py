@@ -13,7 +13,7 @@ import pytest
 
 from app import intake
 from app.config import Settings
-from app.main import opened
+from app.main import open_process
 from app.process import Process
 from app.store.db import Database
 from tests import servers
@@ -40,7 +40,7 @@ async def environ(database: Database, database_url: str) -> dict[str, str]:
 async def started_at(environ: dict[str, str], moment: datetime) -> AsyncIterator[Process]:
     """A process, when the database's clock says this."""
     settings = Settings.from_environ({**environ, "CLOCK_OFFSET_MS": offset_to(moment)})
-    async with opened(settings) as process:
+    async with open_process(settings) as process:
         yield process
 
 

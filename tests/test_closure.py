@@ -15,15 +15,15 @@ async def test_a_closed_workspace_goes_and_then_there_is_nothing_to_do(
 ):
     async with process.database.write() as db:
         await workspaces.close(db, id=cast.olivia.workspace_id)
-    assert await closure.remove_some(process)
+    assert await closure.remove_batch(process)
     async with process.database.read() as db:
         assert await workspaces.by_id(db, id=cast.olivia.workspace_id) is None
         assert await workspaces.by_id(db, id=cast.mallory.workspace_id) is not None
-    assert not await closure.remove_some(process)
+    assert not await closure.remove_batch(process)
 
 
 async def test_nothing_goes_where_none_is_closed(cast: Cast, process: Process):
-    assert not await closure.remove_some(process)
+    assert not await closure.remove_batch(process)
     assert (await cast.olivia.get("/contacts")).status_code == 200
 
 
@@ -65,14 +65,14 @@ async def test_what_is_archived_ends_some_runs_at_once_and_the_others_a_batch_at
     count = activation.CANCELLED_AT_ONCE + closure.BATCH + 7
     await many_runs(process, cast.ed.workspace_id, one, count)
     await many_runs(process, cast.ed.workspace_id, other, 3)
-    assert not await closure.end_some(process)
+    assert not await closure.cancel_batch(process)
     archived = await cast.ed.patch(f"/workflows/{one}", {"state": "ARCHIVED"})
     assert archived.status_code == 200
     assert await unfinished(process, one) == closure.BATCH + 7
-    assert await closure.end_some(process)
+    assert await closure.cancel_batch(process)
     assert await unfinished(process, one) == 7
-    assert await closure.end_some(process)
-    assert not await closure.end_some(process)
+    assert await closure.cancel_batch(process)
+    assert not await closure.cancel_batch(process)
     assert (await unfinished(process, one), await unfinished(process, other)) == (0, 3)
     async with process.database.read() as db:
         assert not await definitions.any_ending(db)
@@ -92,9 +92,9 @@ async def test_a_run_that_is_being_moved_is_passed_over_and_the_definition_kept_
         await moving.fetch_one("SELECT id FROM runs ORDER BY id LIMIT 1 FOR UPDATE")
         await cast.ed.patch(f"/workflows/{id}", {"state": "ARCHIVED"})
         assert await unfinished(process, id) == 1
-        assert not await closure.end_some(process)
-    assert await closure.end_some(process)
+        assert not await closure.cancel_batch(process)
+    assert await closure.cancel_batch(process)
     assert await unfinished(process, id) == 0
-    assert not await closure.end_some(process)
+    assert not await closure.cancel_batch(process)
     async with process.database.read() as db:
         assert not await definitions.any_ending(db)

@@ -13,7 +13,7 @@ import pytest
 from app import doctor
 from app.config import Settings
 from app.doctor import Finding
-from app.main import opened
+from app.main import open_process
 from app.store.db import Database
 from tests import provider, resend_server, servers, stripe_server, twilio_server
 from tests.conftest import SCHEMA
@@ -47,7 +47,7 @@ async def sound(
     async with Receiver(tmp_path / "ledger") as mail:
         environ = {**PRODUCTION, "DATABASE_URL": url, "REDIS_URL": redis_url, "SECRET_KEY": KEY}
         environ["SMTP_URL"] = f"{mail.url}?starttls=off"
-        async with opened(Settings.from_environ(environ)):
+        async with open_process(Settings.from_environ(environ)):
             pass
         yield environ
 

@@ -21,7 +21,7 @@ import pytest
 from app import demo
 from app.__main__ import COMMANDS, _parser, main, verify_audit
 from app.config import Settings
-from app.main import opened
+from app.main import open_process
 from app.process import SCHEMA
 from app.store import users
 from app.store.migrations import sections
@@ -213,23 +213,23 @@ def test_the_trails_of_all_workspaces_are_walked_by_one_command(
 
 
 async def seeded(settings: Settings) -> None:
-    async with opened(settings) as process:
+    async with open_process(settings) as process:
         await demo.seed(process)
 
 
 async def tampered(settings: Settings) -> None:
-    async with opened(settings) as process, process.database.write() as db:
+    async with open_process(settings) as process, process.database.write() as db:
         await db.execute("UPDATE audit_logs SET actor_name = 'Mallory'")
 
 
 async def registered(settings: Settings) -> str:
-    async with opened(settings) as process, cast.client(process) as client:
+    async with open_process(settings) as process, cast.client(process) as client:
         acme = await cast.workspace(process, "Acme")
         return (await cast.person(process, client, acme, "olivia", "owner")).email
 
 
 async def is_super_admin(settings: Settings, email: str) -> bool:
-    async with opened(settings) as process, process.database.read() as db:
+    async with open_process(settings) as process, process.database.read() as db:
         row = await users.by_email(db, email_key=email)
     assert row is not None
     return bool(row["super_admin"])
@@ -336,7 +336,7 @@ async def test_a_database_that_goes_away_again_while_a_process_starts_is_waited_
         environ = {"DATABASE_URL": through(proxy, postgres_url), "SECRET_KEY": SECRET_KEY}
         proxy.cut_before(b"BEGIN")  # of the first transaction; by then it has answered
         settings = Settings.from_environ(environ, secret_key_file=tmp_path / "key")
-        opening = opened(settings)
+        opening = open_process(settings)
         starting = asyncio.create_task(opening.__aenter__())
         while not proxy.hits and not starting.done():
             await asyncio.sleep(0.01)

@@ -128,7 +128,7 @@ class Anything:
             raise Undone
 
     async def fold(self) -> None:
-        await quotas.fold_some(self.process)
+        await quotas.fold_batch(self.process)
 
 
 @pytest.mark.parametrize("seed", [1])
@@ -143,7 +143,7 @@ async def test_what_is_counted_is_what_there_is_after_anything(
     there = await counted(process, cast.ed.workspace_id)
     assert min(there.values()) > 0
     assert await figures(process, cast.ed.workspace_id) == there
-    await quotas.fold_some(process)
+    await quotas.fold_batch(process)
     assert await figures(process, cast.ed.workspace_id) == there
     nothing = {"contacts": 0, "messagesPerMonth": 0, "members": 1}
     assert await figures(process, cast.mallory.workspace_id) == nothing
@@ -153,7 +153,7 @@ async def test_two_who_fold_at_once_lose_and_double_nothing(process: Process, ac
     for _ in range(30):
         async with process.database.write() as db:
             await usage.add(db, workspace_id=acme, meter=CONTACTS)
-    await asyncio.gather(*(quotas.fold_some(process) for _ in range(3)))
+    await asyncio.gather(*(quotas.fold_batch(process) for _ in range(3)))
     async with process.database.read() as db:
         assert await usage.used(db, workspace_id=acme, meter=CONTACTS) == 30
         assert not await usage.any_changes(db)

@@ -23,7 +23,7 @@ from tests.conftest import SCHEMA
 from tests.test_events import listening
 from tests.test_operating import GUIDE
 from tests.test_policy import session
-from workers import chores
+from workers import maintenance
 
 WAITS = {"type": "wait", "duration": "P366D"}
 GROWING = ("runs", "run_steps", "delivery_attempts", *store.RULES)
@@ -56,8 +56,8 @@ def clock_set(process: Process, offset: timedelta) -> Iterator[None]:
 
 async def went_round(process: Process) -> int:
     """A whole round; how many steps it took."""
-    rounds, steps = retention.Rounds(), 0
-    while await rounds.some(process):
+    scan, steps = retention.RetentionScan(), 0
+    while await scan.run_batch(process):
         steps += 1
     return steps
 
@@ -135,7 +135,7 @@ def told() -> dict[str, set[str]]:
 def test_every_table_is_swept_or_the_guide_says_why_it_stays():
     by_age = {"runs", "audit_logs", *store.RULES}
     by_age |= {table for table, others in GONE_WITH.items() if by_age & {*others}}
-    by_expiry = {*expiry.KEYS, "usage_changes"}  # the latter by quotas.fold_some
+    by_expiry = {*expiry.KEYS, "usage_changes"}  # the latter by quotas.fold_batch
     every = {table for table, _ in TABLES}
     assert told() == {
         "age": by_age,
@@ -171,7 +171,7 @@ async def test_what_expires_goes_and_nothing_else(cast: Cast, process: Process):
     assert min(fresh.values()) > 0, fresh
     old = await counts(process, cast.olivia.workspace_id, tables)
     assert min(old.values()) > 0, old
-    await chores.sweep(process)
+    await maintenance.sweep(process)
     assert await counts(process, cast.mallory.workspace_id, tables) == fresh
     assert await counts(process, cast.olivia.workspace_id, tables) == dict.fromkeys(tables, 0)
 
@@ -248,14 +248,14 @@ async def test_a_lot_goes_a_batch_at_a_time(
 
 
 async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process):
-    rounds = retention.Rounds()
-    while await rounds.some(process):
+    scan = retention.RetentionScan()
+    while await scan.run_batch(process):
         pass
     with long_ago(process):
         await one_of_each(cast.olivia, process)
-    assert not await rounds.some(process)
-    rounds._begun_at -= retention.ROUND_SECONDS
-    assert await rounds.some(process)
+    assert not await scan.run_batch(process)
+    scan._started_at -= retention.SCAN_SECONDS
+    assert await scan.run_batch(process)
 
 
 async def test_sessions_go_when_they_have_expired(cast: Cast, process: Process):

@@ -27,18 +27,18 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError, TimeoutError
 
 from app.config import Settings
-from app.main import NotReady, opened
+from app.main import NotReady, open_process
 from app.process import Process
 from app.queue import ADVANCE, CALL, DELIVER, NAME, POST, SILENCE, TTL_SECONDS, serialized
 from app.runtime import logs, tasks
-from workers import calls, chores, deliveries, loop, posts, runs
+from workers import calls, deliveries, loop, maintenance, posts, runs
 from workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
-DRAIN_SECONDS = 6.5  # after SIGTERM; the platform's patience is longer
+DRAIN_SECONDS = 6.5  # after SIGTERM; the platform waits longer
 RESTART_SECONDS = 0.5
-PATIENCE = 12  # times that arq's own command tries to reach Redis: nine seconds
+CONNECT_TRIES = 12  # times that arq's own command tries to reach Redis: nine seconds
 
 # What arq needs to know. The row is the queue of record, so nothing is kept in Redis: a lost or
 # failed job costs one beat of the loop.
@@ -66,26 +66,27 @@ def pools_of(process: Process) -> dict[str, WorkerPool]:
 
 
 async def work(process: Process, stop: asyncio.Event) -> None:
-    """Until `stop` is set; then finish what is in hand."""
+    """Work until `stop` is set; then let the rows in progress finish."""
     pools = pools_of(process)
     stopped = asyncio.create_task(stop.wait())
     listening = asyncio.create_task(listen_for_ever(process, pools))
-    await beat_beside(process, pools, stopped, listening)
+    await run_with_heartbeat(process, pools, stopped, listening)
     if not listening.cancelled():
         listening.result()  # it does not end by itself: what it raised is a bug, and must be seen
 
 
-async def beat_beside(
+async def run_with_heartbeat(
     process: Process, pools: Mapping[str, WorkerPool], *others: asyncio.Task[Any]
 ) -> None:
-    """Our own loop until one of the others ends; then end them all, and finish what is in hand."""
+    """Run our loop and maintenance until one of the others ends. Then end them all, and let the
+    rows in progress finish."""
     process.queue.near.update({job: pool.accept for job, pool in pools.items()})
     beating = asyncio.create_task(loop.beat_for_ever(process, pools))
-    housework = asyncio.create_task(chores.do_for_ever(process))
-    refreshing = asyncio.create_task(chores.refresh_for_ever(process))
+    maintaining = asyncio.create_task(maintenance.run_for_ever(process))
+    refreshing = asyncio.create_task(maintenance.refresh_for_ever(process))
     log.info("worker started")
     await asyncio.wait([beating, *others], return_when=asyncio.FIRST_COMPLETED)
-    await tasks.end(beating, housework, refreshing, *others)
+    await tasks.end(beating, maintaining, refreshing, *others)
     await asyncio.gather(*(pool.close(DRAIN_SECONDS) for pool in pools.values()))
     log.info("worker stopped")
     if not beating.cancelled():
@@ -142,24 +143,24 @@ def __getattr__(name: str) -> type:
 
 
 def worker_settings(settings: Settings) -> type:
-    """The class that `arq` reads: what it listens to, and the process it opens beside."""
+    """The class that `arq` reads: its options, and hooks that open a process and our own loop."""
 
-    async def open_beside(ctx: dict[str, Any]) -> None:
+    async def on_startup(ctx: dict[str, Any]) -> None:
         logs.configure(settings)
         stack = AsyncExitStack()
-        process = await stack.enter_async_context(opened(settings))
+        process = await stack.enter_async_context(open_process(settings))
         pools = pools_of(process)
         ctx.update(pools)
         listening = cast("asyncio.Task[Any]", asyncio.current_task())  # arq's, until it ends
 
-        async def beside() -> None:
+        async def run() -> None:
             async with stack:
-                await beat_beside(process, pools, listening)
+                await run_with_heartbeat(process, pools, listening)
 
         # It ends by itself, for arq skips its on_shutdown when Redis does not answer.
-        ctx["beside"] = asyncio.create_task(beside())
+        ctx["beside"] = asyncio.create_task(run())
 
-    async def close_beside(ctx: dict[str, Any]) -> None:
+    async def on_shutdown(ctx: dict[str, Any]) -> None:
         if "beside" in ctx:
             await ctx["beside"]
 
@@ -169,8 +170,8 @@ def worker_settings(settings: Settings) -> type:
         {
             **OPTIONS,
             "redis_settings": redis_settings(settings),
-            "on_startup": open_beside,
-            "on_shutdown": close_beside,
+            "on_startup": on_startup,
+            "on_shutdown": on_shutdown,
         },
     )
 
@@ -186,7 +187,7 @@ def redis_settings(settings: Settings) -> RedisSettings:
         password=given.password and unquote(given.password),
         ssl_cert_reqs="required" if settings.redis_tls_verify else "none",
         ssl_check_hostname=settings.redis_tls_verify,
-        retry=Retry(ExponentialBackoff(cap=1, base=0.05), PATIENCE),
+        retry=Retry(ExponentialBackoff(cap=1, base=0.05), CONNECT_TRIES),
         retry_on_error=[ConnectionError, TimeoutError, OSError],
         retry_on_timeout=True,
     )

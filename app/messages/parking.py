@@ -28,7 +28,7 @@ async def resume(db: Handle, workspace_id: str) -> bool:
     return woken == WOKEN_AT_ONCE
 
 
-async def resume_some(process: Process) -> bool:
+async def resume_batch(process: Process) -> bool:
     """Of a workspace that sends again and had too much waiting; False when there is none."""
     async with process.database.read() as db:
         workspace_id = await parked.in_vain(db)

@@ -24,7 +24,7 @@ import pytest
 from app.config import Settings
 from app.egress import KEPT_BYTES, Answer, Egress, Request
 from app.machine.nodes.http_request import RESERVED
-from app.main import upon
+from app.main import build_process
 from app.process import Process
 from app.routes import event_endpoints
 from tests import cast as company
@@ -350,7 +350,7 @@ async def nobody_but_the_operator_opens_a_network(ways: Ways) -> None:
     for allowed, networks in (({}, []), ({"EGRESS_ALLOW": INSIDE}, [[f"{INSIDE}/32"]])):
         before = len(ways.records())
         settings = Settings.from_environ({**environ, **allowed})
-        async with upon(ways.process.database, settings) as process, Listener() as inside:
+        async with build_process(ways.process.database, settings) as process, Listener() as inside:
             answer = await process.egress.call(Request("GET", inside.url))
             assert isinstance(answer, Answer) is bool(allowed)
             assert inside.connections == len(allowed)

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from app.config import Settings
-from app.main import opened
+from app.main import open_process
 from tests import servers
 from tests.bench.intake import cpu_seconds
 from tests.cast import workspace
@@ -29,7 +29,7 @@ async def ordered(deployment: Deployment, count: int) -> None:
     settings = Settings.from_environ(
         deployment.environ, secret_key_file=deployment.directory / "unused"
     )
-    async with opened(settings) as process:
+    async with open_process(settings) as process:
         await order(process, await workspace(process, "Acme"), count)
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from app.channels.base import Channel
 from app.channels.email import EmailChannel
 from app.config import Settings
-from app.main import opened
+from app.main import open_process
 from app.messages import ordering
 from app.process import Process
 from app.store.db import Row
@@ -275,7 +275,7 @@ async def main(count: int, seed: int) -> int:
             "LOG_LEVEL": "error",
         }
         settings = Settings.from_environ(environ, secret_key_file=Path(directory) / "key")
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             acme = await workspace(process, "Acme")
             ledger = Path(directory) / "ledger"
             found = await campaign(

@@ -21,7 +21,7 @@ import orjson
 from app import intake
 from app.config import Settings
 from app.errors import CommitUnknown, Unavailable
-from app.main import opened
+from app.main import open_process
 from app.process import Process
 from app.webhooks.acceptance import Accepted
 from tests import servers
@@ -48,7 +48,7 @@ async def cut_off(
             "LOG_LEVEL": "error",
         }
         settings = Settings.from_environ(environ, secret_key_file=directory / "secret.key")
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             yield process, proxy
 
 

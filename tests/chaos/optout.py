@@ -20,7 +20,7 @@ from app import delivery
 from app.channels.email import EmailChannel
 from app.config import Settings
 from app.contacts import consent
-from app.main import opened
+from app.main import open_process
 from app.messages import ordering
 from app.process import Process
 from tests import servers
@@ -124,7 +124,7 @@ async def campaign(database_url: str, people: int) -> Count:
     }
     with tempfile.TemporaryDirectory() as directory:
         settings = Settings.from_environ(environ, secret_key_file=Path(directory) / "key")
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             acme = await workspace(process, "Acme")
             return await race(process, acme, Path(directory) / "ledger", people)
 

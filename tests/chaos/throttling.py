@@ -2,8 +2,8 @@
 
 python -m tests.chaos.throttling [messages] [seconds] [--by smtp|resend]: half of the messages go
 out freely, which tells how fast they can; the others are ordered when the mail server has begun to
-say 454, or the API 429. On a PostgreSQL and a receiver of their own, by a worker's own loop, chores
-and pool. Ends with 1 when a message FAILED or was lost.
+say 454, or the API 429. On a PostgreSQL and a receiver of their own, by a worker's own loop,
+maintenance and pool. Ends with 1 when a message FAILED or was lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.channels.base import Channel
 from app.channels.email import EmailChannel
 from app.channels.resend import Resend
 from app.config import Settings
-from app.main import opened
+from app.main import open_process
 from app.messages import ordering
 from app.process import Process
 from tests import resend_server, servers
@@ -191,7 +191,7 @@ async def main(count: int, wary_seconds: float, name: str) -> int:
             "LOG_LEVEL": "error",
         }
         settings = Settings.from_environ(environ, secret_key_file=Path(directory) / "key")
-        async with opened(settings) as process:
+        async with open_process(settings) as process:
             acme = await workspace(process, "Acme")
             by = PROVIDERS[name](Path(directory))
             found = await drain(process, acme, by, count=count, wary_seconds=wary_seconds)

@@ -14,7 +14,7 @@ import pytest
 from joserfc.jwk import OctKey
 
 from app.contacts import preferences
-from app.main import opened
+from app.main import open_process
 from app.process import Process
 from app.web import paging
 from tests.cast import HELLO, PASSWORD, WEBHOOK, Cast, Person, hook, settle
@@ -217,7 +217,7 @@ async def test_what_is_taken_away_in_one_process_is_gone_in_the_other(
         told = (await visitor.post("/auth/token", json=account)).json()
         return {"Authorization": f"Bearer {told['accessToken']}"}
 
-    async with opened(process.settings) as second, visiting(second) as there:
+    async with open_process(process.settings) as second, visiting(second) as there:
         ids = {row["name"]: row["id"] for row in (await cast.adam.read("/memberships"))["data"]}
         key = await cast.adam.made("/settings/api-keys", {"name": "K", "role": "viewer"})
         keyed = {"Authorization": f"Bearer {key['key']}"}

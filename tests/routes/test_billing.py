@@ -67,7 +67,7 @@ async def end_period(process: Process, person: Person) -> None:
             long_ago=datetime(2020, 1, 1, tzinfo=UTC),
             id=person.workspace_id,
         )
-    while await paying.renew_some(process):
+    while await paying.renew_batch(process):
         pass
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.main import opened
+from app.main import open_process
 from app.process import Process
 from app.routes.sessions import FORGOTTEN_SECONDS
 from tests.cast import PASSWORD, Cast, settle, started
@@ -174,7 +174,7 @@ async def test_a_letter_is_good_for_an_hour(
 async def hurried(process: Process, minutes: int) -> AsyncIterator[httpx2.AsyncClient]:
     """A visitor to a process whose clock is ahead."""
     settings = replace(process.settings, clock_offset_ms=minutes * 60_000)
-    async with opened(settings) as later, visiting(later) as client:
+    async with open_process(settings) as later, visiting(later) as client:
         yield client
 
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from app.accounts import passwords
 from app.accounts.oidc import Provider
 from app.config import ConfigError, Settings
-from app.main import opened
+from app.main import open_process
 from app.process import Process
 from app.runtime.tls import system_trust
 from app.store import users
@@ -347,7 +347,7 @@ async def test_a_sign_in_that_took_too_long_is_begun_again(
         "CLOCK_OFFSET_MS": "660000",
     }
     cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
-    async with opened(Settings.from_environ(environ)) as later:
+    async with open_process(Settings.from_environ(environ)) as later:
         moved = replace(door, database=later.database)
         async with visiting(moved) as browser_later:
             late = await browser_later.get(back, headers={"Cookie": cookies})
@@ -433,7 +433,7 @@ async def test_the_settings_make_the_provider(process: Process, idp: OpenIdProvi
         "OIDC_ISSUER": idp.issuer,
         **SETTINGS,
     }
-    async with opened(Settings.from_environ(environ)) as door, visiting(door) as browser:
+    async with open_process(Settings.from_environ(environ)) as door, visiting(door) as browser:
         assert (await sign_in(browser)).status_code == 200
 
 

@@ -241,7 +241,7 @@ async def test_all_of_it_goes_a_batch_at_a_time_and_nothing_else(
     others = await rows_of(process, cast.mallory.workspace_id)
     assert (await end(cast)).status_code == 204
     batches = 0
-    while await closure.remove_some(process):
+    while await closure.remove_batch(process):
         batches += 1
     assert batches >= 1
     assert await rows_of(process, cast.olivia.workspace_id) == dict.fromkeys(others, 0)
@@ -285,7 +285,7 @@ async def test_a_batch_has_an_end(cast: Cast, process: Process):
 
 async def test_two_workers_do_not_remove_the_same_rows(cast: Cast, process: Process):
     await end(cast)
-    outcomes = await asyncio.gather(*(closure.remove_some(process) for _ in range(4)))
+    outcomes = await asyncio.gather(*(closure.remove_batch(process) for _ in range(4)))
     assert any(outcomes)
     async with process.database.read() as db:
         assert not await workspaces.any_closed(db)
@@ -321,7 +321,7 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await sandbox_faults.insert(
             db, **mine, id=new_id("flt"), kind="fail", channel="sms", count=1
         )
-    while await chain.seal(process) or await quotas.fold_some(process):
+    while await chain.seal(process) or await quotas.fold_batch(process):
         pass
     await providers_of(who, process)
     paying = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://a.example"}

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from starlette.responses import Response
 
-from app.main import opened
+from app.main import open_process
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.store.db import Database
@@ -123,7 +123,7 @@ async def test_an_answer_is_kept_for_a_day(cast: Cast, process: Process):
     first = await asked(cast.ed)
     for hours, again in ((23.9, True), (24.1, False)):
         settings = replace(process.settings, clock_offset_ms=int(hours * 3_600_000))
-        async with opened(settings) as later, company.client(later) as client:
+        async with open_process(settings) as later, company.client(later) as client:
             response = await asked(replace(cast.ed, client=client))
         assert (response.content == first.content) is again
     assert await count(cast.ed) == 2
@@ -133,7 +133,7 @@ async def test_an_answer_is_kept_for_a_day(cast: Cast, process: Process):
 
 
 async def test_fifty_copies_in_two_processes_have_one_effect(cast: Cast, process: Process):
-    async with opened(process.settings) as second, company.client(second) as client:
+    async with open_process(process.settings) as second, company.client(second) as client:
         two = [cast.ed, replace(cast.ed, client=client)]
         responses = await asyncio.gather(*(asked(two[n % 2]) for n in range(50)))
     kinds = Counter((one.status_code, one.headers.get(REPLAYED)) for one in responses)

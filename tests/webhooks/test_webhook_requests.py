@@ -17,7 +17,7 @@ from app.store.db import Row, new_id
 from app.webhooks.webhook_requests import masked
 from tests.cast import hook
 from tests.store.test_webhook_requests import request
-from workers import chores
+from workers import maintenance
 
 SECRET = "a shared secret of good length"
 BODY = b'{"email": "ada@example.com", "name": "Ad\\u00e9", "n": 1}'
@@ -119,7 +119,7 @@ async def test_the_newest_thousand_of_a_definition_are_kept_and_nothing_beyond_a
             aged=aged,
             old=old,
         )
-    await chores.sweep(process)
+    await maintenance.sweep(process)
     async with process.database.read() as db:
         left = await db.fetch_all("SELECT id, definition_id FROM webhook_requests ORDER BY id DESC")
     count = {id: sum(row["definition_id"] == id for row in left) for id in (busy, quiet, old)}

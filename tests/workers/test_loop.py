@@ -14,7 +14,7 @@ import pytest
 
 from app import intake
 from app.config import Settings
-from app.main import opened
+from app.main import open_process
 from app.process import Process
 from app.queue import NAME
 from app.runtime import tasks
@@ -153,7 +153,9 @@ async def without_redis(database_url: str, tmp_path: Path) -> AsyncIterator[Proc
         "REDIS_URL": f"redis://127.0.0.1:{free_port()}/0",
         "SECRET_KEY": "a secret key that only the tests have",
     }
-    async with opened(Settings.from_environ(environ, secret_key_file=tmp_path / "key")) as process:
+    async with open_process(
+        Settings.from_environ(environ, secret_key_file=tmp_path / "key")
+    ) as process:
         yield process
 
 
@@ -186,7 +188,7 @@ async def test_it_outlives_a_database_that_goes_away(
             "SECRET_KEY": "a secret key that only the tests have",
         }
         settings = Settings.from_environ(environ, secret_key_file=tmp_path / "key")
-        async with opened(settings) as process, beating(process):
+        async with open_process(settings) as process, beating(process):
             acme = await workspace(process, "Acme")
             run_id = await start(process, acme, {"type": "wait", "duration": "PT1S"}, TAG)
             with caplog.at_level(logging.WARNING):

@@ -17,7 +17,7 @@ import pytest
 
 from app.channels.base import Message, Receipt
 from app.config import ConfigError, Settings
-from app.main import NotReady, opened
+from app.main import NotReady, open_process
 from app.process import Process
 from app.queue import ADVANCE, CALL, DELIVER, NAME, POST
 from app.runtime import tasks
@@ -175,7 +175,9 @@ async def beside_own_redis(
         "REDIS_URL": own_redis.url,
         "SECRET_KEY": SECRET_KEY,
     }
-    async with opened(Settings.from_environ(environ, secret_key_file=tmp_path / "key")) as process:
+    async with open_process(
+        Settings.from_environ(environ, secret_key_file=tmp_path / "key")
+    ) as process:
         yield process
 
 
@@ -237,7 +239,9 @@ async def deployed(
     postgres_url: str, redis_url: str, tmp_path: Path
 ) -> AsyncIterator[tuple[Process, dict[str, str]]]:
     environ = {"DATABASE_URL": postgres_url, "REDIS_URL": redis_url, "SECRET_KEY": SECRET_KEY}
-    async with opened(Settings.from_environ(environ, secret_key_file=tmp_path / "key")) as process:
+    async with open_process(
+        Settings.from_environ(environ, secret_key_file=tmp_path / "key")
+    ) as process:
         yield process, environ
     await servers.empty(postgres_url)
 

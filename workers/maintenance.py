@@ -1,4 +1,4 @@
-"""What must be done some time, and must never hold up what is due: sweeping and removing."""
+"""Background maintenance, which never holds up due rows: expiry, retention, removal."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from app.audit import chain
 from app.errors import Unavailable
 from app.messages import pacing, parking
 from app.process import Process
-from app.retention import Rounds
+from app.retention import RetentionScan
 from app.store import expiry, webhook_requests
 from app.store.db import Handle
 
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
-BREATH_SECONDS = 0.05  # between two batches, for whoever waits for SQLite's one writer
-REFRESH_SECONDS = 2.0  # between two looks for statistics that are out of date
-SWEEP_SECONDS = 60.0  # between two looks for what has expired
+PAUSE_SECONDS = 0.05  # between two batches, for others that wait for SQLite's one writer
+REFRESH_SECONDS = 2.0  # between two checks for outdated statistics
+SWEEP_SECONDS = 60.0  # between two sweeps of expired rows
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
-# A batch of each in turn.
-CHORES = (pacing.ask_some, chain.seal, quotas.fold_some, closure.end_some, closure.remove_some)
+# Each does one batch and returns whether there may be more.
+TASKS = (pacing.ask_some, chain.seal, quotas.fold_batch, closure.cancel_batch, closure.remove_batch)
 
 
-async def do_for_ever(process: Process) -> None:
-    """Ends by cancellation. A chore that breaks is logged, and tried again a round later."""
+async def run_for_ever(process: Process) -> None:
+    """Ends by cancellation. A task that fails is logged, and run again a round later."""
     swept_at = -SWEEP_SECONDS
-    chores = (*CHORES, Rounds().some)
+    run_batches = (*TASKS, RetentionScan().run_batch)
     while True:
         try:
-            while any([await some(process) for some in chores]):  # noqa: ASYNC110 - work, not waiting
-                await asyncio.sleep(BREATH_SECONDS)
+            while any([await run_batch(process) for run_batch in run_batches]):  # noqa: ASYNC110 - work, not waiting
+                await asyncio.sleep(PAUSE_SECONDS)
             if time.monotonic() - swept_at > SWEEP_SECONDS:
                 swept_at = time.monotonic()
                 await sweep(process)
         except Unavailable as problem:
-            log.warning("a chore has to wait", extra={"error": problem.detail})
+            log.warning("maintenance has to wait", extra={"error": problem.detail})
         except Exception:
-            log.exception("a chore broke")
+            log.exception("maintenance broke")
         await asyncio.sleep(ROUND_SECONDS)
 
 
 async def refresh_for_ever(process: Process) -> None:
-    """Keep what the database's planner believes true while a deployment grows. Ends by
-    cancellation; a task of its own, for a large table takes a while and nothing else should."""
+    """Keep the database's planner statistics up to date while a deployment grows. Ends by
+    cancellation. A task of its own, because a large table takes a while."""
     while True:
         try:
             async with process.database.write() as db:
@@ -62,31 +62,31 @@ async def refresh_for_ever(process: Process) -> None:
 
 
 async def sweep(process: Process) -> None:
-    """Delete what has expired, and wake what was left waiting."""
-    while await parking.resume_some(process):  # noqa: ASYNC110 - work, not waiting
-        await asyncio.sleep(BREATH_SECONDS)
+    """Delete expired rows, resume parked messages, and renew subscriptions."""
+    while await parking.resume_batch(process):  # noqa: ASYNC110 - work, not waiting
+        await asyncio.sleep(PAUSE_SECONDS)
     for table in expiry.KEYS:
         deleted = SWEPT_AT_ONCE
         while deleted == SWEPT_AT_ONCE:
             async with process.database.write() as db:
                 deleted = await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE)
-            await asyncio.sleep(BREATH_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
     await sweep_requests(process)
     # Last, for it may wait for a provider.
-    while await paying.renew_some(process):  # noqa: ASYNC110 - work, not waiting
-        await asyncio.sleep(BREATH_SECONDS)
+    while await paying.renew_batch(process):  # noqa: ASYNC110 - work, not waiting
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def sweep_requests(process: Process) -> None:
-    """Of each definition's requests those that are too old, or too many."""
+    """Delete each definition's webhook requests that are too old, or too many."""
     definition: tuple[str, str] | None = ("", "")
     while definition is not None:
         async with process.database.write() as db:
-            definition = await _sweep_some(db, definition)
-        await asyncio.sleep(BREATH_SECONDS)
+            definition = await _sweep_definitions(db, definition)
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _sweep_some(db: Handle, after: tuple[str, str]) -> tuple[str, str] | None:
+async def _sweep_definitions(db: Handle, after: tuple[str, str]) -> tuple[str, str] | None:
     """One transaction's worth; the definition to go on after, or None."""
     left = SWEPT_AT_ONCE
     for _ in range(DEFINITIONS_AT_ONCE):

@@ -10,13 +10,13 @@ from app.messages import ordering
 from app.process import Process
 from app.store import idempotency, workspaces
 from tests.cast import settle
-from workers import chores
+from workers import maintenance
 
 
 async def test_what_has_expired_is_swept_however_much_it_is(process: Process, acme: str):
     async with process.database.write() as db:
         now = await db.now()
-        for number in range(chores.SWEPT_AT_ONCE + 2):
+        for number in range(maintenance.SWEPT_AT_ONCE + 2):
             await idempotency.insert(
                 db,
                 workspace_id=acme,
@@ -27,7 +27,7 @@ async def test_what_has_expired_is_swept_however_much_it_is(process: Process, ac
                 about=None,
                 expires_at=now + timedelta(hours=-1 if number else 1),
             )
-    await chores.sweep(process)
+    await maintenance.sweep(process)
     async with process.database.read() as db:
         assert await db.fetch_value("SELECT count(*) FROM idempotency_keys") == 1
 
@@ -48,14 +48,14 @@ async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, 
         await workspaces.update(db, id=acme, **settings, sending_paused=True)
         await ordering.create(process, db, order)
     await settle(process)
-    await chores.sweep(process)
+    await maintenance.sweep(process)
     await settle(process)
     assert await sent(process) == 0
     async with process.database.write() as db:
         await workspaces.update(db, id=acme, **settings, sending_paused=False)
     await settle(process)
     assert await sent(process) == 0
-    await chores.sweep(process)
+    await maintenance.sweep(process)
     await settle(process)
     assert await sent(process) == 1
 
