@@ -22,7 +22,7 @@ from app.contacts import consent
 from app.errors import CommitUnknown
 from app.machine import document
 from app.machine.reasons import Reason
-from app.messages import composing, pacing, parking, providers, settling
+from app.messages import circuit_breaker, composing, parking, providers, settling
 from app.messages.composing import Prepared, TooSlow
 from app.messages.settling import Transition
 from app.process import Process
@@ -63,8 +63,8 @@ class Sending:
         return self.way.provider
 
     @property
-    def asks(self) -> bool:
-        """Whether a provider in trouble is asked with it."""
+    def is_probe(self) -> bool:
+        """Whether the provider's circuit is half-open."""
         return self.row["trouble_provider"] == self.provider and self.row["ask_at"] is not None
 
 
@@ -86,8 +86,8 @@ async def _intend_some(
 ) -> Sequence[Sending | TooSlow | CommitUnknown | None]:
     """None when there is nothing to call a provider for.
 
-    All are judged before the first asks whether its provider may be called: what is known of a
-    provider many want to lock, and nobody may want a contact who has it.
+    All are judged before the first checks its provider's circuit breaker: many lock the same
+    breaker, and whoever holds one must not wait for a contact.
     """
     judges = [partial(_judge_one, process, row, isolated) for row in claimed]
     try:
@@ -149,9 +149,9 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
         return judged
     row, prepared = judged.row, judged.prepared
     sending = Sending(row, prepared.message, prepared.way)
-    trouble = await pacing.may_call(db, row, sending.provider)
-    if trouble is not None:
-        await settling.settle(process, db, row, settling.held_back(trouble, row, await db.now()))
+    circuit = await circuit_breaker.check(db, row, sending.provider)
+    if circuit is not None:
+        await settling.settle(process, db, row, settling.held_back(circuit, row, await db.now()))
         return None
     if not await quotas.take_message(process, db, row):
         await settling.settle(process, db, row, Transition("SUPPRESSED", Reason.SUPPRESSED_QUOTA))
@@ -169,7 +169,9 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     )
     if providers.is_shared(process, sending.way):
         await providers.wrote(process, db, row["workspace_id"], row["channel"], sending.message.to)
-    trying = Transition("SENDING", trouble=pacing.trouble_of(row), missing=prepared.missing)
+    trying = Transition(
+        "SENDING", failing=circuit_breaker.failing_with(row), missing=prepared.missing
+    )
     await settling.note(db, row, trying, way=sending.way, tries=row["tries"] + 1)
     return sending
 
@@ -251,7 +253,7 @@ CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
 async def _record_some(
     process: Process, told: Sequence[tuple[Sending, Receipt | SendError]]
 ) -> Sequence[CommitUnknown | None]:
-    """What is learned of providers comes last, and always in one order, for many learn the same."""
+    """Circuit breakers come last, and always in one order, for many results concern the same."""
     ordered = sorted(told, key=lambda one: (one[0].row["workspace_id"], one[0].row["channel"]))
     try:
         async with process.database.write() as db:
@@ -261,7 +263,7 @@ async def _record_some(
             await pipelining.run_all(
                 db,
                 [
-                    partial(_learn, process, row, sending, result)
+                    partial(_record_result, process, row, sending, result)
                     for row, (sending, result) in zip(called, ordered, strict=True)
                 ],
             )
@@ -276,7 +278,7 @@ OUTCOMES = BatchKind(_record_some, max_items=32, concurrency=2)
 async def _record(
     process: Process, sending: Sending, result: Receipt | SendError, db: Handle
 ) -> Row | None:
-    """The message as it was held, when the outcome is news of its provider."""
+    """The message as it was held, when the outcome counts for its provider's circuit breaker."""
     row = await messages.held(db, **jobs.fenced_key(sending.row))
     if row is not None and row["status"] == "SENDING":
         await _heed(process, db, sending.message, result)  # the contact before the run
@@ -294,12 +296,12 @@ async def _record(
     return None
 
 
-async def _learn(
+async def _record_result(
     process: Process, row: Row | None, sending: Sending, result: Receipt | SendError, db: Handle
 ) -> None:
     if row is not None:
-        called = pacing.Called(row, sending.provider, sending.asks)
-        await pacing.learn(process, db, called, result)
+        call = circuit_breaker.Call(row, sending.provider, sending.is_probe)
+        await circuit_breaker.record_result(process, db, call, result)
 
 
 async def _heed(

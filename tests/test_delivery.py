@@ -19,7 +19,7 @@ from app.contacts import erasing
 from app.contacts.reactions import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
-from app.messages import callbacks, pacing
+from app.messages import callbacks, circuit_breaker
 from app.messages.providers import Account
 from app.process import Process
 from app.store import delivery_attempts, delivery_reports, jobs, messages, runs
@@ -195,7 +195,7 @@ async def test_a_provider_that_stays_away_for_a_day_is_given_up(process: Process
         await db.execute(
             "UPDATE delivery_attempts SET trouble_since = :then WHERE id = :id",
             id=row["id"],
-            then=row["trouble_since"] - pacing.USUAL_PATIENCE,
+            then=row["trouble_since"] - circuit_breaker.DEFAULT_RETRY_FOR,
         )
     await later(process, "messages", 60)
     await settle(process)

@@ -14,7 +14,7 @@ from app.channels.base import Message, Receipt, SendError
 from app.contacts import audience, consent
 from app.contacts.reactions import Workspace
 from app.machine.reasons import Reason
-from app.messages import ordering, pacing, settling
+from app.messages import circuit_breaker, ordering, settling
 from app.process import Process
 from tests.cast import HELLO
 from tests.test_delivery import accepts, with_provider
@@ -30,7 +30,9 @@ async def test_nobody_waits_in_a_circle(
     if process.database.engine == "sqlite":
         pytest.skip("SQLite has one writer")
     monkeypatch.setattr(settling, "RETRY_SECONDS", (0.01,))
-    monkeypatch.setattr(pacing, "PAUSES", dict.fromkeys(pacing.PAUSES, (0.01, 0.01)))
+    monkeypatch.setattr(
+        circuit_breaker, "OPEN_SECONDS", dict.fromkeys(circuit_breaker.OPEN_SECONDS, (0.01, 0.01))
+    )
     caplog.set_level("INFO", "app.runtime.batching")
     luck = random.Random(6)
 

@@ -9,7 +9,7 @@ import time
 from app import closure, paying, quotas
 from app.audit import chain
 from app.errors import Unavailable
-from app.messages import pacing, parking
+from app.messages import circuit_breaker, parking
 from app.process import Process
 from app.retention import RetentionScan
 from app.store import expiry, webhook_requests
@@ -24,7 +24,13 @@ SWEEP_SECONDS = 60.0  # between two sweeps of expired rows
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 # Each does one batch and returns whether there may be more.
-TASKS = (pacing.ask_some, chain.seal, quotas.fold_batch, closure.cancel_batch, closure.remove_batch)
+TASKS = (
+    circuit_breaker.probe_batch,
+    chain.seal,
+    quotas.fold_batch,
+    closure.cancel_batch,
+    closure.remove_batch,
+)
 
 
 async def run_for_ever(process: Process) -> None:

@@ -16,7 +16,7 @@ from app.channels.base import Channel, Provider
 from app.machine import document
 from app.machine.content import ChannelName
 from app.process import Process
-from app.store import callbacks, channel_settings, troubles
+from app.store import callbacks, channel_settings, circuit_breakers
 from app.store.db import Handle, Row
 from app.vault import Vault
 
@@ -70,8 +70,10 @@ async def keep(
 async def ask_anew(db: Handle, workspace_id: str, channel: str) -> None:
     """Whatever is known of the provider was so before. Each of these that is taken wakes two of the
     rest."""
-    await troubles.wake_mended(db, workspace_id=workspace_id, channel=channel, limit=TRIED_AT_ONCE)
-    await troubles.calm(db, workspace_id=workspace_id, channel=channel)
+    await circuit_breakers.wake_misconfigured(
+        db, workspace_id=workspace_id, channel=channel, limit=TRIED_AT_ONCE
+    )
+    await circuit_breakers.close(db, workspace_id=workspace_id, channel=channel)
 
 
 def callback_url(process: Process, provider: str, token: str) -> str:

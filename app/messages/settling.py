@@ -13,7 +13,7 @@ from app import events
 from app.channels.base import Channel, Receipt, SendError
 from app.machine import document, kind
 from app.machine.reasons import SENTENCES, Reason
-from app.messages import pacing
+from app.messages import circuit_breaker
 from app.process import Process
 from app.runtime.backoff import jittered
 from app.store import delivery_attempts, erasure, jobs, messages, runs
@@ -45,7 +45,7 @@ class Transition:
     detail: str | None = None
     wake_at: datetime | None = None
     provider_message_id: str | None = None
-    trouble: tuple[str, datetime] | None = None  # whose end it waits for, and since when
+    failing: tuple[str, datetime] | None = None  # the code of its failures, and since when
     held_back: bool = False
     missing: tuple[str, ...] = ()  # what the content of a call printed that led nowhere
 
@@ -66,19 +66,19 @@ def transition_of(result: Receipt | SendError, row: Row, now: datetime) -> Trans
             return Transition("FAILED", result.code, result.detail)
 
 
-def held_back(trouble: Row, row: Row, now: datetime) -> Transition:
+def held_back(circuit: Row, row: Row, now: datetime) -> Transition:
     """For a message that was not tried, because its provider's circuit is open."""
-    again_at = now + pacing.HELD_BACK
-    transition = _again(row, now, trouble["code"], pacing.told(trouble), again_at)
+    again_at = now + circuit_breaker.HELD_BACK
+    transition = _again(row, now, circuit["code"], circuit_breaker.explain(circuit), again_at)
     return replace(transition, held_back=transition.status == "QUEUED")
 
 
 def _again(row: Row, now: datetime, code: str, detail: str, again_at: datetime) -> Transition:
-    """QUEUED, as long as there is patience with this kind of trouble."""
-    since = pacing.trouble_since(row, code, now)
-    if pacing.is_hopeless(code, since, now):
+    """QUEUED, or FAILED when it has been retried for long enough."""
+    since = circuit_breaker.failing_since(row, code, now)
+    if circuit_breaker.is_expired(code, since, now):
         return Transition("FAILED", code, detail)
-    return Transition("QUEUED", code, detail, again_at, trouble=(code, since))
+    return Transition("QUEUED", code, detail, again_at, failing=(code, since))
 
 
 def _retry_delay(tries: int) -> float:
@@ -174,8 +174,8 @@ async def note(
         provider_message_id=transition.provider_message_id,
         tries=tries,
         events=[*row["events"], event][-KEPT_EVENTS:],
-        trouble_code=transition.trouble[0] if transition.trouble else None,
-        trouble_since=transition.trouble[1] if transition.trouble else None,
+        trouble_code=transition.failing[0] if transition.failing else None,
+        trouble_since=transition.failing[1] if transition.failing else None,
         sent_at=now if transition.status == "SENT" else None,
         finished_at=now if transition.status in ENDED else None,
     )

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.errors import Problem
 from app.runtime import metrics
-from app.store import counters, health, troubles
+from app.store import circuit_breakers, counters, health
 from app.web.routing import PUBLIC, Call, get
 
 
@@ -22,7 +22,7 @@ async def show(call: Call) -> Response:
         figures = await counters.every(db)
         due = {table: await health.due(db, table) for table in health.TABLES}
         unknown = await health.unknown_deliveries(db)
-        waited_for = await troubles.by_kind(db)
+        waited_for = await circuit_breakers.count_open(db)
 
     def gauges() -> Iterator[tuple[str, Mapping[str, str], float]]:
         for kind, row in due.items():

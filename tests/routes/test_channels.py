@@ -15,7 +15,7 @@ from app import intake
 from app.channels import api
 from app.channels.own import Own
 from app.egress import Egress
-from app.messages import pacing
+from app.messages import circuit_breaker
 from app.process import Process
 from app.store import keys
 from app.vault import Vault
@@ -306,7 +306,7 @@ async def test_a_bad_token_is_asked_with_few_and_a_good_one_takes_all(
         for _ in range(9):
             await intake.receive(live, token=token, signatures=[], body=EVENT)
             await settle(live)
-        assert len(twilio.asked) == pacing.SHUT_AFTER
+        assert len(twilio.asked) == circuit_breaker.OPEN_AFTER
         waiting = await attempts(live, acme)
         assert {one["reason_code"] for one in waiting} == {"provider_misconfigured"}
         assert waiting[-1]["tries"] == 0

@@ -19,12 +19,12 @@ from app.process import SCHEMA, Process
 from app.store import (
     callbacks,
     calls,
+    circuit_breakers,
     contact_events,
     memberships,
     receipts,
     sandbox_faults,
     throttles,
-    troubles,
     workspaces,
 )
 from app.store.db import new_id
@@ -317,7 +317,7 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await consent.suppress(process, db, **heard, reason="unsubscribed", source="link")
         await consent.soft_bounced(process, db, **heard)
         trouble = {"channel": "email", "provider": "smtp", "code": "provider_throttled"}
-        await troubles.failed(db, **mine, **trouble, asked=False)
+        await circuit_breakers.record_failure(db, **mine, **trouble, is_probe=False)
         await sandbox_faults.insert(
             db, **mine, id=new_id("flt"), kind="fail", channel="sms", count=1
         )

@@ -21,6 +21,7 @@ from app.store import (
     calls,
     channel_settings,
     checkouts,
+    circuit_breakers,
     contact_events,
     contacts,
     definitions,
@@ -41,7 +42,6 @@ from app.store import (
     suppressions,
     templates,
     throttles,
-    troubles,
     usage,
     webhook_requests,
 )
@@ -387,7 +387,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id channel"],
     ),
     "what waits for a channel to be mended": (
-        lambda db: troubles.wake_mended(db, **ACME, channel="email", limit=10),
+        lambda db: circuit_breakers.wake_misconfigured(db, **ACME, channel="email", limit=10),
         ["workspace_id wake_at id"],
     ),
     "whose callbacks a token is for": (
@@ -609,11 +609,11 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id message_id"],
     ),
     "what was held back, woken": (
-        lambda db: troubles.wake(db, **ACME, channel="email", limit=2),
+        lambda db: circuit_breakers.wake_held_back(db, **ACME, channel="email", limit=2),
         ["workspace_id channel wake_at id"],
     ),
     "who is to ask a provider": (
-        lambda db: troubles.call_next(db, **ACME, channel="email", ask_at=PAST),
+        lambda db: circuit_breakers.schedule_probe(db, **ACME, channel="email", ask_at=PAST),
         ["workspace_id id"],
     ),
     "what may still arrive at an address": (

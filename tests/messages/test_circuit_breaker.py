@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as read
 from app import delivery
 from app.channels.base import Message, Receipt, SendError
 from app.machine.reasons import Reason
-from app.messages import ordering, pacing, settling
+from app.messages import circuit_breaker, ordering, settling
 from app.process import Process
 from app.store.db import Row
 from tests import cast as cast_module
@@ -28,7 +28,9 @@ SILENT = SendError("unknown", Reason.OUTCOME_UNKNOWN, "Connection lost after the
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause is over because a test takes its time."""
-    monkeypatch.setattr(pacing, "PAUSES", dict.fromkeys(pacing.PAUSES, (120.0, 600.0)))
+    monkeypatch.setattr(
+        circuit_breaker, "OPEN_SECONDS", dict.fromkeys(circuit_breaker.OPEN_SECONDS, (120.0, 600.0))
+    )
     monkeypatch.setattr(settling, "RETRY_SECONDS", (120,))
 
 
@@ -69,7 +71,7 @@ async def reasons(process: Process) -> list[Row]:
         return await db.fetch_all("SELECT reason_code, reason_detail FROM messages ORDER BY id")
 
 
-async def trouble(process: Process) -> Row | None:
+async def circuit(process: Process) -> Row | None:
     async with process.database.read() as db:
         return await db.fetch_one("SELECT * FROM provider_troubles")
 
@@ -82,7 +84,7 @@ async def test_after_some_failures_in_a_row_the_others_are_held_back(
     await order(process, acme, 20)
     while claimed := await delivery.claim(process, [], 1):
         await delivery.deliver(process, claimed[0])
-    assert len(provider.given) == pacing.SHUT_AFTER
+    assert len(provider.given) == circuit_breaker.OPEN_AFTER
     assert (await statuses(process))["QUEUED"] >= 15
     last = (await reasons(process))[-1]
     assert last["reason_detail"].startswith("Waiting: the provider")
@@ -96,12 +98,12 @@ async def test_who_waits_says_for_what_and_until_when(process: Process, acme: st
     assert len(provider.given) in {1, 2}  # they may have been under way together
     await order(process, acme)
     await settle(process)
-    known = await trouble(process)
+    known = await circuit(process)
     assert known is not None
     at: datetime = known["ask_at"]
     row = (await reasons(process))[-1]
     assert row["reason_code"] == "provider_throttled"
-    assert row["reason_detail"] == pacing.told(known)
+    assert row["reason_detail"] == circuit_breaker.explain(known)
     assert at.strftime("throttles until %Y-%m-%dT%H:%M:%S") in row["reason_detail"]
     assert timedelta(seconds=80) < at - datetime.now(at.tzinfo) <= timedelta(seconds=90)
 
@@ -119,9 +121,11 @@ async def test_when_its_time_has_come_one_asks_and_the_others_follow(process: Pr
     mood.error = None
     await its_time_comes(process)
     await settle(process)
-    early = pacing.SHUT_AFTER - 1  # tried before it was known: they wait as they would alone
+    early = (
+        circuit_breaker.OPEN_AFTER - 1
+    )  # tried before it was known: they wait as they would alone
     assert await statuses(process) == {"SENT": 40 - early, "QUEUED": early}
-    assert await trouble(process) is None
+    assert await circuit(process) is None
     await later(process, "messages", 200)
     await settle(process)
     assert await statuses(process) == {"SENT": 40}
@@ -143,7 +147,7 @@ async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: 
     mood.error = None
     async with process.database.write() as db:
         await db.execute("UPDATE provider_troubles SET ask_at = :now")
-    assert not await pacing.ask_some(process)
+    assert not await circuit_breaker.probe_batch(process)
     await settle(process)
     assert await statuses(process) == {"SENT": 6, "QUEUED": 4}
 
@@ -165,7 +169,7 @@ async def test_a_message_that_the_provider_does_not_like_stops_no_other(
     assert [message.to for message in provider.given].count("p0@example.com") == 1
 
 
-async def test_each_workspace_has_its_own_trouble(process: Process, acme: str):
+async def test_each_workspace_has_a_circuit_of_its_own(process: Process, acme: str):
     rival = await cast_module.workspace(process, "Rival")
 
     async def only_acme_is_throttled(message: Message) -> Receipt:
@@ -181,7 +185,7 @@ async def test_each_workspace_has_its_own_trouble(process: Process, acme: str):
     assert await statuses(process) == {"QUEUED": 10, "SENT": 10}
 
 
-async def test_another_provider_does_not_inherit_the_trouble(process: Process, acme: str):
+async def test_another_provider_does_not_inherit_the_circuit(process: Process, acme: str):
     throttled, _, _ = provided(process, THROTTLED)
     await order(process, acme, 10)
     await settle(throttled)
@@ -197,7 +201,7 @@ async def test_another_provider_does_not_inherit_the_trouble(process: Process, a
     [(THROTTLED, timedelta(hours=72)), (AWAY, timedelta(hours=24))],
     ids=["throttled", "away"],
 )
-async def test_patience_with_each_kind_of_trouble_is_its_own(
+async def test_each_kind_of_failure_is_retried_for_a_time_of_its_own(
     process: Process, acme: str, error: SendError, patience: timedelta
 ):
     process, _, mood = provided(process, error)
@@ -244,9 +248,9 @@ async def test_the_figures_tell_how_many_workspaces_wait(
 
 def test_messages_say_what_they_wait_for():
     at = datetime.fromisoformat("2026-11-22T02:03:04+00:00")
-    assert pacing.told({"code": "provider_throttled", "ask_at": at}) == (
+    assert circuit_breaker.explain({"code": "provider_throttled", "ask_at": at}) == (
         "Waiting: the provider throttles until 2026-11-22T02:03:04.000Z."
     )
-    assert "asked again at 2026-11-22T02:03:04.000Z" in pacing.told(
+    assert "asked again at 2026-11-22T02:03:04.000Z" in circuit_breaker.explain(
         {"code": "provider_unreachable", "ask_at": at}
     )

@@ -1,5 +1,4 @@
-"""The state of the circuit breakers (messages/pacing.py): providers that did not take what a
-workspace gave them, seen by every worker."""
+"""The state of the circuit breakers of messages/circuit_breaker.py, shared by every worker."""
 
 from __future__ import annotations
 
@@ -8,11 +7,11 @@ from datetime import datetime
 from app.store.db import Handle, Row
 
 
-async def failed(
-    db: Handle, *, workspace_id: str, channel: str, provider: str, code: str, asked: bool
+async def record_failure(
+    db: Handle, *, workspace_id: str, channel: str, provider: str, code: str, is_probe: bool
 ) -> Row:
-    """One more failure in a row, as {failures, ask_at}; locked. While nobody may call, only the
-    failure of who `asked` is news: the others were under way before."""
+    """Count one more failure in a row; returns {failures, ask_at}, locked. While the circuit is
+    open only a probe counts: other calls were in progress when it was opened."""
     return await db.returning(
         """
         INSERT INTO provider_troubles (workspace_id, channel, provider, code, failures)
@@ -20,7 +19,7 @@ async def failed(
         ON CONFLICT (workspace_id, channel) DO UPDATE
         SET failures = CASE
                 WHEN provider_troubles.provider <> excluded.provider THEN 1
-                WHEN :asked OR COALESCE(provider_troubles.ask_at <= :now, TRUE)
+                WHEN :is_probe OR COALESCE(provider_troubles.ask_at <= :now, TRUE)
                 THEN provider_troubles.failures + 1
                 ELSE provider_troubles.failures END,
             ask_at = CASE WHEN provider_troubles.provider = excluded.provider
@@ -32,11 +31,11 @@ async def failed(
         channel=channel,
         provider=provider,
         code=code,
-        asked=asked,
+        is_probe=is_probe,
     )
 
 
-async def shut(db: Handle, *, workspace_id: str, channel: str, ask_at: datetime) -> None:
+async def open_until(db: Handle, *, workspace_id: str, channel: str, ask_at: datetime) -> None:
     await db.execute(
         """
         UPDATE provider_troubles SET ask_at = :ask_at
@@ -48,12 +47,12 @@ async def shut(db: Handle, *, workspace_id: str, channel: str, ask_at: datetime)
     )
 
 
-async def ask(
+async def try_half_open(
     db: Handle, *, workspace_id: str, channel: str, provider: str, until: datetime
 ) -> bool:
-    """Whether it is ours to ask: of all who are due one, and the next when it has not told by then
-    what came of it."""
-    asking = await db.fetch_value(
+    """True for one caller when a probe is due; for the next one if no result is known `until`
+    then."""
+    claimed = await db.fetch_value(
         """
         UPDATE provider_troubles SET ask_at = :until
         WHERE workspace_id = :workspace_id AND channel = :channel AND provider = :provider
@@ -65,12 +64,12 @@ async def ask(
         provider=provider,
         until=until,
     )
-    return asking is not None
+    return claimed is not None
 
 
-async def closed(db: Handle, *, workspace_id: str, channel: str, provider: str) -> Row | None:
-    """{code, ask_at} while nobody may call. Locked: whoever lets them call again finds all who were
-    held back, or they see that they may."""
+async def still_open(db: Handle, *, workspace_id: str, channel: str, provider: str) -> Row | None:
+    """{code, ask_at} of an open circuit, else None. Locked, so that whoever closes it finds every
+    message that was held back, or that message sees that it is closed."""
     return await db.fetch_one(
         """
         SELECT code, ask_at FROM provider_troubles
@@ -84,8 +83,8 @@ async def closed(db: Handle, *, workspace_id: str, channel: str, provider: str) 
     )
 
 
-async def calm(db: Handle, *, workspace_id: str, channel: str) -> None:
-    """It takes messages: whoever is due may call. Locked."""
+async def close(db: Handle, *, workspace_id: str, channel: str) -> None:
+    """The row stays locked."""
     await db.execute(
         """
         UPDATE provider_troubles SET failures = 0, ask_at = NULL
@@ -96,7 +95,7 @@ async def calm(db: Handle, *, workspace_id: str, channel: str) -> None:
     )
 
 
-async def forget(db: Handle, *, workspace_id: str, channel: str) -> None:
+async def delete(db: Handle, *, workspace_id: str, channel: str) -> None:
     await db.execute(
         "DELETE FROM provider_troubles WHERE workspace_id = :workspace_id AND channel = :channel",
         workspace_id=workspace_id,
@@ -104,9 +103,8 @@ async def forget(db: Handle, *, workspace_id: str, channel: str) -> None:
     )
 
 
-async def overdue(db: Handle, *, limit: int) -> list[Row]:
-    """Of all workspaces those whose provider may be asked, and was not: {workspace_id, channel}.
-    Locked."""
+async def due_probes(db: Handle, *, limit: int) -> list[Row]:
+    """The circuits of all workspaces whose probe is due: {workspace_id, channel}. Locked."""
     return await db.fetch_all(
         """
         SELECT workspace_id, channel FROM provider_troubles
@@ -119,7 +117,7 @@ async def overdue(db: Handle, *, limit: int) -> list[Row]:
     )
 
 
-async def any_overdue(db: Handle) -> bool:
+async def any_probe_due(db: Handle) -> bool:
     return bool(
         await db.fetch_value(
             "SELECT EXISTS (SELECT 1 FROM provider_troubles WHERE ask_at <= :now) AS overdue"
@@ -127,8 +125,8 @@ async def any_overdue(db: Handle) -> bool:
     )
 
 
-async def by_kind(db: Handle) -> list[Row]:
-    """How many workspaces are held back: {channel, code, count}."""
+async def count_open(db: Handle) -> list[Row]:
+    """How many circuits are open or half-open: {channel, code, count}."""
     return await db.fetch_all(
         """
         SELECT channel, code, count(*) AS count FROM provider_troubles
@@ -139,11 +137,11 @@ async def by_kind(db: Handle) -> list[Row]:
     )
 
 
-# --- messages that wait for a provider -----------------------------------------------------------
+# --- held back messages --------------------------------------------------------------------------
 
 
 async def hold_back(db: Handle, *, workspace_id: str, id: str) -> None:
-    """A message that is to be tried again may be woken before that."""
+    """Mark a message that is to be retried: `wake_held_back` may wake it earlier."""
     await db.execute(
         """
         UPDATE messages SET held_back = TRUE
@@ -154,9 +152,9 @@ async def hold_back(db: Handle, *, workspace_id: str, id: str) -> None:
     )
 
 
-async def call_next(db: Handle, *, workspace_id: str, channel: str, ask_at: datetime) -> None:
-    """One of those who wait is due when the provider may be asked: not the one that waits longest,
-    for it may be the message that the provider does not like."""
+async def schedule_probe(db: Handle, *, workspace_id: str, channel: str, ask_at: datetime) -> None:
+    """Make one of the held back messages due at that time. Not the one that waits longest, for it
+    may be the very message that the provider does not take."""
     await db.execute(
         """
         UPDATE messages SET wake_at = :ask_at
@@ -174,9 +172,9 @@ async def call_next(db: Handle, *, workspace_id: str, channel: str, ask_at: date
     )
 
 
-async def wake(db: Handle, *, workspace_id: str, channel: str, limit: int) -> list[str]:
-    """The ids of up to `limit` that were held back and are due now; the longest held first. Not one
-    that somebody has claimed: its wake_at is the end of a lease."""
+async def wake_held_back(db: Handle, *, workspace_id: str, channel: str, limit: int) -> list[str]:
+    """Make up to `limit` held back messages due now, the longest held first; their ids. A claimed
+    one is left alone: its wake_at is the end of a lease."""
     woken = await db.fetch_all(
         """
         WITH pending AS MATERIALIZED (
@@ -199,9 +197,9 @@ async def wake(db: Handle, *, workspace_id: str, channel: str, limit: int) -> li
     return [row["id"] for row in woken]
 
 
-async def wake_mended(db: Handle, *, workspace_id: str, channel: str, limit: int) -> None:
-    """Up to `limit` that waited because their provider did not take the channel's credentials or
-    sender are due."""
+async def wake_misconfigured(db: Handle, *, workspace_id: str, channel: str, limit: int) -> None:
+    """Make up to `limit` messages due now that wait because their provider did not take the
+    channel's credentials or sender."""
     await db.execute(
         """
         WITH due AS MATERIALIZED (

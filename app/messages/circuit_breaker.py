@@ -1,0 +1,169 @@
+"""A circuit breaker for each workspace and channel: a provider that does not take what it is given
+is left alone for a while (open), then probed with one message (half-open); when it takes that one,
+the others follow (closed).
+
+The state is in the database, by workspace and channel, so that all workers share it. A message that
+may not be sent is held back: that costs no try, and nobody claims it until the circuit closes. Each
+message that is taken wakes two others, so that a queue recovers fast but not all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.channels.base import Receipt, SendError
+from app.machine import document
+from app.machine.reasons import Reason
+from app.process import Process
+from app.runtime.backoff import jittered
+from app.store import circuit_breakers
+from app.store.db import Handle, Row
+
+OPEN_AFTER = 5  # failures in a row; at once when the provider sent a Retry-After
+# Seconds that a circuit is open: the first time, then each time the double, and at most.
+OPEN_SECONDS: Mapping[str, tuple[float, float]] = {
+    Reason.PROVIDER_THROTTLED: (1.0, 10.0),
+    Reason.PROVIDER_UNREACHABLE: (5.0, 120.0),
+    Reason.PROVIDER_MISCONFIGURED: (30.0, 600.0),  # some providers lock out who knocks too often
+}
+PROBE_TIMEOUT = timedelta(seconds=30)  # then another message may probe
+HELD_BACK = timedelta(hours=1)  # then a message checks again, should nobody have woken it
+WOKEN_BY_SUCCESS = 2
+PROBES_AT_ONCE = 100
+
+# How long a message is retried: longer with a provider that throttles than with a silent one.
+RETRY_FOR: Mapping[str, timedelta] = {Reason.PROVIDER_THROTTLED: timedelta(hours=72)}
+DEFAULT_RETRY_FOR = timedelta(hours=24)
+
+
+EXPLANATIONS: Mapping[str, str] = {
+    Reason.PROVIDER_THROTTLED: "throttles until",
+    Reason.PROVIDER_UNREACHABLE: "does not answer, and is asked again at",
+    Reason.PROVIDER_MISCONFIGURED: "does not take the channel's credentials or sender: set the"
+    " channel up anew, and it is asked at once; else at",
+}
+
+
+async def check(db: Handle, row: Row, provider: str) -> Row | None:
+    """None when the provider may be called; else its open circuit, as {code, ask_at}."""
+    if row["ask_at"] is None or row["trouble_provider"] != provider:
+        return None
+    which = {
+        "workspace_id": row["workspace_id"],
+        "channel": row["channel"],
+        "provider": provider,
+    }
+    if await circuit_breakers.try_half_open(db, **which, until=await db.now() + PROBE_TIMEOUT):
+        return None
+    return await circuit_breakers.still_open(db, **which)
+
+
+def explain(circuit: Row) -> str:
+    """Why a message waits for an open circuit, as a sentence."""
+    at = document.text(circuit["ask_at"])
+    return f"Waiting: the provider {EXPLANATIONS[circuit['code']]} {at}."
+
+
+def failing_with(row: Row) -> tuple[str, datetime] | None:
+    """The code with which every try of the attempt has failed, and since when."""
+    return (row["trouble_code"], row["trouble_since"]) if row["trouble_since"] else None
+
+
+def failing_since(row: Row, code: str, now: datetime) -> datetime:
+    failing = failing_with(row)
+    return failing[1] if failing and failing[0] == code else now
+
+
+def is_expired(code: str, since: datetime, now: datetime) -> bool:
+    """Whether a message has been retried for as long as it is with this code."""
+    return now - since >= RETRY_FOR.get(code, DEFAULT_RETRY_FOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A message that a provider was called for; `is_probe` when its circuit was half-open."""
+
+    row: Row  # as it is held now
+    provider: str
+    is_probe: bool
+
+    @property
+    def key(self) -> dict[str, str]:
+        return {"workspace_id": self.row["workspace_id"], "channel": self.row["channel"]}
+
+
+async def record_result(
+    process: Process, db: Handle, call: Call, result: Receipt | SendError
+) -> None:
+    """Open or close the circuit by the result of a call. To be done last in a transaction: it may
+    wait for others that record the same."""
+    if isinstance(result, Receipt) or result.code == Reason.PROVIDER_REJECTED:
+        await _record_success(process, db, call)
+    elif result.code in OPEN_SECONDS:
+        await _record_failure(db, call, result.code, result.retry_after_seconds)
+    elif result.code == Reason.OUTCOME_UNKNOWN:
+        # More messages might be lost too, and of none would anybody know whether it arrived.
+        await _record_failure(db, call, Reason.PROVIDER_UNREACHABLE, None)
+
+
+async def _record_success(process: Process, db: Handle, call: Call) -> None:
+    if call.row["trouble_provider"] is None:
+        return
+    is_its_own = call.row["trouble_provider"] == call.provider
+    if is_its_own and call.row["ask_at"] is not None and not call.is_probe:
+        return  # it was in progress when the circuit was opened
+    await circuit_breakers.close(db, **call.key)
+    if not await _wake(process, db, call.key, WOKEN_BY_SUCCESS):
+        await circuit_breakers.delete(db, **call.key)
+
+
+async def _record_failure(
+    db: Handle, call: Call, code: str, retry_after_seconds: float | None
+) -> None:
+    circuit = await circuit_breakers.record_failure(
+        db, **call.key, provider=call.provider, code=code, is_probe=call.is_probe
+    )
+    now = await db.now()
+    is_open = not call.is_probe and circuit["ask_at"] is not None and circuit["ask_at"] > now
+    if retry_after_seconds is not None:
+        seconds = retry_after_seconds
+    elif is_open:
+        seconds = 0.0  # it stays open for as long as it was to be
+    elif call.is_probe or circuit["failures"] >= OPEN_AFTER:
+        seconds = _open_seconds(code, circuit["failures"] - OPEN_AFTER)
+    else:
+        return
+    ask_at = now + timedelta(seconds=seconds)
+    if not is_open or ask_at > circuit["ask_at"]:
+        await circuit_breakers.open_until(db, **call.key, ask_at=ask_at)
+    await circuit_breakers.hold_back(db, workspace_id=call.row["workspace_id"], id=call.row["id"])
+    if not is_open:
+        await circuit_breakers.schedule_probe(db, **call.key, ask_at=ask_at)
+
+
+async def _wake(process: Process, db: Handle, key: Mapping[str, str], limit: int) -> bool:
+    woken = await circuit_breakers.wake_held_back(db, **key, limit=limit)
+    for id in woken:
+        process.queue.deliver(db, key["workspace_id"], id)
+    return bool(woken)
+
+
+def _open_seconds(code: str, times: int) -> float:
+    """Exponential backoff with jitter, for many workspaces may have the same provider."""
+    first, longest = OPEN_SECONDS[code]
+    return jittered(min(first * 2 ** min(max(times, 0), 16), longest))
+
+
+async def probe_batch(process: Process) -> bool:
+    """Wake a held back message for each circuit whose probe is due and was not sent: the message
+    that was to be the probe may have been suppressed meanwhile, or its worker lost."""
+    async with process.database.read() as db:
+        if not await circuit_breakers.any_probe_due(db):
+            return False
+    async with process.database.write() as db:
+        for row in await circuit_breakers.due_probes(db, limit=PROBES_AT_ONCE):
+            if not await _wake(process, db, row, 1):
+                await circuit_breakers.delete(db, **row)
+    return False  # the messages that were woken have not been sent yet
