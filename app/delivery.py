@@ -55,12 +55,12 @@ class Sending:
 
     row: Row
     message: Message
-    way: Channel
+    channel: Channel
     is_second: bool = False  # of a call that may have been made already, under the same key
 
     @property
     def provider(self) -> str:
-        return self.way.provider
+        return self.channel.provider
 
     @property
     def is_probe(self) -> bool:
@@ -139,7 +139,7 @@ async def _judge(process: Process, claimed: Row, db: Handle, *, isolated: bool) 
         await settling.settle(process, db, row, prepared)
         return None
     if row["status"] == "SENDING":
-        return Sending(row, prepared.message, prepared.way)
+        return Sending(row, prepared.message, prepared.channel)
     return Judged(row, prepared)
 
 
@@ -148,7 +148,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     if not isinstance(judged, Judged):
         return judged
     row, prepared = judged.row, judged.prepared
-    sending = Sending(row, prepared.message, prepared.way)
+    sending = Sending(row, prepared.message, prepared.channel)
     circuit = await circuit_breaker.check(db, row, sending.provider)
     if circuit is not None:
         await settling.settle(process, db, row, settling.held_back(circuit, row, await db.now()))
@@ -167,12 +167,12 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
         content=document.dumps(composing.kept(row, prepared.message.content)).decode(),
         wake_at=await db.now() + lease,
     )
-    if providers.is_shared(process, sending.way):
+    if providers.is_shared(process, sending.channel):
         await providers.wrote(process, db, row["workspace_id"], row["channel"], sending.message.to)
     trying = Transition(
         "SENDING", failing=circuit_breaker.failing_with(row), missing=prepared.missing
     )
-    await settling.note(db, row, trying, way=sending.way, tries=row["tries"] + 1)
+    await settling.note(db, row, trying, channel=sending.channel, tries=row["tries"] + 1)
     return sending
 
 
@@ -198,16 +198,16 @@ async def _ask_again(
     if row["account"] is None or claims > jobs.MAX_CLAIMS or row["sending_paused"]:
         return None
     prepared = await composing.prepare(process, db, row, isolated=isolated, again=True)
-    if isinstance(prepared, Transition) or prepared.way.account != row["account"]:
+    if isinstance(prepared, Transition) or prepared.channel.account != row["account"]:
         return None
-    honoured = prepared.way.capabilities.idempotency_key_ttl_seconds or 0
+    honoured = prepared.channel.capabilities.idempotency_key_ttl_seconds or 0
     asked_at = await _asked_at(db, row)
     if await db.now() - asked_at > timedelta(seconds=honoured) - MARGIN:
         return None
     detail = f"{LOST} Asked again, under the same key."
     asking = Transition("SENDING", Reason.WORKER_LOST, detail, missing=prepared.missing)
-    await settling.note(db, row, asking, way=prepared.way, tries=row["tries"] + 1)
-    return Sending(row, prepared.message, prepared.way, is_second=True)
+    await settling.note(db, row, asking, channel=prepared.channel, tries=row["tries"] + 1)
+    return Sending(row, prepared.message, prepared.channel, is_second=True)
 
 
 async def _asked_at(db: Handle, row: Row) -> datetime:
@@ -224,7 +224,7 @@ async def _call(sending: Sending, lease: Lease) -> Receipt | SendError:
     """The provider's answer. The lease is kept while it takes its time, at the end of data perhaps
     ten minutes; should it be lost, the call is cut off, and the channel knows how far it was."""
     if lease.held:
-        result = await lease.over(_send(sending.way, sending.message)) or CUT_OFF
+        result = await lease.over(_send(sending.channel, sending.message)) or CUT_OFF
     else:
         result = OVERSLEPT
     if sending.is_second and isinstance(result, SendError) and result.outcome == "not_accepted":
@@ -233,9 +233,9 @@ async def _call(sending: Sending, lease: Lease) -> Receipt | SendError:
     return result
 
 
-async def _send(way: Channel, message: Message) -> Receipt | SendError:
+async def _send(channel: Channel, message: Message) -> Receipt | SendError:
     try:
-        return await way.send(message)
+        return await channel.send(message)
     except SendError as error:
         return error
     except Exception as error:
@@ -283,7 +283,7 @@ async def _record(
     if row is not None and row["status"] == "SENDING":
         await _heed(process, db, sending.message, result)  # the contact before the run
         transition = settling.transition_of(result, row, await db.now())
-        await settling.settle(process, db, row, transition, sending.way)
+        await settling.settle(process, db, row, transition, sending.channel)
         return row
     if isinstance(result, Receipt):
         await _record_late(process, db, sending, result)
@@ -335,4 +335,4 @@ async def _record_late(process: Process, db: Handle, sending: Sending, receipt: 
     await messages.reopen(db, workspace_id=workspace_id, id=id)
     reopened = {**row, "lease_token": row["lease_token"] + 1}
     sent = Transition("SENT", provider_message_id=receipt.provider_message_id)
-    await settling.settle(process, db, reopened, sent, sending.way)
+    await settling.settle(process, db, reopened, sent, sending.channel)

@@ -1,4 +1,4 @@
-"""The guarded way out: HTTP to addresses that a user chose, and never inward.
+"""The guarded HTTP client: requests to addresses that a user chose, and never inward.
 
 A name is resolved once, every address it has is judged, and the connection goes to a judged address
 and nowhere else, so that a name server which changes its mind between two questions is never asked

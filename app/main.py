@@ -175,7 +175,9 @@ async def build_process(
         yield process
     finally:
         await process.batches.close()
-        await asyncio.gather(own.close(), *(way.close() for way in process.channels.values()))
+        await asyncio.gather(
+            own.close(), *(channel.close() for channel in process.channels.values())
+        )
         await tasks.end(adding)
         await queue.close()
         await egress.close()

@@ -54,7 +54,7 @@ async def orphaned(process: Process, acme: str, resend: ResendServer) -> AsyncIt
         [claimed] = await delivery.claim(live, [], 1)
         sending = await live.batches.submit(delivery.INTENTS, live, claimed)
         assert sending is not None
-        await sending.way.send(sending.message)
+        await sending.channel.send(sending.message)
         assert len(resend.accepted) == 1
 
         async def found() -> Row:

@@ -1,4 +1,4 @@
-"""The guarded way out: nobody is sent inward, and a failure tells whether anything was sent."""
+"""The guarded HTTP client: nobody is sent inward, and a failure tells whether anything was sent."""
 
 from __future__ import annotations
 

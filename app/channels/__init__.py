@@ -1,4 +1,4 @@
-"""One module per way out; the only place that lists them: channel → provider → what it can do."""
+"""One module per channel; the only place that lists them: channel → provider → what it can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every way out has in common: a Message goes in; a Receipt comes back, or a SendError.
+"""What every channel has in common: a Message goes in; a Receipt comes back, or a SendError.
 
 The one question that a channel must answer exactly is whether the provider may have the message.
 "Surely not" may be retried under the same key; "perhaps" may not, unless the provider honours the
@@ -78,7 +78,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a way out, before anything is sent. Codes: `refused_target`,
+    """What is wrong with a channel, before anything is sent. Codes: `refused_target`,
     `unreachable`, `tls`, `credentials`, `account`, `sender`."""
 
     severity: Literal["error", "warning"]
@@ -87,7 +87,7 @@ class Fault:
 
 
 class Channel(Protocol):
-    """A way out. Safe for many concurrent sends in one event loop."""
+    """Sends messages of one channel. Safe for many concurrent sends in one event loop."""
 
     @property
     def name(self) -> str: ...
@@ -111,7 +111,7 @@ class Channel(Protocol):
 
 
 class Provider(Channel, Protocol):
-    """A way out that somebody has to set up."""
+    """A channel that somebody has to set up."""
 
     async def verify(self) -> list[Fault]:
         """Ask the provider whether it would take a message of ours; nothing is sent."""

@@ -1,4 +1,4 @@
-"""The sandbox's way out: every message is captured, exactly as it would have been sent."""
+"""The sandbox's channel: every message is captured, exactly as it would have been sent."""
 
 from __future__ import annotations
 

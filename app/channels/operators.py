@@ -1,4 +1,4 @@
-"""The operator's own ways out, by the environment: what a workspace without credentials uses."""
+"""The operator's channels, set by the environment: what a workspace without credentials uses."""
 
 from __future__ import annotations
 

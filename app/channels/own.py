@@ -1,4 +1,4 @@
-"""The ways out that workspaces have opened by credentials of their own.
+"""The channels of workspaces with credentials of their own.
 
 What is kept open is known by its sealed credentials, which no two settings share: from the moment
 that a workspace changes or deletes its own, nobody finds what was opened by the old ones.

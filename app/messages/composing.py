@@ -31,7 +31,7 @@ class TooSlow(Exception):
 @dataclass(frozen=True, slots=True)
 class Prepared:
     message: Message
-    way: Channel
+    channel: Channel
     address_hash: str
     category: str
     template_version: int | None
@@ -51,8 +51,8 @@ async def prepare(
 ) -> Prepared | Transition:
     """The rendered message, or the end it comes to without a call. `again`: with the words that its
     intent recorded, whatever a template says by now. Raises TooSlow."""
-    way = await _way(process, db, row)
-    if way is None:
+    channel = await _channel_of(process, db, row)
+    if channel is None:
         return Transition("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
     source = _source(process, row)
     contact = await _contact_of(db, row)  # before the run, as a worker locks them
@@ -99,7 +99,7 @@ async def prepare(
         return Transition("FAILED", Reason.INVALID_ADDRESS, str(error))
     except contents.PartError as error:
         return Transition("FAILED", Reason.TEMPLATE_ERROR, str(error))
-    return Prepared(message, way, hash, said.category, said.version, words.missing)
+    return Prepared(message, channel, hash, said.category, said.version, words.missing)
 
 
 async def _rendered(row: Row, said: Said, roots: Facts, *, isolated: bool) -> Words:
@@ -114,7 +114,7 @@ async def _rendered(row: Row, said: Said, roots: Facts, *, isolated: bool) -> Wo
     return Words(_sender(row) | made.parts, made.missing)
 
 
-async def _way(process: Process, db: Handle, row: Row) -> Channel | None:
+async def _channel_of(process: Process, db: Handle, row: Row) -> Channel | None:
     """Mail about accounts is the operator's, and goes out as the operator's."""
     if row["account_mail"] is not None:
         return process.channels.get(row["channel"])

@@ -127,9 +127,9 @@ def operators_url(base_url: str, vault: Vault, provider: str) -> str:
 # --- a sender that many share ---------------------------------------------------------------------
 
 
-def is_shared(process: Process, way: Channel) -> bool:
+def is_shared(process: Process, channel: Channel) -> bool:
     """Whether people can write back to it, and it is not the workspace's own."""
-    return way.provider == "twilio" and way is process.channels.get(way.name)
+    return channel.provider == "twilio" and channel is process.channels.get(channel.name)
 
 
 async def wrote(process: Process, db: Handle, workspace_id: str, channel: str, to: str) -> None:

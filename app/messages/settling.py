@@ -90,7 +90,7 @@ def _retry_delay(tries: int) -> float:
 
 
 async def settle(
-    process: Process, db: Handle, row: Row, transition: Transition, way: Channel | None = None
+    process: Process, db: Handle, row: Row, transition: Transition, channel: Channel | None = None
 ) -> None:
     """Message, attempt and the run that waits for it, in one transaction."""
     settled = await messages.settle(
@@ -104,7 +104,7 @@ async def settle(
     )
     if settled is None:
         return
-    await note(db, row, transition, way=way, tries=row["tries"])
+    await note(db, row, transition, channel=channel, tries=row["tries"])
     if settled["orphaned"]:
         await erasure.forget_message(db, workspace_id=row["workspace_id"], id=row["id"])
     await tell(db, row, transition)
@@ -151,9 +151,9 @@ async def tell(db: Handle, row: Row, transition: Transition) -> None:
 
 
 async def note(
-    db: Handle, row: Row, transition: Transition, *, way: Channel | None, tries: int
+    db: Handle, row: Row, transition: Transition, *, channel: Channel | None, tries: int
 ) -> None:
-    """The attempt's own record, with one more entry in its history; `way` when it was called."""
+    """Record the attempt's transition in its row and its history; `channel` if it is called."""
     now = await db.now()
     event = {
         "at": document.text(now),
@@ -167,8 +167,8 @@ async def note(
         workspace_id=row["workspace_id"],
         id=row["attempt_id"],
         status=transition.status,
-        provider=way.provider if way else row["provider"],
-        account=way.account if way and transition.status == "SENDING" else None,
+        provider=channel.provider if channel else row["provider"],
+        account=channel.account if channel and transition.status == "SENDING" else None,
         reason_code=transition.code,
         reason_detail=transition.detail,
         provider_message_id=transition.provider_message_id,

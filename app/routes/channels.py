@@ -199,19 +199,19 @@ async def index(call: Call) -> Response:
     """Every channel, whether set up or not."""
     workspace_id = call.member.workspace_id
     own = await channel_settings.names(call.db, workspace_id=workspace_id)
-    ways = []
-    for channel in PROVIDERS:
-        way = await providers.of(call.process, call.db, workspace_id, channel)
-        ways.append(
+    items = []
+    for name in PROVIDERS:
+        channel = await providers.of(call.process, call.db, workspace_id, name)
+        items.append(
             {
-                "channel": channel,
-                "provider": way.provider if way else None,
-                "ownSettings": channel in own,
-                "honoursKey": bool(way and way.capabilities.idempotency_key_ttl_seconds),
-                "reports": bool(way and way.capabilities.callbacks),
+                "channel": name,
+                "provider": channel.provider if channel else None,
+                "ownSettings": name in own,
+                "honoursKey": bool(channel and channel.capabilities.idempotency_key_ttl_seconds),
+                "reports": bool(channel and channel.capabilities.callbacks),
             }
         )
-    return reply.page(ways, None)
+    return reply.page(items, None)
 
 
 async def show(call: Call) -> Response:
