@@ -240,9 +240,9 @@ def web(process: Process) -> Edge:
 
 
 async def _capture_some(database: Database, captured: Sequence[Captured]) -> Sequence[str | None]:
-    """The fault that befell each."""
+    """The fault that applies to each."""
     async with database.write() as db:
-        faults = await sandbox_faults.befalling(db, captured)
+        faults = await sandbox_faults.take_each(db, captured)
         kept = [one for one, fault in zip(captured, faults, strict=True) if fault not in LOSING]
         await sandbox.insert_each(db, kept)
     return faults

@@ -30,7 +30,7 @@ from app.process import Process
 from app.runs import steering
 from app.simulations import scenes, simulation
 from app.simulations.cases import Case
-from app.simulations.simulation import Happening
+from app.simulations.simulation import ScenarioEvent
 from app.simulations.traces import End, Passage, Said, Trace
 from app.store import contacts, definitions, runs, templates, workspaces
 from app.store.db import Handle, Row, new_id
@@ -93,7 +93,7 @@ async def drive(process: Process, case: Case) -> Drive:
     contact_id = await _contact(process, workspace_id, definition["id"], case)
     run_id = await _begin(process, workspace_id, definition, contact_id, case)
     await settle(process)
-    await _go_on(process, workspace_id, run_id, deque(_happenings(case)))
+    await _go_on(process, workspace_id, run_id, deque(_scenario_events(case)))
     trace = await trace_of(process, workspace_id, run_id)
     return Drive(findings, trace, workspace_id, definition["id"])
 
@@ -132,7 +132,7 @@ async def _contact(
     if case.input.contact is None:
         return None
     now = datetime.now(UTC)
-    row, tags = scenes.on_paper(case.input.contact, case.workspace.country, now)
+    row, tags = scenes.given_contact(case.input.contact, case.workspace.country, now)
     columns = {name: row[name] for name in profile.check(None, {}, None).columns}
     program = check.compile(case.definition.shape, case.definition.body).program
     assert program is not None
@@ -185,16 +185,17 @@ async def _begin(
         )
 
 
-def _happenings(case: Case) -> Sequence[Happening]:
+def _scenario_events(case: Case) -> Sequence[ScenarioEvent]:
     start_at = case.input.start_at
     assert start_at is not None
     return sorted(
-        (scenes.happening(event, start_at) for event in case.input.events), key=lambda one: one.at
+        (scenes.scenario_event(event, start_at) for event in case.input.events),
+        key=lambda one: one.at,
     )
 
 
 async def _go_on(
-    process: Process, workspace_id: str, run_id: str, coming: deque[Happening]
+    process: Process, workspace_id: str, run_id: str, coming: deque[ScenarioEvent]
 ) -> None:
     for _ in range(MOST_JUMPS):
         async with process.database.read() as db:
@@ -205,28 +206,26 @@ async def _go_on(
         if run["finished_at"] is not None or not (due or coming):
             return
         if coming and (due is None or coming[0].at <= due):
-            happening = coming.popleft()
-            set_clock(process, happening.at)
-            await _befall(process, workspace_id, run["contact_id"], happening)
+            event = coming.popleft()
+            set_clock(process, event.at)
+            await _apply_event(process, workspace_id, run["contact_id"], event)
         else:
             set_clock(process, due)
         await settle(process)
     raise AssertionError("the run goes on and on")
 
 
-async def _befall(
-    process: Process, workspace_id: str, contact_id: str, happening: Happening
+async def _apply_event(
+    process: Process, workspace_id: str, contact_id: str, event: ScenarioEvent
 ) -> None:
     async with process.database.write() as db:
         workspace = Workspace(workspace_id, None, process.vault)
         row = await contacts.locked(db, workspace_id=workspace_id, id=contact_id)
         assert row is not None
-        if happening.name is not None:
-            await reactions.happened(
-                db, workspace, contact_id, happening.name, happening.properties
-            )
-        if happening.changes is not None:
-            patch = dict(happening.changes)
+        if event.name is not None:
+            await reactions.happened(db, workspace, contact_id, event.name, event.properties)
+        if event.changes is not None:
+            patch = dict(event.changes)
             tags = patch.pop("tags", None)
             values = document.merge(audience.writable(row), patch)
             await audience.replace(db, workspace, row, values, tags)

@@ -21,7 +21,7 @@ from app.machine.program import Event, Program, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
 from app.simulations import cases, scenes, simulation, traces
-from app.simulations.simulation import Happening, MessageOutcome, Paper, Scenario
+from app.simulations.simulation import MessageOutcome, Scenario, ScenarioEvent, SimulatedRun
 from tests.driving import drive, opened_on
 from tests.listener import Asked, Listener, says
 
@@ -167,16 +167,18 @@ def forks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 MATCH = {"path": "event.properties.total", "op": "gt", "value": 1}
 arrays = st.lists(st.recursive(plain, forks, max_leaves=12), min_size=1, max_size=5)
 moments = st.integers(1, 5 * 24 * 4).map(lambda quarters: timedelta(minutes=15 * quarters))
-happenings = st.lists(
+scenario_events = st.lists(
     st.one_of(
         st.builds(
-            lambda after, name, total: Happening(START + after, name, {"total": total}),
+            lambda after, name, total: ScenarioEvent(START + after, name, {"total": total}),
             moments,
             word,
             st.sampled_from([1, 1.50]),
         ),
         st.builds(
-            lambda after, tags: Happening(START + after, changes={"firstName": "A", "tags": tags}),
+            lambda after, tags: ScenarioEvent(
+                START + after, changes={"firstName": "A", "tags": tags}
+            ),
             moments,
             st.lists(word, unique=True),
         ),
@@ -255,16 +257,16 @@ def compiled(shape: Any, raw: Any) -> Program:
     return program
 
 
-def scenario(program: Program, trigger: Any, coming: list[Happening], **more: Any) -> Scenario:
-    contact, tags = scenes.on_paper(CONTACT, None, START)
+def scenario(program: Program, trigger: Any, coming: list[ScenarioEvent], **more: Any) -> Scenario:
+    contact, tags = scenes.given_contact(CONTACT, None, START)
     place = {"id": "ws_1", "name": "Acme", "timezone": "Europe/Berlin", "country": None}
-    return Scenario(program, trigger, contact, tags, place, START, happenings=coming, **more)
+    return Scenario(program, trigger, contact, tags, place, START, events=coming, **more)
 
 
 # --- properties -----------------------------------------------------------------------------------
 
 
-class Watched(Paper):
+class Watched(SimulatedRun):
     """Takes every step twice, the second time from what a database would have kept."""
 
     def step(self, event: Event) -> Step:
@@ -277,15 +279,15 @@ class Watched(Paper):
 
 
 @QUICK
-@given(arrays, triggers, happenings, endings)
+@given(arrays, triggers, scenario_events, endings)
 def test_a_step_is_the_same_every_time_and_from_a_state_that_was_kept(
-    steps: Any, trigger: Any, coming: list[Happening], ended: list[MessageOutcome]
+    steps: Any, trigger: Any, coming: list[ScenarioEvent], ended: list[MessageOutcome]
 ):
     program = compiled("steps", named(steps))
     once = scenario(
-        program, trigger, coming, endings=dict.fromkeys(program.nodes, ended or [MessageOutcome()])
+        program, trigger, coming, outcomes=dict.fromkeys(program.nodes, ended or [MessageOutcome()])
     )
-    assert Watched(once).play() == simulation.simulate(once)
+    assert Watched(once).run() == simulation.simulate(once)
 
 
 def test_every_kind_is_among_them():
@@ -301,8 +303,8 @@ def test_every_kind_is_among_them():
 
 
 @QUICK
-@given(arrays, triggers, happenings)
-def test_a_drawing_goes_the_way_of_its_steps(steps: Any, trigger: Any, coming: list[Happening]):
+@given(arrays, triggers, scenario_events)
+def test_a_drawing_goes_the_way_of_its_steps(steps: Any, trigger: Any, coming: list[ScenarioEvent]):
     steps = named(steps)
     program = compiled("steps", steps)
     graph = check.compile("graph", drawn(steps, program))
@@ -353,20 +355,20 @@ async def server() -> AsyncIterator[str]:
         yield listener.url
 
 
-def event(happening: Happening) -> dict[str, Any]:
-    if happening.name is None:
-        return {"at": document.text(happening.at), "contact": happening.changes}
+def event_json(event: ScenarioEvent) -> dict[str, Any]:
+    if event.name is None:
+        return {"at": document.text(event.at), "contact": event.changes}
     return {
-        "at": document.text(happening.at),
-        "name": happening.name,
-        "properties": happening.properties,
+        "at": document.text(event.at),
+        "name": event.name,
+        "properties": event.properties,
     }
 
 
 @settings(QUICK, max_examples=40 * TIMES)
-@given(arrays, triggers, happenings)
+@given(arrays, triggers, scenario_events)
 async def test_a_real_run_does_what_the_paper_says(
-    real: Process, server: str, steps: Any, trigger: Any, coming: list[Happening]
+    real: Process, server: str, steps: Any, trigger: Any, coming: list[ScenarioEvent]
 ):
     steps = named(steps)
     compiled("steps", steps)
@@ -385,7 +387,7 @@ async def test_a_real_run_does_what_the_paper_says(
             "startAt": START,
             "trigger": trigger,
             "contact": CONTACT,
-            "events": [event(one) for one in coming],
+            "events": [event_json(one) for one in coming],
             "httpAnswers": answers,
         },
     }

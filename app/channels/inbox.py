@@ -92,7 +92,7 @@ class Inbox:
         except Unavailable as error:
             raise SendError("not_accepted", "provider_unreachable", error.detail) from error
         if fault is not None and fault not in REPORTED:
-            raise _befalls(fault)
+            raise _error_of(fault)
         if fault is not None:
             self._report_later(captured, *REPORTED[fault])
         return Receipt(captured.headers.get("Message-ID", message.message_key))
@@ -140,7 +140,7 @@ def _said(message: Message) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
-_BEFALLING: Mapping[str, tuple[Outcome, str, str]] = {
+_FAULTS: Mapping[str, tuple[Outcome, str, str]] = {
     "fail": ("rejected", "provider_rejected", "The sandbox was told to refuse this message."),
     "throttle": ("not_accepted", "provider_throttled", "The sandbox was told to throttle."),
     "stall": ("unknown", "outcome_unknown", "The sandbox was told not to answer in time."),
@@ -152,7 +152,7 @@ _BEFALLING: Mapping[str, tuple[Outcome, str, str]] = {
 }
 
 
-def _befalls(fault: str) -> SendError:
-    outcome, code, detail = _BEFALLING[fault]
+def _error_of(fault: str) -> SendError:
+    outcome, code, detail = _FAULTS[fault]
     again = THROTTLES_SECONDS if fault == "throttle" else None
     return SendError(outcome, code, detail, retry_after_seconds=again)

@@ -51,17 +51,17 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     found += await starts.find(db, subject.workspace_id, subject.row["id"], subject.compiled)
     return [
         *found,
-        *on_paper(subject.trigger, subject.compiled, known, await _bodies(db, subject)),
+        *find_static(subject.trigger, subject.compiled, known, await _bodies(db, subject)),
     ]
 
 
-def on_paper(
+def find_static(
     trigger: Mapping[str, Json],
     compiled: check.Compiled,
     known: Mapping[str, Mapping[str, Json]],
     bodies: Sequence[Json],
 ) -> list[Finding]:
-    """What needs no more than the templates and some bodies that came in."""
+    """The findings that need no database: of the templates and of some recorded bodies."""
     found = [*_of_templates(compiled.templates, known), *unseen(_defaults(trigger), bodies)]
     parts = _sound(compiled)
     found += _adding_its_trigger(trigger, parts)

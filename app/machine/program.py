@@ -4,7 +4,7 @@ Theory of operation. A definition, graph or step array, compiles to a Program: n
 with a kind, a configuration and exits (port → node id). A run is a State. `step.step` enters the
 node at `state.at`, or resumes it with an event, and answers with the next state, the effects the
 world must carry out, and the record a person reads later. Everything here is data: the runner
-carries effects out in one transaction with the state; the simulation carries them out on paper.
+carries effects out in one transaction with the state; the simulation applies them in memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Definitions tried before they send: a run on paper, for a contact on paper or a real one."""
+"""Definitions tried before they send: a simulated run, for a given contact or a stored one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A definition walked on paper: cases, the scene they set, the trace, how two traces compare."""
+"""A definition simulated: cases, their scenario, the trace, how two traces compare."""

@@ -113,7 +113,7 @@ def found(
     payload: Json,
 ) -> list[Finding]:
     """What an activation would find, as far as a file can tell."""
-    return [*compiled.findings, *findings.on_paper(trigger, compiled, templates, [payload])]
+    return [*compiled.findings, *findings.find_static(trigger, compiled, templates, [payload])]
 
 
 def found_in(case: Case) -> list[Finding]:

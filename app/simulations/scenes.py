@@ -1,5 +1,5 @@
-"""What a simulation is given, and what a Scenario makes of it: who the run is for, what happens to
-them, and what the world answers."""
+"""The input of a simulation, and the Scenario made of it: the contact, its events, and the outcomes
+of messages and calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.machine.fields import parse_duration
 from app.machine.program import Answered, Json, Program
 from app.machine.reasons import Reason
 from app.simulations import simulation
-from app.simulations.simulation import NOBODY, Happening, MessageOutcome
+from app.simulations.simulation import NOBODY, MessageOutcome, ScenarioEvent
 from app.store.db import Row
 from app.web.body import Moment, Name, Shape
 from app.webhooks import acceptance, lookup
@@ -99,34 +99,34 @@ class Given(Shape):
 def of(
     given: Given, program: Program, trigger: Mapping[str, Json], country: str | None
 ) -> dict[str, Any]:
-    """What a Scenario takes of it. `trigger` is the definition's. Raises Problem."""
+    """The arguments of a Scenario. `trigger` is the definition's. Raises Problem."""
     start_at = given.start_at
     if start_at is None:
         raise invalid([FieldError("/startAt", "Say when the run starts.")])
     _refuse_unknown(given, program)
     contact = (
-        newcomer(trigger, given.trigger, country, start_at)
+        new_contact(trigger, given.trigger, country, start_at)
         if given.contact is None
-        else on_paper(given.contact, country, start_at)
+        else given_contact(given.contact, country, start_at)
     )
     if contact is None:
         raise invalid([FieldError("/contact", "Say which contact the run is for.")])
     return {
-        "program": simulation.steered(program, given.variants),
+        "program": simulation.with_variants(program, given.variants),
         "trigger": given.trigger,
         "contact": contact[0],
         "tags": contact[1],
         "start_at": start_at,
-        "happenings": [happening(event, start_at) for event in given.events],
-        "endings": {id: _endings(outcome) for id, outcome in given.outcomes.items()},
+        "events": [scenario_event(event, start_at) for event in given.events],
+        "outcomes": {id: _outcomes(outcome) for id, outcome in given.outcomes.items()},
         "answers": {id: _answers(answer) for id, answer in given.http_answers.items()},
     }
 
 
-def happening(event: SimulatedEvent, start_at: datetime) -> Happening:
+def scenario_event(event: SimulatedEvent, start_at: datetime) -> ScenarioEvent:
     after, moment = parse_duration(event.at), compare.time(event.at)
     at = moment.astimezone(UTC) if moment else start_at + after if after else start_at
-    return Happening(at, event.name, event.properties, event.contact)
+    return ScenarioEvent(at, event.name, event.properties, event.contact)
 
 
 # What is usual, unless the outcome says more.
@@ -138,14 +138,14 @@ USUAL: Mapping[Status, MessageOutcome] = {
 }
 
 
-def _endings(given: Status | Outcome | Sequence[Outcome]) -> list[MessageOutcome]:
+def _outcomes(given: Status | Outcome | Sequence[Outcome]) -> list[MessageOutcome]:
     if isinstance(given, str):
         return [USUAL[given]]
     several = [given] if isinstance(given, Outcome) else given
-    return [_ending(USUAL[one.status], one) for one in several]
+    return [_outcome(USUAL[one.status], one) for one in several]
 
 
-def _ending(usual: MessageOutcome, given: Outcome) -> MessageOutcome:
+def _outcome(usual: MessageOutcome, given: Outcome) -> MessageOutcome:
     return replace(usual, code=given.code or usual.code, detail=given.detail)
 
 
@@ -169,7 +169,7 @@ NODES: Mapping[str, str] = {
 
 
 def _refuse_unknown(given: Given, program: Program) -> None:
-    """A slip of the pen would else be a simulation of something else."""
+    """A misspelled id would otherwise be ignored."""
     errors = []
     named: Sequence[Mapping[str, object]] = (given.outcomes, given.http_answers, given.variants)
     for (member, kind), ids in zip(NODES.items(), named, strict=True):
@@ -188,11 +188,11 @@ def _refuse_unknown(given: Given, program: Program) -> None:
         raise invalid(errors)
 
 
-def on_paper(
+def given_contact(
     given: Mapping[str, Json], country: str | None, now: datetime
 ) -> tuple[Row, list[str]]:
-    """A contact that is not stored, and its tags; it may say by which `id` splits shall know it.
-    Raises Problem `invalid`."""
+    """A contact that is not stored, and its tags. Its `id`, if given, decides how splits go. Raises
+    Problem `invalid`."""
     values = {name: value for name, value in given.items() if name not in ("id", "tags")}
     checked = profile.check(country, values, given.get("tags"))
     if checked.errors:
@@ -201,10 +201,10 @@ def on_paper(
     return _row(checked, str(given.get("id") or f"con_{NOBODY}"), now), list(checked.tags)
 
 
-def newcomer(
+def new_contact(
     trigger: Mapping[str, Json], payload: Json, country: str | None, now: datetime
 ) -> tuple[Row, list[str]] | None:
-    """Whom the intake would make for this body, if it makes anybody. Raises `lookup_unresolved`."""
+    """The contact that the intake would make for this body, if any. Raises `lookup_unresolved`."""
     makes = trigger.get("createContact") and trigger.get("contactLookup") in ("email", "phone")
     if trigger.get("source") != "inbound_webhook" or not makes:
         return None

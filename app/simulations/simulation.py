@@ -1,8 +1,8 @@
-"""A run on paper: the same machine, renderer and checks, with a virtual clock and no side effects.
+"""A simulated run: the same machine, renderer and checks, with a virtual clock and no side effects.
 
-What runner.py and delivery.py do in the database and with providers is done here to values: a table
-carries the same effects out. What the world would answer (deliveries, HTTP, events, splits) is part
-of the Scenario; the clock jumps to the next thing that happens. Nothing here reads or writes.
+What runner.py and delivery.py do in the database and with providers is done here in memory: a table
+applies the same effects. The results of deliveries, HTTP calls and splits, and the events of the
+contact, are part of the Scenario; the clock jumps to the next event. Nothing here reads or writes.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ MOST_BYTES = 4 * 1024 * 1024  # of what was rendered and noted
 MOST_SECONDS = 5.0
 STOPPED = "STOPPED"  # where only a simulation ends: it has shown as much as it may
 
-Foreseen = TypeVar("Foreseen")
+Expected = TypeVar("Expected")
 
 NOBODY = "0" * 26  # in place of the number that an id has in the database
 
 
 @dataclass(frozen=True, slots=True)
 class MessageOutcome:
-    """What is to become of a message, when it can be made."""
+    """The expected outcome of a message that can be rendered."""
 
     status: Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"] = "SENT"
     code: str | None = None
@@ -71,8 +71,8 @@ class MessageOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """Something that befalls the contact: an event of that name, or a change of its values."""
+class ScenarioEvent:
+    """An event of the contact's with that name, or a change of its values."""
 
     at: datetime
     name: str | None = None
@@ -82,8 +82,8 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """All that a run depends on. By node: `endings`, `answers` and what `program` says of splits
-    (`steered`); the last of several serves for all later visits."""
+    """All that a run depends on. By node id: `outcomes` of messages and `answers` of HTTP calls, of
+    which the last one repeats. Variants of splits are set in `program` (`with_variants`)."""
 
     program: Program
     trigger: Json
@@ -95,20 +95,20 @@ class Scenario:
     version: int = 1
     sender: Mapping[str, str] = field(default_factory=dict)
     templates: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
-    happenings: Sequence[Happening] = ()
-    endings: Mapping[str, Sequence[MessageOutcome]] = field(default_factory=dict)
+    events: Sequence[ScenarioEvent] = ()
+    outcomes: Mapping[str, Sequence[MessageOutcome]] = field(default_factory=dict)
     answers: Mapping[str, Sequence[Answered]] = field(default_factory=dict)
     channels: Collection[str] = content.CHANNELS
     startable: Collection[str] | None = None  # None: whatever it starts is active
 
 
 def simulate(scenario: Scenario) -> Trace:
-    """What the run would do, to its end or to where nothing more happens."""
-    return Paper(scenario).play()
+    """The trace of the run to its end, or to where it waits for something that never happens."""
+    return SimulatedRun(scenario).run()
 
 
-def steered(program: Program, ports: Mapping[str, str]) -> Program:
-    """The same, with splits that all go one way: the other variants weigh nothing."""
+def with_variants(program: Program, ports: Mapping[str, str]) -> Program:
+    """The program with the weight 0 for all other variants of these splits."""
     nodes = dict(program.nodes)
     for id, port in ports.items():
         variants = [
@@ -123,7 +123,7 @@ Waiting: TypeAlias = WaitUntil | WaitFor
 Outcome: TypeAlias = StepOutcome[Waiting]
 
 
-class Paper:
+class SimulatedRun:
     """One run, with its clock and its contact."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -136,11 +136,11 @@ class Paper:
         self.messages: dict[str, _Message] = {}
         self.started = 0
         self.state: State = step.start(scenario.program)
-        self._coming = deque(sorted(scenario.happenings, key=lambda one: one.at))
+        self._events = deque(sorted(scenario.events, key=lambda one: one.at))
         self._bytes = 0
         self._deadline = time.monotonic() + MOST_SECONDS
 
-    def play(self) -> Trace:
+    def run(self) -> Trace:
         event: Event | None = Go()
         waiting: Waiting | None = None
         while event is not None:
@@ -158,7 +158,7 @@ class Paper:
                 event = self._next(waiting)  # it was not what the run waits for
                 continue
             before, self.state = self.resource(), result.state
-            outcome = self._carry_out(result)
+            outcome = self._apply(result)
             self._keep(outcome.record, before)
             if outcome.finish is not None:
                 finish = outcome.finish
@@ -171,7 +171,7 @@ class Paper:
         return step.step(self.scenario.program, self.state, event, self.facts())
 
     def facts(self) -> dict[str, Json]:
-        """As facts.of_run tells them."""
+        """Of the same form as facts.of_run."""
         scenario = self.scenario
         return {
             "trigger": scenario.trigger,
@@ -193,41 +193,41 @@ class Paper:
     # --- what happens next ------------------------------------------------------------------------
 
     def _next(self, waiting: Waiting | None) -> Event | None:
-        """The clock goes to the next thing that the run hears of; None when there is no such."""
+        """Move the clock to the next event that the run receives; None when there is none."""
         if isinstance(waiting, WaitUntil):
-            for happening in self._until(waiting.at):
-                self._befall(happening)  # and nobody listens
+            for event in self._until(waiting.at):
+                self._apply_event(event)  # the run does not wait for it
             self.now = max(self.now, waiting.at)
             return Woken()
         if waiting is None:
             return None
-        for happening in self._until(waiting.until):
-            self.now = max(self.now, happening.at)
-            self._befall(happening)
-            if happening.name is not None and happening.name in waiting.events:
-                return Happened(happening.name, happening.properties, happening.at)
-            if happening.changes is not None and waiting.contact:
+        for event in self._until(waiting.until):
+            self.now = max(self.now, event.at)
+            self._apply_event(event)
+            if event.name is not None and event.name in waiting.events:
+                return Happened(event.name, event.properties, event.at)
+            if event.changes is not None and waiting.contact:
                 return Changed()
         if waiting.until is None:
             return None
         self.now = waiting.until
         return Woken()
 
-    def _until(self, moment: datetime | None) -> Iterator[Happening]:
-        """What comes until then, in its order; what comes at that moment comes before its end."""
-        while self._coming and (moment is None or self._coming[0].at <= moment):
-            yield self._coming.popleft()
+    def _until(self, moment: datetime | None) -> Iterator[ScenarioEvent]:
+        """The events until then, in order, those of that very moment included."""
+        while self._events and (moment is None or self._events[0].at <= moment):
+            yield self._events.popleft()
 
-    def _befall(self, happening: Happening) -> None:
-        if happening.changes is not None:
-            patch = dict(happening.changes)
+    def _apply_event(self, event: ScenarioEvent) -> None:
+        if event.changes is not None:
+            patch = dict(event.changes)
             tags = patch.pop("tags", None)
-            self.change(patch, happening.at)
+            self.change(patch, event.at)
             self.tags = self.tags if tags is None else list(dict.fromkeys(tags))
 
     # --- what the run does ------------------------------------------------------------------------
 
-    def _carry_out(self, result: Step) -> Outcome:
+    def _apply(self, result: Step) -> Outcome:
         outcome = Outcome(result.record)
         for effect in result.effects:
             EFFECTS[type(effect)](self, effect, outcome)
@@ -241,7 +241,7 @@ class Paper:
         self.contact |= {**checked.columns, "updated_at": at}
 
     def _keep(self, record: Record | None, before: Mapping[str, Json]) -> None:
-        """A visit that waited is told once, by how it ended."""
+        """A visit that waited is kept once, with its last status."""
         if record is None:
             return
         key = record.node_id, record.visit
@@ -295,36 +295,37 @@ class _Message:
     missing: tuple[str, ...] = ()  # of its content
 
 
-def _send(paper: Paper, effect: Send, outcome: Outcome) -> None:
+def _send(run: SimulatedRun, effect: Send, outcome: Outcome) -> None:
     unsent = Said(effect.channel, effect.to, "QUEUED", effect.template_id, None)
-    count = sum(passage.kind == "send_message" for passage in paper.passages.values()) + 1
+    count = sum(passage.kind == "send_message" for passage in run.passages.values()) + 1
     message = _Message(f"msg_{count:026}", effect.visit, effect, unsent)
-    paper.messages[effect.node_id] = message
-    outcome.answer = _attempt(paper, message)
+    run.messages[effect.node_id] = message
+    outcome.answer = _attempt(run, message)
 
 
-def _resend(paper: Paper, effect: Resend, outcome: Outcome) -> None:
-    [message] = [one for one in paper.messages.values() if one.id == effect.message_id]
-    outcome.answer = _attempt(paper, message)
+def _resend(run: SimulatedRun, effect: Resend, outcome: Outcome) -> None:
+    [message] = [one for one in run.messages.values() if one.id == effect.message_id]
+    outcome.answer = _attempt(run, message)
 
 
-def _attempt(paper: Paper, message: _Message) -> Delivered:
+def _attempt(run: SimulatedRun, message: _Message) -> Delivered:
     message.number += 1
-    ending = _ended(paper, message)
-    message.said = replace(message.said, status=ending.status)
-    called = ending.status != "SUPPRESSED"  # what is suppressed is not rendered
+    outcome = _message_outcome(run, message)
+    message.said = replace(message.said, status=outcome.status)
+    called = outcome.status != "SUPPRESSED"  # what is suppressed is not rendered
     missing = message.missing if called else ()
-    return Delivered(ending.status, message.id, message.number, ending.code, ending.detail, missing)
+    return Delivered(
+        outcome.status, message.id, message.number, outcome.code, outcome.detail, missing
+    )
 
 
-def _ended(paper: Paper, message: _Message) -> MessageOutcome:
-    """As delivery.py judges it at the intent; then as the scenario has it. What must not be sent
-    is judged here, between the address and the content."""
-    send, scenario = message.send, paper.scenario
-    foreseen = scenario.endings.get(send.node_id)
-    if foreseen is None and send.channel not in scenario.channels:
+def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
+    """The checks of delivery.py in the same order; then the outcome that the scenario expects."""
+    send, scenario = message.send, run.scenario
+    expected = scenario.outcomes.get(send.node_id)
+    if expected is None and send.channel not in scenario.channels:
         return MessageOutcome("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
-    to = send.to or paper.contact[ADDRESS_FIELD[send.channel]]
+    to = send.to or run.contact[ADDRESS_FIELD[send.channel]]
     if not to:
         detail = f"The contact has no {ADDRESS_FIELD[send.channel]}."
         return MessageOutcome("FAILED", Reason.NO_ADDRESS, detail)
@@ -333,7 +334,7 @@ def _ended(paper: Paper, message: _Message) -> MessageOutcome:
         return MessageOutcome("FAILED", Reason.TEMPLATE_MISSING)
     try:
         to = subscriptions.clean(send.channel, to, scenario.workspace["country"])
-        rendered = content.render(send.channel, said, paper.facts())
+        rendered = content.render(send.channel, said, run.facts())
     except addresses.BadAddress as error:
         return MessageOutcome("FAILED", Reason.INVALID_ADDRESS, str(error))
     except content.PartError as error:
@@ -341,7 +342,7 @@ def _ended(paper: Paper, message: _Message) -> MessageOutcome:
     sender = scenario.sender if send.channel == "email" else {}
     message.said = replace(message.said, to=to, content={**sender, **rendered.parts})
     message.missing = rendered.missing
-    return _nth(foreseen or [MessageOutcome()], message.number + _earlier(paper, send))
+    return _nth(expected or [MessageOutcome()], message.number + _earlier(run, send))
 
 
 def _content_of(scenario: Scenario, send: Send) -> Mapping[str, Json] | None:
@@ -351,75 +352,75 @@ def _content_of(scenario: Scenario, send: Send) -> Mapping[str, Json] | None:
     return template["content"] if template else None
 
 
-def _earlier(paper: Paper, send: Send) -> int:
+def _earlier(run: SimulatedRun, send: Send) -> int:
     """Attempts of this node's earlier visits: the scenario counts them all."""
-    past = (paper.passages.get((send.node_id, visit)) for visit in range(1, send.visit))
+    past = (run.passages.get((send.node_id, visit)) for visit in range(1, send.visit))
     return sum((passage.output or {}).get("number", 1) for passage in past if passage)
 
 
-def _call(paper: Paper, effect: HttpCall, outcome: Outcome) -> None:
-    foreseen = paper.scenario.answers.get(effect.node_id)
-    outcome.answer = _nth(foreseen or [Answered(200)], effect.visit)
+def _call(run: SimulatedRun, effect: HttpCall, outcome: Outcome) -> None:
+    expected = run.scenario.answers.get(effect.node_id)
+    outcome.answer = _nth(expected or [Answered(200)], effect.visit)
 
 
-def _nth(foreseen: Sequence[Foreseen], number: int) -> Foreseen:
+def _nth(expected: Sequence[Expected], number: int) -> Expected:
     """The last one repeats."""
-    return foreseen[min(number, len(foreseen)) - 1]
+    return expected[min(number, len(expected)) - 1]
 
 
 # --- the contact, time, and other runs ------------------------------------------------------------
 
 
-def _change_contact(paper: Paper, effect: ChangeContact, outcome: Outcome) -> None:
+def _change_contact(run: SimulatedRun, effect: ChangeContact, outcome: Outcome) -> None:
     try:
-        paper.change(effect.changes, paper.now)
+        run.change(effect.changes, run.now)
     except Problem as problem:
         outcome.note_refusal(problem)
 
 
-def _add_tag(paper: Paper, effect: AddTag, outcome: Outcome) -> None:
+def _add_tag(run: SimulatedRun, effect: AddTag, outcome: Outcome) -> None:
     errors: list[FieldError] = []
     tags = profile.check_tags([effect.tag], errors)
-    if len({*paper.tags, *tags}) > profile.TAGS:
+    if len({*run.tags, *tags}) > profile.TAGS:
         errors.append(FieldError("/tags", f"A contact has at most {profile.TAGS} tags."))
     if errors:
         outcome.note_refusal(profile.invalid(errors))
     else:
-        paper.tags = list(dict.fromkeys([*paper.tags, *tags]))
+        run.tags = list(dict.fromkeys([*run.tags, *tags]))
 
 
-def _remove_tag(paper: Paper, effect: RemoveTag, _outcome: Outcome) -> None:
+def _remove_tag(run: SimulatedRun, effect: RemoveTag, _outcome: Outcome) -> None:
     gone = profile.normal(effect.tag)
-    paper.tags = [tag for tag in paper.tags if tag != gone]
+    run.tags = [tag for tag in run.tags if tag != gone]
 
 
-def _wait(_paper: Paper, effect: Waiting, outcome: Outcome) -> None:
+def _wait(_run: SimulatedRun, effect: Waiting, outcome: Outcome) -> None:
     outcome.waiting = effect
 
 
-def _take(paper: Paper, effect: Take, outcome: Outcome) -> None:
-    taken = paper.taken.setdefault((effect.node_id, effect.key), [])
-    if sum(at > paper.now - effect.window for at in taken) >= effect.limit:
+def _take(run: SimulatedRun, effect: Take, outcome: Outcome) -> None:
+    taken = run.taken.setdefault((effect.node_id, effect.key), [])
+    if sum(at > run.now - effect.window for at in taken) >= effect.limit:
         outcome.answer = Limited()
     else:
-        taken.append(paper.now)
+        taken.append(run.now)
         outcome.answer = Taken()
 
 
-def _start_run(paper: Paper, effect: StartRun, outcome: Outcome) -> None:
-    startable = paper.scenario.startable
+def _start_run(run: SimulatedRun, effect: StartRun, outcome: Outcome) -> None:
+    startable = run.scenario.startable
     if startable is not None and effect.definition_id not in startable:
         outcome.note(Reason.START_REFUSED)
     else:
-        paper.started += 1
-        outcome.add_output(runId=f"run_{paper.started:026}")
+        run.started += 1
+        outcome.add_output(runId=f"run_{run.started:026}")
 
 
-def _finish(_paper: Paper, effect: Finish, outcome: Outcome) -> None:
+def _finish(_run: SimulatedRun, effect: Finish, outcome: Outcome) -> None:
     outcome.finish = effect
 
 
-EFFECTS: Mapping[type[Effect], Callable[[Paper, Any, Outcome], None]] = {
+EFFECTS: Mapping[type[Effect], Callable[[SimulatedRun, Any, Outcome], None]] = {
     Send: _send,
     Resend: _resend,
     HttpCall: _call,

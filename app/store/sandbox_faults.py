@@ -82,8 +82,8 @@ class Addressed(Protocol):
     def channel(self) -> str: ...
 
 
-async def befalling(db: Handle, sends: Sequence[Addressed]) -> list[str | None]:
-    """The kind of fault that befalls each; one question where nobody has asked for any."""
+async def take_each(db: Handle, sends: Sequence[Addressed]) -> list[str | None]:
+    """The kind of fault that applies to each; one query where no faults are set."""
     rows = await db.fetch_all(
         """
         SELECT DISTINCT workspace_id FROM sandbox_faults
@@ -101,7 +101,7 @@ async def befalling(db: Handle, sends: Sequence[Addressed]) -> list[str | None]:
 
 
 async def take(db: Handle, *, workspace_id: str, channel: str) -> str | None:
-    """The kind of fault that befalls the next message, which uses it up by one."""
+    """The kind of fault that applies to the next message, which uses it up by one."""
     kind: str | None = await db.fetch_value(
         """
         UPDATE sandbox_faults SET remaining = remaining - 1
