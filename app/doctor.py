@@ -302,16 +302,16 @@ async def _payment_provider(settings: Settings) -> Findings:
         return
     try:
         async with asyncio.timeout(LOOK_SECONDS):
-            doubts = await stripe.doubts()
+            mistakes = await stripe.check_prices()
     except TimeoutError:
         sentence = f"Stripe did not answer within {LOOK_SECONDS:.0f} seconds."
         yield fail("payments", f"STRIPE_SECRET_KEY: {sentence}")
     except Silent as error:
         yield fail("payments", f"STRIPE_SECRET_KEY: {error.cause}")
     else:
-        for sentence in doubts:
+        for sentence in mistakes:
             yield fail("payments", sentence)
-        if not doubts:
+        if not mistakes:
             asked = f"charges the published price for {', '.join(stripe.sold)}"
             known = f"and {asked}" if stripe.sold else "and no price is set"
             yield fine("payments", f"Stripe accepts our key {known}")

@@ -21,9 +21,9 @@ from app.machine import document, step
 from app.machine.program import Event, Facts, Go, Program, Record, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
-from app.runs import arrivals, effects, facts, programs
-from app.runs.arrivals import Arrived
+from app.runs import effects, facts, pending_events, programs
 from app.runs.effects import RunContext
+from app.runs.pending_events import PendingEvents
 from app.runtime import leases, slow_workspaces
 from app.runtime.batching import BatchKind
 from app.runtime.leases import Lease
@@ -121,16 +121,16 @@ class Walk:
             queue=self.process.queue,
         )
         context = RunContext(self.process, self.db, self.row, contact, known, workspace)
-        arrived = await arrivals.of(self.db, self.row)
+        pending = await pending_events.load(self.db, self.row)
         program = await programs.of(self.process.vault, self.db, self.row)
-        return await self._steps(context, program, arrived)
+        return await self._steps(context, program, pending)
 
-    async def _steps(self, context: RunContext, program: Program, arrived: Arrived) -> None:
+    async def _steps(self, context: RunContext, program: Program, pending: PendingEvents) -> None:
         raw = self.row["state"]
         state = (
             step.start(program) if raw is None else State.from_json(document.parse(raw.encode()))
         )
-        events, steps = deque(arrived.events), 0
+        events, steps = deque(pending.events), 0
         while events:
             event = events.popleft()
             if (
@@ -158,7 +158,7 @@ class Walk:
             if steps >= (1 if self._isolated else STEPS_PER_TRANSACTION) and outcome.answer is None:
                 return await self._go_on(state)
             events = deque([outcome.answer or Go()])
-        return await self._save("WAITING", raw, self.row["waiting_for"], arrived.wake_at)
+        return await self._save("WAITING", raw, self.row["waiting_for"], pending.wake_at)
 
     async def _step(self, program: Program, state: State, event: Event, known: Facts) -> Step:
         if self._isolated:

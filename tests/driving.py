@@ -27,7 +27,7 @@ from app.machine.nodes import NODES
 from app.machine.program import Program
 from app.main import open_process
 from app.process import Process
-from app.runs import steering
+from app.runs import run_control
 from app.simulations import scenes, simulation
 from app.simulations.cases import Case
 from app.simulations.simulation import ScenarioEvent
@@ -175,7 +175,7 @@ async def _begin(
         return accepted.run_id
     assert contact_id is not None
     async with process.database.write() as db:
-        return await steering.start(
+        return await run_control.start(
             process,
             db,
             workspace_id,

@@ -14,7 +14,7 @@ from app.contacts.reactions import Workspace
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
-from app.runs import arrivals
+from app.runs import pending_events
 from app.store import contacts
 from app.store.db import Row
 from tests.cast import settle
@@ -196,7 +196,7 @@ async def test_what_came_too_late_does_not_win_although_nobody_had_looked(
 
 async def test_more_signals_than_one_look_takes_in_are_all_looked_at(process: Process, acme: str):
     run = await waiting(process, acme)
-    for total in range(arrivals.SIGNALS):
+    for total in range(pending_events.SIGNALS):
         async with process.database.write() as db:
             what = {"total": total % 100}
             await reactions.happened(

@@ -169,7 +169,7 @@ class Stripe:
                 "DELETE", f"/v1/subscriptions/{id}", {"prorate": told, "invoice_now": told}
             )
 
-    async def doubts(self) -> list[str]:
+    async def check_prices(self) -> list[str]:
         """What keeps people from buying, or lets them pay another price than they are told. Raises
         errors.Silent when Stripe does not take our key."""
         await self._call("GET", "/v1/prices", {"limit": "1"})  # the key is tried, whatever is sold

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from app import events
-from app.contacts import addresses, mentions, subscriptions
+from app.contacts import addresses, pii_search, subscriptions
 from app.contacts.reactions import Workspace
 from app.machine.reasons import Reason
 from app.store import contacts, erasure, runs, suppressions
@@ -55,7 +55,7 @@ async def erase(
             addresses=_written(row),
             limit=FORGOTTEN_ROWS,
         ):
-            await mentions.forget_refused(db, workspace.id, row)
+            await pii_search.delete_mentioning(db, workspace.id, row)
             shown = [contact_id, *await _suppress_erased(db, workspace, row)]
             await erasure.forget_answers(db, workspace_id=workspace.id, about=shown)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from app.definitions import starts
 from app.errors import FieldError
 from app.machine import check, content, sample, template
-from app.machine.doubts import Read, doubts, unseen
 from app.machine.fields import Place
+from app.machine.lint import Read, lint, unseen
 from app.machine.path import Path
 from app.machine.program import Finding, Json, Part
 from app.messages import providers
@@ -65,7 +65,7 @@ def find_static(
     found = [*_of_templates(compiled.templates, known), *unseen(_defaults(trigger), bodies)]
     parts = _sound(compiled)
     found += _adding_its_trigger(trigger, parts)
-    found += doubts(
+    found += lint(
         compiled.program,
         parts,
         addresses=_sure_of(trigger),

@@ -1,14 +1,15 @@
 """A definition as a picture: sketch what is there, arrange it in layers, and write it as SVG.
 
-sketch      what any body says, right or wrong, as boxes and links
-ports       what leads through a port
-ways        which way links lead
-chart       rows and columns, by a layout library
-layout      where boxes stand and links run
-lettering   how wide a text is, and where it breaks
-looks       how each kind looks
-cards       the boxes
-svg         the document: self-contained, light and dark, nothing in it that runs
+sketch        boxes and links of any body, valid or not
+ports         the label of each port
+links         which links lead back, and which are drawn
+chart         rows and columns, by a layout library
+layout        positions of boxes, paths of links
+text_metrics  text widths and line breaks
+kind_styles   title, outline and colours of each node kind
+cards         the boxes
+svg_text      text elements
+svg           the document: self-contained, light and dark, without scripts
 """
 
 from __future__ import annotations

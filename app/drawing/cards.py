@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement
 
-from app.drawing import looks, sketch
+from app.drawing import kind_styles, sketch
 from app.drawing.chart import Point
-from app.drawing.lettering import clean, cut, wrap
-from app.drawing.looks import Look
-from app.drawing.pen import short, write_text
+from app.drawing.kind_styles import KindStyle
 from app.drawing.sketch import Box
+from app.drawing.svg_text import short, write_text
+from app.drawing.text_metrics import clean, cut, wrap
 
 BOX = 224.0
 PADDING = 9.0
@@ -35,21 +35,21 @@ class Card:
     """A box with its lines set: each a text, its size and its class."""
 
     box: Box
-    look: Look
+    style: KindStyle
     lines: tuple[tuple[str, float, str], ...]
     count: Count | None
 
     @classmethod
     def of(cls, box: Box, count: Count | None) -> Card:
-        look = looks.MISSING if box.kind == sketch.MISSING else looks.of(box.kind)
+        style = kind_styles.MISSING if box.kind == sketch.MISSING else kind_styles.of(box.kind)
         room = BOX - 2 * INSET
-        lines = [(cut(clean(look.title), room, TITLE, bold=True), TITLE, "kind")]
+        lines = [(cut(clean(style.title), room, TITLE, bold=True), TITLE, "kind")]
         lines += [(line, NAME, "name") for line in wrap(clean(box.name), room, NAME, 2)]
         lines += [(line, SMALL, "says") for line in wrap(clean(box.says), room, SMALL, 2)]
         if count:
             counted = f"{count.here:,} here now · {count.passed:,} passed"
             lines.append((cut(counted, room, SMALL, bold=True), SMALL, "count"))
-        return cls(box, look, tuple(lines), count)
+        return cls(box, style, tuple(lines), count)
 
     @property
     def height(self) -> float:
@@ -60,12 +60,12 @@ class Card:
         group = SubElement(
             parent,
             "g",
-            {"class": f"box {self.look.tone}", "transform": f"translate({short(x)} {short(y)})"},
+            {"class": f"box {self.style.tone}", "transform": f"translate({short(x)} {short(y)})"},
         )
         SubElement(group, "title").text = clean(
-            f"{self.look.title} {self.box.name} {self.box.says}"
+            f"{self.style.title} {self.box.name} {self.box.says}"
         )
-        _outline(group, self.look, self.height)
+        _outline(group, self.style, self.height)
         # An inner picture clips: a font wider than the table never spills over its box.
         inner = SubElement(
             group,
@@ -78,9 +78,9 @@ class Card:
             write_text(inner, line, 0, baseline, size=size, style=style, bold=bold)
 
 
-def _outline(group: Element, look: Look, height: float) -> None:
-    if look.outline in ("pill", "card"):
-        round = height / 2 if look.outline == "pill" else 4.0
+def _outline(group: Element, style: KindStyle, height: float) -> None:
+    if style.outline in ("pill", "card"):
+        round = height / 2 if style.outline == "pill" else 4.0
         corner = short(min(round, INSET))
         SubElement(
             group,
@@ -88,7 +88,7 @@ def _outline(group: Element, look: Look, height: float) -> None:
             {"class": "outline", "width": f"{BOX:g}", "height": short(height), "rx": corner},
         )
         return
-    for index, points in enumerate(_corners(look.outline, height)):
+    for index, points in enumerate(_corners(style.outline, height)):
         shape = {"points": " ".join(f"{short(x)},{short(y)}" for x, y in points)}
         SubElement(group, "polyline" if index else "polygon", {"class": "outline", **shape})
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from fast_sugiyama import from_edges
 
-from app.drawing.ways import Link
+from app.drawing.links import Link
 
 Point: TypeAlias = tuple[float, float]
 Spot: TypeAlias = tuple[float, int]  # a column's centre and a row

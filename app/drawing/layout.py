@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from app.drawing.chart import Chart, Minimizer, Point, charted, parts_of
-from app.drawing.ways import Link, leading_back, lengths_of, short_enough
+from app.drawing.links import Link, back_links, lengths_of, short_enough
 
 GAP = 22.0  # between rows, at the least
 STEEPEST = 0.07  # of how far a curve goes sideways, added to the gap it crosses
@@ -65,7 +65,7 @@ class _Arrangement:
     ) -> None:
         self.heights, self.links, self.labels, self.column = heights, links, labels, column
         self.boxes = len(heights)
-        self.back = leading_back(self.boxes, links)
+        self.back = back_links(self.boxes, links)
         down = [(t, s) if index in self.back else (s, t) for index, (s, t) in enumerate(links)]
         self.drawn = short_enough(lengths_of(self.boxes, down))
         self.chart = self._best(down)

@@ -1,4 +1,4 @@
-"""What leads through a port, in a few words: a branch's condition, an event, a share, a time."""
+"""The label of each port: a branch's condition, an event, a share, a time."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ LONGEST, MOST = 60, 20  # of a value, and of a list; there is no room for more
 JOINED: Mapping[str, str] = {"all": "and", "any": "or"}
 
 
-def told(kind: str, config: Json) -> dict[str, str]:
-    """By port, of whatever is written there, right or wrong."""
+def labels(kind: str, config: Json) -> dict[str, str]:
+    """By port; of any configuration, valid or not."""
     if kind not in NODES or not isinstance(config, Mapping):
         return {}
-    said: dict[str, str] = {}
+    labels_by_port: dict[str, str] = {}
     after = config.get("after") or config.get("timeout")
     if isinstance(after, str):
-        said["timeout"] = after
+        labels_by_port["timeout"] = after
     fork = NODES[kind].fork or ""
     items = config.get(fork)
     for number, item in enumerate(items if isinstance(items, list) else (), start=1):
         if isinstance(item, Mapping):
             port = item.get("port") or f"{fork.removesuffix('s')}{number}"
-            said[str(port)] = _words(item, items)
-    return said
+            labels_by_port[str(port)] = _label(item, items)
+    return labels_by_port
 
 
-def _words(item: Mapping[str, Json], items: Json) -> str:
+def _label(item: Mapping[str, Json], items: Json) -> str:
     if "weight" in item:
         return _share(item["weight"], items)
     event, match = item.get("event"), _condition(item.get("match"))

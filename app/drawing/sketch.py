@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.drawing import looks, ports
+from app.drawing import kind_styles, ports
 from app.machine import document, path, steps
 from app.machine.fields import Place
 from app.machine.graph import TRIGGER
@@ -50,7 +50,7 @@ def of_graph(body: Json, trigger: Mapping[str, Json], names: Mapping[str, str]) 
     for raw in _objects(body, "nodes"):
         kind = _text(raw.get("type"))
         config = trigger if kind == TRIGGER else raw.get("data")
-        told[len(sketch.boxes)] = ports.told(kind, config)
+        told[len(sketch.boxes)] = ports.labels(kind, config)
         known.setdefault(_text(raw.get("id")), len(sketch.boxes))
         name = "" if kind == TRIGGER else _text(raw.get("id"))  # runs never stand there
         sketch.boxes.append(Box(name, kind, _says(kind, config, names)))
@@ -83,7 +83,7 @@ def of_steps(body: Json, trigger: Mapping[str, Json], names: Mapping[str, str]) 
         sketch.boxes.append(Box(node.id, node.kind, says))
     sketch.links += [Link(0, _place(sketch, known, entry), "next") for entry in outline.entries]
     for source, part in enumerate(outline.parts, start=1):
-        told = ports.told(part.node.kind, _at(body, part.pointer))
+        told = ports.labels(part.node.kind, _at(body, part.pointer))
         for port, target in part.node.exits.items():
             broken, says = target not in known, told.get(port, "")
             sketch.links.append(Link(source, _place(sketch, known, target), port, broken, says))
@@ -117,7 +117,7 @@ def _at(body: Json, pointer: str) -> Json:
 def _says(kind: str, config: Json, names: Mapping[str, str]) -> str:
     if kind == TRIGGER:
         return _started_by(config)
-    for told in looks.of(kind).tells:
+    for told in kind_styles.of(kind).label_paths:
         found = path.parse(told).find(config)
         if found is not path.MISSING and found:
             words = _words(found)

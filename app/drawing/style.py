@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from app.drawing.looks import DARK, LIGHT, Colours, Tone
+from app.drawing.kind_styles import DARK, LIGHT, Colours, Tone
 
 
 def _colours(palette: Mapping[Tone, Colours]) -> Iterable[str]:

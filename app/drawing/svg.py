@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from app.drawing import looks
+from app.drawing import kind_styles
 from app.drawing.cards import BOX, LINE, NAME, PADDING, SMALL, Card, Count
 from app.drawing.chart import Point
 from app.drawing.layout import Route, arrange
-from app.drawing.lettering import clean, cut, width
-from app.drawing.pen import short, write_text
 from app.drawing.sketch import Link, Sketch
 from app.drawing.style import STYLE
+from app.drawing.svg_text import short, write_text
+from app.drawing.text_metrics import clean, cut, width
 
 COLUMN = BOX + 28.0
 MARGIN = 24.0
@@ -123,7 +123,7 @@ def _described(drawn: Sketch, caption: Caption) -> str:
     """The picture in words: every box, and where it leads."""
     if not drawn.boxes:
         return clean(caption.empty)
-    called = [clean(f"{looks.of(box.kind).title} {box.name}") for box in drawn.boxes]
+    called = [clean(f"{kind_styles.of(box.kind).title} {box.name}") for box in drawn.boxes]
     ways: dict[int, list[str]] = {}
     for link in drawn.links:
         because = f" ({link.says})" if link.says else ""

@@ -16,7 +16,7 @@ from app.machine.reasons import SENTENCES
 from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
-from app.runs import steering
+from app.runs import run_control
 from app.store import definitions, messages, runs
 from app.store.db import Row
 from app.web import paging, reply
@@ -130,7 +130,7 @@ async def cancel(call: Call) -> Response:
     """Ends the run at its current step: pending messages are not sent, messages already being sent
     arrive."""
     row = await _found(call)
-    await steering.cancel(call.process, call.db, call.member.workspace_id, row)
+    await run_control.cancel(call.process, call.db, call.member.workspace_id, row)
     cancelled = await _resource(call)
     if row["finished_at"] is None:
         changes = [{"status": run["status"]} for run in (row, cancelled)]
@@ -144,7 +144,7 @@ async def retry(call: Call) -> Response:
     row = await runs.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
-    await steering.retry(call.process, call.db, call.member.workspace_id, row)
+    await run_control.retry(call.process, call.db, call.member.workspace_id, row)
     await call.note("run.retried", row["id"])
     return _receipt(row["id"], row["contact_id"])
 
@@ -153,7 +153,7 @@ async def replay(call: Call) -> Response:
     """A new run of the current definition from its beginning, with the same body and contact; what
     the first run sent is sent again."""
     row = await _found(call)
-    run_id = await steering.replay(call.process, call.db, call.member.workspace_id, row)
+    run_id = await run_control.replay(call.process, call.db, call.member.workspace_id, row)
     await call.note("run.replayed", run_id, after={"replayOf": row["id"]})
     return _receipt(run_id, row["contact_id"])
 
@@ -167,7 +167,7 @@ def start_of(kind: DefinitionKind) -> Handler:
         )
         if row is None:
             raise kind.unknown()
-        run_id = await steering.start(
+        run_id = await run_control.start(
             call.process,
             call.db,
             workspace_id,

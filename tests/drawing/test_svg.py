@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from app.drawing import SHAPES, Caption, Count, ports, write
-from app.drawing.looks import DARK, LIGHT, LOOKS
+from app.drawing.kind_styles import DARK, KIND_STYLES, LIGHT
 from app.drawing.svg import COLUMN
 from app.machine import document
 from app.machine.graph import TRIGGER
@@ -245,7 +245,7 @@ def test_ports_are_written_on_their_links_but_the_plain_way_on():
     ],
 )
 def test_a_port_tells_what_leads_through_it(kind: str, config: Any, told: dict[str, str]):
-    assert ports.told(kind, config) == told
+    assert ports.labels(kind, config) == told
 
 
 def test_no_label_of_what_people_write_is_cut():
@@ -295,10 +295,10 @@ def test_links_of_a_picture_beyond_reading_are_left_out_and_counted():
 
 
 def test_every_kind_has_a_look_and_they_differ():
-    assert LOOKS.keys() >= {TRIGGER, *NODES}
-    looks = [(look.outline, look.tone, look.title) for look in LOOKS.values()]
+    assert KIND_STYLES.keys() >= {TRIGGER, *NODES}
+    looks = [(style.outline, style.tone, style.title) for style in KIND_STYLES.values()]
     assert len(set(looks)) == len(looks)
-    assert LIGHT.keys() == DARK.keys() >= {look.tone for look in LOOKS.values()}
+    assert LIGHT.keys() == DARK.keys() >= {style.tone for style in KIND_STYLES.values()}
 
 
 def test_a_kind_without_a_look_of_its_own_is_drawn_under_its_name():

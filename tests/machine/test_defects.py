@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.machine import check, path
-from app.machine.doubts import doubts
+from app.machine.lint import lint
 from tests.machine import codes
 
 WHEN = {"path": "now", "op": "exists"}
@@ -418,7 +418,7 @@ def found(body: Any) -> list[tuple[str, str]]:
     compiled = check.compile("graph" if isinstance(body, dict) else "steps", body)
     findings = list(compiled.findings)
     if compiled.program is not None:
-        findings += doubts(
+        findings += lint(
             compiled.program,
             compiled.parts,
             addresses=["email"],
@@ -457,7 +457,7 @@ def test_there_are_three_defects_for_each_finding():
 )
 def test_why_an_output_may_be_missing_is_told(body: Any, said: str):
     compiled = check.compile("steps", body)
-    doubted = doubts(compiled.program, compiled.parts, addresses=["email"])
+    doubted = lint(compiled.program, compiled.parts, addresses=["email"])
     assert [finding.message for finding in doubted] == [said]
 
 
@@ -513,7 +513,7 @@ def test_what_some_path_is_not_sure_of_is_doubted(guard: Any):
 def test_without_a_body_nothing_is_known_of_bodies():
     compiled = check.compile("steps", [{"type": "add_tag", "tag": "{{ trigger.plan }}"}])
     assert compiled.program is not None
-    assert doubts(compiled.program, compiled.parts) == []
+    assert lint(compiled.program, compiled.parts) == []
 
 
 def test_steps_that_share_a_name_are_found_and_stay_two():

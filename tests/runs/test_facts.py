@@ -7,7 +7,7 @@ import orjson
 from app import intake
 from app.contacts import audience
 from app.contacts.reactions import Workspace
-from app.machine.doubts import FIELDS
+from app.machine.lint import FIELDS
 from app.process import Process
 from app.runs import facts
 from app.store import contacts, runs

@@ -1,5 +1,5 @@
-"""What has come for a run that waited: the outcome of its message, the answer to its call, what its
-contact did, or the time."""
+"""The events that a waiting run has not seen: the outcome of its message, the answer to its call,
+what its contact did, or the time."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ SIGNALS = 100  # looked at in one transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
-    """What has come for the run, in the order in which it came, and when to look again should it
-    wait for none of that."""
+class PendingEvents:
+    """In the order in which they came. `wake_at` is when to look again, should the run wait for
+    none of them."""
 
     events: Sequence[Event]
     wake_at: datetime | None = None
 
 
-async def of(db: Handle, row: Row) -> Arrived:
+async def load(db: Handle, row: Row) -> PendingEvents:
     match row["waiting_for"]:
         case {"kind": "time"}:
-            return Arrived([Woken()])
+            return PendingEvents([Woken()])
         case {"kind": "delivery", "messageId": message_id}:
             outcome = await _delivered(db, row["workspace_id"], message_id)
-            return Arrived([outcome] if outcome else [])
+            return PendingEvents([outcome] if outcome else [])
         case {"kind": "http", "callId": call_id}:
             answer = await _answered(db, row["workspace_id"], call_id)
-            return Arrived([answer] if answer else [])
+            return PendingEvents([answer] if answer else [])
         case {"kind": "event"} as waiting:
-            return await _heard(db, row, waiting)
+            return await _contact_events(db, row, waiting)
         case _:
-            return Arrived([Go()])
+            return PendingEvents([Go()])
 
 
-async def _heard(db: Handle, row: Row, waiting: Mapping[str, Any]) -> Arrived:
-    """What happened by the deadline comes before it, however late we are; what came after does not
-    count any more."""
+async def _contact_events(db: Handle, row: Row, waiting: Mapping[str, Any]) -> PendingEvents:
+    """Events up to the deadline come before the timeout, however late the run is moved; later ones
+    do not count."""
     until = waiting.get("until") and datetime.fromisoformat(waiting["until"])
     signals = await contact_events.take_signals(
         db, workspace_id=row["workspace_id"], run_id=row["id"], limit=SIGNALS
     )
-    events = [_signalled(signal) for signal in signals if until is None or signal["at"] <= until]
+    events = [_event_of(signal) for signal in signals if until is None or signal["at"] <= until]
     now = await db.now()
     if len(signals) == SIGNALS:
-        return Arrived(events, now)
+        return PendingEvents(events, now)
     if until is not None and until <= now:
         events.append(Woken())
-    return Arrived(events, until)
+    return PendingEvents(events, until)
 
 
-def _signalled(signal: Row) -> Event:
+def _event_of(signal: Row) -> Event:
     if signal["name"] is None:
         return Changed()
     properties = document.parse(signal["properties"].encode())
@@ -84,7 +84,7 @@ async def _answered(db: Handle, workspace_id: str, call_id: str) -> Answered | N
     row = await calls.take(db, workspace_id=workspace_id, id=call_id)
     if row is None:
         return None
-    told = document.parse(row["answer"].encode()) if row["answer"] else {"status": None}
+    answer = document.parse(row["answer"].encode()) if row["answer"] else {"status": None}
     return Answered(
-        **told, tries=row["tries"], code=row["reason_code"], detail=row["reason_detail"]
+        **answer, tries=row["tries"], code=row["reason_code"], detail=row["reason_detail"]
     )

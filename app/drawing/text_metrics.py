@@ -1,4 +1,4 @@
-"""How wide a text is and where it breaks, by the widths of Helvetica, which Arial shares."""
+"""Text widths and line breaks, by the metrics of Helvetica, which Arial shares."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.contacts.mentions import Marks
+from app.contacts.pii_search import Identifiers
 
-ADA = Marks.of({"id": "con_1Ab", "email_key": "ada@example.com", "phone": "+491712345678"})
+ADA = Identifiers.of({"id": "con_1Ab", "email_key": "ada@example.com", "phone": "+491712345678"})
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,6 @@ def test_nobody_else_is(raw: bytes):
 
 
 def test_a_contact_without_addresses_is_named_by_its_id_alone():
-    nobody = Marks.of({"id": "con_1", "email_key": None, "phone": None})
+    nobody = Identifiers.of({"id": "con_1", "email_key": None, "phone": None})
     assert nobody.are_in(b'{"contact": "con_1"}')
     assert not nobody.are_in(b'{"email": "", "phone": "+"}')

@@ -1,5 +1,5 @@
-"""What members do to runs: start one by hand, cancel it, try it again from where it failed, or play
-it again from the start."""
+"""Members control runs: start one by hand, cancel it, retry it from the step that failed, or replay
+it from the start."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ async def retry(process: Process, db: Handle, workspace_id: str, row: Row) -> No
     state = row["state"]
     if state is not None:
         # A run that was set aside may have stood in the middle of a wait.
-        stood = State.from_json(document.parse(state.encode()))
-        again = replace(stood, waiting=False, since_wait=0)
-        state = document.dumps(again.to_json()).decode()
+        failed = State.from_json(document.parse(state.encode()))
+        entered = replace(failed, waiting=False, since_wait=0)
+        state = document.dumps(entered.to_json()).decode()
     await runs.reopen(db, workspace_id=workspace_id, id=row["id"], state=state)
     process.queue.advance(db, workspace_id, row["id"])
 

@@ -1,6 +1,6 @@
-"""What may go wrong in a Program that can run: warnings, by following what every path is sure of.
+"""Warnings about a Program that can run, by data flow analysis: what is certain on every path.
 
-A fact is sure at a node when every path from the trigger to it makes it so: that a step has left
+A fact is certain at a node when every path from the trigger to it makes it so: that a step has left
 its output, that the contact has an address. Sets of facts shrink until nothing changes.
 """
 
@@ -42,7 +42,7 @@ class Read:
     pointer: str
 
 
-def doubts(
+def lint(
     program: Program | None,
     parts: Sequence[Part],
     *,
@@ -50,9 +50,9 @@ def doubts(
     templates: Mapping[str, Sequence[Path]] | None = None,
     bodies: Sequence[Json] = (),
 ) -> list[Finding]:
-    """`addresses` are what the trigger is sure that a contact has, `templates` what those that are
-    named read, `bodies` what has come in lately. Without a program nobody knows how a run comes to
-    a part: what rests on that is not told."""
+    """`addresses` are those that every contact has by the trigger, `templates` the paths that each
+    one reads, `bodies` some recorded ones. Without a program, warnings that depend on the paths to
+    a part are left out."""
     begun = frozenset(("address", name) for name in addresses)
     sure = {} if program is None else _sure(program, begun)
     findings: list[Finding] = []

@@ -1,10 +1,10 @@
-"""Writing text and numbers into an SVG."""
+"""Text elements and numbers of an SVG."""
 
 from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement
 
-from app.drawing.lettering import known, width
+from app.drawing.text_metrics import known, width
 
 
 def write_text(

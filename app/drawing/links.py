@@ -1,4 +1,4 @@
-"""Which way links lead, and which of them are short enough to draw."""
+"""Links between boxes: which lead back, how long they are, and which are drawn."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 Link: TypeAlias = tuple[int, int]
 
-MOST_PASSAGES = 8_000  # beyond it a picture is no longer read, and takes seconds to arrange
+MAX_ROWS_PASSED = 8_000  # beyond it the layout takes seconds, and nobody can read the picture
 
 
-def leading_back(boxes: int, links: Sequence[Link]) -> frozenset[int]:
-    """Links to a box that the walk is still inside of: without them there is no cycle."""
+def back_links(boxes: int, links: Sequence[Link]) -> frozenset[int]:
+    """The back edges of a depth-first search: without them there is no cycle."""
     leaving: dict[int, list[int]] = defaultdict(list)
     for index, (source, _) in enumerate(links):
         leaving[source].append(index)
@@ -63,7 +63,7 @@ def short_enough(lengths: Sequence[int]) -> frozenset[int]:
     passages = 0
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         passages += 2 * lengths[index]
-        if passages > MOST_PASSAGES and lengths[index] > 1:
+        if passages > MAX_ROWS_PASSED and lengths[index] > 1:
             break
         kept.add(index)
     return frozenset(kept)

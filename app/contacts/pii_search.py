@@ -1,4 +1,4 @@
-"""What is left of a contact in what belongs to nobody: webhook requests that were refused."""
+"""Finds personal data in records that belong to no contact: refused webhook requests."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ DIGITS = 8  # the last of a phone number: those that stay when it is written wit
 _NO_DIGIT = re.compile(rb"\D+")
 
 
-async def forget_refused(db: Handle, workspace_id: str, contact: Row) -> None:
-    """All of the workspace's that name the contact."""
-    marks, last = Marks.of(contact), ""
+async def delete_mentioning(db: Handle, workspace_id: str, contact: Row) -> None:
+    """Delete the workspace's refused requests that mention the contact."""
+    identifiers, last = Identifiers.of(contact), ""
     while page := await erasure.refused_requests(
         db, workspace_id=workspace_id, after=last, limit=AT_ONCE
     ):
         last = page[-1]["id"]
-        named = await asyncio.to_thread(marks.found_in, page)
+        named = await asyncio.to_thread(identifiers.found_in, page)
         await erasure.delete_requests(db, workspace_id=workspace_id, ids=named)
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """A contact's email, phone and id, to be recognised however they are written."""
+class Identifiers:
+    """A contact's email, phone and id, found however they are written."""
 
     words: tuple[bytes, ...]
     number: bytes | None
@@ -46,18 +46,18 @@ class Marks:
         return cls(tuple(word.lower().encode() for word in words if word), number or None)
 
     def found_in(self, requests: Sequence[Row]) -> list[str]:
-        """The ids of those that name the contact."""
-        return [request["id"] for request in requests if self._are_told_by(request)]
+        """The ids of those that mention the contact."""
+        return [request["id"] for request in requests if self._are_in_request(request)]
 
-    def _are_told_by(self, request: Row) -> bool:
-        said = document.dumps([request["headers"], request["detail"]])
-        return self.are_in(request["body"] or b"") or self.are_in(said)
+    def _are_in_request(self, request: Row) -> bool:
+        head = document.dumps([request["headers"], request["detail"]])
+        return self.are_in(request["body"] or b"") or self.are_in(head)
 
     def are_in(self, raw: bytes) -> bool:
-        """Of JSON, cut short or not, its escapes read too."""
-        return self._stand_in(raw) or (b"\\" in raw and self._stand_in(_unescaped(raw)))
+        """In JSON, cut short or not; escapes are decoded too."""
+        return self._are_in_text(raw) or (b"\\" in raw and self._are_in_text(_unescaped(raw)))
 
-    def _stand_in(self, raw: bytes) -> bool:
+    def _are_in_text(self, raw: bytes) -> bool:
         lowered = raw.lower()
         if any(word in lowered for word in self.words):
             return True
