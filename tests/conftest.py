@@ -125,15 +125,15 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-async def broom() -> AsyncIterator[servers.Broom]:
-    broom = servers.Broom()
-    yield broom
-    await broom.put_away()
+async def cleaner() -> AsyncIterator[servers.DatabaseCleaner]:
+    cleaner = servers.DatabaseCleaner()
+    yield cleaner
+    await cleaner.close()
 
 
 @pytest.fixture
 async def connect(
-    database_url: str, broom: servers.Broom
+    database_url: str, cleaner: servers.DatabaseCleaner
 ) -> AsyncIterator[Callable[..., Awaitable[Database]]]:
     """Connects to the test's database with options of its own; closed, and emptied, at the end."""
     connected: list[Database] = []
@@ -148,7 +148,7 @@ async def connect(
     for database in connected:
         await database.disconnect()
     if not database_url.startswith("sqlite"):
-        await broom.sweep(database_url)
+        await cleaner.clean(database_url)
 
 
 @pytest.fixture

@@ -361,19 +361,19 @@ async def empty(url: str) -> None:
     await _on(url, EMPTY)
 
 
-class Broom:
-    """Empties databases again and again: connecting each time would take longer than that."""
+class DatabaseCleaner:
+    """Empties databases, over one connection each: to connect every time would take longer."""
 
     def __init__(self) -> None:
         self._connections: dict[str, asyncpg.Connection[asyncpg.Record]] = {}
 
-    async def sweep(self, url: str) -> None:
+    async def clean(self, url: str) -> None:
         connection = self._connections.get(url)
         if connection is None or connection.is_closed():  # its server was restarted
             connection = self._connections[url] = await asyncpg.connect(url)
         await connection.execute(EMPTY)
 
-    async def put_away(self) -> None:
+    async def close(self) -> None:
         for connection in self._connections.values():
             connection.terminate()  # its server may be gone
         await asyncio.sleep(0)  # for the loop to close the sockets

@@ -36,7 +36,7 @@ JSON = "application/json"
 
 
 @dataclass(slots=True)
-class Nest:
+class Canaries:
     """What was planted, by name, and everything that was answered meanwhile and since."""
 
     planted: dict[str, str] = field(default_factory=dict)
@@ -78,13 +78,13 @@ def written() -> Iterator[io.StringIO]:
 
 
 @pytest.fixture
-def nest() -> Nest:
-    return Nest()
+def canaries() -> Canaries:
+    return Canaries()
 
 
 @pytest.fixture
-async def mail(tmp_path: Path, nest: Nest) -> AsyncIterator[Receiver]:
-    password = nest.plant("SMTP password")
+async def mail(tmp_path: Path, canaries: Canaries) -> AsyncIterator[Receiver]:
+    password = canaries.plant("SMTP password")
     async with Receiver(tmp_path / "ledger", login=("olivia", password)) as mail:
         yield mail
 
@@ -94,29 +94,29 @@ async def process(
     database: Database,
     request: pytest.FixtureRequest,
     written: io.StringIO,
-    nest: Nest,
+    canaries: Canaries,
     mail: Receiver,
 ) -> AsyncIterator[Process]:
     """In production, with every secret that its environment may hold."""
-    smtp = mail.url.replace("//", f"//olivia:{nest.planted['SMTP password']}@")
+    smtp = mail.url.replace("//", f"//olivia:{canaries.planted['SMTP password']}@")
     environ = {
         "ENVIRONMENT": "production",
         "BASE_URL": "http://127.0.0.1:8000",
         "DATABASE_URL": request.getfixturevalue("database_url"),
         "REDIS_URL": request.getfixturevalue("redis_url"),
         "ALLOW_SQLITE_IN_PRODUCTION": "on" if database.engine == "sqlite" else "",
-        "SECRET_KEY": f"{nest.plant('SECRET_KEY')},{nest.plant('older SECRET_KEY')}",
+        "SECRET_KEY": f"{canaries.plant('SECRET_KEY')},{canaries.plant('older SECRET_KEY')}",
         "SMTP_URL": f"{smtp}?starttls=off",
         "MAIL_FROM": "Acme <hello@acme.test>",
-        "METRICS_TOKEN": nest.plant("METRICS_TOKEN"),
-        "STRIPE_SECRET_KEY": nest.plant("STRIPE_SECRET_KEY", "sk_live_"),
-        "STRIPE_WEBHOOK_SECRET": nest.plant("STRIPE_WEBHOOK_SECRET", "whsec_"),
+        "METRICS_TOKEN": canaries.plant("METRICS_TOKEN"),
+        "STRIPE_SECRET_KEY": canaries.plant("STRIPE_SECRET_KEY", "sk_live_"),
+        "STRIPE_WEBHOOK_SECRET": canaries.plant("STRIPE_WEBHOOK_SECRET", "whsec_"),
         "TWILIO_ACCOUNT_SID": "AC" + "0" * 32,
-        "TWILIO_AUTH_TOKEN": nest.plant("TWILIO_AUTH_TOKEN"),
+        "TWILIO_AUTH_TOKEN": canaries.plant("TWILIO_AUTH_TOKEN"),
         "TWILIO_FROM": "+15005550006",
         "OIDC_ISSUER": "https://login.example",
         "OIDC_CLIENT_ID": "tidings",
-        "OIDC_CLIENT_SECRET": nest.plant("OIDC_CLIENT_SECRET"),
+        "OIDC_CLIENT_SECRET": canaries.plant("OIDC_CLIENT_SECRET"),
         "DEFAULT_PLAN": "enterprise",
         "LOG_LEVEL": "debug",
     }
@@ -133,8 +133,8 @@ async def process(
 class Visitor:
     """Somebody at the API, each call from another address; keeps what it is told."""
 
-    def __init__(self, nest: Nest, process: Process, edge: Any) -> None:
-        self.nest, self._process, self._edge = nest, process, edge
+    def __init__(self, canaries: Canaries, process: Process, edge: Any) -> None:
+        self.canaries, self._process, self._edge = canaries, process, edge
         self.bearer: dict[str, str] = {}
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
@@ -146,7 +146,7 @@ class Visitor:
             sent = {**self.bearer, **named}
             response: httpx2.Response = await client.request(method, path, headers=sent, **options)
         told = f"{response.headers} {response.text}"
-        self.nest.answers.append((f"{method} {path}", told))
+        self.canaries.answers.append((f"{method} {path}", told))
         return response.json() if response.headers.get("content-type") == JSON else None
 
     async def get(self, path: str) -> Any:
@@ -169,64 +169,68 @@ def letter_to(mail: Receiver, address: str) -> str:
 # --- planting -------------------------------------------------------------------------------------
 
 
-async def plant_people(nest: Nest, process: Process, mail: Receiver, visitor: Visitor) -> None:
-    first, second, third = (nest.plant(f"{name} password") for name in ("first", "new", "reset"))
+async def plant_people(
+    canaries: Canaries, process: Process, mail: Receiver, visitor: Visitor
+) -> None:
+    first, second, third = (
+        canaries.plant(f"{name} password") for name in ("first", "new", "reset")
+    )
     who = {"email": "olivia@acme.test", "password": first, "name": "O", "workspaceName": "Acme"}
     made = await visitor.post("/auth/register", who)
-    nest.keep("access token", made["accessToken"], "POST /auth/register")
-    nest.keep("refresh token", made["refreshToken"], "POST /auth/register")
+    canaries.keep("access token", made["accessToken"], "POST /auth/register")
+    canaries.keep("refresh token", made["refreshToken"], "POST /auth/register")
     await settle(process)
-    token = nest.keep("verification token", letter_to(mail, who["email"]))
+    token = canaries.keep("verification token", letter_to(mail, who["email"]))
     await visitor.post("/auth/email/verify", {"token": token})
     fresh = await visitor.post("/auth/refresh", {"refreshToken": made["refreshToken"]})
-    nest.keep("rotated access token", fresh["accessToken"], "POST /auth/refresh")
-    nest.keep("rotated refresh token", fresh["refreshToken"], "POST /auth/refresh")
+    canaries.keep("rotated access token", fresh["accessToken"], "POST /auth/refresh")
+    canaries.keep("rotated refresh token", fresh["refreshToken"], "POST /auth/refresh")
     visitor.bearer = {"Authorization": f"Bearer {fresh['accessToken']}"}
     change = {"currentPassword": first, "newPassword": second}
     await visitor.call("PATCH", "/auth/password", change)
-    wrong = nest.plant("mistyped password")
+    wrong = canaries.plant("mistyped password")
     await visitor.post("/auth/token", {"email": who["email"], "password": wrong})
     await visitor.post("/auth/password/forgot", {"email": who["email"]})
     await settle(process)
-    token = nest.keep("reset token", letter_to(mail, who["email"]))
+    token = canaries.keep("reset token", letter_to(mail, who["email"]))
     await visitor.post("/auth/password/reset", {"token": token, "password": third})
     again = await visitor.post("/auth/token", {"email": who["email"], "password": third})
-    nest.keep("third access token", again["accessToken"], "POST /auth/token")
-    nest.keep("third refresh token", again["refreshToken"], "POST /auth/token")
+    canaries.keep("third access token", again["accessToken"], "POST /auth/token")
+    canaries.keep("third refresh token", again["refreshToken"], "POST /auth/token")
     visitor.bearer = {"Authorization": f"Bearer {again['accessToken']}"}
     await visitor.post("/memberships/invitations", {"email": "ed@acme.test", "role": "editor"})
     await settle(process)
-    token = nest.keep("invitation token", letter_to(mail, "ed@acme.test"))
-    new = {"token": token, "name": "Ed", "password": nest.plant("invited password")}
+    token = canaries.keep("invitation token", letter_to(mail, "ed@acme.test"))
+    new = {"token": token, "name": "Ed", "password": canaries.plant("invited password")}
     joined = await visitor.post("/memberships/invitations/accept", new)
     if "accessToken" in joined:
-        nest.keep("joined token", joined["accessToken"], "POST /memberships/invitations/accept")
+        canaries.keep("joined token", joined["accessToken"], "POST /memberships/invitations/accept")
 
 
-async def plant_credentials(nest: Nest, visitor: Visitor) -> None:
+async def plant_credentials(canaries: Canaries, visitor: Visitor) -> None:
     """And a key's answer, which is kept for its copies."""
     path = "/settings/api-keys"
     for name in ("API key", "second API key"):
         key = await visitor.post(path, {"name": name, "role": "owner"}, Idempotency_Key=name)
-        nest.keep(name, key["key"], f"POST {path}")
+        canaries.keep(name, key["key"], f"POST {path}")
     await visitor.post(path, {"name": "API key", "role": "owner"}, Idempotency_Key="API key")
 
 
 async def plant_definitions(
-    nest: Nest, process: Process, visitor: Visitor, listener: Listener
+    canaries: Canaries, process: Process, visitor: Visitor, listener: Listener
 ) -> None:
     path = "/event-endpoints"
-    told_at = {"url": f"{listener.url}/events?token={nest.in_a_url}"}
+    told_at = {"url": f"{listener.url}/events?token={canaries.in_a_url}"}
     endpoint = await visitor.post(path, told_at, Idempotency_Key="e")
-    nest.keep("endpoint secret", endpoint["secret"], f"POST {path}")
+    canaries.keep("endpoint secret", endpoint["secret"], f"POST {path}")
     rotate = f"{path}/{endpoint['id']}/rotate"
     rotated = await visitor.post(rotate)
-    nest.keep("rotated endpoint secret", rotated["secret"], f"POST {rotate}")
+    canaries.keep("rotated endpoint secret", rotated["secret"], f"POST {rotate}")
     trigger = {
         "source": "inbound_webhook",
         "contactLookup": "email",
         "createContact": True,
-        "signingSecret": nest.plant("signing secret"),
+        "signingSecret": canaries.plant("signing secret"),
     }
     calls_out = {
         "id": "ask",
@@ -239,32 +243,32 @@ async def plant_definitions(
         },
         "body": {"for": "{{contact.email}}"},
     }
-    literal = {"X-Api-Key": nest.in_a_definition}
-    url = f"{listener.url}/too?key={nest.in_a_definition}"
+    literal = {"X-Api-Key": canaries.in_a_definition}
+    url = f"{listener.url}/too?key={canaries.in_a_definition}"
     calls_too = {**calls_out, "id": "too", "headers": literal, "url": url}
     steps = [calls_out, calls_too]
     definition = {"name": "W", "state": "ACTIVE", "trigger": trigger, "steps": steps}
     workflow = await visitor.post("/workflows", definition)
     url = httpx2.URL(workflow["trigger"]["webhookUrl"]).path
     one = f"/workflows/{workflow['id']}"
-    second = {"trigger": {"signingSecret": nest.plant("second signing secret")}}
+    second = {"trigger": {"signingSecret": canaries.plant("second signing secret")}}
     await visitor.call("PATCH", one, second)
     await visitor.call("PATCH", one, {"trigger": {"signingSecret": None}})
     dead = url.rpartition("/")[2]
     await visitor.post(f"{one}/webhook/rotate")
     told = {f"GET {one}", "POST /workflows", f"PATCH {one}"}
-    nest.answers = [(asked, text) for asked, text in nest.answers if asked not in told]
-    nest.keep("dead webhook token", dead)
+    canaries.answers = [(asked, text) for asked, text in canaries.answers if asked not in told]
+    canaries.keep("dead webhook token", dead)
     live = httpx2.URL((await visitor.get(one))["trigger"]["webhookUrl"]).path
-    nest.answers.pop()  # whoever may read the definition is told its URL
+    canaries.answers.pop()  # whoever may read the definition is told its URL
     sender = {
-        "Authorization": f"Bearer {nest.plant('sender bearer')}",
-        "Cookie": f"session={nest.plant('sender cookie')}",
-        "X_Api_Key": nest.plant("sender key"),
-        "X_Auth_Token": nest.plant("sender token"),
-        "X_Service_Signature": nest.plant("sender signature"),
-        "X_Hub_Signature": nest.plant("another signature"),
-        "Proxy_Authorization": f"Basic {nest.plant('proxy credentials')}",
+        "Authorization": f"Bearer {canaries.plant('sender bearer')}",
+        "Cookie": f"session={canaries.plant('sender cookie')}",
+        "X_Api_Key": canaries.plant("sender key"),
+        "X_Auth_Token": canaries.plant("sender token"),
+        "X_Service_Signature": canaries.plant("sender signature"),
+        "X_Hub_Signature": canaries.plant("another signature"),
+        "Proxy_Authorization": f"Basic {canaries.plant('proxy credentials')}",
     }
     # The body is the sender's own and is shown to members as it came; its values are not secrets.
     await visitor.post(live, {"email": "ada@x.test", "bearer": "b", "apiKey": "k"}, **sender)
@@ -274,26 +278,28 @@ async def plant_definitions(
     await settle(process)
 
 
-async def plant_mistakes(nest: Nest, visitor: Visitor) -> None:
+async def plant_mistakes(canaries: Canaries, visitor: Visitor) -> None:
     """What people send to the wrong place must not come back, nor be written down."""
-    body = {"email": "a@x.test", "password": nest.plant("stray password"), "nonsense": 1}
+    body = {"email": "a@x.test", "password": canaries.plant("stray password"), "nonsense": 1}
     await visitor.post("/auth/token", body)
-    await visitor.post("/contacts", {"email": nest.plant("stray value"), "phone": 7})
-    await visitor.post("/contacts", b'{"token": "' + nest.plant("broken JSON").encode())
-    await visitor.get(f"/contacts?access_token={nest.plant('query token')}")
-    await visitor.get(f"/u/{nest.plant('unsubscribe token')}")
-    await visitor.get(f"/v1/webhooks/in/{nest.plant('guessed token')}")
-    await visitor.post(f"/v1/webhooks/in/{nest.plant('guessed token, posted')}", {"a": 1})
-    await visitor.post("/auth/refresh", {"refreshToken": nest.plant("guessed refresh token")})
-    await visitor.post("/auth/email/verify", {"token": nest.plant("guessed mail token")})
-    await visitor.get(f"/auth/oidc/callback?code={nest.plant('code')}&state={nest.plant('state')}")
+    await visitor.post("/contacts", {"email": canaries.plant("stray value"), "phone": 7})
+    await visitor.post("/contacts", b'{"token": "' + canaries.plant("broken JSON").encode())
+    await visitor.get(f"/contacts?access_token={canaries.plant('query token')}")
+    await visitor.get(f"/u/{canaries.plant('unsubscribe token')}")
+    await visitor.get(f"/v1/webhooks/in/{canaries.plant('guessed token')}")
+    await visitor.post(f"/v1/webhooks/in/{canaries.plant('guessed token, posted')}", {"a": 1})
+    await visitor.post("/auth/refresh", {"refreshToken": canaries.plant("guessed refresh token")})
+    await visitor.post("/auth/email/verify", {"token": canaries.plant("guessed mail token")})
+    await visitor.get(
+        f"/auth/oidc/callback?code={canaries.plant('code')}&state={canaries.plant('state')}"
+    )
     for name, scheme in (("guessed bearer", "Bearer"), ("basic credentials", "Basic")):
-        headers = {"Authorization": f"{scheme} {nest.plant(name)}"}
+        headers = {"Authorization": f"{scheme} {canaries.plant(name)}"}
         await visitor.call("GET", "/contacts", **headers)
-    await visitor.call("GET", "/metrics", Authorization=f"Bearer {nest.plant('metrics guess')}")
-    signature = f"t=1,v1={nest.plant('stripe signature')}"
+    await visitor.call("GET", "/metrics", Authorization=f"Bearer {canaries.plant('metrics guess')}")
+    signature = f"t=1,v1={canaries.plant('stripe signature')}"
     await visitor.post("/billing/webhooks/stripe", {}, Stripe_Signature=signature)
-    userinfo = f"https://ada:{nest.plant('password in a URL')}@hooks.example"
+    userinfo = f"https://ada:{canaries.plant('password in a URL')}@hooks.example"
     await visitor.post("/event-endpoints", {"url": userinfo})
 
 
@@ -303,7 +309,7 @@ async def plant_mistakes(nest: Nest, visitor: Visitor) -> None:
 async def read_everything(visitor: Visitor) -> int:
     """Every route that is read, by every id of its kind that was shown; how many answers."""
     ids = set()
-    for _asked, text in visitor.nest.answers:
+    for _asked, text in visitor.canaries.answers:
         ids |= set(re.findall(r'"id":"([a-z]+_[0-9a-z]{26})"', text))
     read = 0
     reading = [one for one in ROUTES if one.method == "GET" and one.can != ADMIN]
@@ -350,45 +356,45 @@ async def redis_text(process: Process) -> str:
 
 
 async def test_no_planted_secret_is_found_anywhere(
-    process: Process, mail: Receiver, nest: Nest, written: io.StringIO
+    process: Process, mail: Receiver, canaries: Canaries, written: io.StringIO
 ):
-    answer = says({"ok": True}, Set_Cookie=f"s={nest.plant('cookie')}")
+    answer = says({"ok": True}, Set_Cookie=f"s={canaries.plant('cookie')}")
     async with Listener(answer) as listener, started(process) as edge:
-        visitor = Visitor(nest, process, edge)
-        await plant_people(nest, process, mail, visitor)
-        await plant_credentials(nest, visitor)
-        await plant_definitions(nest, process, visitor, listener)
-        await plant_mistakes(nest, visitor)
+        visitor = Visitor(canaries, process, edge)
+        await plant_people(canaries, process, mail, visitor)
+        await plant_credentials(canaries, visitor)
+        await plant_definitions(canaries, process, visitor, listener)
+        await plant_mistakes(canaries, visitor)
         hints = await redis_text(process)
         assert await read_everything(visitor) > 50
-        figures = {"Authorization": f"Bearer {nest.planted['METRICS_TOKEN']}"}
+        figures = {"Authorization": f"Bearer {canaries.planted['METRICS_TOKEN']}"}
         await visitor.call("GET", "/metrics", **figures)
-    assert len(nest.planted) >= ENOUGH
+    assert len(canaries.planted) >= ENOUGH
     assert len(listener.asked) >= 2  # the step's call, and events
-    for asked, text in nest.answers:
-        assert nest.found_in(text, asked) == [], asked
-    assert nest.found_in(written.getvalue()) == []
-    assert nest.found_in(hints) == []
-    assert nest.found_in(await database_text(process)) == []
-    for asked, text in nest.answers:
-        assert nest.in_a_definition not in text or "/workflows" in asked, asked
+    for asked, text in canaries.answers:
+        assert canaries.found_in(text, asked) == [], asked
+    assert canaries.found_in(written.getvalue()) == []
+    assert canaries.found_in(hints) == []
+    assert canaries.found_in(await database_text(process)) == []
+    for asked, text in canaries.answers:
+        assert canaries.in_a_definition not in text or "/workflows" in asked, asked
     definitions = ("definitions", "definition_versions")
     elsewhere = await database_text(process, without=definitions)
-    assert nest.in_a_definition not in written.getvalue() + hints + elsewhere
-    assert any(asked.header("x-api-key") == nest.in_a_definition for asked in listener.asked)
-    for asked, text in nest.answers:
-        assert nest.in_a_url not in text or "/event-endpoints" in asked, asked
+    assert canaries.in_a_definition not in written.getvalue() + hints + elsewhere
+    assert any(asked.header("x-api-key") == canaries.in_a_definition for asked in listener.asked)
+    for asked, text in canaries.answers:
+        assert canaries.in_a_url not in text or "/event-endpoints" in asked, asked
     elsewhere = await database_text(process, without=["event_endpoints"])
-    assert nest.in_a_url not in written.getvalue() + hints + elsewhere
-    assert any(nest.in_a_url in asked.target for asked in listener.asked)
+    assert canaries.in_a_url not in written.getvalue() + hints + elsewhere
+    assert any(canaries.in_a_url in asked.target for asked in listener.asked)
     for person in PEOPLE:
         assert person not in written.getvalue() + hints, person
 
 
-def test_a_canary_that_is_there_is_found(nest: Nest):
+def test_a_canary_that_is_there_is_found(canaries: Canaries):
     """The search itself can fail."""
-    planted = nest.plant("one")
-    nest.keep("another", "shown once and no more", "POST /keys")
-    assert nest.found_in(f"…{planted}…") == ["one"]
-    assert nest.found_in("shown once and no more", "POST /keys") == []
-    assert nest.found_in("shown once and no more", "GET /keys") == ["another"]
+    planted = canaries.plant("one")
+    canaries.keep("another", "shown once and no more", "POST /keys")
+    assert canaries.found_in(f"…{planted}…") == ["one"]
+    assert canaries.found_in("shown once and no more", "POST /keys") == []
+    assert canaries.found_in("shown once and no more", "GET /keys") == ["another"]

@@ -32,18 +32,18 @@ THREE_STEPS = [
 ]
 
 
-class Guillotine(Proxy):
-    """Stands between a worker and PostgreSQL, and kills the worker at its n-th COMMIT from now."""
+class KillingProxy(Proxy):
+    """A proxy before PostgreSQL that kills the worker at its n-th COMMIT from now."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
         self.worker: Part | None = None
         self.left = 0
         self.after = False
-        self.fell = threading.Event()
+        self.fired = threading.Event()
 
-    def set_up(self, worker: Part, nth: int, *, after: bool) -> None:
-        self.fell.clear()
+    def arm(self, worker: Part, nth: int, *, after: bool) -> None:
+        self.fired.clear()
         self.worker, self.left, self.after = worker, nth, after
 
     async def _requests(
@@ -58,7 +58,7 @@ class Guillotine(Proxy):
                 self.left -= 1
                 if not self.left:
                     if not self.after:
-                        self.fall()
+                        self.fire()
                         return
                     muted.set()
             writer.write(data)
@@ -73,15 +73,15 @@ class Guillotine(Proxy):
     ) -> None:
         while data := await reader.read(65536):
             if muted.is_set():
-                self.fall()  # committed, and nobody will ever hear of it
+                self.fire()  # committed, and nobody will ever hear of it
                 return
             writer.write(data)
             await writer.drain()
 
-    def fall(self) -> None:
+    def fire(self) -> None:
         assert self.worker is not None
         self.worker.process.kill()
-        self.fell.set()
+        self.fired.set()
 
 
 class Server(Protocol):
@@ -205,16 +205,16 @@ def test_a_worker_killed_at_any_commit_loses_nothing_and_sends_nothing_twice(
     hook = workflow(api, *THREE_STEPS)
     database = urlsplit(deployment.environ["DATABASE_URL"])
     kills, unknown = 0, 0
-    with Threaded(Guillotine(database.hostname or "", database.port or 0)) as guillotine:
-        through = database._replace(netloc=f"postgres@127.0.0.1:{guillotine.port}").geturl()
+    with Threaded(KillingProxy(database.hostname or "", database.port or 0)) as proxy:
+        through = database._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
         worker = deployment.start("worker", DATABASE_URL=through)
         until(lambda: "worker started" in worker.text, "the worker is up", worker)
         for nth, after in product(range(1, MOST_COMMITS + 1), (False, True)):
             name = f"ada{nth}{'after' if after else 'before'}"
-            guillotine.set_up(worker, nth, after=after)
+            proxy.arm(worker, nth, after=after)
             receipt = post(hook, {"email": f"{name}@acme.test", "n": name})
-            run = ended(api, receipt, while_=lambda: not guillotine.fell.is_set())
-            if guillotine.fell.is_set():
+            run = ended(api, receipt, while_=lambda: not proxy.fired.is_set())
+            if proxy.fired.is_set():
                 kills += 1
                 worker.process.wait(10)
                 worker = deployment.start("worker", DATABASE_URL=through)
@@ -232,7 +232,7 @@ def test_a_worker_killed_at_any_commit_loses_nothing_and_sends_nothing_twice(
             assert attempt["status"] in ("SENT", "UNKNOWN")
             assert len(got) == 1 or (attempt["status"] == "UNKNOWN" and not got)
             unknown += attempt["status"] == "UNKNOWN"
-            if not guillotine.fell.is_set():
+            if not proxy.fired.is_set():
                 break
         worker.kill()
     keys = Counter(received.message_key for received in mail.received)

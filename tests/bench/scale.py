@@ -454,7 +454,7 @@ async def taken_back(database: Database, query: Query) -> float:
         return ms
 
 
-class Overheard:
+class RecordingHandle:
     """A handle that keeps what a store function sends."""
 
     def __init__(self, db: Handle) -> None:
@@ -479,9 +479,9 @@ async def plans_that_walk(database: Database, query: Query) -> list[str]:
     lines: list[str] = []
 
     async def explained(db: Handle) -> None:
-        overheard: Any = Overheard(db)
-        await query(overheard)
-        for sql, values in overheard.sent:
+        recording: Any = RecordingHandle(db)
+        await query(recording)
+        for sql, values in recording.sent:
             # Not by `explain`, which forbids what is looked for here.
             plan = await db.fetch_all(f"EXPLAIN {sql}", **values)
             lines.extend(row["QUERY PLAN"].strip() for row in plan)

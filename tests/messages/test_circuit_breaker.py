@@ -34,8 +34,8 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "RETRY_SECONDS", (120,))
 
 
-class Mood:
-    """What the provider answers is what it has in mind now."""
+class ProviderState:
+    """Fails with `error`, or accepts when that is None."""
 
     def __init__(self, error: SendError | None) -> None:
         self.error = error
@@ -46,10 +46,10 @@ class Mood:
         return await accepts(message)
 
 
-def provided(process: Process, error: SendError | None) -> tuple[Process, Provider, Mood]:
-    mood = Mood(error)
-    process, provider = with_provider(process, mood)
-    return process, provider, mood
+def provided(process: Process, error: SendError | None) -> tuple[Process, Provider, ProviderState]:
+    state = ProviderState(error)
+    process, provider = with_provider(process, state)
+    return process, provider, state
 
 
 async def order(process: Process, workspace_id: str, count: int = 1) -> None:
@@ -109,7 +109,7 @@ async def test_who_waits_says_for_what_and_until_when(process: Process, acme: st
 
 
 async def test_when_its_time_has_come_one_asks_and_the_others_follow(process: Process, acme: str):
-    process, provider, mood = provided(process, THROTTLED)
+    process, provider, state = provided(process, THROTTLED)
     await order(process, acme, 40)
     while claimed := await delivery.claim(process, [], 1):
         await delivery.deliver(process, claimed[0])
@@ -118,7 +118,7 @@ async def test_when_its_time_has_come_one_asks_and_the_others_follow(process: Pr
         await its_time_comes(process)
         await settle(process)
         assert len(provider.given) == before + 1
-    mood.error = None
+    state.error = None
     await its_time_comes(process)
     await settle(process)
     early = (
@@ -140,11 +140,11 @@ async def its_time_comes(process: Process) -> None:
 
 
 async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: str):
-    process, _, mood = provided(process, THROTTLED)
+    process, _, state = provided(process, THROTTLED)
     await order(process, acme, 10)
     while claimed := await delivery.claim(process, [], 1):
         await delivery.deliver(process, claimed[0])
-    mood.error = None
+    state.error = None
     async with process.database.write() as db:
         await db.execute("UPDATE provider_troubles SET ask_at = :now")
     assert not await circuit_breaker.probe_batch(process)
@@ -204,14 +204,14 @@ async def test_another_provider_does_not_inherit_the_circuit(process: Process, a
 async def test_each_kind_of_failure_is_retried_for_a_time_of_its_own(
     process: Process, acme: str, error: SendError, patience: timedelta
 ):
-    process, _, mood = provided(process, error)
+    process, _, state = provided(process, error)
     await order(process, acme)
     await settle(process)
     await turn_back(process, patience - timedelta(minutes=5))
     await settle(process)
     assert await statuses(process) == {"QUEUED": 1}
     await turn_back(process, timedelta(minutes=6))
-    mood.error = AWAY if error is THROTTLED else THROTTLED  # a trouble of another kind begins anew
+    state.error = AWAY if error is THROTTLED else THROTTLED  # a trouble of another kind begins anew
     await settle(process)
     assert await statuses(process) == {"QUEUED": 1}
     await turn_back(process, timedelta(hours=73))

@@ -294,7 +294,7 @@ async def filled(url: str) -> AsyncIterator[Database]:
     await database.disconnect()
 
 
-class Overheard:
+class RecordingHandle:
     """A handle that keeps what a store function sends."""
 
     def __init__(self, db: Handle) -> None:
@@ -323,13 +323,13 @@ Query: TypeAlias = Callable[[Any], Awaitable[Any]]
 async def plans_of(database: Database, query: Query) -> list[str]:
     """How each statement of the function is run, on one line: what it does is undone."""
     async with database.write() as db:
-        overheard = Overheard(db)
+        recording = RecordingHandle(db)
         try:
             async with db.savepoint():
-                await query(overheard)
+                await query(recording)
                 raise Undone
         except Undone:
-            return [await explain(db, sql, **values) for sql, values in overheard.sent]
+            return [await explain(db, sql, **values) for sql, values in recording.sent]
 
 
 class Undone(Exception):

@@ -11,7 +11,7 @@ from app.store.jobs import Table
 from app.store.postgres import STATISTICS_LOCK
 from tests.conftest import SCHEMA
 from tests.store.test_jobs import INSERT, tables, workspace
-from tests.store.test_plans import Overheard
+from tests.store.test_plans import RecordingHandle
 
 MANY = 3_000
 
@@ -102,11 +102,11 @@ async def test_a_claim_reads_the_first_of_what_is_due_though_statistics_saw_none
     async with database.write() as db:
         await db.execute(f"UPDATE {table} SET wake_at = :now WHERE workspace_id = :id", id=id)
     async with database.write() as db:
-        overheard = Overheard(db)
-        await jobs.claim(overheard, table, hinted=[], limit=32, lease_seconds=1)
-        await jobs.next_at(overheard, table)
+        recording = RecordingHandle(db)
+        await jobs.claim(recording, table, hinted=[], limit=32, lease_seconds=1)
+        await jobs.next_at(recording, table)
         oldest, _, claimed, next_at = [
-            await explain(db, sql, **values) for sql, values in overheard.sent
+            await explain(db, sql, **values) for sql, values in recording.sent
         ]
     for plan, index in ((oldest, "due"), (claimed, "due_by_workspace"), (next_at, "due")):
         assert f"using {table}_{index} " in plan, plan

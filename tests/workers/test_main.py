@@ -85,8 +85,8 @@ async def test_a_mistake_of_ours_in_the_loop_ends_the_worker_and_is_told(
 # --- what may lie in Redis ------------------------------------------------------------------------
 
 
-class Bomb:
-    """Unpickled, it leaves a mark."""
+class MaliciousPickle:
+    """Makes a directory when it is unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -98,7 +98,7 @@ class Bomb:
 async def test_rubbish_in_redis_does_no_harm(process: Process, acme: str, tmp_path: Path):
     mark = tmp_path / "exploded"
     rubbish = {
-        "pickle": pickle.dumps(Bomb(mark)),
+        "pickle": pickle.dumps(MaliciousPickle(mark)),
         "text": b"\xff not json",
         "unknown": b'{"t":null,"f":"nobody","a":[],"k":{},"et":1}',
         "shape": b'{"t":null,"f":"advance","a":[7],"k":{},"et":1}',
