@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from tests.chaos.campaign import Plan, campaign
+from tests.chaos.campaign import SETTLING_ENDS, Plan, campaign, settle
 from tests.chaos.faults import FAULTS
+from tests.chaos.stage import Stage
 
 # What takes as long again, or is much like another, is for `make chaos` alone.
 LEFT_OUT = {
@@ -45,3 +50,32 @@ async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path):
     print(*(f"{name:22} {figure}" for name, figure in figures.items()), sep="\n")
     assert found == []
     assert figures["accepted"] > 100, figures
+
+
+async def ready() -> None:
+    """At once."""
+
+
+STAGE = cast(
+    "Stage",
+    SimpleNamespace(
+        proxies={},
+        postgres=SimpleNamespace(runs=True),
+        redis=SimpleNamespace(runs=True),
+        all_up=ready,
+    ),
+)
+
+
+@pytest.mark.parametrize(("progress", "idle_times"), [(0, 1), (1, SETTLING_ENDS)])
+async def test_settling_ends_without_progress_and_after_some_time_with_it(
+    progress: int, idle_times: float
+):
+    left = count(1_000_000, -progress)
+
+    async def unfinished(_stage: Stage) -> int:
+        return next(left)
+
+    began = time.monotonic()
+    await settle(STAGE, 0.5, unfinished)
+    assert idle_times * 0.5 <= time.monotonic() - began < idle_times * 0.5 + 1

@@ -531,3 +531,13 @@ def test_the_evidence_of_a_campaign_is_kept_for_whoever_looks_into_a_finding(tmp
     assert "plain@customer.example" in kept["ledger"]
     assert '"id":"run_failed"' in kept["runs"]
     assert len(kept["faults"].splitlines()) == 6
+
+
+def test_how_late_waits_end_is_measured_where_no_fault_is_near():
+    evidence = clean()
+    sent(evidence, "keyed").tries.pop()
+    oracle.findings(evidence)
+    assert evidence.figures["waits, late"] == "none; wanted 1 s between faults"
+    evidence.faults = []
+    oracle.findings(evidence)
+    assert str(evidence.figures["waits, late"]).startswith("p50 3900 ms")
