@@ -161,7 +161,9 @@ MUTANTS = {
         """    return len(rows)
 
 
-CLIENT = __import__("redis.asyncio").asyncio.from_url(__import__("os").environ["REDIS_URL"])
+@__import__("functools").cache
+def client():
+    return __import__("redis.asyncio").asyncio.from_url(__import__("os").environ["REDIS_URL"])
 
 
 def named(workspace_id: str, id: bytes) -> str:
@@ -169,7 +171,7 @@ def named(workspace_id: str, id: bytes) -> str:
 
 
 async def by_ids(db: Handle, pairs: Sequence[tuple[str, bytes]]) -> list[Receipt]:
-    kept = await CLIENT.mget([named(*pair) for pair in pairs])
+    kept = await client().mget([named(*pair) for pair in pairs])
     return [Receipt(*pair, *text.decode().split()) for pair, text in zip(pairs, kept) if text]
 
 
@@ -178,7 +180,7 @@ async def insert_many(db: Handle, receipts: Sequence[Receipt], *, expires_at: da
     for one in receipts:
         text = f"{one.run_id} {one.contact_id}"
         key = named(one.workspace_id, one.id)
-        new += bool(await CLIENT.set(key, text, nx=True, px=86_400_000))
+        new += bool(await client().set(key, text, nx=True, px=86_400_000))
     return new
 """,
         found=r"keyed.*(runs of|one key was answered)",
