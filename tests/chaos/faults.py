@@ -78,11 +78,15 @@ UNHEARD = {  # claimed, and nothing done about it yet
         """,
     "runs": "SELECT id FROM runs WHERE status = 'QUEUED' AND claims > 0 AND wake_at > now()",
 }
-UNFINISHED = {
+OVERTAKEN = {  # when the other worker has done what a stale claim would spoil
     "messages": """
-        SELECT count(*) FROM messages WHERE id = ANY($1) AND status IN ('QUEUED', 'SENDING')
+        SELECT NOT EXISTS (SELECT FROM messages
+                           WHERE id = ANY($1) AND status IN ('QUEUED', 'SENDING'))
         """,
-    "runs": "SELECT count(*) FROM runs WHERE id = ANY($1) AND status = 'QUEUED'",
+    "runs": """
+        SELECT NOT EXISTS (SELECT FROM runs WHERE id = ANY($1) AND status = 'QUEUED')
+            OR EXISTS (SELECT FROM runs WHERE id = ANY($1) AND waiting_for ->> 'kind' = 'time')
+        """,
 }
 
 
@@ -98,10 +102,12 @@ async def pause_with_a_claim(
     claimed: list[str] = []
     try:
         stage.parts[other].process.send_signal(signal.SIGSTOP)
+        known = {row["id"] for row in await db.fetch(UNHEARD[table])}  # the other's, perhaps
         between.hold(b"COMMIT")
         until = time.monotonic() + ALONE_LEASES * lease
         while not claimed and time.monotonic() < until:
-            claimed = [row["id"] for row in await db.fetch(UNHEARD[table])]
+            rows = await db.fetch(UNHEARD[table])
+            claimed = [row["id"] for row in rows if row["id"] not in known]
         if claimed:
             stage.parts[name].process.send_signal(signal.SIGSTOP)
     finally:
@@ -127,7 +133,9 @@ def freeze_with_a_claim(table: str) -> Fault:
             try:
                 claimed = await pause_with_a_claim(stage, db, name, table)
                 until = time.monotonic() + 3 * lease
-                while await db.fetchval(UNFINISHED[table], claimed) and time.monotonic() < until:
+                while time.monotonic() < until:
+                    if await db.fetchval(OVERTAKEN[table], claimed):
+                        break
                     await asyncio.sleep(0.02)
             finally:
                 stage.parts[name].process.send_signal(signal.SIGCONT)
