@@ -78,10 +78,11 @@ UNHEARD = {  # claimed, and nothing done about it yet
         """,
     "runs": "SELECT id FROM runs WHERE status = 'QUEUED' AND claims > 0 AND wake_at > now()",
 }
-OVERTAKEN = {  # when the other worker has done what a stale claim would spoil
+OVERTAKEN = {  # whether the other worker is where a stale claim does harm, or past it
     "messages": """
         SELECT NOT EXISTS (SELECT FROM messages
                            WHERE id = ANY($1) AND status IN ('QUEUED', 'SENDING'))
+            OR EXISTS (SELECT FROM messages WHERE id = ANY($1) AND status = 'SENDING')
         """,
     "runs": """
         SELECT NOT EXISTS (SELECT FROM runs WHERE id = ANY($1) AND status = 'QUEUED')
@@ -118,7 +119,7 @@ async def pause_with_a_claim(
 
 def freeze_with_a_claim(table: str) -> Fault:
     """The moment that fencing is for: a worker has claimed a row, is paused before it hears of it,
-    and wakes when the other has done the work; by its own clock its lease has just begun.
+    and wakes when the other has taken the row over; by its own clock its lease has just begun.
 
     It sleeps for three leases at most: once the database's deadlines have passed too, it would not
     believe the answer.

@@ -89,7 +89,7 @@ MUTANTS = {
         """m.id = :id AND m.lease_token >= :lease_token
         ORDER BY""",
         found=r"the receiver has \w+ \d times|, and its message",
-        needs="a worker frozen with a claim in hand: it acts on a message that the other has sent",
+        needs="a worker frozen with a claim in hand: it acts on a message that the other sends",
         faults=("a worker frozen with a claim in hand",) * 12,
     ),
     "m3b": Mutant(
