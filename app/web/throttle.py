@@ -24,10 +24,10 @@ from app.runtime.batching import coalesce
 log = logging.getLogger(__name__)
 
 TRIP_SECONDS = 0.05  # nothing in a request's path waits for Redis longer
-PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
+RETRY_SECONDS = 1.0  # after a failure, before Redis is tried again
 CONNECT_SECONDS = 2.0
-GREETING_SECONDS = 0.5  # that a new process waits for Redis before it serves
-LOOKS = 5  # during a trip, whether its answer has come
+WARM_UP_SECONDS = 0.5  # that a new process waits for Redis before it serves
+POLLS = 5  # of a round trip's timeout, so that a busy event loop is told from a silent Redis
 Found: TypeAlias = tuple[bytes, int, bytes]  # a tally, as the script tells it
 
 
@@ -114,18 +114,18 @@ class Throttle:
 
     def __init__(self, redis: Redis | None, *, trip_seconds: float = TRIP_SECONDS) -> None:
         """Without Redis this process counts alone, which is exact while it is the only one."""
-        self._here = _Here()
-        self._everywhere = None if redis is None else _Everywhere(redis, trip_seconds)
+        self._local = _Local()
+        self._shared = None if redis is None else _Shared(redis, trip_seconds)
 
     async def open(self) -> None:
-        """Get to know Redis before the first request is in a hurry."""
-        if self._everywhere is not None:
-            await self._everywhere.greet()
+        """Connect to Redis and load the script before the first request needs it."""
+        if self._shared is not None:
+            await self._shared.warm_up()
 
     async def close(self) -> None:
         """Stop asking; the Redis client stays open, for it is its maker's."""
-        if self._everywhere is not None:
-            await self._everywhere.close()
+        if self._shared is not None:
+            await self._shared.close()
 
     async def check(self, rule: Rule, key: str) -> Verdict:
         """Count one hit; raises Problem `rate_limited` when it is one too many."""
@@ -142,40 +142,40 @@ class Throttle:
     async def hit(self, rule: Rule, key: str) -> Verdict:
         """Count one hit of `key`; an address counts like any text, an IPv6 one by its /64."""
         key = _bucket(key)
-        tally = self._here.refusal(rule, key)
-        if tally is None and self._everywhere is not None:
-            tally = await self._everywhere.take(rule, key)
+        tally = self._local.refusal(rule, key)
+        if tally is None and self._shared is not None:
+            tally = await self._shared.take(rule, key)
         if tally is None or not tally.wait:
             # Asked again, for while Redis answered others may have taken what was left.
-            here = self._here.take(rule, key)
+            here = self._local.take(rule, key)
             tally = here if tally is None else min(here, tally, key=lambda one: one.left)
         return Verdict(rule, tally)
 
 
 @dataclass(slots=True)
-class _Question:
+class _Hit:
     rule: Rule
     key: str
-    answer: asyncio.Future[Tally | None]  # None: Redis said nothing
+    result: asyncio.Future[Tally | None]  # None: Redis said nothing
 
     @property
     def name(self) -> str:
         return f"tidings:limits:{self.rule.name}:{self.key}"
 
 
-class _Everywhere:
+class _Shared:
     """Moving windows in Redis, for all processes.
 
-    With a trip for every hit, a burst meets a burst of new connections and none answers in time.
-    Here one trip is under way at a time, over one connection, and what arrives meanwhile shares the
-    next.
+    With a round trip for every hit, a burst would open many connections and none would answer in
+    time. Here one batch is in flight at a time, over one connection, and hits that arrive meanwhile
+    share the next.
     """
 
     def __init__(self, redis: Redis, trip_seconds: float) -> None:
         self._redis = redis
         self._trip_seconds = trip_seconds
-        self._waiting: list[_Question] = []
-        self._trips: asyncio.Task[None] | None = None
+        self._waiting: list[_Hit] = []
+        self._flushing: asyncio.Task[None] | None = None
         self._silent = False
 
     async def take(self, rule: Rule, key: str) -> Tally | None:
@@ -183,67 +183,65 @@ class _Everywhere:
         if self._silent:
             return None
         loop = asyncio.get_running_loop()
-        question = _Question(rule, key, loop.create_future())
+        hit = _Hit(rule, key, loop.create_future())
         if not self._waiting:
             self._watch(self._waiting)
-        self._waiting.append(question)
-        if self._trips is None or self._trips.done():
-            self._trips = tasks.spawn_detached(self._travel())
-        return await question.answer
+        self._waiting.append(hit)
+        if self._flushing is None or self._flushing.done():
+            self._flushing = tasks.spawn_detached(self._flush_loop())
+        return await hit.result
 
-    def _watch(
-        self, batch: Sequence[_Question], looks: int = LOOKS, forgiven: int = 4 * LOOKS
-    ) -> None:
-        """Those who share a trip wait for Redis so long and no longer; but when it was us who were
-        busy, and so late to look, the answer may lie there."""
+    def _watch(self, batch: Sequence[_Hit], polls: int = POLLS, grace: int = 4 * POLLS) -> None:
+        """Release the hits of a batch when Redis has not answered in time. A poll that comes late
+        does not count: the event loop was busy, and the answer may have arrived meanwhile."""
         loop = asyncio.get_running_loop()
-        pause = self._trip_seconds / LOOKS
+        pause = self._trip_seconds / POLLS
         due = loop.time() + pause
 
-        def look() -> None:
-            if all(question.answer.done() for question in batch):
+        def poll() -> None:
+            if all(hit.result.done() for hit in batch):
                 return
-            if loop.time() - due > pause / 2 and forgiven:
-                self._watch(batch, looks, forgiven - 1)
-            elif looks > 1:
-                self._watch(batch, looks - 1, forgiven)
+            if loop.time() - due > pause / 2 and grace:
+                self._watch(batch, polls, grace - 1)
+            elif polls > 1:
+                self._watch(batch, polls - 1, grace)
             else:
-                self._fall_silent(TimeoutError())
+                self._mark_silent(TimeoutError())
                 _release(batch)
 
-        loop.call_at(due, look)
+        loop.call_at(due, poll)
 
-    async def greet(self) -> None:
+    async def warm_up(self) -> None:
         try:
-            async with asyncio.timeout(GREETING_SECONDS):
+            async with asyncio.timeout(WARM_UP_SECONDS):
                 await self._redis.script_load(TAKE)
         except SILENCE as error:
-            self._fall_silent(error)
-            self._trips = tasks.spawn_detached(self._travel())
+            self._mark_silent(error)
+            self._flushing = tasks.spawn_detached(self._flush_loop())
 
     async def close(self) -> None:
-        if self._trips is not None:
-            self._trips.cancel()
-            await asyncio.wait([self._trips])
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.wait([self._flushing])
 
-    async def _travel(self) -> None:
-        """One trip after another while anybody waits; while Redis is silent, until it is not.
+    async def _flush_loop(self) -> None:
+        """Send batches while any hit waits; while Redis is silent, until it answers again.
 
-        A trip may take longer than anybody waits for it: the first one connects.
+        A batch may take longer than its hits wait for it: the first one connects.
         """
         while self._waiting or self._silent:
             await coalesce()
             batch, self._waiting = self._waiting, []
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    await self._trip(batch)
+                    await self._flush(batch)
             except SILENCE as error:
-                self._fall_silent(error)
+                self._mark_silent(error)
                 _release(batch)
             if self._silent:
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
-    async def _trip(self, batch: Sequence[_Question]) -> None:
+    async def _flush(self, batch: Sequence[_Hit]) -> None:
         if not batch:
             await self._redis.ping()
             self._silent = False
@@ -251,10 +249,10 @@ class _Everywhere:
             return
         for one, found in zip(batch, await self._take(batch), strict=True):
             wait, left, renews = found
-            _tell(one, Tally(float(wait), int(left), float(renews)))
+            _resolve(one, Tally(float(wait), int(left), float(renews)))
 
-    async def _take(self, batch: Sequence[_Question]) -> list[Found]:
-        """One trip for all of them; a second one when Redis does not know the script."""
+    async def _take(self, batch: Sequence[_Hit]) -> list[Found]:
+        """One round trip for all of them; a second one when Redis does not know the script."""
         given = [one.name for one in batch]
         for one in batch:
             given += (str(one.rule.amount), str(one.rule.seconds))
@@ -267,7 +265,7 @@ class _Everywhere:
         """What redis-py says it returns is true of other scripts."""
         return cast("list[Found]", await cast("Awaitable[str]", asked))
 
-    def _fall_silent(self, error: BaseException) -> None:
+    def _mark_silent(self, error: BaseException) -> None:
         if not self._silent:
             self._silent = True
             log.warning("redis is silent, counting here", extra={"error": repr(error)})
@@ -275,18 +273,18 @@ class _Everywhere:
         self._waiting = []
 
 
-def _release(questions: Iterable[_Question]) -> None:
-    """As far as Redis is concerned, they may."""
-    for question in questions:
-        _tell(question, None)
+def _release(hits: Iterable[_Hit]) -> None:
+    """Let them be counted by this process alone."""
+    for hit in hits:
+        _resolve(hit, None)
 
 
-def _tell(question: _Question, tally: Tally | None) -> None:
-    if not question.answer.done():  # done: nobody waits any more
-        question.answer.set_result(tally)
+def _resolve(hit: _Hit, tally: Tally | None) -> None:
+    if not hit.result.done():  # done: nobody waits any more
+        hit.result.set_result(tally)
 
 
-class _Here:
+class _Local:
     """Moving windows in memory."""
 
     def __init__(self) -> None:
