@@ -37,7 +37,7 @@ from app.plans import Plan
 from app.process import Process
 from app.store import workspaces
 from app.store.db import Handle
-from app.store.rehearsals import Rehearsal
+from app.store.dry_run import DryRunContacts
 
 log = logging.getLogger(__name__)
 
@@ -97,9 +97,9 @@ async def run(
         workspace_id, row["country"] if row else None, process.vault, queue=process.queue
     )
     plan = quotas.plan_of(process, row)
-    with Rehearsal() if dry_run else nullcontext() as rehearsal:
+    with DryRunContacts() if dry_run else nullcontext() as dry_run_contacts:
         work = _Import(
-            process, workspace, plan, rows, rehearsal, recheck=recheck, starts=starts, by=by
+            process, workspace, plan, rows, dry_run_contacts, recheck=recheck, starts=starts, by=by
         )
         cut_short: Problem | None = None
         try:
@@ -136,7 +136,7 @@ class _Import:
         workspace: Workspace,
         plan: Plan,
         rows: Format,
-        rehearsal: Rehearsal | None,
+        dry_run_contacts: DryRunContacts | None,
         *,
         recheck: Recheck,
         starts: bool,
@@ -146,8 +146,8 @@ class _Import:
         self._workspace = workspace
         self._plan = plan
         self._rows = rows
-        self._rehearsal = rehearsal
-        self._dry_run = rehearsal is not None
+        self._dry_run_contacts = dry_run_contacts
+        self._dry_run = dry_run_contacts is not None
         self._recheck = recheck
         self._starts = starts
         self._by = None if self._dry_run else by
@@ -236,7 +236,7 @@ class _Import:
                 self._workspace,
                 entries,
                 room=await self._room(db),
-                rehearsal=self._rehearsal,
+                dry_run_contacts=self._dry_run_contacts,
                 starts=self._starts,
             )
             if self._by is not None:

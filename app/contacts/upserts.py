@@ -15,7 +15,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.store import batches, contacts, suppressions
 from app.store.db import Handle, Row, new_id
-from app.store.rehearsals import Rehearsal
+from app.store.dry_run import DryRunContacts
 
 COLUMNS = {
     "email": ("email", "email_key"),
@@ -54,25 +54,25 @@ async def upsert(
     entries: Sequence[Entry],
     *,
     room: int | None = None,
-    rehearsal: Rehearsal | None = None,
+    dry_run_contacts: DryRunContacts | None = None,
     starts: bool = False,
 ) -> list[Outcome]:
-    """What became of each, in order: an entry sees those before it. At most `room` are made. In a
-    rehearsal nothing is written but what later entries have to see. Runs that wait for a change are
-    told of it; others are started only when `starts` says so.
+    """What became of each, in order: an entry sees those before it. At most `room` are made. With
+    `dry_run_contacts` nothing is written but there, for later entries to see. Runs that wait for a
+    change are told of it; others are started only when `starts` says so.
 
     Raises errors.Duplicate when another request got ahead of us, or when two of these contacts
     exchange an address: a second try, or one entry at a time, will do.
     """
-    batch = _Batch(await _held(db, workspace, entries, rehearsal), room)
+    batch = _Batch(await _held(db, workspace, entries, dry_run_contacts), room)
     outcomes = [batch.take(entry) for entry in entries]
     touched = list(batch.touched.values())
     people = [Person(workspace.id, one.id, one.columns, one.subscribed) for one in touched]
     opting = await subscriptions.judge(
-        db, workspace.vault, people, only_looks=rehearsal is not None
+        db, workspace.vault, people, only_looks=dry_run_contacts is not None
     )
-    if rehearsal is not None:
-        _keep_in(rehearsal, touched, opting)
+    if dry_run_contacts is not None:
+        _keep_in(dry_run_contacts, touched, opting)
     else:
         await _write(db, workspace, touched)
         await subscriptions.keep(db, workspace.id, opting, "import")
@@ -96,7 +96,10 @@ class _Contact:
 
 
 async def _held(
-    db: Handle, workspace: Workspace, entries: Sequence[Entry], rehearsal: Rehearsal | None
+    db: Handle,
+    workspace: Workspace,
+    entries: Sequence[Entry],
+    dry_run_contacts: DryRunContacts | None,
 ) -> list[_Contact]:
     columns = [entry.checked.columns for entry in entries]
     addresses = {
@@ -105,13 +108,13 @@ async def _held(
     }
     given = [entry.id for entry in entries if entry.id]
     ids = await batches.matching(db, workspace_id=workspace.id, **addresses, ids=given)
-    seen = rehearsal.find(**addresses, ids=ids) if rehearsal else {}
+    seen = dry_run_contacts.find(**addresses, ids=ids) if dry_run_contacts else {}
     held = [
         _Contact(id, columns, dict.fromkeys(tags), columns["subscriptions"], set(opted_out))
         for id, (columns, tags, opted_out) in seen.items()
     ]
     if ids := [id for id in ids if id not in seen]:
-        read = contacts.by_ids if rehearsal else batches.locked
+        read = contacts.by_ids if dry_run_contacts else batches.locked
         rows = await read(db, workspace_id=workspace.id, ids=ids)
         tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=ids)
         held += [
@@ -142,12 +145,14 @@ async def _find_opt_outs(db: Handle, workspace: Workspace, held: Sequence[_Conta
             one.opted_out.add(channel)
 
 
-def _keep_in(rehearsal: Rehearsal, touched: Sequence[_Contact], opting: Sequence[OptOut]) -> None:
+def _keep_in(
+    dry_run_contacts: DryRunContacts, touched: Sequence[_Contact], opting: Sequence[OptOut]
+) -> None:
     by_id = {one.id: one for one in touched}
     for out in opting:
         if out.address_hash is not None:
             by_id[out.contact_id].opted_out.add(out.channel)
-    rehearsal.keep(
+    dry_run_contacts.keep(
         (one.id, one.columns, (one.columns, list(one.tags), sorted(one.opted_out)))
         for one in touched
     )

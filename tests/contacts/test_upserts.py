@@ -14,7 +14,7 @@ from app.contacts.upserts import Entry
 from app.errors import Duplicate
 from app.store import contacts
 from app.store.db import Database
-from app.store.rehearsals import Rehearsal
+from app.store.dry_run import DryRunContacts
 from app.vault import Vault
 from tests.store.rows import found_by_field, workspace
 
@@ -36,9 +36,9 @@ async def upsert(
     """Outcomes; of what failed the pointers."""
     acme, given = Workspace(workspace_id, None, VAULT), entries(*values)
     if dry_run:
-        with Rehearsal() as rehearsal:
+        with DryRunContacts() as dry_run_contacts:
             async with database.read() as db:
-                outcomes = await upserts.upsert(db, acme, given, rehearsal=rehearsal)
+                outcomes = await upserts.upsert(db, acme, given, dry_run_contacts=dry_run_contacts)
     else:
         async with database.write() as db:
             outcomes = await upserts.upsert(db, acme, given)

@@ -27,14 +27,14 @@ FOUND = (
 )
 
 
-class Rehearsal:
-    """Contacts as they would be by now: those that were made or changed, however many there are."""
+class DryRunContacts:
+    """The contacts that a dry run would have made or changed so far, however many there are."""
 
     def __init__(self) -> None:
         self._file = sqlite3.connect("")  # in one transaction, which nobody needs to end
         self._file.executescript(TABLES)
 
-    def __enter__(self) -> Rehearsal:
+    def __enter__(self) -> DryRunContacts:
         return self
 
     def __exit__(self, *_: object) -> None:
