@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 
 from app.contacts import reactions
 from app.contacts.audience import Lookup
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.errors import FieldError, Problem, Unavailable
 from app.machine import document, path
 from app.machine.document import MalformedJson
@@ -55,7 +55,7 @@ class Secret:
 class WebhookTarget:
     """The definition that a webhook token belongs to, as it is at this moment."""
 
-    workspace: Workspace
+    workspace: WorkspaceContext
     definition_id: str
     revision: int
     trigger: Mapping[str, Json]
@@ -171,7 +171,7 @@ TARGETS: BatchKind[Process, str, WebhookTarget | None] = BatchKind(_load_targets
 
 def target_of(process: Process, row: Row) -> WebhookTarget:
     return WebhookTarget(
-        workspace=Workspace(
+        workspace=WorkspaceContext(
             row["workspace_id"], row["country"], process.vault, queue=process.queue
         ),
         definition_id=row["id"],

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from app import events
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.errors import CommitUnknown
 from app.machine import document, step
 from app.machine.program import Event, Facts, Go, Program, Record, State, Step
@@ -113,7 +113,7 @@ class Walk:
                 lambda: observe("tidings_acceptance_to_first_step_seconds", waited)
             )
         known = await facts.of_run(self.db, self.row, contact)
-        workspace = Workspace(
+        workspace = WorkspaceContext(
             self.row["workspace_id"],
             known["workspace"]["country"],
             self.process.vault,

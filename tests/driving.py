@@ -18,7 +18,7 @@ from typing import Any
 from app import intake
 from app.config import Settings
 from app.contacts import audience, profile, reactions
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.definitions import activation
 from app.egress import Egress
 from app.machine import check, document
@@ -219,7 +219,7 @@ async def _apply_event(
     process: Process, workspace_id: str, contact_id: str, event: ScenarioEvent
 ) -> None:
     async with process.database.write() as db:
-        workspace = Workspace(workspace_id, None, process.vault)
+        workspace = WorkspaceContext(workspace_id, None, process.vault)
         row = await contacts.locked(db, workspace_id=workspace_id, id=contact_id)
         assert row is not None
         if event.name is not None:

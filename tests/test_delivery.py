@@ -16,7 +16,7 @@ from app.channels.base import Capabilities, Message, Receipt, SendError
 from app.channels.email import EmailChannel
 from app.channels.telling import DELIVERED, Report
 from app.contacts import erasing
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.machine import document
 from app.machine.reasons import Reason
 from app.messages import callbacks, circuit_breaker
@@ -387,7 +387,7 @@ async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
     await runner.move(process, run)
     async with process.database.write() as db:
         [contact] = await db.fetch_all("SELECT id FROM contacts")
-        await erasing.erase(db, Workspace(acme, None, process.vault), contact["id"])
+        await erasing.erase(db, WorkspaceContext(acme, None, process.vault), contact["id"])
         sending = asyncio.create_task(settle(process))
         await asyncio.sleep(0.3)  # time enough to send, were it not waiting
         assert provider.given == []

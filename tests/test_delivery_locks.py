@@ -12,7 +12,7 @@ import pytest
 from app import delivery
 from app.channels.base import Message, Receipt, SendError
 from app.contacts import audience, consent
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.machine.reasons import Reason
 from app.messages import circuit_breaker, ordering, settling
 from app.process import Process
@@ -69,7 +69,7 @@ def sqlstate(error: object) -> str | None:
 
 async def people(process: Process, acme: str) -> list[str]:
     """Each with many messages."""
-    workspace = Workspace(acme, None, process.vault, queue=process.queue)
+    workspace = WorkspaceContext(acme, None, process.vault, queue=process.queue)
     ids = []
     async with process.database.write() as db:
         for number in range(PEOPLE):

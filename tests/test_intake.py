@@ -11,7 +11,7 @@ import pytest
 
 from app import intake
 from app.contacts import audience
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.errors import Problem
 from app.process import Process
 from app.store import contacts, runs
@@ -231,7 +231,7 @@ async def test_a_national_number_is_read_with_the_workspace_s_country(process: P
 async def test_a_contact_s_own_id_finds_it(process: Process, acme: str):
     async with process.database.write() as db:
         ada = await audience.create(
-            db, Workspace(acme, None, process.vault), {"email": "ada@example.com"}
+            db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
         )
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
     accepted = await receive(process, token, {"contact_id": ada["id"]})
@@ -244,7 +244,7 @@ async def test_another_workspace_s_contact_does_not_exist(process: Process, acme
     rival = await workspace(process, "Rival")
     async with process.database.write() as db:
         theirs = await audience.create(
-            db, Workspace(rival, None, process.vault), {"email": "ada@example.com"}
+            db, WorkspaceContext(rival, None, process.vault), {"email": "ada@example.com"}
         )
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
     refused = await refusal(process, token, {"contact_id": theirs["id"]})
@@ -259,10 +259,10 @@ async def test_a_metadata_field_matches_as_text(
 ):
     async with process.database.write() as db:
         first = await audience.create(
-            db, Workspace(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 1}}
+            db, WorkspaceContext(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 1}}
         )
         await audience.create(
-            db, Workspace(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 2}}
+            db, WorkspaceContext(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 2}}
         )
     trigger = {
         "source": "inbound_webhook",

@@ -15,7 +15,7 @@ import pytest
 from app import delivery, quotas
 from app.channels.base import Message, Receipt, SendError
 from app.contacts import audience, upserts
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.contacts.upserts import Entry
 from app.plans import PLANS
 from app.process import Process
@@ -84,7 +84,7 @@ class Anything:
     def __init__(self, process: Process, cast: Cast, token: str, seed: int) -> None:
         self.process, self.cast, self.token = process, cast, token
         self.random = random.Random(seed)
-        self.workspace = Workspace(cast.ed.workspace_id, None, process.vault)
+        self.workspace = WorkspaceContext(cast.ed.workspace_id, None, process.vault)
 
     def email(self) -> str:
         return f"p{self.random.randrange(25)}@example.com"

@@ -11,7 +11,7 @@ import pytest
 
 from app import intake, runner
 from app.contacts import audience, erasing
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import contacts, messages, runs
@@ -139,7 +139,7 @@ async def test_an_address_that_somebody_else_has_is_refused_without_harm(
 ):
     async with process.database.write() as db:
         await audience.create(
-            db, Workspace(acme, None, process.vault), {"email": "taken@example.com"}
+            db, WorkspaceContext(acme, None, process.vault), {"email": "taken@example.com"}
         )
     run_id = await started(
         process,
@@ -205,7 +205,9 @@ async def test_an_erased_contact_s_runs_end(process: Process, acme: str):
     await settle(process)
     run = await read(process, acme, waiting)
     async with process.database.write() as db:
-        assert await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+        assert await erasing.erase(
+            db, WorkspaceContext(acme, None, process.vault), run["contact_id"]
+        )
     run = await read(process, acme, waiting)
     assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.CONTACT_ERASED)
 
@@ -216,7 +218,7 @@ async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme
     await runner.move(process, claimed)
     run = await read(process, acme, run_id)
     async with process.database.write() as db:
-        await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+        await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run["contact_id"])
     await settle(process)
     async with process.database.read() as db:
         message = await messages.by_id(db, workspace_id=acme, id=run["waiting_for"]["messageId"])

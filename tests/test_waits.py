@@ -10,7 +10,7 @@ import orjson
 
 from app import runner
 from app.contacts import audience, erasing, reactions
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
@@ -47,14 +47,16 @@ async def tell(
         assert await contacts.locked(db, workspace_id=acme, id=run["contact_id"])
         properties = document.parse(orjson.dumps(what))
         await reactions.happened(
-            db, Workspace(acme, None, process.vault), run["contact_id"], name, properties
+            db, WorkspaceContext(acme, None, process.vault), run["contact_id"], name, properties
         )
 
 
 async def tag(process: Process, acme: str, run: Row, name: str) -> None:
     async with process.database.write() as db:
         assert await contacts.locked(db, workspace_id=acme, id=run["contact_id"])
-        await audience.add_tags(db, Workspace(acme, None, process.vault), run["contact_id"], [name])
+        await audience.add_tags(
+            db, WorkspaceContext(acme, None, process.vault), run["contact_id"], [name]
+        )
 
 
 async def waiting(process: Process, acme: str) -> Row:
@@ -200,7 +202,11 @@ async def test_more_signals_than_one_look_takes_in_are_all_looked_at(process: Pr
         async with process.database.write() as db:
             what = {"total": total % 100}
             await reactions.happened(
-                db, Workspace(acme, None, process.vault), run["contact_id"], "order_paid", what
+                db,
+                WorkspaceContext(acme, None, process.vault),
+                run["contact_id"],
+                "order_paid",
+                what,
             )
     await tell(process, acme, run, total=777)
     tags, _ = await end(process, acme, run)
@@ -272,7 +278,7 @@ async def test_an_erased_contact_leaves_no_event_behind(process: Process, acme: 
     await tell(process, acme, run, total=1)
     async with process.database.write() as db:
         assert (
-            await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+            await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run["contact_id"])
             == "done"
         )
         assert await db.fetch_value("SELECT count(*) FROM contact_events") == 0

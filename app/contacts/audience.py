@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from app.contacts import profile, reactions, subscriptions
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.contacts.subscriptions import OptOut, Person, Status, shown
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
@@ -64,7 +64,7 @@ def writable(row: Row, tags: Sequence[str] | None = None) -> dict[str, Json]:
 
 
 async def create(
-    db: Handle, workspace: Workspace, values: Mapping[str, Json], tags: Json = None
+    db: Handle, workspace: WorkspaceContext, values: Mapping[str, Json], tags: Json = None
 ) -> Row:
     """A new contact. Raises Problem `invalid`, or `conflict` with the `existingId`."""
     checked = profile.check(workspace.country, values, tags)
@@ -86,7 +86,7 @@ class Found:
 class Missing:
     """Who is to be made when nobody is found; what a contact may not hold is left out."""
 
-    workspace: Workspace
+    workspace: WorkspaceContext
     lookup: Lookup
     values: Mapping[str, Json]
     tags: Sequence[Json]
@@ -126,7 +126,7 @@ async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> 
     inserted = await batches.insert_missing(
         db, [(one.workspace_id, one.id, one.columns) for one in people]
     )
-    made_in: dict[Workspace, dict[str, Sequence[str]]] = {}
+    made_in: dict[WorkspaceContext, dict[str, Sequence[str]]] = {}
     for id in sorted(inserted):
         workspace, checked = new[id]
         await _insert_belongings(db, workspace.id, id, checked)
@@ -140,7 +140,7 @@ async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> 
     return {**made, **found}
 
 
-async def _insert(db: Handle, workspace: Workspace, checked: profile.Checked) -> Row | None:
+async def _insert(db: Handle, workspace: WorkspaceContext, checked: profile.Checked) -> Row | None:
     new = Person(workspace.id, new_id("con"), dict(checked.columns))
     opting = await subscriptions.judge(db, workspace.vault, [new])
     row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
@@ -160,14 +160,16 @@ async def _insert_belongings(
         await contacts.add_tags(db, workspace_id=workspace_id, tags=[(id, checked.tags)])
 
 
-async def change(db: Handle, workspace: Workspace, row: Row, patch: Mapping[str, Json]) -> Row:
+async def change(
+    db: Handle, workspace: WorkspaceContext, row: Row, patch: Mapping[str, Json]
+) -> Row:
     """A merge patch (RFC 7396) judged on its result; otherwise like `replace`."""
     return await replace(db, workspace, row, document.merge(writable(row), profile.normal(patch)))
 
 
 async def replace(
     db: Handle,
-    workspace: Workspace,
+    workspace: WorkspaceContext,
     row: Row,
     values: Mapping[str, Json],
     tags: Json = None,
@@ -202,7 +204,7 @@ async def replace(
 
 
 async def _is_so(
-    db: Handle, workspace: Workspace, row: Row, checked: profile.Checked, tags: Json
+    db: Handle, workspace: WorkspaceContext, row: Row, checked: profile.Checked, tags: Json
 ) -> bool:
     held = {**{name: row[name] for name in checked.columns}, "subscriptions": shown(row)}
     if held != checked.columns or not profile.same(held["metadata"], checked.columns["metadata"]):
@@ -217,7 +219,7 @@ def _not_theirs(was: Status, wanted: Status) -> str:
 
 
 async def _resubscribe(
-    db: Handle, workspace: Workspace, new: Person, before: Mapping[str, Status]
+    db: Handle, workspace: WorkspaceContext, new: Person, before: Mapping[str, Status]
 ) -> None:
     """Where a member says that the person wants to be written to again. What the person or a
     provider said is not a member's to take back: Problem `invalid`."""
@@ -260,7 +262,9 @@ def _refuse_heard(chosen: Mapping[str, str]) -> None:
         raise profile.invalid(errors)
 
 
-async def add_tags(db: Handle, workspace: Workspace, contact_id: str, tags: Sequence[str]) -> None:
+async def add_tags(
+    db: Handle, workspace: WorkspaceContext, contact_id: str, tags: Sequence[str]
+) -> None:
     """Raises Problem `invalid` for a tag that cannot be one, or for one too many."""
     errors: list[FieldError] = []
     tags = profile.check_tags(tags, errors)
@@ -276,7 +280,7 @@ async def add_tags(db: Handle, workspace: Workspace, contact_id: str, tags: Sequ
         await reactions.changed_in(db, workspace, {contact_id: sorted(added)})
 
 
-async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str) -> bool:
+async def remove_tag(db: Handle, workspace: WorkspaceContext, contact_id: str, tag: str) -> bool:
     """True when the contact had it."""
     removed = await contacts.remove_tag(
         db, workspace_id=workspace.id, contact_id=contact_id, tag=profile.normal(tag)
@@ -287,13 +291,13 @@ async def remove_tag(db: Handle, workspace: Workspace, contact_id: str, tag: str
     return removed
 
 
-async def _held(db: Handle, workspace: Workspace, contact_id: str) -> list[str]:
+async def _held(db: Handle, workspace: WorkspaceContext, contact_id: str) -> list[str]:
     tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=[contact_id])
     return tags[contact_id]
 
 
 async def _replace_tags(
-    db: Handle, workspace: Workspace, contact_id: str, tags: Sequence[str]
+    db: Handle, workspace: WorkspaceContext, contact_id: str, tags: Sequence[str]
 ) -> set[str]:
     """Those that it did not have."""
     held = await _held(db, workspace, contact_id)
@@ -306,7 +310,7 @@ async def _replace_tags(
 
 async def _conflict(
     db: Handle,
-    workspace: Workspace,
+    workspace: WorkspaceContext,
     columns: Mapping[str, Any],
     other_than: str | None = None,
 ) -> Problem:

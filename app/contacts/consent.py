@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.contacts import reactions, subscriptions
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.contacts.subscriptions import OptOut
 from app.machine.reasons import Reason as Code
 from app.process import Process
@@ -163,7 +163,7 @@ async def _stand(
     await contacts.set_subscriptions(
         db, workspace_id=workspace_id, id=contact["id"], subscriptions=now
     )
-    workspace = Workspace(workspace_id, None, process.vault, queue=process.queue)
+    workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
     await reactions.changed_in(db, workspace, {contact["id"]: ()})
 
 

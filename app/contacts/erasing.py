@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from app import events
 from app.contacts import addresses, pii_search, subscriptions
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.machine.reasons import Reason
 from app.store import contacts, erasure, runs, suppressions
 from app.store.db import Handle, Row, new_id
@@ -22,7 +22,7 @@ Erasure: TypeAlias = Literal["done", "unknown", "more"]
 
 async def erase(
     db: Handle,
-    workspace: Workspace,
+    workspace: WorkspaceContext,
     contact_id: str,
     match: Callable[[int], None] | None = None,
 ) -> Erasure:
@@ -71,7 +71,7 @@ def _written(row: Row) -> list[str]:
     return sorted(address for address in held if address)
 
 
-async def _suppress_erased(db: Handle, workspace: Workspace, row: Row) -> list[str]:
+async def _suppress_erased(db: Handle, workspace: WorkspaceContext, row: Row) -> list[str]:
     """Whoever has their data erased hears no more, though nobody can read any longer who it was.
     The ids of all suppressions that told of them."""
     known = subscriptions.hashes(workspace.vault, workspace.id, row)

@@ -27,7 +27,7 @@ from app import quotas
 from app.audit import trail
 from app.audit.trail import Origin
 from app.contacts import profile, sheets, subscriptions, upserts
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.contacts.sheets import Record
 from app.contacts.upserts import Entry, Outcome
 from app.errors import Duplicate, FieldError, Problem, Unavailable
@@ -93,7 +93,7 @@ async def run(
     """
     async with process.database.read() as db:
         row = await workspaces.by_id(db, id=workspace_id)
-    workspace = Workspace(
+    workspace = WorkspaceContext(
         workspace_id, row["country"] if row else None, process.vault, queue=process.queue
     )
     plan = quotas.plan_of(process, row)
@@ -133,7 +133,7 @@ class _Import:
     def __init__(
         self,
         process: Process,
-        workspace: Workspace,
+        workspace: WorkspaceContext,
         plan: Plan,
         rows: Format,
         dry_run_contacts: DryRunContacts | None,

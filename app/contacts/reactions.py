@@ -29,7 +29,7 @@ Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class WorkspaceContext:
     """Where a contact lives; `country` reads its national phone numbers, `vault` knows suppressed
     addresses by their hashes.
 
@@ -63,7 +63,9 @@ def refuse_too_deep(depth: int) -> None:
 # --- told, woken, started -------------------------------------------------------------------------
 
 
-async def appeared(db: Handle, workspace: Workspace, made: Tagged, *, starts: bool = True) -> None:
+async def appeared(
+    db: Handle, workspace: WorkspaceContext, made: Tagged, *, starts: bool = True
+) -> None:
     """New contacts: start what starts with them."""
     await _tell(db, workspace, "contact.created", made)
     if not starts:
@@ -74,7 +76,7 @@ async def appeared(db: Handle, workspace: Workspace, made: Tagged, *, starts: bo
 
 
 async def changed_in(
-    db: Handle, workspace: Workspace, changed: Tagged, *, starts: bool = True
+    db: Handle, workspace: WorkspaceContext, changed: Tagged, *, starts: bool = True
 ) -> None:
     """Locked contacts that were changed: tell the runs that wait for it, start what tags start."""
     await _tell(db, workspace, "contact.updated", changed)
@@ -91,7 +93,11 @@ async def changed_in(
 
 
 async def happened(
-    db: Handle, workspace: Workspace, contact_id: str, name: str, properties: Mapping[str, Json]
+    db: Handle,
+    workspace: WorkspaceContext,
+    contact_id: str,
+    name: str,
+    properties: Mapping[str, Json],
 ) -> Row:
     """The locked contact did something: tell the runs that wait for it, start what starts by it."""
     event = await contact_events.insert(
@@ -113,13 +119,15 @@ async def happened(
     return event
 
 
-async def _tell(db: Handle, workspace: Workspace, type: events.Type, ids: Iterable[str]) -> None:
+async def _tell(
+    db: Handle, workspace: WorkspaceContext, type: events.Type, ids: Iterable[str]
+) -> None:
     """What a run did says how deep in its chain: what is told may come back and start the next."""
     chain = {"depth": workspace.depth} if workspace.depth else {}
     await events.tell(db, workspace.id, type, *({"contactId": id, **chain} for id in ids))
 
 
-async def _start_by_tags(db: Handle, workspace: Workspace, tagged: Tagged) -> None:
+async def _start_by_tags(db: Handle, workspace: WorkspaceContext, tagged: Tagged) -> None:
     at = document.text(await db.now())
     for tag in sorted({tag for tags in tagged.values() for tag in tags}):
         ids = [id for id, tags in tagged.items() if tag in tags]
@@ -128,7 +136,7 @@ async def _start_by_tags(db: Handle, workspace: Workspace, tagged: Tagged) -> No
 
 async def _start(
     db: Handle,
-    workspace: Workspace,
+    workspace: WorkspaceContext,
     cause: tuple[Source, str],
     contact_ids: Sequence[str],
     body: Mapping[str, Json],

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from app.contacts import profile, reactions, subscriptions
 from app.contacts.profile import Checked
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.contacts.subscriptions import OptOut, Person
 from app.errors import FieldError
 from app.machine import document
@@ -50,7 +50,7 @@ class Entry:
 
 async def upsert(
     db: Handle,
-    workspace: Workspace,
+    workspace: WorkspaceContext,
     entries: Sequence[Entry],
     *,
     room: int | None = None,
@@ -97,7 +97,7 @@ class _Contact:
 
 async def _held(
     db: Handle,
-    workspace: Workspace,
+    workspace: WorkspaceContext,
     entries: Sequence[Entry],
     dry_run_contacts: DryRunContacts | None,
 ) -> list[_Contact]:
@@ -125,7 +125,7 @@ async def _held(
     return held
 
 
-async def _find_opt_outs(db: Handle, workspace: Workspace, held: Sequence[_Contact]) -> None:
+async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence[_Contact]) -> None:
     """Those that the contacts' subscriptions do not show, for what is graver."""
     hidden = [
         (one, channel, address_hash)
@@ -285,7 +285,7 @@ def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
     return joined
 
 
-async def _write(db: Handle, workspace: Workspace, touched: Sequence[_Contact]) -> None:
+async def _write(db: Handle, workspace: WorkspaceContext, touched: Sequence[_Contact]) -> None:
     new = sorted((one for one in touched if one.is_new), key=_by_address)
     changed = [one for one in touched if not one.is_new]
     refielded = [one for one in changed if one.has_new_fields]
@@ -310,7 +310,7 @@ async def _write(db: Handle, workspace: Workspace, touched: Sequence[_Contact]) 
 
 
 async def _tell(
-    db: Handle, workspace: Workspace, touched: Sequence[_Contact], *, starts: bool
+    db: Handle, workspace: WorkspaceContext, touched: Sequence[_Contact], *, starts: bool
 ) -> None:
     made = {one.id: one.new_tags for one in touched if one.is_new}
     changed = {one.id: one.new_tags for one in touched if not one.is_new}

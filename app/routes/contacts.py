@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app import quotas
 from app.audit import trail
 from app.contacts import addresses, audience, consent, erasing, profile, reactions
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.contacts.subscriptions import COLUMN, Status
 from app.errors import FieldError, Problem
 from app.machine.content import ChannelName
@@ -294,7 +294,7 @@ async def _tags(call: Call, id: str) -> list[str]:
     return tags[id]
 
 
-async def own_workspace(call: Call) -> Workspace:
+async def own_workspace(call: Call) -> WorkspaceContext:
     """An HTTP step may call us, too."""
     workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
     return replace(
@@ -302,8 +302,8 @@ async def own_workspace(call: Call) -> Workspace:
     )
 
 
-async def workspace_of(process: Process, db: Handle, id: str) -> Workspace:
-    return Workspace(id, await country_of(db, id), process.vault, queue=process.queue)
+async def workspace_of(process: Process, db: Handle, id: str) -> WorkspaceContext:
+    return WorkspaceContext(id, await country_of(db, id), process.vault, queue=process.queue)
 
 
 async def country_of(db: Handle, workspace_id: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.routes import automations, workflows
 from app.routes.contacts import workspace_of
 from app.routes.definitions import DefinitionKind
@@ -153,7 +153,7 @@ class Webhook:
         ]
 
 
-async def _workspace(call: Call) -> Workspace:
+async def _workspace(call: Call) -> WorkspaceContext:
     return await workspace_of(call.process, call.db, call.member.workspace_id)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from app.contacts import audience, reactions, subscriptions
 from app.contacts.addresses import BadAddress
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import (
@@ -51,7 +51,7 @@ class RunContext:
     row: Row
     contact: Row
     facts: dict[str, Json]
-    workspace: Workspace
+    workspace: WorkspaceContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from app.contacts import audience
 from app.contacts.audience import Found, Lookup, Missing, Who
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.errors import CommitUnknown, Problem, Unavailable
 from app.machine import document, template
 from app.machine.program import Json
@@ -47,7 +47,7 @@ class InboundEvent:
     """A request that has passed every check before the transaction that accepts it."""
 
     request: WebhookRequest
-    workspace: Workspace
+    workspace: WorkspaceContext
     trigger: Mapping[str, Json]
     revision: int  # of the definition, by which it was judged
     lookup: Lookup | Problem  # a repeat is answered all the same

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from app.contacts import addresses, profile
 from app.contacts.addresses import BadAddress
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.machine import document, sample
 from app.machine.path import Path
 from app.machine.program import Json
@@ -47,7 +47,7 @@ class Proposal:
         return (-self.share, not _called(self.field or self.lookup, self.path), len(str(self.path)))
 
 
-async def recorded(db: Handle, workspace: Workspace, definition_id: str) -> Sample:
+async def recorded(db: Handle, workspace: WorkspaceContext, definition_id: str) -> Sample:
     """Of the newest bodies. Those whose signature was wrong are strangers' own."""
     rows = await webhook_requests.bodies(
         db,
@@ -60,7 +60,7 @@ async def recorded(db: Handle, workspace: Workspace, definition_id: str) -> Samp
     return await asyncio.to_thread(lambda: sample.read(sample.objects(row["body"] for row in rows)))
 
 
-async def proposals(db: Handle, workspace: Workspace, found: Sample) -> list[Proposal]:
+async def proposals(db: Handle, workspace: WorkspaceContext, found: Sample) -> list[Proposal]:
     """Lookups that lead to an email, a phone or a known contact often enough, best first."""
     candidates = _Candidates(found.bodies, list(islice(found.common(SHARE), CANDIDATES)))
     made = await asyncio.to_thread(lambda: list(_addressed(candidates, workspace.country)))
@@ -130,7 +130,9 @@ def _called(what: str, path: Path) -> bool:
 # --- known contacts -------------------------------------------------------------------------------
 
 
-async def _known(db: Handle, workspace: Workspace, candidates: _Candidates) -> list[Proposal]:
+async def _known(
+    db: Handle, workspace: WorkspaceContext, candidates: _Candidates
+) -> list[Proposal]:
     texts = {_id(value) for _, values in candidates.paths for value in values.values()} - {None}
     wanted = sorted(text for text in texts if text is not None)
     if not wanted:

@@ -13,7 +13,7 @@ import pytest
 from app import delivery
 from app.contacts import audience, consent, erasing, subscriptions, upserts
 from app.contacts.consent import Suppression
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.contacts.upserts import Entry
 from app.messages import ordering
 from app.process import Process
@@ -30,7 +30,7 @@ OptOut: TypeAlias = Callable[[Process, Handle, str], Awaitable[None]]
 
 async def contact(process: Process, acme: str, **values: Any) -> str:
     async with process.database.write() as db:
-        row = await audience.create(db, Workspace(acme, None, process.vault), values)
+        row = await audience.create(db, WorkspaceContext(acme, None, process.vault), values)
     return str(row["id"])
 
 
@@ -62,7 +62,9 @@ async def change(process: Process, acme: str, id: str, **values: Any) -> dict[st
     async with process.database.write() as db:
         row = await contacts.locked(db, workspace_id=acme, id=id)
         assert row is not None
-        changed = await audience.change(db, Workspace(acme, None, process.vault), row, values)
+        changed = await audience.change(
+            db, WorkspaceContext(acme, None, process.vault), row, values
+        )
     return dict(subscriptions.shown(changed))
 
 
@@ -210,7 +212,7 @@ async def test_an_erased_person_hears_nothing_and_is_known_by_a_hash_alone(
     id = await contact(process, acme, email=ADA, phone="+14155550100")
     await suppress(process, acme, "unsubscribed")
     async with process.database.write() as db:
-        await erasing.erase(db, Workspace(acme, None, process.vault), id)
+        await erasing.erase(db, WorkspaceContext(acme, None, process.vault), id)
     await suppress(process, acme, "bounced")  # news from before
     async with process.database.read() as db:
         rows = await suppressions.page(db, workspace_id=acme, filters={}, before=None, limit=10)
@@ -228,7 +230,7 @@ async def test_who_unsubscribed_stays_so_at_a_new_address(process: Process, acme
     async with process.database.write() as db:
         row = await contacts.locked(db, workspace_id=acme, id=id)
         assert row is not None
-        workspace = Workspace(acme, None, process.vault)
+        workspace = WorkspaceContext(acme, None, process.vault)
         changed = await audience.change(db, workspace, row, {"email": "lovelace@example.com"})
     assert subscriptions.shown(changed)["email"] == "unsubscribed"
     barred = await order(process, acme, "marketing", to="lovelace@example.com")  # nobody's own
@@ -242,7 +244,7 @@ async def test_a_bounce_belongs_to_the_address_alone(process: Process, acme: str
     async with process.database.write() as db:
         row = await contacts.locked(db, workspace_id=acme, id=id)
         assert row is not None
-        workspace = Workspace(acme, None, process.vault)
+        workspace = WorkspaceContext(acme, None, process.vault)
         changed = await audience.change(db, workspace, row, {"email": "lovelace@example.com"})
     assert subscriptions.shown(changed)["email"] == "subscribed"
 
@@ -322,7 +324,7 @@ async def by_link(process: Process, db: Handle, acme: str) -> None:
 
 async def by_file(process: Process, db: Handle, acme: str) -> None:
     entry = Entry.read(None, {"email": ADA, "subscriptions": {"email": "unsubscribed"}})
-    workspace = Workspace(acme, None, process.vault)
+    workspace = WorkspaceContext(acme, None, process.vault)
     assert await upserts.upsert(db, workspace, [entry]) == ["created"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.contacts import audience, upserts
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.contacts.upserts import Entry
 from app.errors import Duplicate
 from app.store import contacts
@@ -34,7 +34,7 @@ async def upsert(
     database: Database, workspace_id: str, *values: Mapping[str, Any], dry_run: bool = False
 ) -> list[Any]:
     """Outcomes; of what failed the pointers."""
-    acme, given = Workspace(workspace_id, None, VAULT), entries(*values)
+    acme, given = WorkspaceContext(workspace_id, None, VAULT), entries(*values)
     if dry_run:
         with DryRunContacts() as dry_run_contacts:
             async with database.read() as db:
@@ -113,7 +113,9 @@ async def test_a_contact_is_found_by_email_else_phone_else_id(database: Database
 async def test_an_id_finds_who_has_no_other_address(database: Database):
     acme = await workspace(database)
     async with database.write() as db:
-        row = await audience.create(db, Workspace(acme, None, VAULT), {"metadata": {"crmId": "7"}})
+        row = await audience.create(
+            db, WorkspaceContext(acme, None, VAULT), {"metadata": {"crmId": "7"}}
+        )
     assert await upsert(database, acme, {"id": row["id"], "email": "a@x.test"}) == ["updated"]
     assert await upsert(database, acme, {"id": row["id"], "email": None, "metadata": None}) == [
         [""]

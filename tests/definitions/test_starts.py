@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from app.contacts import audience, reactions, upserts
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.definitions import activation
 from app.machine.reasons import Reason
 from app.process import Process
@@ -51,7 +51,7 @@ async def bodies(process: Process, acme: str, definition_id: str) -> list[Any]:
 async def make(process: Process, acme: str, email: str, *tags: str) -> str:
     async with process.database.write() as db:
         row = await audience.create(
-            db, Workspace(acme, None, process.vault), {"email": email}, list(tags)
+            db, WorkspaceContext(acme, None, process.vault), {"email": email}, list(tags)
         )
     return str(row["id"])
 
@@ -70,7 +70,7 @@ async def test_a_new_contact_starts_what_waits_for_one(process: Process, acme: s
 async def test_a_tag_starts_a_run_when_it_is_new_and_only_then(process: Process, acme: str):
     vip = await active(process, acme, {"source": "tag_added", "tag": "vip"})
     contact_id = await make(process, acme, "ada@example.com")
-    workspace = Workspace(acme, None, process.vault)
+    workspace = WorkspaceContext(acme, None, process.vault)
     for tags in (["lead"], ["vip", "lead"], ["vip"]):
         async with process.database.write() as db:
             await audience.add_tags(db, workspace, contact_id, tags)
@@ -89,7 +89,7 @@ async def test_an_event_starts_what_has_its_name(process: Process, acme: str):
     contact_id = await make(process, acme, "ada@example.com")
     async with process.database.write() as db:
         await reactions.happened(
-            db, Workspace(acme, None, process.vault), contact_id, "order_paid", {"n": 1}
+            db, WorkspaceContext(acme, None, process.vault), contact_id, "order_paid", {"n": 1}
         )
     [body] = await bodies(process, acme, paid)
     assert (body["name"], body["properties"]) == ("order_paid", {"n": 1})
@@ -112,7 +112,7 @@ async def test_what_is_undone_starts_nothing(process: Process, acme: str):
     try:
         async with process.database.write() as db:
             await audience.create(
-                db, Workspace(acme, None, process.vault), {"email": "ada@example.com"}
+                db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
             )
             raise ZeroDivisionError
     except ZeroDivisionError:
@@ -136,7 +136,9 @@ async def test_an_import_starts_something_only_when_it_is_asked_to(process: Proc
     async def load(*values: Mapping[str, Any], starts: bool) -> None:
         entries = [upserts.Entry.read(None, value) for value in values]
         async with process.database.write() as db:
-            await upserts.upsert(db, Workspace(acme, None, process.vault), entries, starts=starts)
+            await upserts.upsert(
+                db, WorkspaceContext(acme, None, process.vault), entries, starts=starts
+            )
 
     ada, bob = {"email": "a@example.com", "tags": ["vip"]}, {"email": "b@example.com"}
     await load(ada, bob, starts=False)
@@ -207,7 +209,7 @@ async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
         body = orjson.dumps(loop).decode()
         await db.execute("UPDATE definition_versions SET body = :body", body=body)
         ada = await audience.create(
-            db, Workspace(acme, None, process.vault), {"email": "a@b.example"}
+            db, WorkspaceContext(acme, None, process.vault), {"email": "a@b.example"}
         )
         await runs.insert(
             db,
@@ -244,7 +246,7 @@ async def test_a_throttle_lets_so_many_through_in_any_window(process: Process, a
         async with process.database.write() as db:
             what = {"sku": sku}
             await reactions.happened(
-                db, Workspace(acme, None, process.vault), contact_id, "asked", what
+                db, WorkspaceContext(acme, None, process.vault), contact_id, "asked", what
             )
         await settle(process)
         run = (await runs_of(process, acme, asked))[-1]

@@ -11,7 +11,7 @@ import pytest
 
 from app import intake, runner
 from app.contacts import erasing
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import calling
@@ -272,7 +272,7 @@ async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
     async def erase() -> None:
         run = await read(process, acme, run_id)
         async with process.database.write() as db:
-            await erasing.erase(db, Workspace(acme, None, process.vault), run["contact_id"])
+            await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run["contact_id"])
 
     async def erase_first(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await erase()

@@ -6,7 +6,7 @@ import orjson
 
 from app import intake
 from app.contacts import audience
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.machine.lint import FIELDS
 from app.process import Process
 from app.runs import facts
@@ -47,7 +47,7 @@ async def test_a_run_sees_its_trigger_its_contact_and_what_its_steps_have_made(
 async def test_a_message_that_no_run_sends_sees_what_it_was_given(process: Process, acme: str):
     async with process.database.write() as db:
         ada = await audience.create(
-            db, Workspace(acme, None, process.vault), {"email": "ada@example.com"}
+            db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
         )
         alone = await facts.of_contact(db, acme, None, {"x": 1})
         seen = await facts.of_contact(db, acme, ada, {"x": 1})
@@ -61,7 +61,7 @@ async def test_another_workspace_s_tags_are_not_seen(process: Process, acme: str
     rival = await workspace(process, "Rival")
     async with process.database.write() as db:
         ada = await audience.create(
-            db, Workspace(acme, None, process.vault), {"email": "ada@example.com"}, ["vip"]
+            db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}, ["vip"]
         )
         own = await facts.contact_root(db, acme, ada)
         foreign = await facts.contact_root(db, rival, ada)

@@ -14,7 +14,7 @@ import pytest
 
 from app import intake
 from app.contacts import audience, erasing
-from app.contacts.reactions import Workspace
+from app.contacts.reactions import WorkspaceContext
 from app.errors import Problem
 from app.process import Process
 from app.store import expiry
@@ -84,10 +84,13 @@ async def test_fifty_copies_at_once_are_one_run(process: Process, acme: str):
 async def test_a_repeat_is_known_when_the_contact_is_gone(process: Process, acme: str):
     token = await hook(process, acme, trigger=STRICT)
     async with process.database.write() as db:
-        ada = await audience.create(db, Workspace(acme, None, process.vault), email())
+        ada = await audience.create(db, WorkspaceContext(acme, None, process.vault), email())
     first = await receive(process, token, email(), idempotency_key="k")
     async with process.database.write() as db:
-        assert await erasing.erase(db, Workspace(acme, None, process.vault), ada["id"]) == "done"
+        assert (
+            await erasing.erase(db, WorkspaceContext(acme, None, process.vault), ada["id"])
+            == "done"
+        )
     again = await receive(process, token, email(), idempotency_key="k")
     assert again == Accepted(first.run_id, first.contact_id, replayed=True)
     assert await outcomes(receive(process, token, email())) == ["contact_not_found"]
@@ -146,7 +149,7 @@ async def test_a_refused_request_leaves_its_key_free(process: Process, acme: str
         receive(process, token, email(), idempotency_key="k"),
     ) == ["lookup_unresolved", "contact_not_found"]
     async with process.database.write() as db:
-        await audience.create(db, Workspace(acme, None, process.vault), email())
+        await audience.create(db, WorkspaceContext(acme, None, process.vault), email())
     assert not (await receive(process, token, email(), idempotency_key="k")).replayed
 
 
@@ -352,7 +355,7 @@ async def test_every_request_is_written_down_once_with_what_became_of_it(
     token = await hook(process, acme, secret="a shared secret of good length")
     plain = await hook(process, acme, trigger={**STRICT, "dedupePath": "n"})
     async with process.database.write() as db:
-        await audience.create(db, Workspace(acme, None, process.vault), email())
+        await audience.create(db, WorkspaceContext(acme, None, process.vault), email())
     first = await receive(process, plain, {**email(), "n": 1}, user_agent="shop/1.0")
     await receive(process, plain, {**email(), "n": 1})
     await outcomes(
@@ -414,7 +417,8 @@ async def test_an_erased_contact_s_requests_go_with_it(process: Process, acme: s
     await receive(process, token, email(), idempotency_key="k")
     async with process.database.write() as db:
         assert (
-            await erasing.erase(db, Workspace(acme, None, process.vault), gone.contact_id) == "done"
+            await erasing.erase(db, WorkspaceContext(acme, None, process.vault), gone.contact_id)
+            == "done"
         )
     assert [row["run_id"] for row in await rows(process, "webhook_requests")] == [kept.run_id]
 
