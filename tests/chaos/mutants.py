@@ -296,8 +296,9 @@ def findings(copy: Path, command: Sequence[str]) -> list[str] | None:
         told = output.read().splitlines()
     if code == 0:
         return None
-    start = next((n for n, line in enumerate(told) if line.startswith("should not be")), 0)
-    lines = [line.strip() for line in told[start:] if line.startswith(("  ", "E  ", "FAILED"))]
+    start = next((n for n, line in enumerate(told) if line.startswith("should not be")), None)
+    marks = ("E  ", "FAILED") if start is None else ("  ",)  # of pytest, or of the campaign
+    lines = [line.strip() for line in told[start or 0 :] if line.startswith(marks)]
     return lines or told[-1:] or ["no output"]
 
 

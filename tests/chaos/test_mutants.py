@@ -48,3 +48,5 @@ def test_a_run_that_ends_is_read(tmp_path: Path):
     assert findings(tmp_path, ["-c", "pass"]) is None
     told = "print('should not be 1'); print('  a loss'); exit(1)"
     assert findings(tmp_path, ["-c", told]) == ["a loss"]
+    crashed = "print('  1. a fault: 0.1 s'); raise KeyError('runs')"
+    assert findings(tmp_path, ["-c", crashed]) == ["KeyError: 'runs'"]
