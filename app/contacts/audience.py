@@ -183,7 +183,8 @@ async def replace(
     checked.raise_errors()
     if await _is_so(db, workspace, row, checked, tags):
         return row
-    new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"])
+    had = subscriptions.hashes(workspace.vault, workspace.id, row)
+    new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"], had)
     await _resubscribe(db, workspace, new, shown(row))
     opting = await subscriptions.judge(db, workspace.vault, [new])
     try:

@@ -43,6 +43,9 @@ GRAVER = frozenset({"bounced", "complained"})
 # Who complained at an old address is not asked anew at another one.
 OUT = frozenset({"unsubscribed", "complained"})
 
+# What a person has said, beside which an address may bounce.
+SAID = frozenset({"unsubscribed", "stopped"})
+
 
 @dataclass(frozen=True, slots=True)
 class OptOut:
@@ -102,12 +105,14 @@ def status(reasons: Iterable[str]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A contact about to be written: what its columns will be, and how it was subscribed before."""
+    """A contact about to be written: what its columns will be, how it was subscribed before, and by
+    channel the hashes of the addresses that it had."""
 
     workspace_id: str
     id: str
     columns: dict[str, Any]
     before: Mapping[str, str] = field(default_factory=dict)
+    had: Mapping[str, str] = field(default_factory=dict)
 
 
 async def judge(
@@ -125,7 +130,8 @@ async def judge(
         await suppressions.lock(
             db, *(found[name] for said, found in chosen for name in found if said.get(name) in OUT)
         )
-    asked = sorted({one for found in known for one in found.values()})
+    had = (hash for one in people for hash in one.had.values())
+    asked = sorted({*(hash for found in known for hash in found.values()), *had})
     reasons = await suppressions.reasons_in(
         db, workspace_ids=sorted({one.workspace_id for one in people}), address_hashes=asked
     )
@@ -135,6 +141,9 @@ async def judge(
         for channel, column in COLUMN.items():
             held = reasons[found[channel]] if channel in found else []
             was, chose_not_to = person.before.get(channel), chosen.get(channel) in OUT
+            if chosen.get(channel) == "bounced" and person.had.get(channel) != found.get(channel):
+                # The bounce stays with the address, and does not hide what the person has said.
+                chose_not_to = not SAID.isdisjoint(reasons.get(person.had.get(channel, ""), []))
             now[channel] = status([*held, "unsubscribed"] if chose_not_to else held)
             # What the address alone makes of them they did not choose, and may end with its reason.
             is_said = "unsubscribed" in held or chosen.get(channel) == was == status(held)

@@ -67,7 +67,7 @@ async def upsert(
     batch = _Batch(await _held(db, workspace, entries, dry_run_contacts), room)
     outcomes = [batch.take(entry) for entry in entries]
     touched = list(batch.touched.values())
-    people = [Person(workspace.id, one.id, one.columns, one.subscribed) for one in touched]
+    people = [Person(workspace.id, one.id, one.columns, one.subscribed, one.had) for one in touched]
     opting = await subscriptions.judge(
         db, workspace.vault, people, only_looks=dry_run_contacts is not None
     )
@@ -90,6 +90,7 @@ class _Contact:
     subscribed: Mapping[str, str] = field(default_factory=dict)  # before
     # Channels on which an opt-out is recorded of the address that they have.
     opted_out: set[str] = field(default_factory=set)
+    had: Mapping[str, str] = field(default_factory=dict)  # by channel the hashes of its addresses
     is_new: bool = False
     has_new_fields: bool = False
     new_tags: list[str] = field(default_factory=list)
@@ -121,6 +122,8 @@ async def _held(
             _Contact(row["id"], _columns(row), dict.fromkeys(tags[row["id"]]), row["subscriptions"])
             for row in rows
         ]
+    for one in held:
+        one.had = subscriptions.hashes(workspace.vault, workspace.id, one.columns)
     await _find_opt_outs(db, workspace, held)
     return held
 
@@ -131,9 +134,7 @@ async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence
         (one, channel, address_hash)
         for one in held
         if not subscriptions.GRAVER.isdisjoint(one.columns["subscriptions"].values())
-        for channel, address_hash in subscriptions.hashes(
-            workspace.vault, workspace.id, one.columns
-        ).items()
+        for channel, address_hash in one.had.items()
         if one.columns["subscriptions"].get(channel) in subscriptions.GRAVER
     ]
     if not hidden:

@@ -194,6 +194,17 @@ async def test_who_unsubscribed_stays_so_at_a_new_address_that_had_bounced(
     assert subscriptions.shown(await read(process, acme, id))["email"] == "unsubscribed"
 
 
+@pytest.mark.parametrize(("said", "status"), [(True, "unsubscribed"), (False, "subscribed")])
+async def test_a_bounce_does_not_hide_an_opt_out_from_a_new_address(
+    process: Process, acme: str, said: bool, status: str
+):
+    id = await contact(process, acme, email="old@example.com")
+    if said:
+        await suppress(process, acme, "unsubscribed", "old@example.com")
+    await suppress(process, acme, "bounced", "old@example.com")
+    assert (await change(process, acme, id, email=ADA)).get("email", "subscribed") == status
+
+
 @pytest.mark.parametrize("reason", ["bounced", "complained", "manual"])
 async def test_what_only_the_address_made_of_somebody_ends_with_it(
     process: Process, acme: str, reason: subscriptions.Reason

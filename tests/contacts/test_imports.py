@@ -202,6 +202,18 @@ async def test_a_dry_run_counts_opt_outs_as_the_run_does(
     assert [row and row["subscriptions"]["email"] for row in rows] == ["unsubscribed"] * 3
 
 
+async def test_a_new_address_from_a_file_does_not_undo_an_opt_out(process: Process, acme: str):
+    """The old one has bounced since, which is all that the contact shows."""
+    await run(process, acme, sheet(f"{ADA},+14155550101", header="email,phone"))
+    for reason in ("unsubscribed", "bounced"):
+        await suppress(process, acme, reason)
+    await run(process, acme, sheet("+14155550101,new@example.com", header="phone,email"))
+    async with process.database.read() as db:
+        row = await contacts.by_email(db, workspace_id=acme, email_key="new@example.com")
+    assert row is not None
+    assert row["subscriptions"] == {"email": "unsubscribed"}
+
+
 async def test_a_dry_run_counts_who_comes_again_much_later_once(process: Process, acme: str):
     data = people(PEOPLE) + people(PEOPLE)[6:] + b"p0@x.test\n"
     *_, last = await run(process, acme, data, dry_run=True)
