@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 import structlog
+import uvloop
 
 from app.config import Settings
 from app.egress import Egress
@@ -54,7 +55,9 @@ gc.set_threshold(50_000, 20, 100)  # a tenth of the time went into looking at wh
 
 def pytest_configure() -> None:
     """Tests' own directories are kept in memory, where there is enough of it. What is compiled once
-    is kept: else each of the many processes that tests start would compile the whole house."""
+    is kept: else each of the many processes that tests start would compile the whole house. Tests
+    run on the loop that processes run on."""
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
