@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, strategies
+from hypothesis import HealthCheck, given, settings, strategies
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from app import casts, standard_webhooks
@@ -79,6 +79,7 @@ def test_of_several_signatures_one_has_to_hold():
     assert standard_webhooks.verify(SECRET, headers, BODY, NOW) == "evt_1"
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
 @given(strategies.from_regex(casts.SIGNING_SECRET, fullmatch=True))
 def test_whatever_a_setting_takes_as_a_secret_signs(secret: str):
     assert standard_webhooks.sign([secret], "evt_1", NOW, BODY)

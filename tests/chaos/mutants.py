@@ -381,8 +381,17 @@ def main(names: list[str]) -> int:
     return right < len(names)
 
 
-if __name__ == "__main__":
-    all_names = [CONTROL, *MUTANTS]
+def asked(words: Sequence[str]) -> list[str]:
+    """The mutants named on the command line; all, and the control, without a name."""
+    everyone = [CONTROL, *MUTANTS]
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.mutants", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", default=all_names, choices=all_names)
-    sys.exit(main(parser.parse_args().names))
+    # No choices here: argparse looks for an empty list among them.
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(everyone)}")
+    names: list[str] = parser.parse_args(words).names
+    if unknown := set(names).difference(everyone):
+        parser.error(f"There is no {', '.join(sorted(unknown))}; there are {', '.join(everyone)}.")
+    return names or everyone
+
+
+if __name__ == "__main__":
+    sys.exit(main(asked(sys.argv[1:])))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.chaos import mutants
-from tests.chaos.mutants import DID_NOT_END, MUTANTS, ROOT, applied, findings
+from tests.chaos.mutants import CONTROL, DID_NOT_END, MUTANTS, ROOT, applied, asked, findings
 
 # Like a campaign that hangs: it heeds no interrupt, and its server has a session of its own.
 STUBBORN = """
@@ -35,13 +36,25 @@ def test_every_mutant_still_applies_and_is_python(name: str, tmp_path: Path):
 def test_a_run_that_does_not_end_is_killed_with_its_servers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr(mutants, "RUN_SECONDS", 2)
+    monkeypatch.setattr(mutants, "RUN_SECONDS", 8)  # to start in
     monkeypatch.setattr(mutants, "PUT_AWAY_SECONDS", 0.5)
     assert findings(tmp_path, ["-c", STUBBORN]) == [DID_NOT_END]
     server = int((tmp_path / "pid").read_text())
     command = ["ps", "-o", "state=", "-p", str(server)]
-    state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    deadline = time.monotonic() + 10
+    state = "R"
+    while (
+        state not in {"", "Z"} and time.monotonic() < deadline
+    ):  # it is killed, and takes a moment
+        state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     assert state in {"", "Z"}  # a zombie, where nobody reaps what has lost its parent
+
+
+def test_without_a_name_all_are_run():
+    assert list(asked([])) == [CONTROL, *MUTANTS]
+    assert list(asked(["m3"])) == ["m3"]
+    with pytest.raises(SystemExit):
+        asked(["m99"])
 
 
 def test_a_run_that_ends_is_read(tmp_path: Path):
