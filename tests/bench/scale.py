@@ -233,7 +233,7 @@ FILL = (
 # small one keeps a general plan where the large one plans anew, and planning takes longer than the
 # work.
 SETTINGS = {
-    "shared_buffers": "8GB",
+    "shared_buffers": "14GB",
     "max_wal_size": "8GB",
     "plan_cache_mode": "force_custom_plan",
 }
