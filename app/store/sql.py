@@ -52,7 +52,7 @@ class Statement:
 def parsed(sql: str, *, text: str, now: str, mark: Callable[[int, str], str]) -> Statement:
     """`text` is `sql` in the engine's dialect; `mark(position, name)` how it names a value."""
     refuse_current_time(sql)
-    order: list[str] = []
+    places: dict[str, int] = {}  # from one
 
     def replaced(match: re.Match[str]) -> str:
         name = match["name"]
@@ -62,14 +62,12 @@ def parsed(sql: str, *, text: str, now: str, mark: Callable[[int, str], str]) ->
             return match[0]
         if name == "now":
             return now
-        if name not in order:
-            order.append(name)
-        return mark(order.index(name) + 1, name)
+        return mark(places.setdefault(name, len(places) + 1), name)
 
     return Statement(
         text=_NAMED.sub(replaced, text),
-        order=tuple(order),
-        names=frozenset(order),
+        order=tuple(places),
+        names=frozenset(places),
         lists=frozenset(match[1] or match[2] for match in _LIST.finditer(_KEPT.sub(" ", sql))),
     )
 
