@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
 PAUSE_SECONDS = 0.05  # between two batches, for others that wait for SQLite's one writer
-REFRESH_SECONDS = 2.0  # between two checks for outdated statistics
+REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
 SWEEP_SECONDS = 60.0  # between two sweeps of expired rows
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
