@@ -34,5 +34,6 @@ queue, vault, egress   hints, secrets, the guarded HTTP client
 tokens              random and derived tokens, in base62
 standard_webhooks   how events are signed
 runtime/            processes, batches, tasks, leases, logs, metrics
-config, casts, places, errors   settings and how they are parsed, countries and time zones, problems
+config, casts, places, networks, errors   settings and how they are parsed, countries and time
+                    zones, which addresses are public, problems
 """

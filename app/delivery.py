@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -71,10 +72,8 @@ class Sending:
 async def _intend_surely(process: Process, claimed: Row, lease: Lease) -> Sending | None:
     async def intend() -> Sending | None:
         if not slow_workspaces.is_slow(claimed["workspace_id"]):
-            try:
+            with suppress(TooSlow):  # the workspace is marked as slow by then
                 return await process.batches.submit(INTENTS, process, claimed)
-            except TooSlow:
-                pass  # it is known by now
         async with lease.kept():
             return await process.batches.submit(ISOLATED, process, claimed)
 

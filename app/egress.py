@@ -2,9 +2,8 @@
 
 A name is resolved once, every address it has is judged, and the connection goes to a judged address
 and nowhere else, so that a name server which changes its mind between two questions is never asked
-a second time. Judged are networks of our own list and not `ipaddress.is_global`, which calls
-64:ff9b::a9fe:a9fe and 192.0.0.192 global. Nothing is redirected, no proxy of the environment is
-asked, and a failure says whether the other side may have got the request.
+a second time. Nothing is redirected, no proxy of the environment is asked, and a failure says
+whether the other side may have got the request.
 """
 
 from __future__ import annotations
@@ -15,28 +14,20 @@ import re
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
+from ipaddress import ip_address
 from typing import Any, Literal, TypeAlias
 
 import httpcore2
 from httpx2 import URL, InvalidURL
 
 from app.machine.http_fields import FIELD_NAME, FRAMING, UNSENDABLE
+from app.networks import Address, Network, is_inward, judged
 from app.runtime.tls import causes, system_trust
 
-Address: TypeAlias = IPv4Address | IPv6Address
-Network: TypeAlias = IPv4Network | IPv6Network
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 Code: TypeAlias = Literal[
     "invalid_request", "refused_target", "connect_failed", "tls_failed", "timeout", "broken_answer"
@@ -51,66 +42,6 @@ MOST_ADDRESSES = 4  # of one name that are tried
 RESOLVERS = 16  # threads; the system's resolver cannot be interrupted
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
 MAIL_PORTS = frozenset({25, 465, 587, 2525})
-
-
-# --- where nobody may be sent ---------------------------------------------------------------------
-
-FORBIDDEN: tuple[Network, ...] = tuple(
-    map(
-        ip_network,
-        (
-            "0.0.0.0/8",  # this network
-            "10.0.0.0/8",
-            "100.64.0.0/10",  # carriers' NAT; Alibaba's metadata
-            "127.0.0.0/8",
-            "168.63.129.16/32",  # Azure's host agent
-            "169.254.0.0/16",  # link-local; metadata of nearly every cloud
-            "172.16.0.0/12",
-            "192.0.0.0/24",  # IETF assignments; Oracle's metadata
-            "192.0.2.0/24",
-            "192.88.99.0/24",  # 6to4 relays
-            "192.168.0.0/16",
-            "198.18.0.0/15",  # benchmarks
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "224.0.0.0/4",  # multicast
-            "240.0.0.0/4",  # reserved, broadcast
-            "2001::/23",  # IETF assignments: Teredo, ORCHID, benchmarks
-            "2001:db8::/32",
-            "2002::/16",  # 6to4
-            "3fff::/20",  # documentation
-        ),
-    )
-)
-GLOBAL_UNICAST = IPv6Network("2000::/3")  # of IPv6, only this has been given out for the internet
-MAPPED = IPv6Network("::ffff:0:0/96")
-COMPATIBLE = IPv6Network("::/96")
-TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))  # RFC 6052, RFC 8215
-ISATAP = frozenset({0x00005EFE, 0x02005EFE})  # RFC 5214 §6.1
-
-
-def judged(address: Address) -> Iterator[Address]:
-    """The address itself, and every IPv4 address that a gateway on the way might take it for."""
-    if isinstance(address, IPv4Address):
-        yield address
-        return
-    low = IPv4Address(int(address) & 0xFFFFFFFF)
-    if address not in MAPPED:  # which is nothing but IPv4 in another spelling
-        yield address
-    if any(address in network for network in (MAPPED, COMPATIBLE, *TRANSLATED)):
-        yield low
-    if address.sixtofour is not None:
-        yield address.sixtofour
-    if address.teredo is not None:
-        yield from address.teredo  # server and client
-    if (int(address) >> 32) & 0xFFFFFFFF in ISATAP:
-        yield low
-
-
-def _inward(address: Address) -> bool:
-    if isinstance(address, IPv6Address) and address not in GLOBAL_UNICAST:
-        return True
-    return any(address in network for network in FORBIDDEN)
 
 
 # --- what goes out, and what comes back -----------------------------------------------------------
@@ -256,7 +187,7 @@ class Egress:
         every = list(judged(ip_address(address)))
         if all(self._allowed(one) for one in every):
             return True
-        inward = any(_inward(one) and not self._allowed(one) for one in every)
+        inward = any(is_inward(one) and not self._allowed(one) for one in every)
         return not inward and (port is None or port in ports)
 
     def _allowed(self, address: Address) -> bool:

@@ -6,9 +6,10 @@ on every request, in one query, so that a change counts on the very next one.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from app import plans
 from app.accounts import access_tokens, keyring, roles
@@ -17,6 +18,9 @@ from app.errors import Problem
 from app.process import Process
 from app.store import memberships, sessions
 from app.store.db import Handle, Row
+
+# Asks once more, while a long request goes on; raises Problem when its authority is gone.
+Recheck: TypeAlias = Callable[[], Awaitable[None]]
 
 NEVER = datetime.max.replace(tzinfo=UTC)
 

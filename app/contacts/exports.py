@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from app.accounts.identity import Recheck
 from app.contacts import audience, sheets, subscriptions
 from app.machine import document
 from app.machine.program import Json
@@ -18,7 +19,6 @@ BEFORE = ("id", "email", "phone", "firstName", "lastName", "timezone", "locale")
 AFTER = ("createdAt", "updatedAt")
 
 Resource: TypeAlias = Mapping[str, Json]
-Recheck: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def as_csv(

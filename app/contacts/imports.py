@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Iterator,
@@ -24,6 +23,7 @@ from contextlib import nullcontext
 from typing import Protocol, TypeAlias
 
 from app import quotas
+from app.accounts.identity import Recheck
 from app.audit import trail
 from app.audit.trail import Origin
 from app.contacts import profile, sheets, subscriptions, upserts
@@ -57,7 +57,6 @@ METADATA = "metadata."
 SUBSCRIPTIONS = "subscriptions."
 
 Values: TypeAlias = Mapping[str, Json]
-Recheck: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Format(Protocol):

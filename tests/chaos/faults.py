@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 import asyncpg
@@ -259,22 +260,30 @@ async def fill_redis(stage: Stage) -> int:
     return 1
 
 
+@asynccontextmanager
+async def started_anew_by_a_clock(stage: Stage, name: str) -> AsyncIterator[Clock]:
+    """It reads this clock while the block lasts; what starts after it reads the machine's."""
+    await stage.back(name)
+    stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
+    try:
+        _, code = await stage.stopped(name, GONE_SECONDS + 5)
+        assert code is not None, f"{name} did not end after SIGTERM"
+        await stage.back(name)
+        yield clock
+    finally:
+        del stage.clocks[name]
+
+
 def jump(*names: str) -> Fault:
     """The clock of one of these is set, and set right again, while it works."""
 
     async def strike(stage: Stage) -> int:
-        name = stage.chance.choice(names)
-        await stage.back(name)
-        stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
-        try:
-            _, code = await stage.stopped(name, GONE_SECONDS + 5)
-            assert code is not None, f"{name} did not end after SIGTERM"
-            await stage.back(name)
-            clock.jump(stage.chance.choice(JUMPS))
-            await asyncio.sleep(3 * SEEN_SECONDS)
-        finally:
-            clock.jump(0)
-            del stage.clocks[name]
+        async with started_anew_by_a_clock(stage, stage.chance.choice(names)) as clock:
+            try:
+                clock.jump(stage.chance.choice(JUMPS))
+                await asyncio.sleep(3 * SEEN_SECONDS)
+            finally:
+                clock.jump(0)
         await asyncio.sleep(2 * SEEN_SECONDS)
         return 1
 
@@ -287,18 +296,14 @@ async def kill_with_a_claim_an_hour_ahead(stage: Stage) -> int:
     name = stage.chance.choice(WORKERS)
     for each in WORKERS:
         await stage.back(each)
-    stage.clocks[name] = clock = Clock(stage.deployment.directory / f"{name}.clock")
-    try:
-        _, code = await stage.stopped(name, GONE_SECONDS + 5)
-        assert code is not None, f"{name} did not end after SIGTERM"
-        await stage.back(name)
-        clock.jump(AHEAD)
-        await asyncio.sleep(2 * SEEN_SECONDS)
-        async with stage.database() as db:
-            return len(await pause_with_a_claim(stage, db, name, "messages"))
-    finally:
-        del stage.clocks[name]
-        stage.kill(name)
+    async with started_anew_by_a_clock(stage, name) as clock:
+        try:
+            clock.jump(AHEAD)
+            await asyncio.sleep(2 * SEEN_SECONDS)
+            async with stage.database() as db:
+                return len(await pause_with_a_claim(stage, db, name, "messages"))
+        finally:
+            stage.kill(name)
 
 
 def silence(proxy: str) -> Fault:

@@ -139,6 +139,18 @@ async def test_a_cursor_holds_whatever_order_the_metadata_is_asked_in(cast: Cast
     assert other.status_code == 422
 
 
+async def walked(who: Person, query: str, limit: int) -> tuple[list[str], int]:
+    """The ids on all pages, and how many pages those were."""
+    seen: list[str] = []
+    pages, cursor = 0, ""
+    while cursor is not None:
+        page = await who.read(f"/contacts?{query}&limit={limit}{cursor and '&cursor='}{cursor}")
+        assert len(page["data"]) <= limit
+        seen += [contact["id"] for contact in page["data"]]
+        pages, cursor = pages + 1, page["nextCursor"]
+    return seen, pages
+
+
 @pytest.mark.parametrize("filters", ["", "&tag=even", "&metadata[m]=1"])
 @pytest.mark.parametrize(("few", "walk", "some"), [(2, 3, 4), (2, 1, 4), (2, 3, 8), (8, 3, 9)])
 async def test_a_list_of_many_changes_is_whole_though_its_pages_end_early(
@@ -161,14 +173,7 @@ async def test_a_list_of_many_changes_is_whole_though_its_pages_end_early(
             wanted.insert(0, made[i]["id"])
     query = f"updatedAfter={since.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}{filters}"
     for limit in (1, 2, 200):
-        seen, pages, cursor = [], 0, ""
-        while cursor is not None:
-            page = await cast.vic.read(
-                f"/contacts?{query}&limit={limit}{cursor and '&cursor='}{cursor}"
-            )
-            assert len(page["data"]) <= limit
-            seen += [contact["id"] for contact in page["data"]]
-            pages, cursor = pages + 1, page["nextCursor"]
+        seen, pages = await walked(cast.vic, query, limit)
         assert seen == wanted
         assert pages <= 14
     lines = (await cast.vic.get(f"/contacts/export?format=ndjson&{query}")).text.splitlines()
@@ -193,14 +198,7 @@ async def test_a_search_of_many_is_whole_though_its_pages_end_early(
         )
         await cast.ed.made("/contacts", {"email": f"other{i}@x.test", "tags": ["even"]})
     for limit in (1, 2, 200):
-        seen, pages, cursor = [], 0, ""
-        while cursor is not None:
-            page = await cast.vic.read(
-                f"/contacts?{query}&limit={limit}{cursor and '&cursor='}{cursor}"
-            )
-            assert len(page["data"]) <= limit
-            seen += [contact["id"] for contact in page["data"]]
-            pages, cursor = pages + 1, page["nextCursor"]
+        seen, pages = await walked(cast.vic, query, limit)
         assert seen == [made[i]["id"] for i in reversed(wanted)]
         assert pages <= 17
     lines = (await cast.vic.get(f"/contacts/export?format=ndjson&{query}")).text.splitlines()

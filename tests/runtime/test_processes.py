@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from app.runtime.processes import SAME_SIGNAL_SECONDS
-from tests.web.wire import Served, head
+from tests.web.wire import Connection, Served, head
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,6 +83,15 @@ async def start() -> AsyncIterator[Start]:
         await program.ends()
 
 
+@asynccontextmanager
+async def in_flight(program: Program, path: str) -> AsyncIterator[Connection]:
+    """A connection whose request has begun to be answered."""
+    async with program.served.connection() as connection:
+        await connection.send(head("GET", path))
+        await program.hears("started")
+        yield connection
+
+
 PROCESSES = pytest.mark.parametrize("processes", [1, 2])
 
 
@@ -92,9 +101,7 @@ async def test_a_signal_lets_the_request_in_flight_finish(processes, number, sta
     program = await start(processes)
     for _ in range(processes):
         await program.hears("serving")
-    async with program.served.connection() as connection:
-        await connection.send(head("GET", "/slow?seconds=0.5"))
-        await program.hears("started")
+    async with in_flight(program, "/slow?seconds=0.5") as connection:
         program.signal(number)
         assert (await connection.answer()).body == b"done"
         assert await connection.is_closed()
@@ -115,9 +122,7 @@ async def ask_until_refused(program: Program) -> None:
 async def test_no_connection_is_taken_while_the_last_request_finishes(processes, start):
     program = await start(processes)
     await program.hears("serving")
-    async with program.served.connection() as connection:
-        await connection.send(head("GET", "/slow?seconds=1"))
-        await program.hears("started")
+    async with in_flight(program, "/slow?seconds=1") as connection:
         program.signal(signal.SIGTERM)
         with pytest.raises(ConnectionError):
             await ask_until_refused(program)
@@ -130,9 +135,7 @@ async def test_a_platform_may_signal_every_process_at_once(processes, start):
     program = await start(processes)
     for _ in range(processes):
         await program.hears("serving")
-    async with program.served.connection() as connection:
-        await connection.send(head("GET", "/slow?seconds=0.5"))
-        await program.hears("started")
+    async with in_flight(program, "/slow?seconds=0.5") as connection:
         os.killpg(program.process.pid, signal.SIGTERM)  # and the parent passes its own on
         assert (await connection.answer()).body == b"done"
     assert await program.ends() == 0
@@ -142,9 +145,7 @@ async def test_a_platform_may_signal_every_process_at_once(processes, start):
 async def test_a_second_signal_ends_it_at_once(processes, start):
     program = await start(processes)
     await program.hears("serving")
-    async with program.served.connection() as connection:
-        await connection.send(head("GET", "/slow?seconds=30"))
-        await program.hears("started")
+    async with in_flight(program, "/slow?seconds=30") as connection:
         program.signal(signal.SIGTERM)
         await asyncio.sleep(SAME_SIGNAL_SECONDS * 1.2)  # what makes it a second one
         program.signal(signal.SIGTERM)
@@ -164,9 +165,7 @@ async def test_nothing_outlives_its_signal_by_ten_seconds(start):
 
 async def outlast_the_grace(program: Program) -> None:
     await program.hears("serving")
-    async with program.served.connection() as connection:
-        await connection.send(head("GET", "/slow?seconds=30"))
-        await program.hears("started")
+    async with in_flight(program, "/slow?seconds=30") as connection:
         program.signal(signal.SIGTERM)
         async with asyncio.timeout(TEN_SECONDS):
             answer = await connection.answer()
@@ -177,9 +176,7 @@ async def outlast_the_grace(program: Program) -> None:
 
 async def get_stuck(program: Program) -> None:
     await program.hears("serving")
-    async with program.served.connection() as connection:
-        await connection.send(head("GET", "/stuck"))
-        await program.hears("started")
+    async with in_flight(program, "/stuck"):
         program.signal(signal.SIGTERM)
         async with asyncio.timeout(TEN_SECONDS):
             assert await program.ends() != 0
