@@ -52,6 +52,7 @@ SMALL, LARGE = 1_000, 1_000_000
 ROUNDS = 400
 WARM_UP = 20  # rounds that do not count: connections and caches are cold
 WANTED = 1.3  # at most
+TOUCHING_SECONDS = 1_200  # every page
 PIECE = 10_000  # contacts of one INSERT
 
 ACME = "ws_acme"
@@ -440,6 +441,44 @@ async def timed(db: Handle, query: Query) -> float:
     return (time.perf_counter() - began) * 1000
 
 
+# In the order of each index: whoever follows it all the way touches every page of it.
+WALK = """
+    DO $$
+    DECLARE walk TEXT;
+    BEGIN
+        FOR walk IN
+            SELECT format('SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s ORDER BY %s) AS walked',
+                          CAST(indrelid AS regclass),
+                          coalesce(pg_get_expr(indpred, indrelid), 'TRUE'),
+                          (SELECT string_agg(pg_get_indexdef(indexrelid, k, TRUE), ', ' ORDER BY k)
+                           FROM generate_series(1, indnkeyatts) AS keys (k)))
+            FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
+            WHERE relnamespace = to_regnamespace('public')
+        LOOP
+            EXECUTE walk;
+        END LOOP;
+    END $$
+    """
+
+
+async def touch_all(db: Handle) -> None:
+    """Every page of every table and index, once by this very connection. A server process maps a
+    page of shared memory when it first touches it, which takes longer than to look something up in
+    it: one that has served for a while has them all, one that begins has them all sooner the fewer
+    there are."""
+
+    async def walk(link: Any) -> None:
+        connection: asyncpg.Connection = link.raw_connection
+        for setting in ("seqscan", "bitmapscan", "sort"):
+            await connection.execute(f"SET enable_{setting} = off")
+        await connection.execute("SET max_parallel_workers_per_gather = 0")
+        await connection.execute("SET statement_timeout = 0")
+        await connection.execute(WALK, timeout=TOUCHING_SECONDS)
+        await connection.execute("RESET ALL")
+
+    await db.use(walk)
+
+
 class _TakenBack(Exception):
     """Ends a transaction that shall leave nothing behind."""
 
@@ -501,6 +540,10 @@ async def measure(small_url: str, large_url: str, small: int, large: int, rounds
     within = True
     async with databases[0][0].read() as one, databases[1][0].read() as other:
         handles = (one, other)
+        began = time.monotonic()
+        for db in handles:
+            await touch_all(db)
+        print(f"touched every page in {time.monotonic() - began:.0f} s", flush=True)
         for round in range(WARM_UP + rounds):
             for what, ask in questions.items():
                 both = list(zip(databases, handles, took[what], strict=True))
