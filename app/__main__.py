@@ -113,7 +113,7 @@ def show_demo(settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def examine(settings: Settings, _arguments: argparse.Namespace) -> int:
-    """Check settings, public address, database, keys, clock, Redis and mail; say what to fix.
+    """Check settings, database, keys, clock, Redis and all providers, and say what to fix.
 
     Exits with 0 when no check fails (warnings do not count), otherwise with 1.
     """

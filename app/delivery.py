@@ -128,7 +128,7 @@ async def _judge(process: Process, claimed: Row, db: Handle, *, isolated: bool) 
     if claimed["status"] == "SENDING":
         return await _resolve(process, db, row, claimed["claims"], isolated=isolated)
     if claimed["claims"] > jobs.MAX_CLAIMS:
-        broke = "Preparing the message broke the worker several times."
+        broke = "Preparing the message crashed the worker several times."
         await settling.settle(process, db, row, Transition("FAILED", Reason.POISONED, broke))
         return None
     if row["sending_paused"] and await parking.park(db, row):
@@ -238,13 +238,15 @@ async def _send(channel: Channel, message: Message) -> Receipt | SendError:
     except SendError as error:
         return error
     except Exception as error:
-        log.exception("a channel broke", extra={"message_id": message.message_id})
-        return SendError("unknown", Reason.OUTCOME_UNKNOWN, f"The channel broke: {error!r}.")
+        log.exception("channel failed unexpectedly", extra={"message_id": message.message_id})
+        return SendError("unknown", Reason.OUTCOME_UNKNOWN, f"Unexpected error: {error!r}.")
 
 
-LOST = "The worker was lost between the call and the record of its outcome."
+LOST = "The worker was lost after it recorded the intent and before it recorded the outcome."
 OVERSLEPT = SendError(
-    "not_accepted", Reason.WORKER_LOST, "The worker slept too long before the call; nothing left."
+    "not_accepted",
+    Reason.WORKER_LOST,
+    "The worker was paused for too long before the call; nothing was sent.",
 )
 CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
 

@@ -36,7 +36,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "unsupported_media_type": (415, "Unsupported media type"),
     "invalid": (422, "The request is invalid"),
     "lookup_unresolved": (422, "The lookup path resolved to nothing usable"),
-    "chain_too_long": (422, "Runs start one another without end"),
+    "chain_too_long": (422, "The chain of runs is too long"),
     "not_activatable": (422, "The definition cannot be activated"),
     "idempotency_mismatch": (422, "The key was used with another body"),
     "rate_limited": (429, "Too many requests"),

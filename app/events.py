@@ -1,7 +1,7 @@
-"""What others are told: written down in the transaction of the change, for whoever wants to hear.
+"""Outbound events, stored in the transaction of the change; app/posting.py delivers them.
 
-An event holds ids and codes, and nothing of a person: whoever hears it reads the rest by the API,
-as it is by then, and an erasure has nothing to look for here. app/posting.py brings it to them.
+An event holds ids and codes, no personal data: receivers read the rest from the API, in its current
+state, and an erasure has nothing to remove here.
 """
 
 from __future__ import annotations

@@ -206,8 +206,8 @@ def verify(secret: Secret | None, signatures: Sequence[str], body: bytes) -> Non
     """Raises Problem `invalid_signature`, the same for every reason (specification §5)."""
     if secret is None:
         return
-    match = SIGNATURE.fullmatch(signatures[0]) if len(signatures) == 1 else None
-    if match is None or not secret.signs(body, bytes.fromhex(match[1])):
+    given = _given(signatures)
+    if given is None or not secret.signs(body, given):
         raise Problem(
             "invalid_signature",
             "Send exactly one X-Service-Signature header: sha256= and the hexadecimal HMAC-SHA256"
@@ -219,19 +219,23 @@ def _cause(secret: Secret | None, signatures: Sequence[str], body: bytes) -> str
     """Which of the reasons it was: for the owner, never for the sender."""
     if secret is None:
         return None
-    match = SIGNATURE.fullmatch(signatures[0]) if len(signatures) == 1 else None
-    if match is None:
+    given = _given(signatures)
+    if given is None:
         return "malformed" if signatures else "missing"
-    given = bytes.fromhex(match[1])
     is_reserialised = webhook_requests.is_reserialised(body, lambda it: secret.signs(it, given))
     return "reserialised" if is_reserialised else "wrong"
+
+
+def _given(signatures: Sequence[str]) -> bytes | None:
+    match = SIGNATURE.fullmatch(signatures[0]) if len(signatures) == 1 else None
+    return bytes.fromhex(match[1]) if match else None
 
 
 # --- the body -------------------------------------------------------------------------------------
 
 
 def parse(body: bytes) -> Mapping[str, Json]:
-    """Its numbers without their literals."""
+    """The body as a JSON object, with plain numbers. Raises `malformed_json` or `invalid`."""
     if not body:
         raise Problem("malformed_json", "The body is empty; send a JSON object.")
     try:

@@ -1,9 +1,9 @@
 """An event goes out: claim → sign → POST → write down what came of it, by Standard Webhooks
 (github.com/standard-webhooks/standard-webhooks, its specification 1.0.0).
 
-At least once: a try whose worker died is made again, under the same webhook-id, by which a receiver
-knows it. What no receiver took is tried ten times over three days; an endpoint that has taken
-nothing for five days, or says that it is gone, is disabled.
+At-least-once delivery: a try whose worker died is repeated under the same webhook-id, so that the
+receiver can deduplicate. A failed event is tried ten times over three days. An endpoint that has
+accepted nothing for five days, or answers 410, is disabled.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def post(process: Process, claimed: Row) -> None:
     """Make the claimed attempt's next try, and write down what it came to."""
     lease = Lease(process, "event_attempts", claimed)
     async with process.database.read() as db:
-        row, now = await _held(db, claimed), await db.now()
+        row, now = await events.held(db, **jobs.fenced_key(claimed)), await db.now()
         depth = await _depth(db, row) if row is not None else 0
     if row is None or not lease.held:
         return
@@ -93,11 +93,7 @@ async def post(process: Process, claimed: Row) -> None:
     )
 
 
-POISONED = "Sending it broke the worker several times."
-
-
-async def _held(db: Handle, claimed: Row) -> Row | None:
-    return await events.held(db, **jobs.fenced_key(claimed))
+POISONED = "Sending it crashed the worker several times."
 
 
 async def _depth(db: Handle, row: Row) -> int:

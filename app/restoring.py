@@ -1,8 +1,8 @@
 """After a restore from a backup: what it says is due may have been done since, and is parked.
 
-Between the backup and the loss, workers went on: what stands as queued may have been sent, and
-would be sent again. So messages become UNKNOWN, which nobody sends again by himself, and runs that
-would have moved FAILED, to be retried by whoever knows. To be done before any worker starts.
+Workers went on after the backup was made, so what it lists as queued may have been sent already.
+Messages therefore become UNKNOWN, which are never resent automatically, and runs that were due
+become FAILED, for a person to retry. Must run before any worker starts.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -196,6 +197,17 @@ async def settle(process: Process, *, rounds: int = 50) -> None:
         if not moved and not sent and not called and not told:
             return
     raise AssertionError(f"work is still due after {rounds} rounds")
+
+
+async def lock_waiters(process: Process, number: int) -> None:
+    """Until that many transactions wait for others; SQLite's stand in line for the one writer."""
+    if process.database.engine == "sqlite":
+        return
+    waiting = """SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+    async with asyncio.timeout(1.5), process.database.read() as db:
+        while await db.fetch_value(waiting) < number:
+            await asyncio.sleep(0.005)
 
 
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}

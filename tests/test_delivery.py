@@ -25,7 +25,7 @@ from app.process import Process
 from app.store import delivery_attempts, delivery_reports, jobs, messages, runs
 from app.store.db import Database, Row
 from tests import servers
-from tests.cast import HELLO, SEND_HELLO, hook, settle
+from tests.cast import HELLO, SEND_HELLO, hook, lock_waiters, settle
 from tests.proxy import Proxy, proxy_before
 from tests.receivers import HESITATE, Receiver
 from tests.test_runner import later
@@ -277,17 +277,6 @@ async def test_what_is_told_of_an_unknown_just_before_it_is_sent_again_is_heard(
     [step] = await steps_of(process, acme, run_id)
     assert (step["status"], orjson.loads(step["output"])["status"]) == ("COMPLETED", "SENT")
     assert await run_status(process, acme, run_id) == "COMPLETED"
-
-
-async def lock_waiters(process: Process, number: int) -> None:
-    """Until that many transactions wait for others; SQLite's stand in line for the one writer."""
-    if process.database.engine == "sqlite":
-        return
-    waiting = """SELECT count(*) FROM pg_stat_activity
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'"""
-    async with asyncio.timeout(1.5), process.database.read() as db:
-        while await db.fetch_value(waiting) < number:
-            await asyncio.sleep(0.005)
 
 
 async def orphaned(process: Process, acme: str) -> str:

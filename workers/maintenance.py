@@ -45,9 +45,9 @@ async def run_for_ever(process: Process) -> None:
                 swept_at = time.monotonic()
                 await sweep(process)
         except Unavailable as problem:
-            log.warning("maintenance has to wait", extra={"error": problem.detail})
+            log.warning("maintenance postponed", extra={"error": problem.detail})
         except Exception:
-            log.exception("maintenance broke")
+            log.exception("maintenance failed")
         await asyncio.sleep(ROUND_SECONDS)
 
 
@@ -61,9 +61,9 @@ async def refresh_for_ever(process: Process) -> None:
             if tables:
                 log.info("statistics refreshed", extra={"tables": tables})
         except Unavailable as problem:
-            log.warning("statistics have to wait", extra={"error": problem.detail})
+            log.warning("statistics refresh postponed", extra={"error": problem.detail})
         except Exception:
-            log.exception("refreshing statistics broke")
+            log.exception("statistics refresh failed")
         await asyncio.sleep(REFRESH_SECONDS)
 
 

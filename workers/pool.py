@@ -134,9 +134,9 @@ class WorkerPool:
                     await self._run_alone(suspect)
         except Unavailable as problem:
             # The rows stay due; the loop hints again.
-            log.warning("nothing claimed", extra={"error": problem.detail})
+            log.warning("claim failed", extra={"error": problem.detail})
         except Exception:
-            log.exception("claiming broke")
+            log.exception("claim failed unexpectedly")
         finally:
             self._claiming = None
 
@@ -178,26 +178,21 @@ class WorkerPool:
         try:
             await self._act(self._process, row)
         except Unavailable as problem:
-            log.warning("set down", extra={"row_id": row["id"], "error": problem.detail})
+            log.warning("row released", extra={"row_id": row["id"], "error": problem.detail})
             await self._give_back([row], jittered(1.5 * RELEASE_DELAY_SECONDS, by=1 / 3))
         except asyncio.CancelledError:
             await self._give_back([row])
             raise
         except Exception:
             # It keeps its lease, which delays the next claim; the fifth is the last.
-            log.exception("broke", extra={"row_id": row["id"]})
+            log.exception("row failed unexpectedly", extra={"row_id": row["id"]})
 
     async def _give_back(self, rows: Sequence[Row], pause_seconds: float = 0) -> None:
         try:
             async with self._process.database.write() as db:
                 for row in rows:
                     await jobs.release(
-                        db,
-                        self._table,
-                        workspace_id=row["workspace_id"],
-                        id=row["id"],
-                        lease_token=row["lease_token"],
-                        pause_seconds=pause_seconds,
+                        db, self._table, **jobs.fenced_key(row), pause_seconds=pause_seconds
                     )
         except Unavailable as problem:
-            log.warning("left to their leases", extra={"error": problem.detail})
+            log.warning("rows not released; their leases expire", extra={"error": problem.detail})

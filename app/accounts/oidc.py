@@ -293,6 +293,6 @@ def _checked(model: type[Model], claims: Any) -> Model:
 
 
 def _silent(cause: str) -> Silent:
-    log.warning("the provider of single sign-on does not answer", extra={"error": cause})
-    told = "The provider of single sign-on does not answer with sense; try again."
+    log.warning("request to the single sign-on provider failed", extra={"error": cause})
+    told = "The single sign-on provider gave no usable answer; try again."
     return Silent(told, cause)

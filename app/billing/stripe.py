@@ -323,5 +323,5 @@ def _unsigned() -> Problem:
 
 
 def _silent(cause: str, kind: type[Silent] = Silent) -> Silent:
-    log.error("Stripe does not do what it is asked", extra={"error": cause})
-    return kind("The payment provider does not answer with sense; try again.", cause)
+    log.error("request to Stripe failed", extra={"error": cause})
+    return kind("The payment provider gave no usable answer; try again.", cause)

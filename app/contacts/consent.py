@@ -1,8 +1,8 @@
 """Who may be written to: opt-outs, bounces and complaints come in, and every intent is judged.
 
-An opt-out and an intent to send take the same lock, that of the address; so no intent is committed
-after an opt-out was. What had been intended before may still be on its way: whoever answers an
-opt-out first waits for it (`quiet`), and what is not home by then the opt-out's record names.
+An opt-out and an intent to send lock the same address, so no intent is committed after an opt-out.
+Earlier intents may still be in flight: before an opt-out is answered, `quiet` waits for them, and
+those that have not finished by then are named in the opt-out's record.
 """
 
 from __future__ import annotations

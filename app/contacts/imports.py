@@ -354,8 +354,8 @@ def _wrong(name: str, before: Collection[str]) -> str | None:
 
 
 UNREADABLE = (
-    "The header row cannot be read. Save the file as CSV in UTF-8: columns apart by commas, each"
-    " row ended by a line feed."
+    "The header row cannot be read. Save the file as CSV in UTF-8, with columns separated by"
+    " commas and one row per line."
 )
 
 

@@ -79,7 +79,7 @@ async def obey(
                 reason="stopped",
                 source="inbound",
             )
-            reply = f"{workspace_name}: you will get no more messages. Reply START to get them."
+            reply = f"{workspace_name}: you will get no more messages. Reply START to resume."
             return Inbound(said, reply if out.is_new else None, out)
         case "start":
             again = await consent.lift(
@@ -105,7 +105,7 @@ async def obey(
 async def _flag(db: Handle, workspace_id: str, channel: str, sender: str) -> None:
     contact = await consent.owner(db, workspace_id, channel, subscriptions.key(channel, sender))
     if contact is None:
-        log.warning("a stranger may want to opt out", extra={"workspace_id": workspace_id})
+        log.warning("possible opt-out by an unknown sender", extra={"workspace_id": workspace_id})
         return
     who = OptOut(contact["id"], channel, None, None)
     await subscriptions.tell(db, workspace_id, [who], kind="flagged", reason=None, source="inbound")

@@ -14,7 +14,7 @@ from app.machine import check, document
 from app.machine.program import Finding, Json
 from app.machine.reasons import Reason
 from app.process import Process
-from app.store import definitions, runs
+from app.store import definitions, runs, templates
 from app.store.db import Handle, Row, new_id
 
 State = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
@@ -80,6 +80,8 @@ async def change(
     found = _found(compiled, kept=row["version"] > 0 and body == row["body"])
     if draft.state in LIVE:
         looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
+        # One that is being deleted at this moment is waited for, and is gone then.
+        await templates.lock(db, workspace_id=workspace_id, ids=looked_at.template_ids)
         found += await findings.find(process, db, looked_at)
     found = findings.unread(wrong, found)
     _refuse_draft(found, draft.state)

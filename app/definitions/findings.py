@@ -38,14 +38,14 @@ class Subject:
     signing_secret: str | None
     compiled: check.Compiled
 
+    @property
+    def template_ids(self) -> Sequence[str]:
+        return sorted({reference.id for reference in self.compiled.templates})
+
 
 async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     """Everything but what compiling has found."""
-    known = await templates.named(
-        db,
-        workspace_id=subject.workspace_id,
-        ids=sorted({reference.id for reference in subject.compiled.templates}),
-    )
+    known = await templates.named(db, workspace_id=subject.workspace_id, ids=subject.template_ids)
     able = await providers.names(process, db, subject.workspace_id)
     found = [*_of_trigger(subject), *_of_channels(subject.compiled, able)]
     found += await starts.find(db, subject.workspace_id, subject.row["id"], subject.compiled)

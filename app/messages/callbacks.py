@@ -1,8 +1,8 @@
-"""A provider tells what became of a message, or what somebody has written back.
+"""Provider callbacks: delivery reports and incoming messages.
 
-The token in the URL says whose credentials have signed it. What is told is told twice, late and in
-any order: each thing counts once, and an attempt only ever moves up, from accepted to delivered,
-bounced, complained of. So an UNKNOWN is resolved by whatever comes first, and a late `sent` undoes
+The token in the URL determines whose credentials must have signed. Callbacks may be repeated, late
+or out of order: each counts once, and the status of an attempt only rises, from accepted to
+delivered, bounced or complained. So any report resolves an UNKNOWN, and a late `sent` changes
 nothing.
 """
 

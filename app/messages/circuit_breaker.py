@@ -41,8 +41,8 @@ DEFAULT_RETRY_FOR = timedelta(hours=24)
 EXPLANATIONS: Mapping[str, str] = {
     Reason.PROVIDER_THROTTLED: "throttles until",
     Reason.PROVIDER_UNREACHABLE: "does not answer, and is asked again at",
-    Reason.PROVIDER_MISCONFIGURED: "does not take the channel's credentials or sender: set the"
-    " channel up anew, and it is asked at once; else at",
+    Reason.PROVIDER_MISCONFIGURED: "refuses the channel's credentials or sender. Save the channel's"
+    " settings again to retry at once; otherwise it is probed at",
 }
 
 

@@ -124,10 +124,7 @@ async def _channel_of(process: Process, db: Handle, row: Row) -> Channel | None:
 async def _barred(
     db: Handle, row: Row, category: str, address_hash: str, own: Row | None
 ) -> Reason | None:
-    """Why it must not be sent. Mail about an account is for its owner, whatever a workspace says.
-
-    What a plan allows belongs here too, behind consent: what is suppressed uses up no quota.
-    """
+    """Why it must not be sent, or None. Account mail ignores the workspace's suppressions."""
     if row["account_mail"] is not None:
         return None
     return await consent.judge(

@@ -44,13 +44,13 @@ class Made:
 
 async def create(process: Process, db: Handle, order: Order) -> Made:
     """The message and its first attempt, QUEUED; workers are told once the transaction commits."""
-    made = Made(new_id("msg"), new_id("att"))
+    message_id = new_id("msg")
     source = document.dumps({"content": order.content, "data": order.data})
     secret = order.account_mail is not None
     await messages.insert(
         db,
         workspace_id=order.workspace_id,
-        id=made.message_id,
+        id=message_id,
         run_id=order.run_id,
         node_id=order.node_id,
         visit=order.visit,
@@ -62,21 +62,14 @@ async def create(process: Process, db: Handle, order: Order) -> Made:
         source="{}" if secret else source.decode(),
         account_mail=order.account_mail,
         addressee_id=order.addressee_id,
-        sealed=process.vault.encrypt(composing.SEALED, source, order.workspace_id, made.message_id)
+        sealed=process.vault.encrypt(composing.SEALED, source, order.workspace_id, message_id)
         if secret
         else None,
     )
-    origin = (order.run_id or made.message_id, order.node_id, order.visit)
-    await delivery_attempts.insert(
-        db,
-        workspace_id=order.workspace_id,
-        id=made.attempt_id,
-        message_id=made.message_id,
-        number=1,
-        message_key=_key(*origin, order.channel, 1),
+    key = _key(order.run_id or message_id, order.node_id, order.visit, order.channel, 1)
+    return Made(
+        message_id, await _attempt(process, db, order.workspace_id, message_id, number=1, key=key)
     )
-    process.queue.deliver(db, order.workspace_id, made.message_id)
-    return made
 
 
 async def resend(
@@ -93,17 +86,25 @@ async def resend(
     number = 1 + len(
         await delivery_attempts.of_message(db, workspace_id=workspace_id, message_id=message_id)
     )
-    origin, attempt_id = (row["run_id"] or message_id, row["node_id"], row["visit"]), new_id("att")
+    key = _key(row["run_id"] or message_id, row["node_id"], row["visit"], row["channel"], number)
+    return await _attempt(process, db, workspace_id, message_id, number=number, key=key)
+
+
+async def _attempt(
+    process: Process, db: Handle, workspace_id: str, message_id: str, *, number: int, key: str
+) -> str:
+    """The id of a new attempt, which workers hear of once the transaction commits."""
+    id = new_id("att")
     await delivery_attempts.insert(
         db,
         workspace_id=workspace_id,
-        id=attempt_id,
+        id=id,
         message_id=message_id,
         number=number,
-        message_key=_key(*origin, row["channel"], number),
+        message_key=key,
     )
     process.queue.deliver(db, workspace_id, message_id)
-    return attempt_id
+    return id
 
 
 def _key(origin: str, node_id: str | None, visit: int | None, channel: str, number: int) -> str:

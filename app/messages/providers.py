@@ -44,7 +44,7 @@ def opened(process: Process, row: Row) -> Provider:
 
     def open() -> Provider:
         given = credentials(process, row)
-        url = callback_url(process, given["provider"], row["token"])
+        url = callback_url(process.settings.base_url, given["provider"], row["token"])
         return process.own.open(cast(ChannelName, row["channel"]), given, url)
 
     return process.own.kept(row["sealed"], open)
@@ -76,9 +76,9 @@ async def ask_anew(db: Handle, workspace_id: str, channel: str) -> None:
     await circuit_breakers.close(db, workspace_id=workspace_id, channel=channel)
 
 
-def callback_url(process: Process, provider: str, token: str) -> str:
+def callback_url(base_url: str, provider: str, token: str) -> str:
     """Where the provider is to tell what became of messages."""
-    return f"{process.settings.base_url}/v1/callbacks/{provider}/{token}"
+    return f"{base_url}/v1/callbacks/{provider}/{token}"
 
 
 # --- who tells ------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def operators_token(vault: Vault, provider: str) -> str:
 
 
 def operators_url(base_url: str, vault: Vault, provider: str) -> str:
-    return f"{base_url}/v1/callbacks/{provider}/{operators_token(vault, provider)}"
+    return callback_url(base_url, provider, operators_token(vault, provider))
 
 
 # --- a sender that many share ---------------------------------------------------------------------

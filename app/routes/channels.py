@@ -291,7 +291,7 @@ def _finding(fault: Fault) -> dict[str, str]:
 def resource(call: Call, row: Row) -> dict[str, Any]:
     told = _told(call, row)
     hears = PROVIDERS[row["channel"]][told["provider"]].callbacks
-    url = providers.callback_url(call.process, told["provider"], row["token"])
+    url = providers.callback_url(call.process.settings.base_url, told["provider"], row["token"])
     return {
         "channel": row["channel"],
         **told,

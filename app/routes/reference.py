@@ -189,7 +189,7 @@ EXAMPLES: Mapping[str, Any] = {
     "providerMessageId": "<01kk8f3m@tidings.example>",
     "NewReply": {"channel": "sms", "from": "+4915112345678", "text": "STOP"},
     "meaning": "stop",
-    "answer": "Acme: you will get no more messages. Reply START to get them.",
+    "answer": "Acme: you will get no more messages. Reply START to resume.",
     "DeliveryAttempt.events": [
         {"at": "2026-03-14T09:26:53.589Z", "status": "SENT", "code": None, "detail": None}
     ],

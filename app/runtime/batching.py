@@ -177,7 +177,7 @@ class _Queue(Generic[Context, Item, Result]):
 def _resolve(future: asyncio.Future[Result] | None, result: Result | Exception) -> None:
     if future is None:
         if isinstance(result, Exception):
-            log.warning("what nobody waited for was not done: %r", result)
+            log.warning("background item failed: %r", result)
     elif not future.done():  # done: the caller was cancelled
         if isinstance(result, Exception):
             future.set_exception(result)

@@ -138,7 +138,7 @@ async def add_up(database: Database, metrics: Metrics) -> None:
             await counters.add(db, taken)
     except Unavailable as problem:  # of a COMMIT without an answer too: figures, not promises
         metrics.give_back(taken)
-        log.warning("figures wait for the database", extra={"error": problem.detail})
+        log.warning("metrics not stored yet", extra={"error": problem.detail})
 
 
 # --- as Prometheus reads it ---------------------------------------------------------------------

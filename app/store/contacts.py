@@ -257,10 +257,11 @@ async def in_order(
 
 async def some(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> tuple[list[Row], str | None]:
     """It costs what was updated since then, or has these ids, however many others there are:
     MATERIALIZED keeps the planner from walking through all contacts in the order of their ids, in
-    the hope of meeting the few that are wanted."""
+    the hope of meeting the few that are wanted. Between the two statements a contact may be erased:
+    the second value is the id below which there may be more, and None when there are none."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "c.id")
     rows = await db.fetch_all(
         f"""
@@ -275,7 +276,8 @@ async def some(
         **values,
     )
     ids = [row["id"] for row in rows]
-    return await by_ids(db, workspace_id=workspace_id, ids=ids)
+    rest = ids[-1] if len(ids) == limit else None
+    return await by_ids(db, workspace_id=workspace_id, ids=ids), rest
 
 
 async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:

@@ -192,7 +192,7 @@ class Handle:
                 callback()
             except Exception:
                 # Committed is committed: the caller must not hear that it failed.
-                log.exception("what was to follow a commit failed")
+                log.exception("after-commit callback failed")
 
     async def abandon(self) -> None:
         await self._end()

@@ -40,11 +40,10 @@ async def page(
     others = contacts.numbered(await keyset.by_time(db, "con", others))
     ids = await _few(db, workspace_id, q) if q else []
     if q and len(ids) <= FEW:
-        rows = await contacts.some(db, workspace_id, {**others, "ids": ids}, before, limit)
-        return rows, None
+        return await contacts.some(db, workspace_id, {**others, "ids": ids}, before, limit)
     for walk, most in zip(WALKS, (FEW, SOME), strict=True):
         if not q and not await _more_changed(db, workspace_id, others["updated_after"], most):
-            return await contacts.some(db, workspace_id, others, before, limit), None
+            return await contacts.some(db, workspace_id, others, before, limit)
         # First: what goes meanwhile must not move it behind what was not looked at.
         reached = await _reached(db, workspace_id, others, before, walk)
         met = {**others, **q} if reached is None else {**others, **q, "id_from": reached}

@@ -92,6 +92,20 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
+async def lock(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
+    """Until the transaction ends nobody changes or deletes those that exist."""
+    await db.fetch_all(
+        """
+        SELECT id FROM templates
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        ORDER BY id
+        FOR SHARE
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
 async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, Row]:
     """id → name, channel, category and content of those that exist."""
     rows = await db.fetch_all(

@@ -310,7 +310,7 @@ async def test_a_bad_token_is_asked_with_few_and_a_good_one_takes_all(
         waiting = await attempts(live, acme)
         assert {one["reason_code"] for one in waiting} == {"provider_misconfigured"}
         assert waiting[-1]["tries"] == 0
-        assert "set the channel up anew" in waiting[-1]["reason_detail"]
+        assert "Save the channel's settings again" in waiting[-1]["reason_detail"]
         await put(cast.adam, "sms", {**TWILIO, "authToken": TOKEN})
         await settle(live)
         assert {one["status"] for one in await attempts(live, acme)} == {"SENT"}

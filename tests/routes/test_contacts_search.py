@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from app.store import searches
+from app.store import contacts, searches
+from app.store.db import Handle, Row
 from tests.cast import Cast, Person
 
 PEOPLE: list[dict[str, Any]] = [
@@ -203,6 +205,25 @@ async def test_a_search_of_many_is_whole_though_its_pages_end_early(
         assert pages <= 17
     lines = (await cast.vic.get(f"/contacts/export?format=ndjson&{query}")).text.splitlines()
     assert [json.loads(line)["id"] for line in lines] == seen
+
+
+@pytest.mark.parametrize("query", ["q=pp", "updatedAfter=2026-01-01T00:00:00Z"])
+async def test_a_list_does_not_end_where_somebody_is_erased_meanwhile(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, query: str
+):
+    made = [(await cast.ed.made("/contacts", {"email": f"pp{i}@x.test"}))["id"] for i in range(9)]
+    read = contacts.by_ids
+
+    async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+        for id in ids[1:2]:
+            assert (await cast.ed.delete(f"/contacts/{id}")).status_code == 204
+            made.remove(id)
+        return await read(db, workspace_id=workspace_id, ids=ids)
+
+    monkeypatch.setattr(contacts, "by_ids", by_ids)
+    seen, _ = await walked(cast.vic, query, 2)
+    assert seen == made[::-1]
+    assert len(seen) < 9
 
 
 COMPOSED, DECOMPOSED = "M\u00fcller", "Mu\u0308ller"

@@ -31,7 +31,7 @@ async def test_stop_and_start_do_what_they_do_anywhere(cast: Cast, process: Proc
     meaning, answer = await says(" Stop. ")
     assert meaning == "stop"
     assert answer is not None
-    assert answer.endswith("Reply START to get them.")
+    assert answer.endswith("Reply START to resume.")
     assert await says("STOP") == ("stop", None)  # known
     assert await sent() == ("SUPPRESSED", "suppressed_stopped")
     [held] = (await cast.vic.read("/suppressions"))["data"]

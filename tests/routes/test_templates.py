@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx2
 
-from tests.cast import Cast
+from app.process import Process
+from app.store import templates
+from tests.cast import Cast, lock_waiters
 
 TEMPLATES = "/templates"
 HELLO = {
@@ -144,6 +147,25 @@ async def test_a_template_that_a_definition_sends_cannot_be_removed(cast: Cast):
     assert response.json()["usedBy"] == [workflow["id"]]
     await cast.ed.patch(f"/workflows/{workflow['id']}", {"state": "ARCHIVED"})
     assert (await cast.ed.delete(url)).status_code == 204
+
+
+async def test_an_activation_waits_for_a_template_that_is_being_removed(
+    cast: Cast, process: Process
+):
+    made = await cast.ed.made(TEMPLATES, HELLO)
+    step = {"type": "send_message", "channel": "email", "templateId": made["id"]}
+    workflow = await cast.ed.made("/workflows", {"name": "W", "steps": [step]})
+    where = {"workspace_id": cast.ed.workspace_id, "id": made["id"]}
+    async with process.database.write() as db:
+        await templates.locked(db, **where)
+        activated = asyncio.create_task(
+            cast.ed.patch(f"/workflows/{workflow['id']}", {"state": "ACTIVE"})
+        )
+        await lock_waiters(process, 1)
+        await templates.delete(db, **where)
+    response = await activated
+    assert response.status_code == 422
+    assert "template_unknown" in response.text
 
 
 async def test_a_preview_shows_each_part_rendered_or_its_error(cast: Cast):
