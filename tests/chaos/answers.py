@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from tests.chaos.evidence import Evidence
-from tests.chaos.faults import NO_DATABASE
+from tests.chaos.faults import NO_DATABASE, SLOW_TO_WEB
 from tests.chaos.senders import AWAY, CUT, LATE, Try
 
 # What may be answered to each kind, beside 503 where a fault excuses it, and silence.
 RIGHT = {"forged": 401, "malformed": 400}
 
+Check: TypeAlias = Callable[[Evidence], Iterator[str]]
+Judged: TypeAlias = Callable[[Evidence], int]  # how many a check has looked at
+
 BACK_SECONDS = 5.0  # after a fault of the database, as promise 7 has it
-REFUSAL_SECONDS = 10.0  # for a 503 to come: promise 7 wants 2, promise 15 that nothing hangs
+# For a 503 to come. Promise 7 has 2 s, on a machine that has time, and not from a database that is
+# slow before it falls silent: how many took longer is a figure. Longer than this, and it hangs.
+REFUSAL_SECONDS = 10.0
+PROMISED_SECONDS = 2.0
 NOTICED_SECONDS = 1.0  # that a death is known of too late, on a busy machine
 START_SECONDS = 15.0  # that a process may take, on a busy machine
 
@@ -40,8 +47,20 @@ def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
     told_all = Counter(f"{one.status or one.silence}" for one in tries)
     evidence.figures["answers"] = dict(told_all.most_common())
     evidence.figures["excused"] = f"{dict(excused)}, {_share(tries, evidence):.0%} of the time none"
-    refused = (one.waited for one in tries if one.status == 503)
-    evidence.figures["answered with 503"] = f"{times(refused)}; wanted 2 s"
+    refused = [one for one in tries if one.status == 503]
+    late = [one for one in refused if one.waited > PROMISED_SECONDS]
+    slow = sum(_met(one, evidence, SLOW_TO_WEB) for one in late)
+    evidence.figures["answered with 503"] = (
+        f"{times(one.waited for one in refused)}; {len(late)} of {len(refused)} after more than"
+        f" {PROMISED_SECONDS:g} s, {slow} of these from a slow PostgreSQL"
+    )
+
+
+def _met(one: Try, evidence: Evidence, name: str) -> bool:
+    return any(
+        fault.name == name and fault.began < one.ended and one.began < fault.ended
+        for fault in evidence.faults
+    )
 
 
 def _excused(one: Try, evidence: Evidence) -> bool:
@@ -104,13 +123,16 @@ def what_was_accepted_is_there(evidence: Evidence) -> Iterator[str]:
 
 def one_event_is_as_many_runs_as_were_accepted(evidence: Evidence) -> Iterator[str]:
     """Of a try without an answer its sender does not know; under one key all are one; of what was
-    refused, or sent by halves, there is none whatever was answered."""
+    refused, or told that nothing was changed, or sent by halves, or to nobody, there is none."""
     runs = evidence.runs_by_event()
     for sent in evidence.ledger:
         made = len(runs.pop(sent.body, ()))
         told = {one.answer["runId"] for one in sent.accepted}
         if not len(told) <= made <= sent.most_runs:
-            yield f"{sent.name} ({sent.kind}): {made} runs of {len(sent.tries)} tries"
+            yield (
+                f"{sent.name} ({sent.kind}): {made} runs of {len(sent.tries)} tries,"
+                f" {sent.most_runs} of which may be one"
+            )
         if sent.kind == "keyed" and len(told) > 1:
             yield f"{sent.name}: one key was answered with {told}"
     for body in runs:
@@ -127,8 +149,10 @@ def times(seconds: Iterator[float]) -> str:
     return f"p50 {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms, last {took[-1] * 1000:.0f} ms"
 
 
-CHECKS = (
-    every_sender_was_answered,
-    what_was_accepted_is_there,
-    one_event_is_as_many_runs_as_were_accepted,
-)
+CHECKS: Mapping[Check, Judged | None] = {
+    every_sender_was_answered: lambda evidence: sum(len(sent.tries) for sent in evidence.ledger),
+    what_was_accepted_is_there: lambda evidence: sum(
+        len(sent.accepted) for sent in evidence.ledger
+    ),
+    one_event_is_as_many_runs_as_were_accepted: lambda evidence: len(evidence.ledger),
+}

@@ -4,8 +4,8 @@ python -m tests.chaos.campaign [--promise N] [--events N] [--rate N] [--faults N
     [--seed N]
 
 Prints a line for each fault, a table of what became of everything, and what should not be; ends
-with 1 when there is any. 0 of n means, at 95 %, less than 3 in n. `--promise` strikes with what
-that one of docs/promises.md is about, as often as it says.
+with 1 when there is any. Beside each zero stands what it says at 95 %, which is less than 3 in n.
+`--promise` strikes with what that one of docs/promises.md is about, as often as it says.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.chaos import evidence, oracle, probes
 from tests.chaos.evidence import RUN_HEADER, Struck
@@ -64,8 +65,18 @@ STEPS = {
 }
 
 
-# What a promise asks for beside the whole campaign, as options of the command.
-PROMISES: dict[int, dict[str, object]] = {
+# What is asked for unless the command says otherwise.
+WHOLE: Mapping[str, Any] = {
+    "events": 66_000,
+    "rate": 40,
+    "faults": 10 * len(ROUND),
+    "lease": 15,
+    "gap": 0.5,
+    "settle": 180,
+    "fault": ROUND,
+}
+# What a promise asks for instead.
+PROMISES: Mapping[int, Mapping[str, Any]] = {
     5: {
         "fault": ["a worker frozen for three leases", "a worker frozen with a claim in hand"],
         "faults": 200,
@@ -240,38 +251,48 @@ def shown(found: Sequence[str]) -> Iterator[str]:
             yield finding
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def asked(words: Sequence[str]) -> Plan:
+    """By the command line; what it does not say is the promise's, or the whole campaign's."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos.campaign",
+        description=__doc__.split("\n")[0],
+        argument_default=argparse.SUPPRESS,
+    )
     parser.add_argument("--promise", type=int, choices=PROMISES, help="what this one asks for")
-    parser.add_argument("--events", type=int, default=66_000)
-    parser.add_argument("--rate", type=float, default=40, help="events a second")
-    parser.add_argument("--faults", type=int, default=10 * len(ROUND))
-    parser.add_argument("--lease", type=int, default=15, help="seconds")
-    parser.add_argument("--gap", type=float, default=0.5, help="seconds between faults")
-    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
-    parser.add_argument("--settle", type=float, default=180, help="seconds without progress")
+    parser.add_argument("--events", type=int)
+    parser.add_argument("--rate", type=float, help="events a second")
+    parser.add_argument("--faults", type=int)
+    parser.add_argument("--lease", type=int, help="seconds")
+    parser.add_argument("--gap", type=float, help="seconds between faults")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--settle", type=float, help="seconds without progress")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one, or these")
-    parser.set_defaults(**PROMISES.get(parser.parse_args().promise, {}))
-    asked = parser.parse_args()
-    logging.disable(logging.CRITICAL)  # what befalls the proxies is what they are for
-    plan = Plan(
-        events=asked.events,
-        rate=asked.rate,
-        faults=asked.faults,
-        lease_seconds=asked.lease,
-        seed=asked.seed,
-        gap_seconds=asked.gap,
-        kinds=tuple(asked.fault or ROUND),
-        settle_seconds=asked.settle,
-        after_seconds=asked.events / asked.rate + MORE_SECONDS,
+    given = vars(parser.parse_args(words))
+    wanted = {**WHOLE, **PROMISES.get(given.get("promise", 0), {}), **given}
+    return Plan(
+        events=wanted["events"],
+        rate=wanted["rate"],
+        faults=wanted["faults"],
+        lease_seconds=wanted["lease"],
+        seed=wanted.get("seed", random.randrange(1_000_000)),
+        gap_seconds=wanted["gap"],
+        kinds=tuple(wanted["fault"]),
+        settle_seconds=wanted["settle"],
+        after_seconds=wanted["events"] / wanted["rate"] + MORE_SECONDS,
         deployed=Started,
     )
+
+
+def main() -> int:
+    plan = asked(sys.argv[1:])
+    logging.disable(logging.CRITICAL)  # what befalls the proxies is what they are for
     print(f"seed {plan.seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
     found, figures = asyncio.run(campaign(plan, directory))
+    width = max(map(len, figures))
     for name, figure in figures.items():
-        print(f"{name:22} {figure}")
-    print(f"{'should not be':22} {len(found)}")
+        print(f"{name:{width}} {figure}")
+    print(f"{'should not be':{width}} {len(found)}")
     for finding in shown(found):
         print(f"  {finding}")
     if found:

@@ -1,5 +1,10 @@
 """All that is known once nothing is due any more: what senders and receivers wrote down, what
-struck, who died of it, and the rows."""
+struck, who died of it, and the rows.
+
+The mail server writes to disk before it answers. What the senders know, and the receivers of HTTP,
+is kept in the memory of this process: no fault strikes it, and if it were lost the oracle, which is
+in it too, would be lost as well.
+"""
 
 from __future__ import annotations
 

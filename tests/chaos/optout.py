@@ -1,7 +1,8 @@
 """Opt-outs answered while mail is under way: what the receiver accepts after the answer.
 
-python -m tests.chaos.optout [people]: everybody is sent three messages and opts out meanwhile, on a
-PostgreSQL and an SMTP receiver of their own. Ends with 1 when anything came too late.
+python -m tests.chaos.optout [people] [seed]: everybody is sent three messages and opts out
+meanwhile, on a PostgreSQL and an SMTP receiver of their own. Ends with 1 when anything came too
+late.
 """
 
 from __future__ import annotations
@@ -52,14 +53,15 @@ async def sending(process: Process, receiver: Receiver) -> AsyncIterator[Process
     await channel.close()
 
 
-async def race(process: Process, workspace_id: str, ledger: Path, people: int) -> Count:
+async def race(process: Process, workspace_id: str, ledger: Path, people: int, seed: int) -> Count:
     """Everybody opts out at about the moment when the first of their messages is sent."""
+    chance = random.Random(seed)
     ordered = await _ordered(process, workspace_id, people)
     answered: dict[str, float] = {}
     named: list[str] = []
 
     async def opt_out(address: str) -> None:
-        await asyncio.sleep(random.uniform(0, MOMENT_SECONDS))
+        await asyncio.sleep(chance.uniform(0, MOMENT_SECONDS))
         async with process.database.write() as db:
             out = await consent.suppress(
                 process,
@@ -117,7 +119,7 @@ async def _keys(process: Process, message_ids: list[str]) -> set[str]:
     return {row["message_key"] for row in rows}
 
 
-async def campaign(database_url: str, people: int) -> Count:
+async def campaign(database_url: str, people: int, seed: int) -> Count:
     environ = {
         "DATABASE_URL": database_url,
         "SECRET_KEY": "a secret key that only this campaign has",
@@ -126,17 +128,15 @@ async def campaign(database_url: str, people: int) -> Count:
         settings = Settings.from_environ(environ, secret_key_file=Path(directory) / "key")
         async with open_process(settings) as process:
             acme = await workspace(process, "Acme")
-            return await race(process, acme, Path(directory) / "ledger", people)
+            return await race(process, acme, Path(directory) / "ledger", people, seed)
 
 
-def main(people: int) -> int:
-    seed = random.randrange(1_000_000)
-    random.seed(seed)
+def main(people: int, seed: int) -> int:
     print(f"seed {seed}", flush=True)
     postgres = servers.postgres_server(durable=True)
     postgres.start()
     url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
-    found = asyncio.run(campaign(url, people))
+    found = asyncio.run(campaign(url, people, seed))
     postgres.remove()
     print(
         f"{found.people:,} opted out; {found.received:,} messages accepted,"
@@ -146,4 +146,6 @@ def main(people: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else PEOPLE))
+    asked = [int(word) for word in sys.argv[1:]]
+    everybody = asked[0] if asked else PEOPLE
+    sys.exit(main(everybody, asked[1] if len(asked) > 1 else random.randrange(1_000_000)))

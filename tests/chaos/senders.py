@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.store.engine import OUTCOME_UNKNOWN
+
 SECRET = "a shared secret of good length"
 ANSWER_SECONDS = 20.0
 CONNECT_SECONDS = 20.0  # that a router would wait for a process to be there
@@ -29,6 +31,9 @@ AWAY = "nobody took the connection"
 CUT = "cut off"
 LATE = "nothing came in time"
 LEFT = "the sender left"
+
+# What a 503 says that does not know what became of the event; any other says that nothing did.
+UNSURE = (OUTCOME_UNKNOWN, "The process is being replaced; try again.")
 
 # How often each kind comes, of 100.
 KINDS = {"once": 30, "again": 25, "keyed": 25, "forged": 10, "malformed": 5, "hasty": 5}
@@ -54,6 +59,14 @@ class Try:
         """Seconds for the answer, from when somebody took the connection."""
         return self.ended - (self.taken or self.began)
 
+    @property
+    def may_be_a_run(self) -> bool:
+        """By what its sender was told: accepted, or in doubt, or nothing after somebody may have
+        read all of it."""
+        if self.status is None:
+            return self.whole and self.silence != AWAY
+        return self.status == 202 or (self.status == 503 and self.answer.get("detail") in UNSURE)
+
 
 @dataclass(slots=True)
 class Sent:
@@ -75,11 +88,11 @@ class Sent:
 
     @property
     def most_runs(self) -> int:
-        """That may come of it, whatever was answered."""
+        """That may come of it."""
         if self.kind in REFUSED:
             return 0
-        whole = sum(one.whole for one in self.tries)
-        return min(whole, 1) if self.kind == "keyed" else whole
+        most = sum(one.may_be_a_run for one in self.tries)
+        return min(most, 1) if self.kind == "keyed" else most
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
-from tests.chaos.campaign import SETTLING_ENDS, Plan, campaign, settle
-from tests.chaos.faults import FAULTS
+from tests.chaos.campaign import SETTLING_ENDS, Plan, asked, campaign, settle
+from tests.chaos.faults import FAULTS, ROUND
 from tests.chaos.stage import Stage
 
 # What takes as long again, or is much like another, is for `make chaos` alone.
@@ -50,6 +50,18 @@ async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path):
     print(*(f"{name:22} {figure}" for name, figure in figures.items()), sep="\n")
     assert found == []
     assert figures["accepted"] > 100, figures
+
+
+def test_a_promise_asks_for_its_own_faults_and_a_given_one_is_the_only_one():
+    every, sixth = asked([]), asked(["--promise", "6"])
+    assert (every.kinds, every.faults) == (ROUND, 10 * len(ROUND))
+    assert (sixth.faults, sixth.kinds.count("FLUSHALL"), sixth.lease_seconds) == (33, 10, 15)
+    only = asked(["--promise", "6", "--fault", "FLUSHALL", "--events", "5", "--seed", "7"])
+    assert (only.kinds, only.events, only.seed, only.rate) == (("FLUSHALL",), 5, 7, 30)
+    assert asked(["--fault", "FLUSHALL", "--fault", "EXEC cut after"]).kinds == (
+        "FLUSHALL",
+        "EXEC cut after",
+    )
 
 
 async def ready() -> None:

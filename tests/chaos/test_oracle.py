@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN
 from tests.chaos import oracle, probes
 from tests.chaos.evidence import Called, Evidence, Struck, cut_calls, keep
 from tests.chaos.probes import Probed
@@ -38,8 +39,9 @@ def event(name: str, kind: str, flow: str, *tries: Try) -> Sent:
     return Sent(name, kind, flow, body[:-1] if kind == "malformed" else body, list(tries))
 
 
-def told(began: float, status: int, name: str = "", **more: Any) -> Try:
-    answer = {"runId": f"run_{name}", "contactId": f"con_{name}"} if status == 202 else {}
+def told(began: float, status: int, name: str = "", detail: str = OUT_OF_REACH, **more: Any) -> Try:
+    accepted = {"runId": f"run_{name}", "contactId": f"con_{name}"}
+    answer = accepted if status == 202 else {"detail": detail}
     return Try(NOON + began, NOON + began + 0.1, status, answer, port=8001, **more)
 
 
@@ -293,6 +295,10 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
     ],
     "one_event_is_as_many_runs_as_were_accepted": [
         (another_run_of("plain"), "plain .*2 runs of 1 tries"),
+        *(
+            (all_of(plain_is_told(one), another_run_of("plain")), "plain .*2 runs of 2 tries, 1 of")
+            for one in (silent(50, AWAY), told(21, 503, retry_after="2"), told(21, 401))
+        ),
         (another_run_of("keyed"), "keyed .*2 runs of 2 tries"),
         (another_run_of("forged"), "forged .*1 runs of 1 tries"),
         (another_run_of("broken"), "broken .*1 runs of 1 tries"),
@@ -477,6 +483,36 @@ def test_a_check_finds_what_is_planted_for_it(name: str):
         plant(evidence)
         found = list(CHECKS[name](evidence))
         assert any(re.search(wanted, finding) for finding in found), (wanted, found)
+
+
+@pytest.mark.parametrize(
+    "doubt", [told(21, 503, detail=OUTCOME_UNKNOWN, retry_after="2"), silent(30, CUT)]
+)
+def test_a_try_whose_outcome_its_sender_cannot_know_may_be_a_run(doubt: Try):
+    evidence = clean()
+    for plant in (plain_is_told(doubt), another_run_of("plain")):
+        plant(evidence)
+    check = CHECKS["one_event_is_as_many_runs_as_were_accepted"]
+    assert list(check(evidence)) == []
+
+
+def test_beside_each_zero_stands_what_it_says():
+    evidence = clean()
+    oracle.findings(evidence)
+    figures = evidence.figures
+    assert figures["every run ended"] == "not: 0 of 6, at 95 % less than 5.0e-01"
+    assert figures["kills that did harm"] == "0 of 2, too few to say anything"
+    of_run("plain", status="RUNNING", finished_at=None)(evidence)
+    oracle.findings(evidence)
+    assert figures["every run ended"] == "not: 1 of 6"
+
+
+def test_a_503_that_takes_longer_than_promised_is_counted():
+    evidence = clean()
+    plain_is_told(late(19.5, 2.5, 503, retry_after="1"))(evidence)
+    oracle.findings(evidence)
+    told = "1 of 3 after more than 2 s, 0 of these from a slow PostgreSQL"
+    assert str(evidence.figures["answered with 503"]).endswith(told)
 
 
 def nothing_is_found(evidence: Evidence) -> bool:
