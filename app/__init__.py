@@ -3,6 +3,7 @@
 The layers, top to bottom; no import points back up:
 
 main, __main__      wiring, and the command line
+startup             a web process that waits for its database
 doctor, demo        what is wrong with an installation; a workspace to start with
 routes/             one module per endpoint group: shapes, handlers, routes
 web/                HTTP itself: edge, routing, bodies, replies; knows no resource

@@ -22,10 +22,11 @@ from app.config import ConfigError, Settings, place_of_key
 from app.contacts.addresses import BadAddress
 from app.errors import Problem
 from app.machine import reasons
-from app.main import FOR_EVER, NotReady, StartupGate, database_of, open_process, web
+from app.main import FOR_EVER, NotReady, database_of, open_process, web
 from app.process import SCHEMA
 from app.runtime import logs, processes, tasks
 from app.simulations import cases
+from app.startup import StartupGate
 from app.store import keys, retention
 from app.store.db import migrate
 from app.store.migrations import MigrationError

@@ -8,37 +8,29 @@ import logging
 import math
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
-
-from starlette.routing import Router
-from starlette.types import Receive, Scope, Send
 
 from app.accounts.oidc import Provider
 from app.billing.sandbox import Sandbox
 from app.billing.stripe import Stripe
 from app.channels import api, operators
 from app.channels.base import Channel
-from app.channels.inbox import LOSING, Captured, Inbox
 from app.channels.own import Own
-from app.channels.telling import Became
 from app.config import Settings
 from app.egress import Egress
 from app.errors import Unavailable
-from app.machine.content import CHANNELS
-from app.messages import callbacks, providers
+from app.messages import capturing, providers
 from app.process import SCHEMA, Process
 from app.queue import Queue, connector
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.runtime import metrics, tasks
-from app.runtime.batching import BatchKind
-from app.store import keys, sandbox, sandbox_faults
+from app.store import keys
 from app.store.db import Database, outstanding
 from app.vault import Vault
-from app.web import reply
 from app.web.edge import Edge
 from app.web.routing import mount, router
 from app.web.throttle import Throttle
@@ -48,7 +40,6 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 BOOT_SECONDS = 30.0  # for a database that is started at the same time
-LATE_SECONDS = 5.0  # a healthy database has answered by then
 FOR_EVER = math.inf  # a web process answers 503 meanwhile, a worker has nothing else to do
 
 
@@ -169,7 +160,7 @@ async def build_process(
         stripe=stripe,
     )
     if not settings.production:
-        process = replace(process, channels=_sandbox(process))
+        process = replace(process, channels=capturing.channels(process))
     adding = asyncio.create_task(metrics.add_up_for_ever(database, process.metrics))
     try:
         yield process
@@ -184,44 +175,6 @@ async def build_process(
         if stripe is not None:
             await stripe.close()
         await client.aclose()
-
-
-class StartupGate:
-    """An ASGI application that answers 503 until the process is open, then as the API."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._unready = self._current = Edge(Router(default=_not_yet), settings)
-        self.ready = asyncio.Event()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The application's own lifespan is begun and ended by `open`.
-        app = self._unready if scope["type"] == "lifespan" else self._current
-        await app(scope, receive, send)
-
-    async def wait_until_ready(self, stop: asyncio.Event) -> None:
-        """Return once the process is open, after LATE_SECONDS, or when `stop` is set. Until then it
-        should not listen: a refused client tries another process, or again, instead of getting a
-        503."""
-        events = [asyncio.create_task(event.wait()) for event in (self.ready, stop)]
-        await asyncio.wait(events, timeout=LATE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        await tasks.end(*events)
-
-    async def open(self, settings: Settings, served: asyncio.Event) -> None:
-        """Keep the process open until `served` is set."""
-        async with open_process(settings, FOR_EVER) as process:
-            edge = web(process)
-            assert isinstance(edge.app, Router)  # noqa: S101 - web made it so
-            async with edge.app.lifespan_context(edge.app):
-                self._current = edge
-                self.ready.set()
-                log.info("web process is ready")
-                await served.wait()
-
-
-async def _not_yet(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["path"] != "/healthz":
-        raise Unavailable("This process has just started and is waiting for the database.")
-    await reply.ok({"status": "ok"})(scope, receive, send)
 
 
 def web(process: Process) -> Edge:
@@ -239,37 +192,8 @@ def web(process: Process) -> Edge:
     return Edge(application, process.settings, process.metrics)
 
 
-async def _capture_some(database: Database, captured: Sequence[Captured]) -> Sequence[str | None]:
-    """The fault that applies to each."""
-    async with database.write() as db:
-        faults = await sandbox_faults.take_each(db, captured)
-        kept = [one for one, fault in zip(captured, faults, strict=True) if fault not in LOSING]
-        await sandbox.insert_each(db, kept)
-    return faults
-
-
-CAPTURES = BatchKind(_capture_some)
-
-
 def _operators(settings: Settings, client: api.Client, told_at: str) -> Mapping[str, Channel]:
     return {channel.name: channel for channel in operators.channels(settings, client, told_at)}
-
-
-def _sandbox(process: Process) -> Mapping[str, Channel]:
-    """Every channel captures."""
-
-    async def capture(captured: Captured) -> str | None:
-        return await process.batches.submit(CAPTURES, process.database, captured)
-
-    async def report(captured: Captured, became: Became) -> None:
-        try:
-            await callbacks.captured(process, captured, became)
-        except Unavailable:
-            log.warning("callback was lost", extra={"message_id": captured.message_id})
-
-    return {
-        name: Inbox(capture, process.settings.mail_from, name, report=report) for name in CHANNELS
-    }
 
 
 def sign_on_of(settings: Settings) -> Provider | None:

@@ -77,7 +77,7 @@ def test_http_stays_at_the_edge(place: str):
     ("library", "home"),
     [
         # A case is a file that is read as a body would be.
-        ("starlette", ("app/web", "app/routes", "app/main.py", "app/simulations/cases.py")),
+        ("starlette", ("app/web", "app/routes", "app/startup.py", "app/simulations/cases.py")),
         ("hypercorn", ("app/web",)),
         ("databases", ("app/store",)),
         ("asyncpg", ("app/store",)),
