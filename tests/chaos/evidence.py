@@ -74,6 +74,8 @@ class Evidence:
     runs: list[Row]
     steps: list[Row]
     attempts: list[Row]
+    contacts: list[Row]
+    usage: Mapping[tuple[str, str], int]  # what is counted, by workspace and meter
     mails: Sequence[Received]
     calls: Sequence[Called]
     cut_calls: Sequence[str]  # runs
@@ -122,9 +124,25 @@ async def gathered(
             runs=await rows("SELECT * FROM runs ORDER BY id"),
             steps=await rows("SELECT * FROM run_steps ORDER BY run_id, position"),
             attempts=await rows(
-                "SELECT a.*, m.run_id, m.node_id, m.status AS of_message FROM delivery_attempts a"
+                "SELECT a.*, m.run_id, m.node_id, m.account_mail, m.status AS of_message"
+                " FROM delivery_attempts a"
                 " JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id"
             ),
+            contacts=await rows(
+                "SELECT c.workspace_id, c.id, c.email, c.last_name,"
+                " ARRAY(SELECT t.tag FROM contact_tags t"
+                "       WHERE t.workspace_id = c.workspace_id AND t.contact_id = c.id) AS tags"
+                " FROM contacts c"
+            ),
+            usage={
+                (row["workspace_id"], row["meter"]): row["amount"]
+                for row in await rows(
+                    "SELECT workspace_id, meter, sum(amount) AS amount FROM ("
+                    "  SELECT workspace_id, meter, amount FROM usage_totals UNION ALL"
+                    "  SELECT workspace_id, meter, amount FROM usage_changes) AS used"
+                    " GROUP BY workspace_id, meter"
+                )
+            },
             mails=stage.mail.received,
             calls=[Called.of(asked) for asked in stage.listener.asked],
             cut_calls=list(cut_calls(stage.proxies["HTTP"].cut)),
@@ -140,7 +158,7 @@ async def gathered(
         )
 
 
-KEPT = ("ledger", "faults", "deaths", "calls", "runs", "steps", "attempts")
+KEPT = ("ledger", "faults", "deaths", "calls", "runs", "steps", "attempts", "contacts")
 
 
 def keep(evidence: Evidence, directory: Path) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
+from app.store.usage import CONTACTS, MESSAGES
 from tests.chaos import answers, probes, timing
 from tests.chaos.answers import Check, Judged
 from tests.chaos.evidence import Evidence, Row
@@ -22,6 +23,7 @@ from tests.chaos.timing import WAIT_SECONDS
 SETTLED = {"SENT", "DELIVERED", "FAILED", "UNKNOWN", "SUPPRESSED"}
 CALLS = 3  # that a step may make, all told
 CUT_CALL = "http_broken"  # why a run fails whose call was cut off, or lost with its workers
+TAG = "seen"  # that the flow of three steps gives
 IN_HAND = 32  # messages of one workspace, by one worker
 SEEN_SECONDS = 1.0  # between what happened and who wrote it down
 
@@ -114,6 +116,37 @@ def _every_path_was_walked_once(evidence: Evidence) -> Iterator[str]:
         gone = walked.get(row["id"], [])
         if gone != way if row["status"] == "COMPLETED" else gone != way[: len(gone)]:
             yield f"{row['id']} ({flow}) walked {gone}"
+
+
+def _every_step_ended_with_its_run(evidence: Evidence) -> Iterator[str]:
+    """And well, where the run did."""
+    runs = {row["id"]: row for row in evidence.runs}
+    for row in evidence.steps:
+        run = runs[row["run_id"]]
+        if run["finished_at"] is not None and row["finished_at"] is None:
+            yield f"{run['id']} is {run['status']}, and its step {row['node_id']} has no end"
+        if run["status"] == "COMPLETED" != row["status"]:
+            yield f"{run['id']} completed, and its step {row['node_id']} is {row['status']}"
+
+
+def _contacts_show_what_was_done_to_them(evidence: Evidence) -> Iterator[str]:
+    """By the steps that did it: neither a step without its effect nor an effect without its
+    step. Of several who named a contact any may have been the last."""
+    done = {
+        (row["run_id"], row["node_id"]) for row in evidence.steps if row["status"] == "COMPLETED"
+    }
+    tagged: set[str] = set()
+    named: dict[str, set[str]] = {}
+    for _, row in _runs(evidence):
+        if (row["id"], "tag") in done:
+            tagged.add(row["contact_id"])
+        if (row["id"], "note") in done:
+            named.setdefault(row["contact_id"], set()).add(json.loads(row["body"])["name"])
+    for row in evidence.contacts:
+        if (TAG in row["tags"]) != (row["id"] in tagged):
+            yield f"{row['id']} has the tags {row['tags']}: {row['id'] in tagged}, say its runs"
+        if row["last_name"] not in named.get(row["id"], {None}):
+            yield f"{row['id']} is called {row['last_name']}, not {named.get(row['id'])}"
 
 
 def _waits_never_end_early(evidence: Evidence) -> Iterator[str]:
@@ -301,19 +334,56 @@ def _opt_outs_hold(evidence: Evidence) -> Iterator[str]:
 def _every_contact_is_one(evidence: Evidence) -> Iterator[str]:
     """By the ledger: events about one address have one contact in all their runs, and no other
     address has it."""
-    runs = evidence.runs_by_event()
     contacts: dict[str, set[str]] = {}
-    emails: dict[str, set[str]] = {}
-    for sent in evidence.ledger:
-        if sent.kind in REFUSED:
-            continue
-        for row in runs.get(sent.body, ()):
-            contacts.setdefault(sent.email, set()).add(row["contact_id"])
-            emails.setdefault(row["contact_id"], set()).add(sent.email)
+    emails = _addresses_by_run(evidence)
+    for contact_id, theirs in emails.items():
+        for email in theirs:
+            contacts.setdefault(email, set()).add(contact_id)
     for several in (contacts, emails):
         for one, others in several.items():
             if len(others) > 1:
                 yield f"{one} is {len(others)}: {', '.join(sorted(others))}"
+
+
+def _addresses_by_run(evidence: Evidence) -> dict[str, set[str]]:
+    """What the events were about whose runs have a contact, by its id."""
+    runs = evidence.runs_by_event()
+    emails: dict[str, set[str]] = {}
+    for sent in evidence.ledger:
+        if sent.kind not in REFUSED:
+            for row in runs.get(sent.body, ()):
+                emails.setdefault(row["contact_id"], set()).add(sent.email)
+    return emails
+
+
+def _every_contact_is_somebody(evidence: Evidence) -> Iterator[str]:
+    """By the table: no address twice in a workspace, each as its events have it, and none without
+    the run that it was made for."""
+    at = Counter((row["workspace_id"], str(row["email"]).lower()) for row in evidence.contacts)
+    for (workspace_id, address), times in at.items():
+        if times > 1:
+            yield f"{workspace_id} has {times} contacts at {address}"
+    emails = _addresses_by_run(evidence)
+    known = {row["id"]: row["email"] for row in evidence.contacts}
+    for contact_id, theirs in emails.items():
+        if known.get(contact_id) not in theirs:
+            yield f"{contact_id} is at {known.get(contact_id)}, and its events are about {theirs}"
+    meant = {sent.email for sent in evidence.ledger if sent.kind != "malformed"}
+    for contact_id, address in known.items():
+        if address in meant and contact_id not in emails:
+            yield f"{contact_id} at {address} has no run"
+
+
+def _what_is_counted_is_there(evidence: Evidence) -> Iterator[str]:
+    """To the last one: what counts and what is counted are written in one transaction, and nothing
+    is erased here. A message counts once for each attempt, when it is first tried."""
+    there = Counter((row["workspace_id"], CONTACTS) for row in evidence.contacts)
+    for row in evidence.attempts:
+        there[row["workspace_id"], MESSAGES] += row["tries"] > 0 and row["account_mail"] is None
+    for workspace_id, meter in there.keys() | evidence.usage.keys():
+        counted = evidence.usage.get((workspace_id, meter), 0)
+        if counted != there[workspace_id, meter]:
+            yield f"{workspace_id}: {counted} {meter} counted, of {there[workspace_id, meter]}"
 
 
 def _every_fault_struck(evidence: Evidence) -> Iterator[str]:
@@ -365,6 +435,8 @@ CHECKS: Mapping[Check, Judged | None] = {
         (flow, row["status"]) == ("calling", "FAILED") for flow, row in _runs(evidence)
     ),
     _every_path_was_walked_once: lambda evidence: len(list(_runs(evidence))),
+    _every_step_ended_with_its_run: lambda evidence: len(evidence.steps),
+    _contacts_show_what_was_done_to_them: lambda evidence: len(evidence.contacts),
     _waits_never_end_early: lambda evidence: sum(row["kind"] == "wait" for row in evidence.steps),
     _every_call_is_one_step: lambda evidence: len(evidence.calls),
     _no_message_went_twice: lambda evidence: len(evidence.mails),
@@ -375,7 +447,9 @@ CHECKS: Mapping[Check, Judged | None] = {
         row["status"] == "UNKNOWN" for row in evidence.attempts
     ),
     _opt_outs_hold: lambda evidence: len(evidence.probed.silent_from),
-    _every_contact_is_one: lambda evidence: len(evidence.ledger),
+    _every_contact_is_one: lambda evidence: len(evidence.contacts),
+    _every_contact_is_somebody: lambda evidence: len(evidence.contacts),
+    _what_is_counted_is_there: lambda evidence: sum(evidence.usage.values()),
     _every_fault_struck: None,
     _nobody_died_by_himself: None,
     _every_probe_was_made: None,

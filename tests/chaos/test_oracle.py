@@ -98,6 +98,8 @@ def clean() -> Evidence:
         runs=[],
         steps=[],
         attempts=[],
+        contacts=[],
+        usage={("ws_1", "contacts"): 6, ("ws_1", "messages"): 4},
         mails=[],
         calls=[Called("run_called", "key of called"), Called("run_failed", "key of failed")],
         cut_calls=["run_failed"],
@@ -122,6 +124,8 @@ def clean() -> Evidence:
 def ran(evidence: Evidence, sent: Sent, id: str = "") -> None:
     """Its run, walked to the end, and its message, received."""
     name, run_id = sent.name, id or f"run_{sent.name}"
+    if not any(row["id"] == f"con_{name}" for row in evidence.contacts):
+        evidence.contacts.append(contact(sent))
     evidence.runs.append(
         {
             "id": run_id,
@@ -138,8 +142,20 @@ def ran(evidence: Evidence, sent: Sent, id: str = "") -> None:
     send(evidence, run_id, name, f"key of {run_id}")
 
 
+def contact(sent: Sent) -> dict[str, Any]:
+    done = PATHS.get(sent.flow, ())
+    return {
+        "workspace_id": "ws_1",
+        "id": f"con_{sent.name}",
+        "email": f"{sent.name}@customer.example",
+        "last_name": sent.name if "note" in done else None,
+        "tags": ["seen"] if "tag" in done else [],
+    }
+
+
 def step(name: str, node: str) -> dict[str, Any]:
     return {
+        "status": "COMPLETED",
         "run_id": f"run_{name}",
         "node_id": node,
         "kind": node,
@@ -153,6 +169,9 @@ def send(evidence: Evidence, run_id: str, name: str, key: str, number: int = 1) 
     evidence.attempts.append(
         {
             "id": f"att_{name}",
+            "workspace_id": "ws_1",
+            "tries": 1,
+            "account_mail": None,
             "message_id": f"msg_{name}",
             "run_id": run_id,
             "node_id": "say",
@@ -180,7 +199,8 @@ def became(evidence: Evidence, name: str, status: str | None) -> None:
     if status is None:
         evidence.attempts.remove(attempt(evidence, name))
     else:
-        attempt(evidence, name).update(status=status, of_message=status)
+        tries = status != "SUPPRESSED"
+        attempt(evidence, name).update(status=status, of_message=status, tries=tries)
     if status != "SENT":
         evidence.mails = [mail for mail in evidence.mails if mail.subject != name]
 
@@ -210,6 +230,13 @@ def of_run(name: str, **columns: Any) -> Plant:
 
 def of_attempt(name: str, **columns: Any) -> Plant:
     return lambda evidence: attempt(evidence, name).update(columns)
+
+
+def of_contact(name: str, **columns: Any) -> Plant:
+    def plant(evidence: Evidence) -> None:
+        next(row for row in evidence.contacts if row["id"] == f"con_{name}").update(columns)
+
+    return plant
 
 
 def another_run_of(name: str) -> Plant:
@@ -347,6 +374,22 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
         (added("steps", step("plain", "tag")), "run_plain .*walked"),
         (added("steps", step("failed", "tag")), "run_failed .*walked"),
     ],
+    "_every_step_ended_with_its_run": [
+        (
+            added("steps", {**step("failed", "call"), "finished_at": None}),
+            "run_failed is FAILED, and its step call has no end",
+        ),
+        (
+            added("steps", {**step("plain", "note"), "status": "WAITING"}),
+            "run_plain completed, and its step note is WAITING",
+        ),
+    ],
+    "_contacts_show_what_was_done_to_them": [
+        (of_contact("plain", tags=[]), "con_plain has the tags \\[\\]: True, say its runs"),
+        (of_contact("keyed", tags=["seen"]), "con_keyed has the tags .*: False, say its runs"),
+        (of_contact("plain", last_name=None), "con_plain is called None, not {'plain'}"),
+        (of_contact("keyed", last_name="keyed"), "con_keyed is called keyed, not None"),
+    ],
     "_waits_never_end_early": [
         (
             added("steps", {**step("keyed", "wait"), "finished_at": at(3.9)}),
@@ -433,6 +476,30 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
             "plain@customer.example is 2: con_plain, con_x",
         ),
         (of_run("plain", contact_id="con_keyed"), "con_keyed is 2: keyed@.*, plain@"),
+    ],
+    "_every_contact_is_somebody": [
+        (
+            lambda evidence: evidence.contacts.append(
+                {**contact(sent(evidence, "plain")), "id": "con_x"}
+            ),
+            "ws_1 has 2 contacts at plain@customer.example",
+        ),
+        (of_contact("plain", email="eve@x.example"), "con_plain is at eve@.*are about .*plain@"),
+        (
+            lambda evidence: evidence.contacts.append(contact(sent(evidence, "refused"))),
+            "con_refused at refused@customer.example has no run",
+        ),
+    ],
+    "_what_is_counted_is_there": [
+        (
+            lambda evidence: setattr(
+                evidence, "usage", {**evidence.usage, ("ws_1", "messages"): 5}
+            ),
+            "ws_1: 5 messages counted, of 4",
+        ),
+        (of_attempt("out", tries=1), "ws_1: 4 messages counted, of 5"),
+        (lambda evidence: evidence.contacts.pop(), "ws_1: 6 contacts counted, of 5"),
+        (lambda evidence: setattr(evidence, "usage", {}), "ws_1: 0 contacts counted, of 6"),
     ],
     "_every_fault_struck": [
         (lambda evidence: setattr(evidence, "planned", 7), "only 6 of 7 faults came to strike"),
@@ -525,6 +592,7 @@ def test_a_call_whose_worker_was_lost_three_times_may_fail():
         plant(evidence)
     became(evidence, "called", None)
     evidence.steps.remove(step("called", "say"))
+    evidence.usage = {**evidence.usage, ("ws_1", "messages"): 3}
     assert nothing_is_found(evidence)
     assert evidence.figures["calls failed"] == {"cut off": 1, "workers lost": 1}
     assert evidence.figures["runs ended"]["calling FAILED http_broken"] == 2
