@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import evidence, oracle, probes
+from tests.chaos import evidence, hearing, oracle, probes
 from tests.chaos.evidence import RUN_HEADER, Struck
 from tests.chaos.faults import FAULTS, ROUND
 from tests.chaos.probes import Probed
@@ -51,6 +51,7 @@ STEPS = {
         {"id": "note", "type": "update_contact", "set": {"lastName": "{{trigger.name}}"}},
     ],
     "waiting": [{"id": "wait", "type": "wait", "duration": "PT2S"}, SAY],
+    "resending": [{**SAY, "onUnknown": "resend"}],
     "calling": [
         {
             "id": "call",
@@ -134,6 +135,7 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         probed = Probed()
         for probe in probes.FIRST:
             await probes.ask(stage, probed, probe)
+        await subscribe(stage)
         senders = Senders(
             list(stage.ports.values()),
             {name: made["path"] for name, made in flows.items()},
@@ -165,6 +167,15 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         evidence.keep(known, directory / "evidence")
         known.figures["settled after"] = f"{settled:.1f} s"
         return found, known.figures
+
+
+async def subscribe(stage: Stage) -> None:
+    """The subscriber hears what happens from now on."""
+    url = f"http://127.0.0.1:{stage.proxies['events'].port}/"
+    endpoint = {"url": url, "types": list(hearing.ABOUT)}
+    made = await probes.insist(stage, "POST", "/event-endpoints", endpoint)
+    assert made.status_code == 201, made.text
+    stage.subscriber.secret = made.json()["secret"]
 
 
 async def load(senders: Senders, plan: Plan, striking: asyncio.Task[None]) -> None:
@@ -210,10 +221,16 @@ async def strike(stage: Stage, plan: Plan, struck: list[Struck]) -> None:
 
 
 async def unfinished(stage: Stage) -> int:
+    """An event that was cut off twice is not waited for: its next try, five minutes later, is due
+    at once."""
     async with stage.database() as db:
+        await db.execute(
+            "UPDATE event_attempts SET wake_at = now() WHERE wake_at > now() AND claims = 0"
+        )
         left: int = await db.fetchval(
             "SELECT (SELECT count(*) FROM runs WHERE finished_at IS NULL)"
             " + (SELECT count(*) FROM messages WHERE wake_at IS NOT NULL)"
+            " + (SELECT count(*) FROM event_attempts WHERE wake_at IS NOT NULL)"
         )
     return left
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import orjson
 
+from tests.chaos.hearing import Heard
 from tests.chaos.probes import Probed
 from tests.chaos.senders import Sent
 from tests.chaos.stage import Death, Stage
@@ -79,6 +81,9 @@ class Evidence:
     mails: Sequence[Received]
     calls: Sequence[Called]
     cut_calls: Sequence[str]  # runs
+    heard: list[Heard]
+    subscribed_at: datetime
+    event_attempts: list[dict[str, Any]]
     changes: Mapping[str, str]  # what was changed by a request that was answered 2xx, by its id
     audited: set[str]  # request ids in the audit trail
     trails: list[str]  # of audit entries, that are not whole
@@ -129,7 +134,7 @@ async def gathered(
                 " JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id"
             ),
             contacts=await rows(
-                "SELECT c.workspace_id, c.id, c.email, c.last_name,"
+                "SELECT c.workspace_id, c.id, c.email, c.last_name, c.created_at,"
                 " ARRAY(SELECT t.tag FROM contact_tags t"
                 "       WHERE t.workspace_id = c.workspace_id AND t.contact_id = c.id) AS tags"
                 " FROM contacts c"
@@ -146,6 +151,9 @@ async def gathered(
             mails=stage.mail.received,
             calls=[Called.of(asked) for asked in stage.listener.asked],
             cut_calls=list(cut_calls(stage.proxies["HTTP"].cut)),
+            heard=stage.subscriber.heard,
+            subscribed_at=await db.fetchval("SELECT created_at FROM event_endpoints"),
+            event_attempts=await rows("SELECT * FROM event_attempts"),
             changes=stage.changes,
             audited={row["request_id"] for row in await rows("SELECT request_id FROM audit_logs")},
             trails=await stage.broken_trails(),
@@ -158,7 +166,18 @@ async def gathered(
         )
 
 
-KEPT = ("ledger", "faults", "deaths", "calls", "runs", "steps", "attempts", "contacts")
+KEPT = (
+    "ledger",
+    "faults",
+    "deaths",
+    "calls",
+    "runs",
+    "steps",
+    "attempts",
+    "contacts",
+    "heard",
+    "event_attempts",
+)
 
 
 def keep(evidence: Evidence, directory: Path) -> None:

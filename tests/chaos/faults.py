@@ -387,6 +387,7 @@ FAULTS: dict[str, Fault] = {
     "RCPT cut before": cut("SMTP", b"RCPT TO", after=False),
     "an HTTP request cut before": cut("HTTP", b"POST ", after=False),
     "an HTTP answer cut off": cut("HTTP", b"POST ", after=True),
+    "an event's answer cut off": cut("events", b"POST ", after=True),
 }
 if LIBRARY is not None:
     FAULTS["a web clock jumps"] = jump(*WEBS)

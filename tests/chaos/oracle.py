@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from app.store.usage import CONTACTS, MESSAGES
-from tests.chaos import answers, probes, timing
+from tests.chaos import answers, events, probes, timing
 from tests.chaos.answers import Check, Judged
 from tests.chaos.evidence import Evidence, Row
 from tests.chaos.faults import FINAL_DOTS, NO_DATABASE_FOR_WORKERS, PAUSES
@@ -21,6 +21,8 @@ from tests.chaos.stage import WORKERS
 from tests.chaos.timing import WAIT_SECONDS
 
 SETTLED = {"SENT", "DELIVERED", "FAILED", "UNKNOWN", "SUPPRESSED"}
+RESENDING = "resending"  # the flow whose message is sent again when its outcome is UNKNOWN
+ATTEMPTS = 3  # of such a message
 CALLS = 3  # that a step may make, all told
 CUT_CALL = "http_broken"  # why a run fails whose call was cut off, or lost with its workers
 TAG = "seen"  # that the flow of three steps gives
@@ -196,26 +198,48 @@ def _no_message_went_twice(evidence: Evidence) -> Iterator[str]:
     for key, times in Counter(mail.message_key for mail in evidence.mails).items():
         if times > 1:
             yield f"the receiver has {key} {times} times"
-    steps = Counter((row["run_id"], row["node_id"]) for row in evidence.attempts if row["run_id"])
-    for (run_id, node_id), times in steps.items():
+    steps = Counter(
+        (row["run_id"], row["node_id"], row["number"]) for row in evidence.attempts if row["run_id"]
+    )
+    for (run_id, node_id, _), times in steps.items():
         if times > 1:
             yield f"{run_id} sent {node_id} {times} times"
+    ordered = _ordered_again(evidence)
     for row in evidence.attempts:
-        if row["number"] > 1:
+        if row["number"] > 1 and (row["message_id"], row["number"]) not in ordered:
             yield f"attempt {row['id']} was ordered by nobody"
+    for message_id, number in ordered - {
+        (row["message_id"], row["number"]) for row in evidence.attempts
+    }:
+        yield f"{message_id} is UNKNOWN, and attempt {number} was not made"
     evidence.figures["messages received"] = len(evidence.mails)
+    evidence.figures["sent again"] = f"{len(ordered)}, as their flow asks for"
+
+
+def _ordered_again(evidence: Evidence) -> set[tuple[str, int]]:
+    """The attempts, by message and number, that a flow asks for because the one before is UNKNOWN:
+    one for each, and so no more doubles."""
+    flows = {row["id"]: flow for flow, row in _runs(evidence)}
+    return {
+        (row["message_id"], row["number"] + 1)
+        for row in evidence.attempts
+        if flows.get(row["run_id"]) == RESENDING
+        and row["status"] == "UNKNOWN"
+        and row["number"] < ATTEMPTS
+    }
 
 
 def _every_event_has_its_own_messages(evidence: Evidence) -> Iterator[str]:
     """Whatever keys we gave them."""
     runs = evidence.runs_by_event()
+    again = Counter(row["run_id"] for row in evidence.attempts if row["number"] > 1)
     received: dict[str, list[str]] = {}
     for mail in evidence.mails:
         received.setdefault(mail.subject, []).append(mail.recipients[0])
     for sent in evidence.ledger:
-        recipients, made = received.get(sent.name, []), len(runs.get(sent.body, ()))
-        if len(recipients) > made:
-            yield f"the receiver has {len(recipients)} messages of {sent.name}, of {made} runs"
+        recipients, made = received.get(sent.name, []), runs.get(sent.body, ())
+        if len(recipients) > len(made) + sum(again[row["id"]] for row in made):
+            yield f"the receiver has {len(recipients)} messages of {sent.name}, of {len(made)} runs"
         if any(recipient != sent.email for recipient in recipients):
             yield f"{sent.name} is of {sent.email}, and {set(recipients)} got its message"
 
@@ -243,10 +267,17 @@ def _every_message_is_accounted_for(evidence: Evidence) -> Iterator[str]:
 
 
 def _a_message_and_its_attempt_agree(evidence: Evidence) -> Iterator[str]:
-    """They are written in one transaction; who writes after its lease spoils one of them."""
-    for row in evidence.attempts:
+    """The newest. They are written in one transaction; who writes after its lease spoils one of
+    them."""
+    newest = {row["message_id"]: row for row in sorted(evidence.attempts, key=_number)}
+    for row in newest.values():
         if row["status"] != row["of_message"]:
             yield f"attempt {row['id']} is {row['status']}, and its message {row['of_message']}"
+
+
+def _number(row: Row) -> int:
+    number: int = row["number"]
+    return number
 
 
 def _what_is_unknown_has_a_cause(evidence: Evidence) -> Iterator[str]:
@@ -430,6 +461,7 @@ def _nothing_was_unexpected(evidence: Evidence) -> Iterator[str]:
 # Each with how many it looks at; None where that says nothing.
 CHECKS: Mapping[Check, Judged | None] = {
     **answers.CHECKS,
+    **events.CHECKS,
     _every_run_ended: lambda evidence: len(evidence.runs),
     _calls_fail_for_a_reason: lambda evidence: sum(
         (flow, row["status"]) == ("calling", "FAILED") for flow, row in _runs(evidence)

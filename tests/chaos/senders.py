@@ -38,6 +38,8 @@ UNSURE = (OUTCOME_UNKNOWN, "The process is being replaced; try again.")
 # How often each kind comes, of 100.
 KINDS = {"once": 30, "again": 25, "keyed": 25, "forged": 10, "malformed": 5, "hasty": 5}
 REFUSED = {"forged", "malformed"}
+# How often each flow comes against the others.
+SHARES = {"three steps": 2, "resending": 2, "waiting": 3, "calling": 3}
 
 
 @dataclass(slots=True)
@@ -112,7 +114,7 @@ class Senders:
         name = f"event-{number}"
         shared = chance.random() < SHARED_SHARE
         who = f"shared{chance.randrange(SHARED)}" if shared else name
-        flow = chance.choice(list(self.paths))
+        flow = chance.choices(list(self.paths), [SHARES.get(one, 1) for one in self.paths])[0]
         body = json.dumps({"email": f"{who}@customer.example", "name": name, "price": "1.10"})
         sent = Sent(name, kind, flow, body.encode())
         self.ledger.append(sent)

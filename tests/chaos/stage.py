@@ -23,6 +23,7 @@ import httpx2
 
 from app.runtime.tls import system_trust
 from tests import servers
+from tests.chaos.hearing import Subscriber
 from tests.clocks import Clock
 from tests.deployment import Deployment, MailServer, Part, answers
 from tests.listener import Listener, says
@@ -68,6 +69,7 @@ class Stage:
     redis: servers.RedisServer
     mail: MailServer
     listener: Listener
+    subscriber: Subscriber
     proxies: dict[str, Proxy]
     chance: random.Random  # of the faults
     probing: random.Random
@@ -192,12 +194,15 @@ async def set_up(
         redis.start()
         mail = stack.enter_context(MailServer(directory, pause=QUEUEING_SECONDS))
         listener = await stack.enter_async_context(Listener(says({"paid": True})))
+        subscriber = Subscriber()
+        hearing = await stack.enter_async_context(Listener(subscriber.respond))
         behind = {
             "web → PostgreSQL": postgres.port,
             "worker → PostgreSQL": postgres.port,
             "Redis": redis.port,
             "SMTP": urlsplit(mail.url).port or 0,
             "HTTP": listener.port,
+            "events": hearing.port,
         }
         proxies = {name: Proxy("127.0.0.1", port) for name, port in behind.items()}
         for proxy in proxies.values():
@@ -215,7 +220,7 @@ async def set_up(
             )
         )
         chances = [random.Random(f"{seed} {of}") for of in ("faults", "probes", "pauses")]
-        stage = Stage(deployment, postgres, redis, mail, listener, proxies, *chances)
+        stage = Stage(deployment, postgres, redis, mail, listener, subscriber, proxies, *chances)
         assert deployment.start("migrate").process.wait(30) == 0
         stage.ports = {name: free_port() for name in WEBS}
         for name in (*WEBS, *WORKERS):

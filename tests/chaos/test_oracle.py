@@ -16,6 +16,7 @@ import pytest
 from app.store.engine import OUT_OF_REACH, OUTCOME_UNKNOWN
 from tests.chaos import oracle, probes
 from tests.chaos.evidence import Called, Evidence, Struck, cut_calls, keep
+from tests.chaos.hearing import ABOUT, Heard
 from tests.chaos.probes import Probed
 from tests.chaos.senders import AWAY, CUT, LATE, LEFT, Sent, Try
 from tests.chaos.stage import Death
@@ -26,6 +27,7 @@ PATHS = {
     "three steps": ["tag", "say", "note"],
     "waiting": ["wait", "say"],
     "calling": ["call", "say"],
+    "resending": ["say"],
 }
 PORTS = {"web 1": 8001, "web 2": 8002}
 
@@ -60,7 +62,7 @@ def clean() -> Evidence:
         event("keyed", "keyed", "waiting", told(2, 202, "keyed"), told(3, 202, "keyed")),
         event("called", "once", "calling", told(4, 202, "called")),
         event("failed", "once", "calling", told(5, 202, "failed")),
-        event("unsure", "once", "three steps", told(6, 202, "unsure")),
+        event("unsure", "once", "resending", told(6, 202, "unsure")),
         event("forged", "forged", "waiting", told(7, 401)),
         event("broken", "malformed", "waiting", told(7, 400)),
         event("half", "hasty", "waiting", silent(8, LEFT, whole=False)),
@@ -99,10 +101,13 @@ def clean() -> Evidence:
         steps=[],
         attempts=[],
         contacts=[],
-        usage={("ws_1", "contacts"): 6, ("ws_1", "messages"): 4},
+        usage={("ws_1", "contacts"): 6, ("ws_1", "messages"): 5},
         mails=[],
         calls=[Called("run_called", "key of called"), Called("run_failed", "key of failed")],
         cut_calls=["run_failed"],
+        heard=[],
+        subscribed_at=at(0),
+        event_attempts=[],
         changes={"request 1": "PATCH /workflows/wfl_1"},
         audited={"request 1"},
         trails=[],
@@ -118,7 +123,19 @@ def clean() -> Evidence:
     evidence.steps = [row for row in evidence.steps if row != step("failed", "say")]
     became(evidence, "unsure", "UNKNOWN")
     became(evidence, "out", "SUPPRESSED")
+    send(evidence, "run_unsure", "unsure", "second key of run_unsure", number=2)
+    tell(evidence, "run.failed", "run_failed")
+    tell(evidence, "message.unknown", "att_unsure")
+    evidence.heard.append(evidence.heard[-1])
     return evidence
+
+
+def tell(evidence: Evidence, type: str, about: str) -> None:
+    id = f"evt_{about}"
+    body = json.dumps({"type": type, "data": {ABOUT[type]: about}}).encode()
+    evidence.heard.append(Heard(id, body))
+    taken = {"event_id": id, "status": "SUCCEEDED", "reason_code": None}
+    evidence.event_attempts.append(taken)
 
 
 def ran(evidence: Evidence, sent: Sent, id: str = "") -> None:
@@ -126,6 +143,7 @@ def ran(evidence: Evidence, sent: Sent, id: str = "") -> None:
     name, run_id = sent.name, id or f"run_{sent.name}"
     if not any(row["id"] == f"con_{name}" for row in evidence.contacts):
         evidence.contacts.append(contact(sent))
+        tell(evidence, "contact.created", f"con_{name}")
     evidence.runs.append(
         {
             "id": run_id,
@@ -150,6 +168,7 @@ def contact(sent: Sent) -> dict[str, Any]:
         "email": f"{sent.name}@customer.example",
         "last_name": sent.name if "note" in done else None,
         "tags": ["seen"] if "tag" in done else [],
+        "created_at": at(1),
     }
 
 
@@ -168,7 +187,7 @@ def send(evidence: Evidence, run_id: str, name: str, key: str, number: int = 1) 
     events = [{"at": at(6).isoformat(), "status": "SENDING"}]
     evidence.attempts.append(
         {
-            "id": f"att_{name}",
+            "id": f"att_{name}{number if number > 1 else ''}",
             "workspace_id": "ws_1",
             "tries": 1,
             "account_mail": None,
@@ -200,7 +219,9 @@ def became(evidence: Evidence, name: str, status: str | None) -> None:
         evidence.attempts.remove(attempt(evidence, name))
     else:
         tries = status != "SUPPRESSED"
-        attempt(evidence, name).update(status=status, of_message=status, tries=tries)
+        one = attempt(evidence, name)
+        history = [*json.loads(one["events"]), {"at": at(7).isoformat(), "status": status}]
+        one.update(status=status, of_message=status, tries=tries, events=json.dumps(history))
     if status != "SENT":
         evidence.mails = [mail for mail in evidence.mails if mail.subject != name]
 
@@ -245,6 +266,10 @@ def another_run_of(name: str) -> Plant:
 
 def called(*calls: Called) -> Plant:
     return lambda evidence: evidence.calls.extend(calls)
+
+
+def heard(one: Heard) -> Plant:
+    return lambda evidence: evidence.heard.append(one)
 
 
 def added(list_name: str, value: object) -> Plant:
@@ -420,10 +445,20 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
             "run_plain sent say 2 times",
         ),
         (of_attempt("plain", number=2), "attempt att_plain was ordered by nobody"),
+        (of_attempt("unsure", status="SENT"), "attempt att_unsure2 was ordered by nobody"),
+        (of_attempt("unsure2", number=3), "attempt att_unsure2 was ordered by nobody"),
+        (
+            lambda evidence: evidence.attempts.remove(attempt(evidence, "unsure2")),
+            "msg_unsure is UNKNOWN, and attempt 2 was not made",
+        ),
     ],
     "_every_event_has_its_own_messages": [
         (with_mail("plain", "another key"), "the receiver has 2 messages of plain, of 1 runs"),
         (with_mail("forged", "another key"), "the receiver has 1 messages of forged, of 0 runs"),
+        (
+            all_of(with_mail("unsure", "key"), with_mail("unsure", "another key")),
+            "the receiver has 3 messages of unsure, of 1 runs",
+        ),
         (
             all_of(without_mail("plain"), with_mail("plain", "key of run_plain", "eve@x.example")),
             "plain is of plain@customer.example, and .*eve@x.example",
@@ -446,6 +481,7 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
     ],
     "_a_message_and_its_attempt_agree": [
         (of_attempt("plain", status="SENDING"), "att_plain is SENDING, and its message SENT"),
+        (of_attempt("unsure2", status="FAILED"), "att_unsure2 is FAILED, and its message SENT"),
     ],
     "_what_is_unknown_has_a_cause": [
         (of_attempt("plain", status="UNKNOWN"), "2 are UNKNOWN without a worker's loss, of 1"),
@@ -459,6 +495,40 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
                 *(of_attempt(f"more{n}", status="UNKNOWN") for n in range(33)),
             ),
             "34 are UNKNOWN by losses of workers, which is 2 more than",
+        ),
+    ],
+    "every_event_is_signed_and_its_copies_are_the_same": [
+        (heard(Heard("evt_x", b"{}", "No matching signature")), "evt_x is signed wrongly: No"),
+        (heard(Heard("evt_run_failed", b"{}")), "evt_run_failed came with two bodies"),
+    ],
+    "what_happened_was_told_once": [
+        (
+            lambda evidence: evidence.heard.pop(0),
+            "contact.created of con_plain happened 1 times, and 0 were told",
+        ),
+        (
+            lambda evidence: tell(evidence, "run.failed", "run_plain"),
+            "run.failed of run_plain happened 0 times, and 1 were told",
+        ),
+        (
+            lambda evidence: evidence.heard.append(replace(evidence.heard[-1], id="evt_x")),
+            "message.unknown of att_unsure happened 1 times, and 2 were told",
+        ),
+        (
+            lambda evidence: evidence.contacts.append(
+                {**contact(sent(evidence, "refused")), "created_at": at(1)}
+            ),
+            "contact.created of con_refused happened 1 times, and 0",
+        ),
+    ],
+    "every_event_was_taken": [
+        (
+            lambda evidence: evidence.event_attempts[0].update(status="QUEUED"),
+            "evt_con_plain is QUEUED",
+        ),
+        (
+            lambda evidence: setattr(evidence, "heard", evidence.heard[1:]),
+            "evt_con_plain is SUCCEEDED, and nobody heard it",
         ),
     ],
     "_opt_outs_hold": [
@@ -493,11 +563,11 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
     "_what_is_counted_is_there": [
         (
             lambda evidence: setattr(
-                evidence, "usage", {**evidence.usage, ("ws_1", "messages"): 5}
+                evidence, "usage", {**evidence.usage, ("ws_1", "messages"): 6}
             ),
-            "ws_1: 5 messages counted, of 4",
+            "ws_1: 6 messages counted, of 5",
         ),
-        (of_attempt("out", tries=1), "ws_1: 4 messages counted, of 5"),
+        (of_attempt("out", tries=1), "ws_1: 5 messages counted, of 6"),
         (lambda evidence: evidence.contacts.pop(), "ws_1: 6 contacts counted, of 5"),
         (lambda evidence: setattr(evidence, "usage", {}), "ws_1: 0 contacts counted, of 6"),
     ],
@@ -591,8 +661,9 @@ def test_a_call_whose_worker_was_lost_three_times_may_fail():
     for plant in (failed("called"), called(CALLED), called(CALLED), *worker_deaths(2.5, 3, 3.5)):
         plant(evidence)
     became(evidence, "called", None)
+    tell(evidence, "run.failed", "run_called")
     evidence.steps.remove(step("called", "say"))
-    evidence.usage = {**evidence.usage, ("ws_1", "messages"): 3}
+    evidence.usage = {**evidence.usage, ("ws_1", "messages"): 4}
     assert nothing_is_found(evidence)
     assert evidence.figures["calls failed"] == {"cut off": 1, "workers lost": 1}
     assert evidence.figures["runs ended"]["calling FAILED http_broken"] == 2
