@@ -837,3 +837,17 @@ CREATE INDEX messages_by_address ON messages (workspace_id, lower(to_address), i
 ALTER TABLE idempotency_keys ADD COLUMN about TEXT;
 CREATE INDEX idempotency_keys_by_resource ON idempotency_keys (workspace_id, about)
     WHERE about IS NOT NULL;
+
+-- section 0038: what an erased person was reached by before
+
+-- An address that a contact had once. When the contact is erased, what was kept under it goes too;
+-- nothing else reads it.
+CREATE TABLE former_addresses (
+    workspace_id  TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    address       TEXT NOT NULL,                  -- as the contact had it
+    email_key     TEXT,                           -- as contacts are compared, like
+    phone         TEXT,                           -- this one: NULL is what it is not
+    PRIMARY KEY (workspace_id, contact_id, address),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);

@@ -194,6 +194,9 @@ async def replace(
             )
     except Duplicate:
         raise await _conflict(db, workspace, checked.columns, other_than=row["id"]) from None
+    await contacts.keep_former(
+        db, workspace_id=workspace.id, changed=[(row["id"], row, new.columns)]
+    )
     await subscriptions.keep(db, workspace.id, opting, "member")
     if not profile.same(checked.columns["metadata"], row["metadata"]):
         await contacts.replace_fields(

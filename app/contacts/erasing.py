@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from app import events
@@ -47,16 +47,17 @@ async def erase(
     )
     if cancelled == CANCELLED_AT_ONCE:
         return "more"
+    former = await contacts.former_addresses(db, workspace_id=workspace.id, id=contact_id)
     for _ in range(FORGOTTEN_PAGES):
         if not await erasure.forget_some(
             db,
             workspace_id=workspace.id,
             contact_id=contact_id,
-            addresses=_written(row),
+            addresses=_written([row, *former]),
             limit=FORGOTTEN_ROWS,
         ):
-            await pii_search.delete_mentioning(db, workspace.id, row)
-            shown = [contact_id, *await _suppress_erased(db, workspace, row)]
+            await pii_search.delete_mentioning(db, workspace.id, row, former)
+            shown = [contact_id, *await _suppress_erased(db, workspace, row, former)]
             await erasure.forget_answers(db, workspace_id=workspace.id, about=shown)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
             await events.tell(db, workspace.id, "contact.deleted", {"contactId": contact_id})
@@ -64,20 +65,29 @@ async def erase(
     return "more"
 
 
-def _written(row: Row) -> list[str]:
-    """The contact's addresses, in what a database makes of them in lower case: some of them leave
-    letters beyond ASCII alone."""
-    held = {row["email_key"], addresses.ascii_lower(row["email"] or ""), row["phone"]}
-    return sorted(address for address in held if address)
+def _written(held: Sequence[Row]) -> list[str]:
+    """The addresses, in what a database makes of them in lower case: some of them leave letters
+    beyond ASCII alone."""
+    found = {
+        address
+        for one in held
+        for address in (one["email_key"], addresses.ascii_lower(one["email"] or ""), one["phone"])
+    }
+    return sorted(address for address in found if address)
 
 
-async def _suppress_erased(db: Handle, workspace: WorkspaceContext, row: Row) -> list[str]:
+async def _suppress_erased(
+    db: Handle, workspace: WorkspaceContext, row: Row, former: Sequence[Row]
+) -> list[str]:
     """Whoever has their data erased hears no more, though nobody can read any longer who it was.
+    What they left before they may have left to others: only what was recorded of it stays.
     The ids of all suppressions that told of them."""
     known = subscriptions.hashes(workspace.vault, workspace.id, row)
-    if not known:
+    left = [subscriptions.hashes(workspace.vault, workspace.id, one) for one in former]
+    hashes = sorted({*known.values(), *(hash for one in left for hash in one.values())})
+    if not hashes:
         return []
-    await suppressions.lock(db, *known.values())
+    await suppressions.lock(db, *hashes)
     await suppressions.insert_many(
         db,
         workspace_id=workspace.id,
@@ -93,5 +103,4 @@ async def _suppress_erased(db: Handle, workspace: WorkspaceContext, row: Row) ->
             for channel, address_hash in known.items()
         ],
     )
-    hashes = list(known.values())
     return await suppressions.forget(db, workspace_id=workspace.id, address_hashes=hashes)

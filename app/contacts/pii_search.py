@@ -20,9 +20,12 @@ DIGITS = 8  # the last of a phone number: those that stay when it is written wit
 _NO_DIGIT = re.compile(rb"\D+")
 
 
-async def delete_mentioning(db: Handle, workspace_id: str, contact: Row) -> None:
-    """Delete the workspace's refused requests that mention the contact."""
-    identifiers, last = Identifiers.of(contact), ""
+async def delete_mentioning(
+    db: Handle, workspace_id: str, contact: Row, former: Sequence[Row] = ()
+) -> None:
+    """Delete the workspace's refused requests that mention the contact, or one of its former
+    addresses."""
+    identifiers, last = Identifiers.of(contact, former), ""
     while page := await erasure.refused_requests(
         db, workspace_id=workspace_id, after=last, limit=AT_ONCE
     ):
@@ -33,17 +36,19 @@ async def delete_mentioning(db: Handle, workspace_id: str, contact: Row) -> None
 
 @dataclass(frozen=True, slots=True)
 class Identifiers:
-    """A contact's email, phone and id, found however they are written."""
+    """A contact's emails, phones and id, found however they are written."""
 
     words: tuple[bytes, ...]
-    number: bytes | None
+    numbers: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, contact: Mapping[str, Any]) -> Self:
-        """Of a contact's row."""
-        words = (contact["email_key"], contact["id"])
-        number = _NO_DIGIT.sub(b"", (contact["phone"] or "").encode())[-DIGITS:]
-        return cls(tuple(word.lower().encode() for word in words if word), number or None)
+    def of(cls, contact: Mapping[str, Any], former: Sequence[Mapping[str, Any]] = ()) -> Self:
+        """Of a contact's row, and those of its former addresses."""
+        held = (contact, *former)
+        words = {contact["id"], *(one["email_key"] for one in held)}
+        phones = {one["phone"] for one in held}
+        numbers = {_NO_DIGIT.sub(b"", phone.encode())[-DIGITS:] for phone in phones if phone}
+        return cls(tuple(word.lower().encode() for word in words if word), tuple(numbers))
 
     def found_in(self, requests: Sequence[Row]) -> list[str]:
         """The ids of those that mention the contact."""
@@ -61,7 +66,10 @@ class Identifiers:
         lowered = raw.lower()
         if any(word in lowered for word in self.words):
             return True
-        return self.number is not None and self.number in _NO_DIGIT.sub(b"", raw)
+        if not self.numbers:
+            return False
+        digits = _NO_DIGIT.sub(b"", raw)
+        return any(number in digits for number in self.numbers)
 
 
 def _unescaped(raw: bytes) -> bytes:

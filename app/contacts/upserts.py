@@ -90,6 +90,7 @@ class _Contact:
     subscribed: Mapping[str, str] = field(default_factory=dict)  # before
     # Channels on which an opt-out is recorded of the address that they have.
     opted_out: set[str] = field(default_factory=set)
+    was: Mapping[str, Any] = field(default_factory=dict)  # its columns in the database
     had: Mapping[str, str] = field(default_factory=dict)  # by channel the hashes of its addresses
     is_new: bool = False
     has_new_fields: bool = False
@@ -123,6 +124,7 @@ async def _held(
             for row in rows
         ]
     for one in held:
+        one.was = one.columns
         one.had = subscriptions.hashes(workspace.vault, workspace.id, one.columns)
     await _find_opt_outs(db, workspace, held)
     return held
@@ -294,6 +296,8 @@ async def _write(db: Handle, workspace: WorkspaceContext, touched: Sequence[_Con
         await batches.update(
             db, workspace_id=workspace.id, rows=[(one.id, one.columns) for one in changed]
         )
+        moved = [(one.id, one.was, one.columns) for one in changed]
+        await contacts.keep_former(db, workspace_id=workspace.id, changed=moved)
     if new:
         await batches.insert(
             db, workspace_id=workspace.id, rows=[(one.id, one.columns) for one in new]

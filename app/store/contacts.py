@@ -420,3 +420,53 @@ async def remove_tag(db: Handle, *, workspace_id: str, contact_id: str, tag: str
         tag=tag,
     )
     return removed is not None
+
+
+async def keep_former(
+    db: Handle,
+    *,
+    workspace_id: str,
+    changed: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]],
+) -> None:
+    """Of contacts, by id with what their columns were and what they are: the addresses that they
+    have no longer."""
+    rows = [
+        {
+            "workspace_id": workspace_id,
+            "contact_id": id,
+            "address": was[name],
+            "email_key": was["email_key"] if name == "email" else None,
+            "phone": was["phone"] if name == "phone" else None,
+        }
+        for id, was, now in changed
+        for name in ("email", "phone")
+        if was[name] and was[name] != now[name]
+    ]
+    if rows:
+        await db.execute_many(
+            """
+            INSERT INTO former_addresses (workspace_id, contact_id, address, email_key, phone)
+            VALUES (:workspace_id, :contact_id, :address, :email_key, :phone)
+            ON CONFLICT DO NOTHING
+            """,
+            rows,
+        )
+
+
+async def former_addresses(db: Handle, *, workspace_id: str, id: str) -> list[Row]:
+    """One a row, in a contact's columns, without those that another contact has by now."""
+    return await db.fetch_all(
+        """
+        SELECT CASE WHEN f.phone IS NULL THEN f.address END AS email, f.email_key, f.phone
+        FROM former_addresses f
+        WHERE f.workspace_id = :workspace_id AND f.contact_id = :id
+          AND NOT EXISTS (SELECT 1 FROM contacts c
+                          WHERE c.workspace_id = f.workspace_id AND c.email_key = f.email_key
+                            AND c.id <> f.contact_id)
+          AND NOT EXISTS (SELECT 1 FROM contacts c
+                          WHERE c.workspace_id = f.workspace_id AND c.phone = f.phone
+                            AND c.id <> f.contact_id)
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )

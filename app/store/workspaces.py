@@ -115,6 +115,7 @@ TABLES: Mapping[str, str] = {
     "soft_bounces": "address_hash",
     "contact_tags": "contact_id",
     "contact_fields": "contact_id",
+    "former_addresses": "contact_id",
     "contacts": "id",
     "channel_settings": "channel",
     "callbacks": "id",

@@ -32,6 +32,19 @@ def test_nobody_else_is(raw: bytes):
     assert not ADA.are_in(raw)
 
 
+def test_whoever_is_named_by_a_former_address_is_found():
+    moved = Identifiers.of(
+        {"id": "con_1", "email_key": "new@example.com", "phone": None},
+        [
+            {"email_key": "ada@example.com", "phone": None},
+            {"email_key": None, "phone": "+491712345678"},
+        ],
+    )
+    for raw in (b'{"to": "new@example.com"}', b'{"to": "Ada@example.com"}', b"0171 / 234 56 78"):
+        assert moved.are_in(raw)
+    assert not moved.are_in(b'{"to": "bob@example.com"}')
+
+
 def test_a_contact_without_addresses_is_named_by_its_id_alone():
     nobody = Identifiers.of({"id": "con_1", "email_key": None, "phone": None})
     assert nobody.are_in(b'{"contact": "con_1"}')

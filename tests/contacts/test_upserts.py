@@ -218,6 +218,35 @@ async def test_two_batches_at_once_make_each_contact_once(database: Database):
     assert len(await everybody(database, acme)) == 50
 
 
+async def test_an_address_that_was_replaced_is_kept_and_one_that_was_in_between_is_not(
+    database: Database,
+):
+    """Of those who were there before: the batch writes each of them once."""
+    acme = await workspace(database)
+    await upsert(database, acme, ADA, BOB)
+    phone = {"phone": ADA["phone"]}
+    await upsert(
+        database,
+        acme,
+        {**phone, "email": "between@x.test"},
+        {**phone, "email": "new@x.test"},
+        {**BOB, "lastName": "B"},
+        {"email": "carol@x.test"},
+    )
+    await upsert(database, acme, {"email": "NEW@x.test", "phone": "+14155550109"})
+    async with database.read() as db:
+        ada = await contacts.by_email(db, workspace_id=acme, email_key="new@x.test")
+        assert ada is not None
+        kept = await contacts.former_addresses(db, workspace_id=acme, id=ada["id"])
+        everything = await db.fetch_all("SELECT contact_id FROM former_addresses")
+    assert sorted((row["email"] or "", row["email_key"], row["phone"]) for row in kept) == [
+        ("", None, ADA["phone"]),
+        ("ada@x.test", "ada@x.test", None),
+        ("new@x.test", "new@x.test", None),
+    ]
+    assert {row["contact_id"] for row in everything} == {ada["id"]}
+
+
 async def test_what_is_wrong_with_an_entry_stands_in_it():
     read = Entry.read(None, {"id": 5, "email": "x", "tags": [""], "plan": "pro"})
     assert [error.pointer for error in read.checked.errors] == ["/plan", "/email", "/tags/0", "/id"]

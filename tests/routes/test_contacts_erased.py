@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -100,10 +101,15 @@ async def test_nothing_that_it_said_or_was_told_is_left(cast: Cast, process: Pro
     }
     await cast.ed.made("/messages/test-email", test)
     await moved(process)
+    await unsubscribed(cast, receipt["contactId"])
+    await changed(cast, receipt["contactId"], email=f"new.{MARKER}@x.test")
     assert await places(process.database) == {
         "contacts",
         "contact_fields",
         "contact_tags",
+        "former_addresses",
+        "suppressions",
+        "audit_logs",
         "runs",
         "run_steps",
         "messages",
@@ -166,18 +172,22 @@ async def written_to(cast: Cast, **changed: str) -> list[str]:
     return [one["messageId"] for one in made]
 
 
-@pytest.mark.parametrize("changed", BARE.values(), ids=BARE.keys())
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("given", BARE.values(), ids=BARE.keys())
 async def test_what_was_sent_to_its_address_by_itself_is_left_nowhere_either(
-    cast: Cast, process: Process, changed: dict[str, str]
+    cast: Cast, process: Process, given: dict[str, str], moves: bool
 ):
-    is_eva = changed.get("to", "").startswith("É")
+    """Nor to one that it had before."""
+    is_eva = given.get("to", "").startswith("É")
     contact = await cast.ed.made(
-        "/contacts", {"email": changed["to"] if is_eva else f"{MARKER}@x.test"}
+        "/contacts", {"email": given["to"] if is_eva else f"{MARKER}@x.test"}
     )
-    sent = await written_to(cast, **changed)
+    sent = await written_to(cast, **given)
     await moved(process)
     to_bob = await cast.ed.made("/messages/test-email", {**TO_BOB, "subject": "violin"})
-    waiting = await written_to(cast, **changed)  # nobody has taken them up
+    waiting = await written_to(cast, **given)  # nobody has taken them up
+    if moves:
+        await changed(cast, contact["id"], email="eva@x.test")
     assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
     assert await places(process.database) == set()
     for id in sent:
@@ -262,6 +272,101 @@ async def test_what_a_copy_of_a_request_would_be_told_is_forgotten(
 
 
 EVENT_CONTACT = {"email": f"{MARKER}@x.test", "firstName": MARKER, "phone": "+4915112345678"}
+
+
+async def unsubscribed(cast: Cast, id: str) -> None:
+    """So that its addresses are known as those of somebody who is not to be written to."""
+    out = dict.fromkeys(("email", "sms", "whatsapp"), "unsubscribed")
+    await changed(cast, id, subscriptions=out)
+
+
+async def changed(cast: Cast, id: str, **patch: Any) -> None:
+    response = await cast.ed.patch(f"/contacts/{id}", patch)
+    assert response.status_code == 200, response.text
+
+
+async def suppressed(cast: Cast) -> set[str | None]:
+    """The addresses that whoever may read may read."""
+    return {one["address"] for one in (await cast.vic.read("/suppressions"))["data"]}
+
+
+OLD, NEW = ({"email": f"{MARKER}{i}@x.test", "phone": f"+1415555010{i}"} for i in (0, 1))
+
+
+async def by_patch(cast: Cast, _process: Process, id: str) -> None:
+    await changed(cast, id, **NEW)
+
+
+async def by_import(cast: Cast, _process: Process, id: str) -> None:
+    row = ",".join((id, NEW["email"], NEW["phone"]))
+    sheet, csv = f"id,email,phone\n{row}\n", {"Content-Type": "text/csv"}
+    response = await cast.ed.call("POST", "/contacts/import", content=sheet, headers=csv)
+    assert response.json()["updated"] == 1, response.text
+
+
+async def by_a_step(cast: Cast, process: Process, _id: str) -> None:
+    given = {name: f"{{{{trigger.next.{name}}}}}" for name in NEW}
+    step = {"id": "move", "type": "update_contact", "set": given}
+    token = await hook(process, cast.ed.workspace_id, [step], trigger=TRIGGER)
+    body = {"email": OLD["email"], "next": NEW}
+    assert (await cast.client.post(f"/v1/webhooks/in/{token}", json=body)).status_code == 202
+    await moved(process)
+
+
+@pytest.mark.parametrize("move", [by_patch, by_import, by_a_step])
+async def test_nor_is_an_address_left_that_it_had_before(
+    cast: Cast, process: Process, move: Callable[[Cast, Process, str], Awaitable[None]]
+):
+    contact = await cast.ed.made("/contacts", OLD)
+    await unsubscribed(cast, contact["id"])
+    await move(cast, process, contact["id"])
+    assert await suppressed(cast) == {*OLD.values(), *NEW.values()}
+    assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
+    assert await suppressed(cast) == {None}
+    assert await places(process.database) == set()
+    left = await tables(process.database)
+    assert left["former_addresses"] == []
+    assert "415555010" not in str(left)
+    # What it said is still heeded, and what it left bars nobody else.
+    for address, reasons in (
+        (OLD["email"], {"unsubscribed"}),
+        (NEW["email"], {"unsubscribed", "erased"}),
+    ):
+        found = await cast.vic.read(f"/suppressions?address={address}")
+        assert {one["reason"] for one in found["data"]} == reasons
+
+
+async def test_what_names_a_former_number_goes_too(cast: Cast, process: Process):
+    contact = await cast.ed.made("/contacts", OLD)
+    await changed(cast, contact["id"], phone=NEW["phone"])
+    await changed(cast, contact["id"], phone=None)
+    trigger = {**TRIGGER, "contactPath": "nowhere"}
+    token = await hook(process, cast.ed.workspace_id, STEPS, trigger=trigger)
+    for number in ("(415) 555-0100", "(415) 555-0101", "(415) 555-0102"):
+        await cast.client.post(f"/v1/webhooks/in/{token}", json={"to": number})
+    await process.batches.close()
+    assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
+    [kept] = (await tables(process.database))["webhook_requests"]
+    assert b"0102" in kept["body"]
+
+
+async def test_an_address_that_another_contact_has_by_now_is_that_one_s(
+    cast: Cast, process: Process
+):
+    ada = await cast.ed.made("/contacts", OLD)
+    await unsubscribed(cast, ada["id"])
+    await changed(cast, ada["id"], **NEW)
+    bob = await cast.ed.made("/contacts", OLD)
+    await cast.ed.made("/messages/test-email", {**TO_BOB, "to": OLD["email"], "subject": "S"})
+    await moved(process)
+    assert (await cast.ed.delete(f"/contacts/{ada['id']}")).status_code == 204
+    assert await suppressed(cast) == {*OLD.values(), None}
+    [captured] = (await cast.ed.read("/sandbox/messages"))["data"]
+    assert captured["to"] == OLD["email"]
+    await changed(cast, bob["id"], email="bob@x.test", phone=None)
+    assert (await cast.ed.delete(f"/contacts/{bob['id']}")).status_code == 204
+    assert await suppressed(cast) == {None}
+    assert (await cast.ed.read("/sandbox/messages"))["data"] == []
 
 
 async def posted_by_another(cast: Cast, token: str) -> dict[str, str]:

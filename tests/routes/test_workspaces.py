@@ -327,7 +327,10 @@ async def one_of_everything(who: Any, process: Process) -> None:
     paying = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://a.example"}
     till = await who.made("/billing/checkout", paying)
     assert (await who.client.post(f"{till['checkoutUrl']}/complete")).status_code == 303
-    await who.made("/contacts", {"email": "b@acme.test", "tags": ["a"], "metadata": {"n": 1}})
+    bob = {"email": "b@acme.test", "tags": ["a"], "metadata": {"n": 1}}
+    made = await who.made("/contacts", bob)
+    moved = await who.patch(f"/contacts/{made['id']}", {"email": "bob@acme.test"})
+    assert moved.status_code == 200
     content = {"subject": "S", "html": "<p>H</p>"}
     template = {"name": "T", "channel": "email", "content": content}
     await who.post("/templates", template, headers={"Idempotency-Key": "once"})

@@ -137,6 +137,10 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         lambda db: activity.attempts(db, **ACME, message_ids=["msg_10500", "msg_10501"]),
         ["workspace_id message_id"],
     ),
+    "former addresses": (
+        lambda db: contacts.former_addresses(db, **ACME, id="con_10003"),
+        ["workspace_id contact_id email_key phone"],
+    ),
     "an erasure": (
         lambda db: erasure.forget_some(
             db, **ACME, contact_id="con_10003", addresses=["10003@acme.test"], limit=20

@@ -115,6 +115,10 @@ FILL = (
     SELECT 'ws_acme', 'con_' || i, 'crmId', i || '' FROM n
     """,
     """
+    INSERT INTO former_addresses (workspace_id, contact_id, address, email_key)
+    SELECT 'ws_acme', 'con_' || i, i || '@old.test', i || '@old.test' FROM n
+    """,
+    """
     INSERT INTO contact_tags (workspace_id, contact_id, tag)
     SELECT 'ws_acme', 'con_' || i, CASE WHEN i % 1000 = 0 THEN 'rare' ELSE 'common' END FROM n
     """,
