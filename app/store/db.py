@@ -154,6 +154,8 @@ async def migrate(database: Database, schema: str) -> list[str]:
     applied: list[str] = []
     while number := await _apply_next(database, found):
         applied.append(number)
+    async with database.read() as db:
+        await db.use(lambda link: link.prefer_keys())
     return applied
 
 

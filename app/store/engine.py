@@ -102,6 +102,10 @@ class Link(Protocol):
 
     async def run_script(self, script: str) -> None: ...
 
+    async def prefer_keys(self) -> None:
+        """Outside of a transaction: a row whose key is known is found by its key, even while
+        statistics say that any index would do."""
+
     async def durability(self) -> list[str]: ...
 
     async def understood(self, error: Exception, stage: Stage) -> Exception:

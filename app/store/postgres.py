@@ -33,6 +33,7 @@ SILENT_MS = 500  # after the server's own deadline
 # Any numbers, the same in every process for ever.
 MIGRATION_LOCK = 7_165_432_100_171_000_001
 STATISTICS_LOCK = 7_165_432_100_171_000_002
+KEYS_LOCK = 7_165_432_100_171_000_003
 
 # What is due is a handful now and all of a million a minute later. Statistics that saw the one make
 # a planner read and sort the whole of the other, instead of the first rows of the right index.
@@ -57,6 +58,17 @@ STALE_STATISTICS = """
       AND s.n_mod_since_analyze > 200 + 2 * GREATEST(c.reltuples, 0)
     ORDER BY s.n_mod_since_analyze DESC
     LIMIT 10
+    """
+
+# Of indexes that look as good as one another, the one made last is taken. Each of these tables may
+# get a backlog from a workspace that statistics know nothing of: then all that begin with the
+# workspace look as good as the key.
+QUEUES = ("runs", "messages", "calls", "event_attempts")
+OLDER_KEYS = """
+    SELECT k.conname
+    FROM pg_constraint k
+    WHERE k.conrelid = to_regclass($1) AND k.contype = 'p'
+      AND k.conindid < (SELECT max(i.indexrelid) FROM pg_index i WHERE i.indrelid = k.conrelid)
     """
 
 # Lost, refused, full, timed out, read-only, or in another's way: trying again may help.
@@ -265,6 +277,25 @@ class PostgresConnection(DatabasesPostgresConnection):
     async def _script(self, script: str) -> None:
         deadline = self.deadlines.migration_ms / 1000
         await self.raw_connection.execute(script, timeout=deadline)
+
+    async def prefer_keys(self) -> None:
+        """Builds each key again that is older than another index of its table. Nobody waits for
+        that; and what another process is at just now is left to it."""
+        connection, deadline = self.raw_connection, self.deadlines.migration_ms / 1000
+        if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", KEYS_LOCK):
+            return
+        try:
+            await connection.execute(f"SET statement_timeout = {self.deadlines.migration_ms}")
+            for table in QUEUES:
+                for name in [row["conname"] for row in await connection.fetch(OLDER_KEYS, table)]:
+                    # Left by a build that was cut off.
+                    await connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}_ccnew"')
+                    await connection.execute(
+                        f'REINDEX INDEX CONCURRENTLY "{name}"', timeout=deadline
+                    )
+        finally:
+            await connection.execute("RESET statement_timeout")
+            await connection.fetchval("SELECT pg_advisory_unlock($1)", KEYS_LOCK)
 
     async def durability(self) -> list[str]:
         return [

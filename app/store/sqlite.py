@@ -200,6 +200,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         for statement in _statements(script):
             await self.file.send(statement, (), deadline_ms=self._backend.deadlines.migration_ms)
 
+    async def prefer_keys(self) -> None:
+        """It does."""
+
     async def durability(self) -> list[str]:
         return []  # every connection is opened with synchronous = FULL
 

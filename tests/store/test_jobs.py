@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.store import jobs, runs, workspaces
-from app.store.db import Database, Row, new_id
+from app.store.db import Database, Row, explain, new_id
 from app.store.jobs import HEAD, SCANNED, FairShare, Table
 
 LEASE_SECONDS = 15.0
@@ -190,6 +190,25 @@ async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
         )
         assert len(claimed) == 32
         assert await db.fetch_value(read) < BACKLOG / 4
+
+
+@pytest.mark.parametrize("table", ["runs", "calls"])  # of messages, the ones here are all of no run
+async def test_a_row_is_found_by_its_key_though_its_workspace_came_after_the_last_count(
+    connect: Callable[..., Awaitable[Database]], table: Table
+):
+    database = await connect(pool_size=1)
+    if database.engine == "sqlite":
+        pytest.skip("SQLite plans without statistics")
+    await due(database, await workspace(database), 60, table=table)
+    async with database.write() as db:
+        await db.execute(f"ANALYZE {table}")
+    acme = await workspace(database)
+    newest = (await due(database, acme, BACKLOG, table=table))[-1]
+    for further in ("", "AND lease_token = 0 AND wake_at IS NOT NULL"):
+        by_key = f"""SELECT status FROM {table}
+                     WHERE workspace_id = :workspace_id AND id = :id {further} FOR UPDATE"""
+        async with database.write() as db:
+            assert f"{table}_pkey" in await explain(db, by_key, workspace_id=acme, id=newest)
 
 
 async def test_what_is_not_due_is_left_alone(database: Database):
