@@ -32,6 +32,13 @@ CLOSED = {
     "closed": "Registration is closed here; ask the operator for an account.",
 }
 
+# One answer to all, or it would tell who belongs to no workspace.
+TAKEN = (
+    "This email address has an account; sign in instead, or use another. If the account belongs to"
+    " no workspace, register with its password; to reset a forgotten one, first have a workspace"
+    " invite the address."
+)
+
 
 # --- made ---------------------------------------------------------------------------------------
 
@@ -66,13 +73,12 @@ async def register(
 async def _return(
     process: Process, where: Where, email: Email, password: str, workspace_name: str
 ) -> tuple[Row, SignIn]:
-    taken = "This email address has an account; sign in instead, or use another."
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=email.key)
         if user is None or await memberships.workspace(db, user_id=user["id"], workspace_id=None):
-            raise Problem("conflict", taken)
+            raise Problem("conflict", TAKEN)
     if not await passwords.match(password, user["password_hash"]):
-        raise Problem("conflict", taken)
+        raise Problem("conflict", TAKEN)
     async with process.database.write() as db:
         await signing_in.require_unchanged(db, user)
         workspace = await new_workspace(process, db, where.user(user), workspace_name)
@@ -164,7 +170,7 @@ async def forget_password(process: Process, email: Email) -> None:
     async with process.database.write() as db:
         workspace_id = await users.home(db, id=user["id"], email_key=user["email_key"])
         if workspace_id is None:
-            return  # in no workspace and invited to none: there is nothing to sign in to
+            return  # in no workspace and invited to none: no letter can be filed, as TAKEN says
         expires_at = await db.now() + RESET_LIFETIME
         await letters.send(
             process,

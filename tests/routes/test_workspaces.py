@@ -270,6 +270,21 @@ async def test_whoever_is_left_without_a_workspace_registers_a_new_one(
     assert refused(once_more) == (409, "conflict")
 
 
+async def test_whoever_forgot_the_password_too_is_told_what_helps(
+    cast: Cast, visitor: httpx2.AsyncClient
+):
+    """In words that are the same for everybody: that somebody has no workspace is nobody's news."""
+    await cast.mallory.delete("/settings/workspace", json={"name": "Rival"})
+    guess = {"password": "a guessed password", "name": "M", "workspaceName": "Rival again"}
+    told = []
+    for email in (cast.mallory.email, cast.ed.email):
+        response = await visitor.post("/auth/register", json={**guess, "email": email})
+        assert refused(response) == (409, "conflict")
+        told.append(response.json()["detail"])
+    assert told[0] == told[1]
+    assert "have a workspace invite the address" in told[0]
+
+
 async def test_a_batch_has_an_end(cast: Cast, process: Process):
     for number in range(5):
         await cast.ed.made("/contacts", {"email": f"n{number}@acme.test", "tags": ["a", "b"]})
