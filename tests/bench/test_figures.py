@@ -34,11 +34,13 @@ def test_the_table_says_of_every_goal_whether_it_was_reached(ledger: Path):
     figures.measured("S3", 0.39)
     figures.measured("S3", 0.41)  # measured again: the newest counts
     figures.measured("S5", 1.31)
+    figures.measured("P4", 16.4, of=50)
     rows = table(list(figures.read(ledger)))
     assert len(rows) == 2 + len(GOALS)
     cells = {row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")] for row in rows}
     assert cells["S3"][3:6] == ["≥ 0.40", "0.41", "yes"]
     assert cells["S5"][3:6] == ["≤ 1.30", "1.31", "**no**"]
+    assert cells["P4"][4:6] == ["16.4 s", "for 94 of 100"]
     assert cells["S8"][4:6] == ["–", "not measured"]
     assert {name[:2] for name in GOALS} == set(BY)
 
