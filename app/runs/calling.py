@@ -4,6 +4,7 @@ The run waits; the call is a row of its own, made by a worker pool of its own, s
 holds up no other run. A call whose worker died is made again under the same
 Idempotency-Key, and so is what surely did not arrive: at most three times in all, then the step
 has failed. What may have arrived is made again only when its method says that this is harmless.
+One that ends its worker before it is even tried has failed, too, after as many claims as anything.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ REASONS: Mapping[str, Reason] = {
 }
 PASSING = frozenset({"connect_failed", "timeout", "broken_answer"})  # may be better next time
 CUT_OFF = Failure("broken_answer", "The worker stopped while it waited for the answer.", True)
-LOST = Failure("broken_answer", "Every worker that made the call was lost before the answer.", True)
+LOST = "Every worker that made the call was lost before the answer."
+POISONED = "Making the call broke the worker several times."
 
 
 async def create(
@@ -100,15 +102,21 @@ async def make(process: Process, claimed: Row) -> None:
 
 async def _begin(process: Process, claimed: Row) -> Request | None:
     """Count the try; None when nobody waits for it any more, or it was the last. Done again after a
-    COMMIT whose answer was lost, it counts the same one."""
+    COMMIT whose answer was lost, it counts the same one.
+
+    A request that cannot be opened counts no try, so the claims are bounded too, and both are
+    looked at before it is opened."""
     async with process.database.write() as db:
         row = await _held(db, claimed)
         if row is None:
             return None
-        request = _request(process, row)
-        if claimed["tries"] >= TRIES:
-            await _settle(process, db, row, request, LOST)
+        if claimed["claims"] > jobs.MAX_CLAIMS:
+            await _fail(process, db, row, Reason.POISONED, POISONED)
             return None
+        if claimed["tries"] >= TRIES:
+            await _fail(process, db, row, Reason.HTTP_BROKEN, LOST)
+            return None
+        request = _request(process, row)
         await calls.begin(
             db,
             **jobs.fenced_key(row),
@@ -163,12 +171,20 @@ async def _settle(
         now = await db.now()
         wait = timedelta(seconds=_retry_delay(row["tries"], outcome, now))
         await calls.requeue(db, **mine, tries=row["tries"], wake_at=now + wait)
-        return
-    if isinstance(outcome, Answer):
+    elif isinstance(outcome, Answer):
         await calls.answer(db, **mine, answer=document.dumps(_told(outcome)).decode())
+        await _wake(process, db, row)
     else:
-        code = REASONS[outcome.code]
-        await calls.answer(db, **mine, reason_code=code, reason_detail=outcome.detail)
+        await _fail(process, db, row, REASONS[outcome.code], outcome.detail)
+
+
+async def _fail(process: Process, db: Handle, row: Row, code: Reason, detail: str) -> None:
+    mine = jobs.fenced_key(row)
+    await calls.answer(db, **mine, reason_code=code, reason_detail=detail)
+    await _wake(process, db, row)
+
+
+async def _wake(process: Process, db: Handle, row: Row) -> None:
     await runs.wake(db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"])
     process.queue.advance(db, row["workspace_id"], row["run_id"])
 

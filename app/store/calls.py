@@ -36,14 +36,15 @@ async def run_of(db: Handle, *, workspace_id: str, id: str) -> str | None:
 
 
 async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
-    """The claimed call, locked, and whether its run still waits for it; None when the claim is
-    lost."""
+    """The claimed call, locked, and whether its run still waits for it, in a workspace that is
+    there; None when the claim is lost."""
     return await db.fetch_one(
         """
         SELECT c.workspace_id, c.id, c.run_id, c.status, c.sealed, c.tries, c.lease_token,
-               CAST(r.status = 'WAITING' AND d.state <> 'ARCHIVED'
+               CAST(r.status = 'WAITING' AND d.state <> 'ARCHIVED' AND w.deleted_at IS NULL
                     AND r.waiting_for ->> 'callId' = c.id AS BOOLEAN) AS awaited
         FROM calls c
+        JOIN workspaces w ON w.id = c.workspace_id
         JOIN runs r ON r.workspace_id = c.workspace_id AND r.id = c.run_id
         JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
         WHERE c.workspace_id = :workspace_id AND c.id = :id AND c.lease_token = :lease_token

@@ -15,8 +15,9 @@ from app.contacts.reactions import WorkspaceContext
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import calling
-from app.store import runs
+from app.store import jobs, runs
 from app.store.db import Row
+from app.vault import VaultError
 from tests.cast import hook, settle
 from tests.listener import Asked, Listener, Respond, never, says
 from tests.servers import free_port
@@ -194,6 +195,45 @@ async def test_a_call_whose_worker_dies_every_time_is_given_up(open_process: Pro
     step = await step_of(process, acme, run_id)
     assert (step["port"], step["reason_code"]) == ("failed", Reason.HTTP_BROKEN)
     assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
+async def test_a_call_that_breaks_its_worker_every_time_is_set_aside(
+    open_process: Process, acme: str
+):
+    """Before the try is counted: what was sealed cannot be opened."""
+    process = open_process
+    async with Listener() as listener:
+        run_id = await started(process, acme, ask(listener))
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        async with process.database.write() as db:
+            await db.execute("UPDATE calls SET sealed = :sealed", sealed=b"by another key")
+        for _ in range(jobs.MAX_CLAIMS):
+            [claimed] = await calling.claim(process, [], 10)
+            with pytest.raises(VaultError):
+                await calling.make(process, claimed)
+            await later(process, "calls", 60)
+        assert (await read(process, acme, run_id))["status"] == "WAITING"
+        await settle(process)
+        assert listener.connections == 0
+    run = await read(process, acme, run_id)
+    assert (run["status"], run["reason_code"]) == ("FAILED", Reason.POISONED)
+    assert run["reason_detail"] == calling.POISONED
+    assert await left(process) == 0
+
+
+async def test_a_deleted_workspace_s_calls_are_not_made(open_process: Process, acme: str):
+    """Not by a definition either that was activated while the workspace was deleted."""
+    process = open_process
+    async with Listener() as listener:
+        await started(process, acme, ask(listener))
+        [run] = await runner.claim(process, [], 10)
+        await runner.move(process, run)
+        async with process.database.write() as db:
+            await db.execute("UPDATE workspaces SET deleted_at = :now")
+        await settle(process)
+        assert listener.connections == 0
+    assert await left(process) == 0
 
 
 async def tries(process: Process) -> int:
