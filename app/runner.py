@@ -166,10 +166,11 @@ class Walk:
         return self._meter.run(step.step, program, state, event, known)
 
     async def _go_on(self, state: State) -> None:
-        """In another transaction."""
+        """In another transaction, under the same claim, whose lease begins anew."""
         self.rests = False
         lease = timedelta(seconds=self.process.settings.lease_seconds)
-        await self._save("RUNNING", _text(state), None, await self.db.now() + lease)
+        until = await self.db.now() + lease
+        await self._save("RUNNING", _text(state), None, until, goes_on=True)
 
     async def _record(self, record: Record, position: int) -> None:
         await runs.record(
@@ -255,6 +256,7 @@ class Walk:
         code: str | None = None,
         detail: str | None = None,
         finished_at: datetime | None = None,
+        goes_on: bool = False,
     ) -> None:
         if self._moved and (self.row["waiting_for"] or {}).get("kind") == "event":
             # What reached it where it was; its own changes of the contact are among that.
@@ -271,6 +273,7 @@ class Walk:
             reason_code=code,
             reason_detail=detail,
             finished_at=finished_at,
+            goes_on=goes_on,
         )
 
 

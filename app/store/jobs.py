@@ -264,7 +264,8 @@ async def renew(
 ) -> bool:
     """False when the lease is somebody else's by now, or the work under it is settled.
 
-    Every save sets claims to 0: what was saved by a COMMIT whose answer was lost keeps its wake_at.
+    Every save sets claims to 0, but for that of a run which goes on under its claim: what was saved
+    by a COMMIT whose answer was lost keeps its wake_at.
     """
     renewed = await db.fetch_value(
         f"""
@@ -293,8 +294,9 @@ async def release(
     """Give a claim back untouched: due after the pause, and not counted against the row. Nothing is
     written under it any more, not by a batch either in which its worker still stands in line.
 
-    Not what was saved after all by a COMMIT whose answer was lost: saving sets claims to 0. Nor a
-    message that is SENDING: its intent stands, and only the end of its lease may judge it.
+    Not what was saved after all by a COMMIT whose answer was lost: saving sets claims to 0. (A run
+    that goes on under its claim keeps that, and goes on after the pause.) Nor a message that is
+    SENDING: its intent stands, and only the end of its lease may judge it.
     """
     await db.execute(
         f"""

@@ -161,15 +161,18 @@ async def save(
     reason_code: str | None,
     reason_detail: str | None,
     finished_at: datetime | None,
+    goes_on: bool = False,
 ) -> None:
-    """Where a run that `held` has locked stands now; progress, so claims start again at 0. Raises
-    ValueError when the claim is lost all the same: what its steps did must not be committed."""
+    """Where a run that `held` has locked stands now; progress, so claims start again at 0, or at
+    the one under which it `goes_on`. Raises ValueError when the claim is lost all the same: what
+    its steps did must not be committed."""
     await db.returning(
         """
         UPDATE runs
         SET status = :status, state = :state, waiting_for = :waiting_for, wake_at = :wake_at,
             reason_code = :reason_code, reason_detail = :reason_detail,
-            started_at = COALESCE(started_at, :now), finished_at = :finished_at, claims = 0
+            started_at = COALESCE(started_at, :now), finished_at = :finished_at,
+            claims = :claims
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
           AND wake_at IS NOT NULL
         RETURNING id
@@ -184,6 +187,7 @@ async def save(
         reason_code=reason_code,
         reason_detail=reason_detail,
         finished_at=finished_at,
+        claims=int(goes_on),
     )
 
 

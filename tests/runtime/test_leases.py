@@ -12,7 +12,9 @@ from app import runner
 from app.errors import CommitUnknown, Unavailable
 from app.process import Process
 from app.runtime.leases import Lease
+from app.store import jobs
 from tests.test_delivery import start
+from tests.test_runner import read, started
 
 
 async def due_at(process: Process) -> datetime:
@@ -33,6 +35,39 @@ async def test_a_lease_is_kept_for_as_long_as_its_work_stands_in_line(process: P
     kept = await due_at(process)
     await asyncio.sleep(0.4)  # more than twice as long as from one renewal to the next
     assert await due_at(process) == kept
+
+
+async def test_a_lease_is_kept_in_every_line_that_a_run_of_a_slow_workspace_stands_in(
+    process: Process, acme: str
+):
+    """After each step it stands in line again, under the same claim."""
+    quick = replace(process, settings=replace(process.settings, lease_seconds=1))
+    run_id = await started(quick, acme, *[{"type": "add_tag", "tag": "x"}] * 2)
+    [claimed] = await runner.claim(quick, [], 10)
+    for rests in (False, True):
+        async with Lease(quick, "runs", claimed).kept():
+            until = await due_at(process)
+            async with asyncio.timeout(10):
+                while await due_at(process) == until:
+                    await asyncio.sleep(0.02)
+            assert await quick.batches.submit(runner.ISOLATED, quick, claimed) is rests
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
+async def test_a_run_that_stands_in_line_between_two_steps_is_given_back(
+    process: Process, acme: str
+):
+    run_id = await started(process, acme, *[{"type": "add_tag", "tag": "x"}] * 2)
+    [claimed] = await runner.claim(process, [], 10)
+    assert not await process.batches.submit(runner.ISOLATED, process, claimed)
+    async with process.database.write() as db:
+        await jobs.release(db, "runs", **jobs.fenced_key(claimed))
+    await runner.move(process, claimed)  # which has lost it
+    assert (await read(process, acme, run_id))["status"] == "RUNNING"
+    [again] = await runner.claim(process, [], 10)
+    assert again["claims"] == 1
+    await runner.move(process, again)
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
 
 
 LOST = CommitUnknown("The answer was lost.")
