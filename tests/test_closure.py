@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from app import closure, delivery
+from app.channels.base import Message, Receipt
+from app.contacts import audience
+from app.contacts.reactions import WorkspaceContext
 from app.definitions import activation
+from app.messages import ordering
 from app.process import Process
 from app.store import definitions, messages, runs, workspaces
 from app.store.db import new_id
-from tests.cast import Cast
+from tests.cast import HELLO, Cast, settle
+from tests.test_delivery import accepts, attempts, with_provider
 
 
 async def test_a_closed_workspace_goes_and_then_there_is_nothing_to_do(
@@ -35,6 +40,43 @@ async def test_what_is_stopped_is_not_due_any_more(cast: Cast, process: Process)
         assert await messages.stop(db, workspace_id=cast.ed.workspace_id, limit=2)
         assert not await messages.stop(db, workspace_id=cast.ed.workspace_id, limit=2)
     assert await delivery.claim(process, [], 50) == []
+
+
+async def ordered(process: Process, acme: str) -> None:
+    """A message that no run and so no definition stands for."""
+    workspace = WorkspaceContext(acme, None, process.vault, queue=process.queue)
+    async with process.database.write() as db:
+        contact = await audience.create(db, workspace, {"email": "ada@example.com"})
+        wanted = ordering.Order(acme, "email", contact["id"], None, None, HELLO)
+        await ordering.create(process, db, wanted)
+
+
+async def test_what_is_inserted_while_its_workspace_is_closed_is_not_sent(
+    process: Process, acme: str
+):
+    """By a request that waited for the lock of the closing, and came after `stop`."""
+    process, provider = with_provider(process, accepts)
+    async with process.database.write() as db:
+        await workspaces.close(db, id=acme)
+    await closure.stop(process, acme)
+    await ordered(process, acme)
+    await settle(process)
+    assert provider.given == []
+
+
+async def test_a_call_that_is_under_way_when_its_workspace_is_closed_comes_to_its_end(
+    process: Process, acme: str
+):
+    async def close(message: Message) -> Receipt:
+        async with process.database.write() as db:
+            await workspaces.close(db, id=acme)
+        return await accepts(message)
+
+    sending, _ = with_provider(process, close)
+    await ordered(sending, acme)
+    await settle(sending)
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "SENT"
 
 
 async def unfinished(process: Process, definition_id: str) -> int:

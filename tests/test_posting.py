@@ -13,6 +13,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from app import events, intake, posting, standard_webhooks
 from app.process import Process
+from app.store import workspaces
 from app.store.db import Row
 from app.store.jobs import MAX_CLAIMS
 from tests import cast as company
@@ -329,6 +330,16 @@ async def test_a_suspended_workspace_tells_nobody_until_it_is_resumed(
         await later(open_process, "event_attempts", 3_700)
         await post_due(open_process)
         assert listener.connections == 1
+
+
+async def test_a_deleted_workspace_tells_nobody(open_process: Process, acme: str):
+    async with Listener() as listener:
+        await endpoint(open_process, acme, listener.url)
+        await tell(open_process, acme)
+        async with open_process.database.write() as db:
+            await workspaces.close(db, id=acme)
+        assert await post_due(open_process) == 1
+        assert listener.connections == 0
 
 
 # --- never inward ---------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ async def insert_attempts(
 
 async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
     """The claimed attempt with its event and its endpoint, whose columns are NULL when it is gone;
-    None when the claim is lost."""
+    None when the claim is lost, or the workspace was deleted."""
     return await db.fetch_one(
         """
         SELECT a.workspace_id, a.id, a.endpoint_id, a.event_id, a.tries, a.lease_token,
@@ -75,7 +75,7 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
                p.url, p.secret, p.old_secret, p.old_secret_until, p.disabled_reason,
                p.failing_since, CAST(w.suspended AS BOOLEAN) AS suspended
         FROM event_attempts a
-        JOIN workspaces w ON w.id = a.workspace_id
+        JOIN workspaces w ON w.id = a.workspace_id AND w.deleted_at IS NULL
         JOIN events e ON e.workspace_id = a.workspace_id AND e.id = a.event_id
         LEFT JOIN event_endpoints p ON p.workspace_id = a.workspace_id AND p.id = a.endpoint_id
         WHERE a.workspace_id = :workspace_id AND a.id = :id AND a.lease_token = :lease_token

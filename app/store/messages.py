@@ -59,7 +59,8 @@ async def insert(
 
 async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
     """The claimed message, locked, with its newest attempt, its workspace's sender and the trouble
-    that the workspace has with the channel's provider; None when the claim is lost."""
+    that the workspace has with the channel's provider; None when the claim is lost, or the
+    workspace was deleted: what is inserted while it is may be due after `stop`."""
     return await db.fetch_one(
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.template_id, m.channel, m.category,
@@ -70,7 +71,7 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
                CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
                w.from_name, w.from_email, w.reply_to
         FROM messages m
-        JOIN workspaces w ON w.id = m.workspace_id
+        JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         LEFT JOIN provider_troubles t ON t.workspace_id = m.workspace_id AND t.channel = m.channel
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.lease_token = :lease_token
