@@ -57,6 +57,7 @@ class Sending:
     row: Row
     message: Message
     channel: Channel
+    tries: int  # of the attempt, with this one
     is_second: bool = False  # of a call that may have been made already, under the same key
 
     @property
@@ -138,7 +139,7 @@ async def _judge(process: Process, claimed: Row, db: Handle, *, isolated: bool) 
         await settling.settle(process, db, row, prepared)
         return None
     if row["status"] == "SENDING":
-        return Sending(row, prepared.message, prepared.channel)
+        return Sending(row, prepared.message, prepared.channel, row["tries"])
     return Judged(row, prepared)
 
 
@@ -147,7 +148,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     if not isinstance(judged, Judged):
         return judged
     row, prepared = judged.row, judged.prepared
-    sending = Sending(row, prepared.message, prepared.channel)
+    sending = Sending(row, prepared.message, prepared.channel, row["tries"] + 1)
     circuit = await circuit_breaker.check(db, row, sending.provider)
     if circuit is not None:
         await settling.settle(process, db, row, settling.held_back(circuit, row, await db.now()))
@@ -171,7 +172,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     trying = Transition(
         "SENDING", failing=circuit_breaker.failing_with(row), missing=prepared.missing
     )
-    await settling.note(db, row, trying, channel=sending.channel, tries=row["tries"] + 1)
+    await settling.note(db, row, trying, channel=sending.channel, tries=sending.tries)
     return sending
 
 
@@ -205,8 +206,9 @@ async def _ask_again(
         return None
     detail = f"{LOST} Asked again, under the same key."
     asking = Transition("SENDING", Reason.WORKER_LOST, detail, missing=prepared.missing)
-    await settling.note(db, row, asking, channel=prepared.channel, tries=row["tries"] + 1)
-    return Sending(row, prepared.message, prepared.channel, is_second=True)
+    tries = row["tries"] + 1
+    await settling.note(db, row, asking, channel=prepared.channel, tries=tries)
+    return Sending(row, prepared.message, prepared.channel, tries, is_second=True)
 
 
 async def _asked_at(db: Handle, row: Row) -> datetime:
@@ -286,14 +288,7 @@ async def _record(
         transition = settling.transition_of(result, row, await db.now())
         await settling.settle(process, db, row, transition, sending.channel)
         return row
-    if isinstance(result, Receipt):
-        await _record_late(process, db, sending, result)
-    else:
-        whose = {
-            "workspace_id": sending.row["workspace_id"],
-            "message_id": sending.row["id"],
-        }
-        log.warning("outcome came after the lease", extra=whose)
+    await _record_late(process, db, sending, result)
     return None
 
 
@@ -321,19 +316,34 @@ async def _heed(
         )
 
 
-async def _record_late(process: Process, db: Handle, sending: Sending, receipt: Receipt) -> None:
-    """A receipt is true whenever it comes: the attempt that was given up as UNKNOWN is SENT.
+async def _record_late(
+    process: Process, db: Handle, sending: Sending, result: Receipt | SendError
+) -> None:
+    """What is known of a call is true whenever it comes: the attempt that was given up as UNKNOWN
+    is SENT, or FAILED, or SUPPRESSED.
 
     Not when it was recorded by a COMMIT whose answer was lost, nor after a newer attempt; and a run
-    that went on meanwhile has gone on.
+    that went on meanwhile has gone on, so what was given up is not tried again.
     """
-    workspace_id, id = sending.row["workspace_id"], sending.row["id"]
-    row = await messages.of_attempt(
-        db, workspace_id=workspace_id, id=id, attempt_id=sending.row["attempt_id"]
-    )
-    if row is None:
+    whose = {"workspace_id": sending.row["workspace_id"], "id": sending.row["id"]}
+    row = await messages.of_attempt(db, **whose, attempt_id=sending.row["attempt_id"])
+    await _heed(process, db, sending.message, result)  # the contact before the run
+    if row is None or not _tells_all(sending, result, row):
+        told = {"workspace_id": whose["workspace_id"], "message_id": whose["id"]}
+        log.info("a late outcome changed nothing", extra=told)
         return
-    await messages.reopen(db, workspace_id=workspace_id, id=id)
+    transition = settling.transition_of(result, row, await db.now())
+    if transition.status == "QUEUED" and row["status"] == "UNKNOWN":
+        transition = Transition("FAILED", transition.code, transition.detail)
+    await messages.reopen(db, **whose)
     reopened = {**row, "lease_token": row["lease_token"] + 1}
-    sent = Transition("SENT", provider_message_id=receipt.provider_message_id)
-    await settling.settle(process, db, reopened, sent, sending.channel)
+    await settling.settle(process, db, reopened, transition, sending.channel)
+
+
+def _tells_all(sending: Sending, result: Receipt | SendError, row: Row) -> bool:
+    """Whether the attempt has ended as this call has. A receipt is enough, whoever else has called;
+    that nothing was accepted is not, if the call was made again since, or was the second."""
+    if isinstance(result, Receipt):
+        return True
+    is_only = row["tries"] == sending.tries and not sending.is_second
+    return is_only and result.outcome != "unknown"

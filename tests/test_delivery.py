@@ -384,18 +384,144 @@ async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
     assert provider.given == []
 
 
-async def test_a_refusal_that_comes_after_the_lease_writes_nothing(process: Process, acme: str):
-    """Somebody may have decided by what the record said; only a receipt is worth changing it."""
+NO_USER = SendError("rejected", Reason.PROVIDER_REJECTED, "550 no such user")
+STOPPED = SendError("rejected", Reason.SUPPRESSED_STOPPED, "21610")
+THROTTLED = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "451 later")
+LOST = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(NO_USER, "FAILED"), (THROTTLED, "FAILED"), (STOPPED, "SUPPRESSED")],
+)
+async def test_a_refusal_that_comes_late_settles_what_was_given_up(
+    process: Process, acme: str, error: SendError, status: str
+):
+    """It surely did not arrive. The run has gone on, so it is not tried again either."""
 
     async def oversleep(_message: Message) -> Receipt:
         await given_up(process)
-        raise SendError("rejected", Reason.PROVIDER_REJECTED, "550 no such user")
+        await settle(process)
+        assert await run_status(process, acme, run_id) == "COMPLETED"
+        raise error
+
+    slow, provider = with_provider(process, oversleep)
+    run_id = await start(process, acme)
+    await settle(slow)
+    await later(process, "messages", 100_000)
+    await settle(slow)
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == (status, error.code)
+    assert attempt["reason_detail"] == error.detail
+    assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN", status]
+    async with process.database.read() as db:
+        message = await messages.by_id(db, workspace_id=acme, id=attempt["message_id"])
+    assert message is not None
+    assert (message["status"], message["reason_code"]) == (status, error.code)
+    assert await opted_out(process) == (["stopped"] if error is STOPPED else [])
+
+
+async def opted_out(process: Process) -> list[str]:
+    """The reasons of all suppressions."""
+    async with process.database.read() as db:
+        return [row["reason"] for row in await db.fetch_all("SELECT reason FROM suppressions")]
+
+
+async def test_what_nobody_can_know_late_either_stays_as_it_was(process: Process, acme: str):
+    async def oversleep(_message: Message) -> Receipt:
+        await given_up(process)
+        raise LOST
 
     slow, _ = with_provider(process, oversleep)
     await start(process, acme)
     await settle(slow)
     [attempt] = await attempts(process, acme)
     assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+    assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN"]
+
+
+async def test_what_was_not_accepted_before_anybody_gave_up_is_tried_again(
+    process: Process, acme: str
+):
+    claimed: list[Row] = []
+
+    async def oversleep(_message: Message) -> Receipt:
+        await later(process, "messages", 60)
+        claimed.extend(await delivery.claim(process, [], 10))  # and does nothing with it yet
+        raise THROTTLED
+
+    slow, provider = with_provider(process, oversleep)
+    run_id = await start(process, acme)
+    await settle(slow)
+    provider.answer = accepts
+    await delivery.deliver(slow, claimed[0])
+    assert len(provider.given) == 1
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == ("QUEUED", Reason.PROVIDER_THROTTLED)
+    await later(process, "messages", 60)
+    await settle(slow)
+    [attempt] = await attempts(process, acme)
+    assert [event["status"] for event in attempt["events"]] == [
+        *("SENDING", "QUEUED"),
+        *("SENDING", "SENT"),
+    ]
+    assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+async def test_a_refusal_says_nothing_of_a_later_try(process: Process, acme: str):
+    """The answer to the COMMIT that recorded it was lost, and it is recorded again, long after."""
+    process, _ = with_provider(process, accepts)
+    await start(process, acme)
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    first = await intended(process)
+    await process.batches.submit(delivery.OUTCOMES, process, (first, THROTTLED))
+    await later(process, "messages", 60)
+    await intended(process)  # and then its worker is lost
+    await process.batches.submit(delivery.OUTCOMES, process, (first, THROTTLED))
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["tries"]) == ("SENDING", 2)
+    await given_up(process)
+    await process.batches.submit(delivery.OUTCOMES, process, (first, THROTTLED))
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+
+
+async def test_a_refusal_of_a_second_call_says_nothing_of_the_first(process: Process, acme: str):
+    process, _ = with_provider(process, accepts)
+    await start(process, acme)
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    second = replace(await intended(process), is_second=True)
+    await given_up(process)
+    await process.batches.submit(delivery.OUTCOMES, process, (second, NO_USER))
+    [attempt] = await attempts(process, acme)
+    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+
+
+async def test_an_opt_out_that_is_heard_after_a_newer_attempt_holds(process: Process, acme: str):
+    process, _ = with_provider(process, accepts)
+    await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    sending = await intended(process)
+    await given_up(process)
+    [run] = await runner.claim(process, [], 10)
+    await runner.move(process, run)
+    await process.batches.submit(delivery.OUTCOMES, process, (sending, STOPPED))
+    assert await opted_out(process) == ["stopped"]
+    await settle(process)
+    [first, second] = await attempts(process, acme)
+    assert (first["status"], second["status"]) == ("UNKNOWN", "SUPPRESSED")
+
+
+async def intended(process: Process) -> delivery.Sending:
+    """The one message that is due, claimed, with its intent committed."""
+    [claimed] = await delivery.claim(process, [], 10)
+    sending = await process.batches.submit(delivery.INTENTS, process, claimed)
+    assert sending is not None
+    return sending
 
 
 async def given_up(process: Process) -> None:

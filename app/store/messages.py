@@ -128,7 +128,7 @@ async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str)
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
                m.account_mail, m.created_at,
-               a.id AS attempt_id, a.provider, a.tries, a.events
+               a.id AS attempt_id, a.provider, a.tries, a.events, a.trouble_code, a.trouble_since
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND a.id = :attempt_id

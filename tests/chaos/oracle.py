@@ -24,6 +24,7 @@ SETTLED = {"SENT", "DELIVERED", "FAILED", "UNKNOWN", "SUPPRESSED"}
 RESENDING = "resending"  # the flow whose message is sent again when its outcome is UNKNOWN
 ATTEMPTS = 3  # of such a message
 CALLS = 3  # that a step may make, all told
+PASSING = {"provider_unreachable", "provider_throttled", "worker_lost"}  # it is tried again
 CUT_CALL = "http_broken"  # why a run fails whose call was cut off, or lost with its workers
 TAG = "seen"  # that the flow of three steps gives
 IN_HAND = 32  # messages of one workspace, by one worker
@@ -254,7 +255,7 @@ def _every_message_is_accounted_for(evidence: Evidence) -> Iterator[str]:
             yield f"attempt {row['id']} is {status}, and the receiver does not have it"
         elif status in {"FAILED", "SUPPRESSED"} and there:
             yield f"attempt {row['id']} is {status}, and the receiver has it"
-        elif status == "FAILED":
+        elif status == "FAILED" and not _known_late(evidence, row):
             yield f"attempt {row['id']} failed: {row['reason_code']} {row['reason_detail']}"
     for key in received - {row["message_key"] for row in evidence.attempts}:
         yield f"the receiver has {key}, of which there is no attempt"
@@ -264,6 +265,16 @@ def _every_message_is_accounted_for(evidence: Evidence) -> Iterator[str]:
             yield f"{row['id']} completed without its message"
     by_status = Counter(row["status"] for row in evidence.attempts)
     evidence.figures["attempts"] = dict(by_status)
+
+
+def _known_late(evidence: Evidence, row: Row) -> bool:
+    """Whether it was UNKNOWN before, by the loss of a worker that came back and could tell: surely
+    nobody has accepted it. For any other cause it would have been tried again."""
+    if row["reason_code"] not in PASSING:
+        return False
+    told = json.loads(row["events"])
+    at = {one["status"]: datetime.fromisoformat(one["at"]) for one in told}
+    return "UNKNOWN" in at and bool(_losses(evidence, at["SENDING"], at["UNKNOWN"]))
 
 
 def _a_message_and_its_attempt_agree(evidence: Evidence) -> Iterator[str]:

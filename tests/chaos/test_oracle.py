@@ -700,6 +700,27 @@ def unknown(evidence: Evidence, number: int) -> None:
     became(evidence, f"unknown{number}", "UNKNOWN")
 
 
+def test_what_was_given_up_for_lost_may_have_failed_for_sure():
+    evidence, check = clean(), CHECKS["_every_message_is_accounted_for"]
+    failed_late(evidence)
+    found = [f"attempt att_plain failed: {reason} None" for reason in ("worker_lost", "poisoned")]
+    assert list(check(evidence)) == found[:1]
+    for plant in worker_deaths(6.5):
+        plant(evidence)
+    assert list(check(evidence)) == []
+    of_attempt("plain", reason_code="poisoned")(evidence)
+    assert list(check(evidence)) == found[1:]
+    failed_late(evidence, given_up=False)
+    assert list(check(evidence)) == found[:1]
+
+
+def failed_late(evidence: Evidence, *, given_up: bool = True) -> None:
+    became(evidence, "plain", "FAILED")
+    statuses = ["SENDING", *["UNKNOWN"] * given_up, "FAILED"]
+    events = [{"at": at(6 + n).isoformat(), "status": one} for n, one in enumerate(statuses)]
+    of_attempt("plain", reason_code="worker_lost", events=json.dumps(events))(evidence)
+
+
 def test_the_evidence_of_a_campaign_is_kept_for_whoever_looks_into_a_finding(tmp_path: Path):
     keep(clean(), tmp_path / "evidence")
     kept = {file.stem: file.read_text() for file in (tmp_path / "evidence").iterdir()}
