@@ -30,7 +30,7 @@ from app.process import Process
 from app.runtime import leases, slow_workspaces
 from app.runtime.batching import BatchKind
 from app.runtime.leases import Lease
-from app.store import jobs, messages, pipelining
+from app.store import jobs, messages, pipelining, workspaces
 from app.store.db import Handle, Row
 
 log = logging.getLogger(__name__)
@@ -86,12 +86,14 @@ async def _intend_some(
 ) -> Sequence[Sending | TooSlow | CommitUnknown | None]:
     """None when there is nothing to call a provider for.
 
-    All are judged before the first checks its provider's circuit breaker: many lock the same
+    A workspace's pause waits for them, so they say that they send before they wait for anything
+    else. All are judged before the first checks its provider's circuit breaker: many lock the same
     breaker, and whoever holds one must not wait for a contact.
     """
     judges = [partial(_judge_one, process, row, isolated) for row in claimed]
     try:
         async with process.database.write() as db:
+            await workspaces.share_sending(db, ids={row["workspace_id"] for row in claimed})
             judged = await pipelining.run_all(db, judges)
             return await pipelining.run_all(db, [partial(_intend, process, one) for one in judged])
     except CommitUnknown as error:

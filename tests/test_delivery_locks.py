@@ -1,5 +1,5 @@
-"""Batches of intents and outcomes, opt-outs and a provider in trouble, all at once: nobody waits in
-a circle."""
+"""Batches of intents and outcomes, opt-outs, pauses and a provider in trouble, all at once: nobody
+waits in a circle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.channels.base import Message, Receipt, SendError
 from app.contacts import audience, consent
 from app.contacts.reactions import WorkspaceContext
 from app.machine.reasons import Reason
-from app.messages import circuit_breaker, ordering, settling
+from app.messages import circuit_breaker, ordering, parking, settling
 from app.process import Process
 from tests.cast import HELLO
 from tests.test_delivery import accepts, with_provider
@@ -50,9 +50,10 @@ async def test_nobody_waits_in_a_circle(
     beside = replace(process, batches=type(process.batches)())  # another worker of the same machine
     quit_at = asyncio.Event()
     opting = asyncio.create_task(opt_in_and_out(process, acme, quit_at))
+    pausing = asyncio.create_task(pause(process, acme, quit_at))
     await asyncio.gather(*(work(one, ids) for one in (process, beside)))
     quit_at.set()
-    await opting
+    await asyncio.gather(opting, pausing)
     async with process.database.read() as db:
         left = await db.fetch_value("SELECT count(*) FROM messages WHERE status = 'SENDING'")
     assert left == 0
@@ -103,3 +104,10 @@ async def opt_in_and_out(process: Process, acme: str, quit_at: asyncio.Event) ->
             await consent.suppress(process, db, **who, reason="stopped", source="inbound")
         async with process.database.write() as db:
             await consent.lift(process, db, **who, reasons=["stopped"], source="inbound")
+
+
+async def pause(process: Process, acme: str, quit_at: asyncio.Event) -> None:
+    """What comes before the answer to a pause, again and again."""
+    while not quit_at.is_set():
+        await parking.obeyed(process, acme)
+        await asyncio.sleep(0.01)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from app.errors import Unavailable
 from app.process import Process
 from app.store import jobs, parked, workspaces
 from app.store.db import Handle, Row
 
 WOKEN_AT_ONCE = 5_000  # rows of one transaction
+NOT_YET = "Sending is paused, but what a worker had in hand before may still go out. Send it again."
 
 
 async def park(db: Handle, row: Row) -> bool:
@@ -19,6 +21,16 @@ async def park(db: Handle, row: Row) -> bool:
         return False
     await parked.park(db, **jobs.fenced_key(row))
     return True
+
+
+async def obeyed(process: Process, workspace_id: str) -> None:
+    """Wait, after the commit of a pause and before its answer, for whoever read before it that the
+    workspace sends: what they may call a provider for is intended by then. Raises Unavailable."""
+    try:
+        async with process.database.write() as db:
+            await workspaces.await_senders(db, id=workspace_id)
+    except Unavailable:
+        raise Unavailable(NOT_YET) from None
 
 
 async def resume(db: Handle, workspace_id: str) -> bool:

@@ -273,7 +273,9 @@ async def _orphans(db: Handle) -> tuple[int, bool]:
 async def suspend(call: Call) -> Response:
     """Its intake answers 404, its API 403, and nothing of it is sent, with immediate effect;
     nothing is lost."""
-    return await _set(call, "suspended", suspended=True)
+    response = await _set(call, "suspended", suspended=True)
+    call.before_answering(lambda: parking.obeyed(call.process, call.path("id")))
+    return response
 
 
 async def resume(call: Call) -> Response:

@@ -177,6 +177,8 @@ async def update_workspace(call: Call) -> Response:
     )
     if row["sending_paused"] and not new.sending_paused:
         await parking.resume(call.db, row["id"])
+    if new.sending_paused:  # known before, too: that it was answered then is not known
+        call.before_answering(lambda: parking.obeyed(call.process, row["id"]))
     after = workspace_resource(changed)
     await call.note("workspace.updated", row["id"], workspace_resource(row), after)
     return reply.ok(after, revision=changed["revision"])

@@ -82,7 +82,7 @@ async def workspace(db: Handle, *, id: str) -> Row | None:
 
 
 async def suspend(db: Handle, *, id: str, suspended: bool) -> bool:
-    """False when it is so already. Whoever sends in it holds a share of the row: it waits."""
+    """False when it is so already. Who parks a message of it holds a share of the row: it waits."""
     changed = await db.fetch_value(
         """
         UPDATE workspaces SET suspended = :suspended

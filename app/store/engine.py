@@ -91,6 +91,10 @@ class Link(Protocol):
     async def lock(self, numbers: Sequence[int]) -> None:
         """Likewise, but waits for each, the least first."""
 
+    async def share(self, numbers: Sequence[int]) -> None:
+        """Likewise, with all who share it: whoever takes it for itself waits for them, and who
+        comes after that waits too."""
+
     async def follow_indexes(self) -> None:
         """Until the transaction ends, statements walk an index in its order, and sort nothing."""
 

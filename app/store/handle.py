@@ -74,6 +74,10 @@ class Handle:
         """What goes by these numbers is ours until the transaction ends."""
         await self.use(lambda link: link.lock(numbers))
 
+    async def share(self, *numbers: int) -> None:
+        """Likewise, together with others who share it."""
+        await self.use(lambda link: link.share(numbers))
+
     async def now(self) -> datetime:
         """What :now means: the transaction's moment, in a reading handle the present one."""
         if self.moment is None or not self._writing:

@@ -246,6 +246,13 @@ class PostgresConnection(DatabasesPostgresConnection):
             sorted(set(numbers)),
         )
 
+    async def share(self, numbers: Sequence[int]) -> None:
+        await self.raw_connection.execute(
+            "SELECT pg_advisory_xact_lock_shared(number)"
+            " FROM unnest($1::bigint[]) AS given (number)",
+            sorted(set(numbers)),
+        )
+
     async def follow_indexes(self) -> None:
         await self.raw_connection.execute(FOLLOW_INDEXES)
 

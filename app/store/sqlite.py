@@ -186,6 +186,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def lock(self, numbers: Sequence[int]) -> None:
         """Nothing to wait for: the one writer holds everything."""
 
+    async def share(self, numbers: Sequence[int]) -> None:
+        """Likewise."""
+
     async def follow_indexes(self) -> None:
         """It does, unless ANALYZE has told it otherwise, and nobody runs that."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Collection, Mapping
 
 from app.store.db import Handle, Row
 
@@ -38,6 +39,24 @@ async def sending_paused(db: Handle, *, id: str) -> bool:
         "SELECT sending_paused OR suspended FROM workspaces WHERE id = :id FOR SHARE", id=id
     )
     return bool(paused)
+
+
+async def share_sending(db: Handle, *, ids: Collection[str]) -> None:
+    """Whoever is about to read that they send says so. Until the transaction ends, who pauses one
+    of them is not answered (`await_senders`). No share of their rows: under a queue that is long
+    somebody always has one, and a pause would never get its turn."""
+    await db.share(*map(_sending, ids))
+
+
+async def await_senders(db: Handle, *, id: str) -> None:
+    """Returns when nobody reads any more what stood there before: after the commit of a pause, and
+    before its answer, in a transaction that locks nothing else."""
+    await db.lock(_sending(id))
+
+
+def _sending(id: str) -> int:
+    digest = hashlib.sha256(f"sending|{id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 async def update(

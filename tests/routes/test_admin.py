@@ -16,6 +16,7 @@ from app.store import admin as store
 from app.store.db import Handle
 from app.store.jobs import Table
 from tests.cast import Cast, Person, hook, settle
+from tests.routes.test_settings import waits_for_an_intent
 from tests.store.test_jobs import INSERT
 from tests.store.test_jobs import workspace as founded
 from tests.test_policy import session
@@ -116,6 +117,13 @@ async def test_a_suspended_workspace_takes_says_and_sends_nothing(
     assert len((await cast.olivia.read("/sandbox/messages"))["data"]) == 1
     entries = (await cast.olivia.read("/audit-logs?resourceType=workspace"))["data"]
     assert [entry["action"] for entry in entries] == ["workspace.resumed", "workspace.suspended"]
+
+
+async def test_a_suspension_is_answered_once_nobody_sends_by_what_was_so_before(
+    cast: Cast, root: Person, process: Process
+):
+    path = f"/admin/workspaces/{cast.ed.workspace_id}/suspend"
+    await waits_for_an_intent(cast, process, lambda: root.post(path))
 
 
 async def test_who_suspends_their_own_workspace_is_not_locked_out(cast: Cast, root: Person):

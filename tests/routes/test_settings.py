@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
 import httpx2
 import pytest
 
+from app import delivery
 from app.accounts import roles
+from app.messages import parking
 from app.process import Process
-from tests.cast import Cast, settle
+from app.store import workspaces
+from tests.cast import Cast, lock_waiters, settle
 
 KEYS = "/settings/api-keys"
 WORKSPACE = "/settings/workspace"
@@ -190,6 +195,52 @@ async def test_a_pause_stops_all_sending_at_once_and_what_waited_goes_out_after_
     attempt = await cast.vic.read(f"/messages/delivery-attempts/{attempt_id}")
     assert (attempt["status"], attempt["number"]) == ("SENT", 1)
     assert [event["status"] for event in attempt["events"]] == ["SENDING", "SENT"]
+
+
+async def test_a_pause_is_answered_once_nobody_sends_by_what_was_so_before(
+    cast: Cast, process: Process
+):
+    await waits_for_an_intent(
+        cast, process, lambda: cast.adam.patch(WORKSPACE, {"sendingPaused": True})
+    )
+
+
+async def waits_for_an_intent(
+    cast: Cast, process: Process, stop: Callable[[], Coroutine[Any, Any, httpx2.Response]]
+) -> None:
+    """A worker has read that the workspace sends, and has not committed its intent yet."""
+    if process.database.engine == "sqlite":
+        pytest.skip("SQLite's one writer makes every transaction wait for every other")
+    made = await cast.ed.made("/messages/test-email", {**TEST_EMAIL, "to": "ada@example.com"})
+    [claimed] = await delivery.claim(process, [], 10)
+    async with process.database.write() as db:
+        await db.fetch_one(
+            "SELECT id FROM messages WHERE id = :id FOR UPDATE", id=made["messageId"]
+        )
+        intending = asyncio.create_task(process.batches.submit(delivery.INTENTS, process, claimed))
+        await lock_waiters(process, 1)
+        stopping = asyncio.create_task(stop())
+        await lock_waiters(process, 2)
+        assert not stopping.done()
+    assert (await stopping).status_code == 200
+    async with process.database.read() as db:
+        status = await db.fetch_value("SELECT status FROM messages")
+    assert status == "SENDING"  # its intent stood before the answer
+    assert await intending is not None
+
+
+async def test_a_pause_that_a_worker_holds_up_for_long_says_so_and_stands(
+    cast: Cast, process: Process
+):
+    if process.database.engine == "sqlite":
+        pytest.skip("SQLite's one writer makes every transaction wait for every other")
+    async with process.database.write() as db:
+        await workspaces.share_sending(db, ids=[cast.adam.workspace_id])
+        response = await cast.adam.patch(WORKSPACE, {"sendingPaused": True})
+    assert (response.status_code, response.json()["detail"]) == (503, parking.NOT_YET)
+    assert (await cast.vic.read(WORKSPACE))["sendingPaused"] is True
+    again = await cast.adam.patch(WORKSPACE, {"sendingPaused": True})
+    assert again.status_code == 200
 
 
 # --- API keys -----------------------------------------------------------------------------------
