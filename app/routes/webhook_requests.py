@@ -17,7 +17,7 @@ from app.routes.definitions import DefinitionKind
 from app.routes.ids import ContactId, RequestId, RunId
 from app.routes.webhooks import Accepted
 from app.store import definitions, webhook_requests
-from app.store.db import Row
+from app.store.db import Handle, Row
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -183,7 +183,8 @@ async def retry(call: Call) -> Response:
     workspace_id, id = call.member.workspace_id, call.path("id")
     accepted = await retrying.retry(call.process, workspace_id, id)
     ids = {"runId": accepted.run_id, "contactId": accepted.contact_id}
-    async with call.process.database.write() as db:
+
+    async def record(db: Handle) -> Response:
         noted = await webhook_requests.accept(
             db,
             workspace_id=workspace_id,
@@ -194,7 +195,9 @@ async def retry(call: Call) -> Response:
         )
         if noted:
             await call.note("webhook_request.retried", id, after=ids, db=db)
-    return reply.accepted(ids)
+        return reply.accepted(ids)
+
+    return await call.conclude(record)
 
 
 def summary(row: Row) -> dict[str, Any]:
@@ -228,6 +231,7 @@ routes = [
         retry,
         can="runs:write",
         tx=None,
+        concludes=True,
         gives={202: Accepted},
         raises=("conflict", "malformed_json", "invalid", "lookup_unresolved", "contact_not_found"),
     ),

@@ -163,19 +163,12 @@ class Call:
 
     async def conclude(self, work: Callable[[Handle], Awaitable[Response]]) -> Response:
         """What `work` answers in a transaction of its own, or has answered to this request before:
-        the end of a `concludes` route, which has asked somebody outside until here."""
+        the end of a `concludes` route, which until here has asked somebody else."""
         self.has_concluded = True
         async with self.process.database.write() as db:
             if self.asked is None:
-                return await self._acceptable(work, db)
-            return await self.asked.once(db, lambda: self._acceptable(work, db))
-
-    async def _acceptable(
-        self, work: Callable[[Handle], Awaitable[Response]], db: Handle
-    ) -> Response:
-        answer = await work(db)
-        self.refuse_unacceptable(answer)  # within the transaction, which a refusal rolls back
-        return answer
+                return await work(db)
+            return await self.asked.once(db, lambda: work(db))
 
     async def receive_body(self) -> bytes:
         """For tx=None routes, which judge the head first; the wrapper awaits it for the others.
@@ -227,7 +220,8 @@ class Call:
         if unjudged and conditions.names_a_revision(self.request.headers):
             raise Problem("stale", "This resource has no revision to match; leave out If-Match.")
 
-    def refuse_unacceptable(self, answer: Response) -> None:
-        media_type = answer.headers.get("content-type", "").partition(";")[0]
+    def refuse_unacceptable(self, content_type: str) -> None:
+        """Of an answer that the client cannot read; "" is that of one without a body."""
+        media_type = content_type.partition(";")[0]
         if media_type and not acceptable(self.request.headers, media_type):
             raise Problem("not_acceptable", f"Accept {media_type}: no other format is available.")

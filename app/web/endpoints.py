@@ -35,7 +35,8 @@ class Says(TypedDict, total=False):
     gives   status → what is answered with it
     raises  codes of the problems that are its own: what follows from the rest is known
     plan    the least plan of a workspace that may use it
-    concludes  that a tx=None POST has all of its effect in Call.conclude
+    concludes  that a tx=None POST answers, in JSON, what Call.conclude does, and that a copy does
+               not do again what was done before that
     """
 
     takes: Content

@@ -176,6 +176,8 @@ class _Path:
         judges = endpoint.judges_tag(self._endpoints.get("GET"))
         if endpoint.tx is None and endpoint.can != PUBLIC and not judges:
             call.refuse_the_ignored()  # before it begins: what it has done is not rolled back
+        if endpoint.concludes:
+            call.refuse_unacceptable("application/json")  # likewise
         try:
             response = await cast(Handler, endpoint.handler)(call)
         except body.Unchanged:
@@ -183,7 +185,7 @@ class _Path:
         if endpoint.tx is not None and endpoint.can != PUBLIC:
             # Within the transaction, which a refusal rolls back.
             call.refuse_the_ignored()
-            call.refuse_unacceptable(response)
+            call.refuse_unacceptable(response.headers.get("content-type", ""))
         return response
 
     async def _as_it_is(self, call: Call) -> Response:

@@ -11,7 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.errors import Unavailable
 from app.process import Process
+from app.store import idempotency
 from tests.cast import WEBHOOK, Cast, Person, any_address
 from tests.routes.test_webhooks import EVENT, SECRET, send, sending, signed
 
@@ -142,6 +144,83 @@ async def test_a_member_retries_what_was_refused_and_it_becomes_one_run(
     assert "retried by ed" in shown["detail"]
     last = await cast.ed.post(f"/webhook-requests/{id}/retry")
     assert (last.status_code, last.json()["code"]) == (409, "conflict")
+
+
+async def test_a_copy_of_a_retry_gets_its_first_answer_again(
+    cast: Cast, process: Process, sender: httpx2.AsyncClient
+):
+    _, id = await refused(cast, process, sender)
+    url = f"/webhook-requests/{id}/retry"
+    for key in ("k" * 256, ""):
+        malformed = await cast.ed.post(url, headers={"Idempotency-Key": key})
+        assert (malformed.status_code, malformed.json()["code"]) == (400, "malformed_request")
+    keyed = {"Idempotency-Key": "k"}
+    early = await cast.ed.post(url, headers=keyed)
+    assert (early.status_code, early.json()["code"]) == (404, "contact_not_found")
+    await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    first = await cast.ed.post(url, headers=keyed)  # what was refused has left the key free
+    assert (first.status_code, "idempotency-replayed" in first.headers) == (202, False)
+    copies = await asyncio.gather(*(cast.ed.post(url, headers=keyed) for _ in range(5)))
+    for copy in copies:
+        assert (copy.status_code, copy.content) == (202, first.content)
+        assert copy.headers["idempotency-replayed"] == "true"
+    for other in ({"Idempotency-Key": "other"}, {}):
+        again = await cast.ed.post(url, headers=other)
+        assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    [run] = (await cast.vic.read("/runs"))["data"]
+    assert first.json() == {"runId": run["id"], "contactId": run["contactId"]}
+    trail = (await cast.olivia.read("/audit-logs?action=webhook_request.retried"))["data"]
+    assert [entry["resource"]["id"] for entry in trail] == [id]
+
+
+async def test_retries_with_one_key_at_once_are_one_run(
+    cast: Cast, process: Process, sender: httpx2.AsyncClient
+):
+    _, id = await refused(cast, process, sender)
+    await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    url, keyed = f"/webhook-requests/{id}/retry", {"Idempotency-Key": "k"}
+    answers = await asyncio.gather(*(cast.ed.post(url, headers=keyed) for _ in range(10)))
+    assert {answer.status_code for answer in answers} <= {202, 409}
+    accepted = [answer for answer in answers if answer.status_code == 202]
+    fresh = [one for one in accepted if "idempotency-replayed" not in one.headers]
+    assert (len(fresh), len({one.content for one in accepted})) == (1, 1)
+    assert len((await cast.vic.read("/runs"))["data"]) == 1
+
+
+async def test_a_retry_that_could_not_be_recorded_is_the_same_run_when_it_is_sent_again(
+    cast: Cast, process: Process, sender: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    """The run is committed before the transaction of the key."""
+    _, id = await refused(cast, process, sender)
+    await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    url, keyed = f"/webhook-requests/{id}/retry", {"Idempotency-Key": "k"}
+    insert = idempotency.insert
+
+    async def failing(*given: Any, **options: Any) -> None:
+        await insert(*given, **options)
+        raise Unavailable("on purpose")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(idempotency, "insert", failing)
+        assert (await cast.ed.post(url, headers=keyed)).status_code == 503
+    [run] = (await cast.vic.read("/runs"))["data"]
+    assert (await cast.vic.read(f"/webhook-requests/{id}"))["outcome"] == "REFUSED"
+    for is_copy in (False, True):
+        again = await cast.ed.post(url, headers=keyed)
+        assert (again.status_code, again.json()["runId"]) == (202, run["id"])
+        assert ("idempotency-replayed" in again.headers) is is_copy
+    assert (await cast.vic.read("/runs"))["data"] == [run]
+    assert (await cast.vic.read(f"/webhook-requests/{id}"))["runId"] == run["id"]
+
+
+async def test_who_cannot_read_the_answer_to_a_retry_starts_no_run(
+    cast: Cast, process: Process, sender: httpx2.AsyncClient
+):
+    _, id = await refused(cast, process, sender)
+    await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    answer = await cast.ed.post(f"/webhook-requests/{id}/retry", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.json()["code"]) == (406, "not_acceptable")
+    assert (await cast.vic.read("/runs"))["data"] == []
 
 
 async def test_a_retry_and_the_sender_s_own_are_one_run(

@@ -261,7 +261,6 @@ WITHOUT_KEY = {
     "/templates/{id}/preview": "it changes nothing",
     "/automations/{id}/simulate": "it changes nothing",
     "/workflows/{id}/simulate": "it changes nothing",
-    "/webhook-requests/{id}/retry": "who asks again gets the same run",
     "/settings/channels/{channel}/verify": "it changes nothing",
 }
 
