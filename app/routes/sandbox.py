@@ -67,6 +67,7 @@ async def index(call: Call) -> Response:
     before = paging.position(call, query)
     deadline = time.monotonic() + query.wait
     while True:
+        await call.recheck()  # what may be seen follows the role that the member has by then
         # A connection for each look: nobody who waits holds one.
         async with call.process.database.read() as db:
             rows = await sandbox.page(

@@ -9,15 +9,20 @@ from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
+from app.accounts import identity
 from app.machine.content import CHANNELS
 from app.process import Process
 from app.routes.sandbox_faults import FaultKind
+from app.store import sandbox as store
+from app.store.db import Row
+from app.web import call
 from tests import cast as company
 from tests.receivers import letter
+from tests.routes.test_imports import LOST, execute
 
 IDS = {
     "message_id": "msg_" + "1" * 26,
@@ -151,6 +156,67 @@ async def test_those_who_wait_hold_no_connection(process, cast):
     await captured(process, cast.vic.workspace_id)
     responses = await asyncio.wait_for(asyncio.gather(*waiting), 15)
     assert [len(response.json()["data"]) for response in responses] == [1] * many
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set once somebody who waits has found nothing; who may is looked up at every look."""
+    page, has_looked = store.page, asyncio.Event()
+
+    async def looking(*given: Any, **options: Any) -> list[Row]:
+        rows = await page(*given, **options)
+        has_looked.set()
+        return rows
+
+    monkeypatch.setattr(store, "page", looking)
+    monkeypatch.setattr(call, "RECHECK_SECONDS", 0)
+    return has_looked
+
+
+@pytest.mark.parametrize("what", LOST)
+async def test_waiting_ends_with_the_right_to_it(
+    process: Process, cast: company.Cast, looked: asyncio.Event, what: str
+):
+    sql, code = LOST[what]
+    asked = asyncio.create_task(cast.vic.get("/sandbox/messages?wait=20"))
+    await looked.wait()
+    await execute(process, sql)
+    await captured(process, cast.vic.workspace_id)
+    response = await asyncio.wait_for(asked, 10)
+    assert response.json()["code"] == code
+
+
+async def test_who_is_lowered_while_they_wait_reads_no_invitation(
+    process: Process, cast: company.Cast, looked: asyncio.Event
+):
+    asked = asyncio.create_task(cast.adam.get("/sandbox/messages?wait=20"))
+    await looked.wait()
+    lowered = "UPDATE memberships SET role = 'viewer' WHERE user_id = :id"
+    async with process.database.write() as db:
+        await db.execute(lowered, id=cast.adam.user_id)
+    invited = {"email": "eve@example.com", "role": "viewer"}
+    await cast.olivia.made("/memberships/invitations", invited)
+    await company.settle(process)
+    [invitation] = (await cast.olivia.read("/sandbox/messages"))["data"]
+    assert invitation["to"] == "eve@example.com"
+    await captured(process, cast.adam.workspace_id)
+    response = await asyncio.wait_for(asked, 10)
+    assert [message["to"] for message in response.json()["data"]] == ["ada@acme.test"]
+
+
+async def test_who_may_is_looked_up_once_in_a_second_of_waiting(
+    cast: company.Cast, monkeypatch: pytest.MonkeyPatch
+):
+    times, authenticate = 0, identity.authenticate
+
+    async def counting(*given: Any, **options: Any) -> identity.Member:
+        nonlocal times
+        times += 1
+        return await authenticate(*given, **options)
+
+    monkeypatch.setattr(identity, "authenticate", counting)
+    await cast.vic.read("/sandbox/messages?wait=2")
+    assert times in (2, 3)
 
 
 # --- the page -------------------------------------------------------------------------------------
