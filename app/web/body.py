@@ -161,9 +161,33 @@ def patch(
     Unchanged when that is what it was; the patch must be right all the same."""
     patched = _patched(model, stored, model.normal(_object(headers, body, MERGE_PATCH)))
     checked = _checked(model, patched, "body", _pointer)
-    if document.pretty(patched, sort=True) == document.pretty(stored, sort=True):
-        raise Unchanged  # to the last literal: to Python 1 is true
+    if _is_same(checked, model, stored):
+        raise Unchanged
     return checked
+
+
+def _is_same(checked: BaseModel, model: type[BaseModel], stored: Mapping[str, Json]) -> bool:
+    """Compared is what both mean to the model, to the last literal: to Python 1 is true."""
+    try:
+        before = model.model_validate(dict(stored))
+    except ValidationError:  # stored under other rules: the patch has put that right
+        return False
+    told, was = (document.pretty(_said(one), sort=True) for one in (checked, before))
+    return told == was
+
+
+def _said(value: Json) -> Json:
+    """All that a model says. A member that is null says as much as one that is not there, and so
+    does an object of such members; but whoever names what is never read back has said something."""
+    if not isinstance(value, BaseModel):
+        return value
+    said = dict(value.model_extra or {})
+    for name, field in type(value).model_fields.items():
+        inner = _said(getattr(value, name))
+        named = name in value.model_fields_set and field.json_schema_extra == WRITE_ONLY
+        if inner is not None or named:
+            said[field.alias or name] = inner
+    return said or None
 
 
 def _patched(

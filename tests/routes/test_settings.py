@@ -133,6 +133,15 @@ async def test_a_stale_change_is_refused(cast: Cast):
     assert whatever.json()["country"] == "FR"
 
 
+@pytest.mark.parametrize("patch", [{"sender": None}, {"name": " Acme "}], ids=str)
+async def test_to_say_in_other_words_what_it_is_changes_nothing(cast: Cast, patch: dict[str, Any]):
+    before = await cast.adam.read(WORKSPACE)
+    response = await cast.adam.patch(WORKSPACE, patch)
+    assert (response.status_code, response.headers["ETag"]) == (200, '"1"')
+    assert response.json() == before == await cast.adam.read(WORKSPACE)
+    assert (await cast.olivia.read("/audit-logs?action=workspace.updated"))["data"] == []
+
+
 @pytest.mark.parametrize("name", ["ed", "vic"])
 async def test_an_editor_does_not_change_the_workspace(cast: Cast, name: str):
     response = await cast.people[name].patch(WORKSPACE, {"name": "Mine"})

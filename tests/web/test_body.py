@@ -323,6 +323,45 @@ def test_a_patch_after_which_nothing_is_different_is_no_change(changes):
 
 
 @pytest.mark.parametrize(
+    ("stored", "changes", "is_same"),
+    [
+        ({"sender": {"label": None, "note": None}}, {"sender": None}, True),
+        ({"sender": {"label": None, "note": None}}, {"sender": {}}, True),
+        ({"sender": {"label": None, "note": None}}, {"sender": {"note": None}}, True),
+        ({"sender": {"label": "x", "note": None}}, {"sender": None}, False),
+        ({"sender": None}, {"sender": {}}, True),
+        ({"sender": None}, {"sender": {"label": "x"}}, False),
+        ({"sender": None}, {"sender": {"secret": None}}, False),
+        ({"perhaps": None}, {"perhaps": {}}, False),
+        ({"name": "Acme"}, {"name": " Acme "}, True),
+        ({"free": {"x": 1}}, {"free": {"x": True}}, False),
+        ({"free": {"x": None}}, {"free": None}, False),
+        ({"free": None}, {"free": {}}, False),
+        ({"name": "a\nb"}, {"name": "ab"}, False),
+    ],
+    ids=str,
+)
+def test_a_patch_that_says_the_same_in_other_words_is_no_change(
+    stored: Any, changes: Any, is_same: bool
+):
+    with pytest.raises(body.Unchanged) if is_same else nullcontext():
+        body.patch(Said, stored, JSON, orjson.dumps(changes))
+
+
+class Words(Shape):
+    label: str | None = None
+    note: str | None = None
+    secret: str | None = Field(None, json_schema_extra=body.WRITE_ONLY)
+
+
+class Said(Writable):
+    name: body.Name = "Acme"
+    sender: Words | None = None
+    perhaps: Inner | None = None
+    free: Any = None
+
+
+@pytest.mark.parametrize(
     "changes", [{"done": 1}, {"nonsense": None}, {"labels": {"x": 1}}], ids=str
 )
 def test_what_changes_nothing_must_be_right_all_the_same(changes):
