@@ -87,7 +87,8 @@ async def index(call: Call) -> Response:
     }
     # What retention has removed since the ids were read is no longer there.
     rows = [{"id": id, "type": kind, kind: items[id]} for kind, id in happened if id in items]
-    return paging.page(call, query, rows, _item)
+    rest = happened[-1][1] if len(happened) > query.limit else None
+    return paging.page(call, query, rows, _item, rest=rest)
 
 
 def _item(row: Row) -> dict[str, Any]:

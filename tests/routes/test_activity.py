@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from app.process import Process
+from app.store import activity
+from app.store.db import Row
 from tests.cast import SEND_HELLO, Cast, hook, settle
 
 
@@ -63,6 +69,29 @@ async def test_pages_of_an_activity_follow_each_other(cast: Cast, process: Proce
             seen += page["data"]
             cursor = page["nextCursor"]
         assert seen == whole
+
+
+@pytest.mark.parametrize("gone", ["runs", "messages"])
+async def test_pages_go_on_behind_what_was_removed_while_they_were_read(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, gone: str
+):
+    """Retention removes a kind after the ids were read, and before the rows are."""
+    contact_id = await happened(cast, process, 3)
+    whole = (await cast.vic.read(f"/contacts/{contact_id}/activity"))["data"]
+    kept = [item for item in whole if f"{item['type']}s" != gone]
+
+    async def nothing(*_given: Any, **_options: Any) -> list[Row]:
+        return []
+
+    monkeypatch.setattr(activity, gone, nothing)
+    for limit in (1, 2, 3, 5, 6):
+        seen, cursor = [], ""
+        while cursor is not None:
+            after = cursor and f"&cursor={cursor}"
+            page = await cast.vic.read(f"/contacts/{contact_id}/activity?limit={limit}{after}")
+            seen += page["data"]
+            cursor = page["nextCursor"]
+        assert seen == kept, limit
 
 
 async def test_an_activity_may_be_of_a_time(cast: Cast, process: Process):
