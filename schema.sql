@@ -851,3 +851,8 @@ CREATE TABLE former_addresses (
     PRIMARY KEY (workspace_id, contact_id, address),
     FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
 );
+
+-- section 0039: which captured messages are tests
+
+-- Its message's: whom a test email went to is not for every member to read.
+ALTER TABLE captured_messages ADD COLUMN category TEXT;

@@ -14,7 +14,7 @@ from app.machine.content import ChannelName
 from app.routes.contact_events import ContactEventSummary
 from app.routes.contact_events import summary as event_summary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId
-from app.routes.messages import MessageSummary
+from app.routes.messages import MessageSummary, readable
 from app.routes.messages import summary as told
 from app.routes.runs import MessageStatus, RunSummary, summary
 from app.store import activity, contacts
@@ -112,7 +112,7 @@ async def _messages(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     for row in await activity.attempts(call.db, workspace_id=workspace_id, message_ids=ids):
         attempts[row["message_id"]].append(_attempt(row))
     rows = await activity.messages(call.db, workspace_id=workspace_id, ids=ids)
-    return {row["id"]: _message(row, attempts[row["id"]]) for row in rows}
+    return {row["id"]: _message(readable(call, row), attempts[row["id"]]) for row in rows}
 
 
 async def _consents(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,8 +14,10 @@ from starlette.responses import Response
 from app.accounts import letters
 from app.errors import Problem
 from app.machine import document
-from app.messages import ordering
+from app.machine.program import Json
+from app.messages import composing, ordering
 from app.routes.ids import AttemptId, ContactId, MessageId, RunId, TemplateId
+from app.routes.memberships import sees_emails
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
 from app.store import delivery_attempts, messages
@@ -45,7 +49,8 @@ class MessageQueued(Shape):
 
 
 class MessageSummary(Shape):
-    """`to` is null until it is known: it is the contact's address at the time of sending."""
+    """`to` is null until it is known: it is the contact's address at the time of sending. In a test
+    email it is null for those who may not manage members."""
 
     id: MessageId
     channel: str
@@ -77,7 +82,8 @@ class AttemptEvent(Shape):
 
 
 class DeliveryAttempt(Shape):
-    """One attempt to send a message through a provider, with its history."""
+    """One attempt to send a message through a provider, with its history. `to` is that of the
+    message."""
 
     id: AttemptId
     message_id: MessageId
@@ -99,7 +105,7 @@ class DeliveryAttempt(Shape):
 
 async def index(call: Call) -> Response:
     read = partial(messages.page, **letters.sight(call.member))
-    return await paging.index(call, MessageFilters, read, summary)
+    return await paging.index(call, MessageFilters, read, lambda row: summary(readable(call, row)))
 
 
 async def resend(call: Call) -> Response:
@@ -130,12 +136,12 @@ async def show(call: Call) -> Response:
     if row is None:
         raise Problem("not_found", "There is no such message.")
     attempts = await delivery_attempts.of_message(call.db, workspace_id=workspace_id, message_id=id)
-    return reply.ok(message(row, attempts))
+    return reply.ok(message(readable(call, row), attempts))
 
 
 async def index_attempts(call: Call) -> Response:
     read = partial(delivery_attempts.page, **letters.sight(call.member))
-    return await paging.index(call, Filters, read, attempt)
+    return await paging.index(call, Filters, read, lambda row: attempt(readable(call, row)))
 
 
 async def show_attempt(call: Call) -> Response:
@@ -147,7 +153,32 @@ async def show_attempt(call: Call) -> Response:
     )
     if row is None:
         raise Problem("not_found", "There is no such delivery attempt.")
-    return reply.ok(attempt(row))
+    return reply.ok(attempt(readable(call, row)))
+
+
+def readable(call: Call, row: Row) -> Row:
+    """What the caller may read of a message, of an attempt at it or of its capture: of a test email
+    not to whom, for in production that is a member. The address is taken out of headers and of a
+    provider's words too."""
+    to = row["to_address"]
+    if to is None or row["category"] != composing.TEST or sees_emails(call):
+        return row
+    name = re.escape(to.rpartition("@")[0])
+    # Headers and servers have its domain in ASCII.
+    rest: Row = _without(re.compile(rf"(?<!\w){name}@[\w.-]+", re.IGNORECASE), row)
+    return {**rest, "to_address": None}
+
+
+def _without(address: re.Pattern[str], value: Json) -> Json:
+    match value:
+        case str():
+            return address.sub("…", value)
+        case Mapping():
+            return {name: _without(address, inner) for name, inner in value.items()}
+        case list():
+            return [_without(address, inner) for inner in value]
+        case _:
+            return value
 
 
 def summary(row: Row) -> dict[str, Any]:

@@ -74,7 +74,8 @@ async def create(call: Call) -> Response:
 
 
 async def test_email(call: Call) -> Response:
-    """One message to one address, through the same delivery as every other."""
+    """One message to one address, through the same delivery as every other. In production that is a
+    member's; whoever may not manage members cannot read it afterwards."""
     wanted = call.read(TestEmail)
     await _check(call, wanted)
     await call.throttle.check(TEST_EMAIL, call.member.workspace_id)

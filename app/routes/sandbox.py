@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from app.accounts import letters
 from app.machine.content import ChannelName
 from app.routes.ids import AttemptId, CapturedId, ContactId, MessageId, RunId
+from app.routes.messages import readable
 from app.store import sandbox
 from app.store.db import Row
 from app.web import paging
@@ -44,7 +45,8 @@ class Filters(Paging):
 
 
 class CapturedMessage(Shape):
-    """What would have been sent."""
+    """What would have been sent. In a test email `to` is null for those who may not manage
+    members."""
 
     id: CapturedId
     message_id: MessageId
@@ -52,7 +54,7 @@ class CapturedMessage(Shape):
     run_id: RunId | None
     contact_id: ContactId | None
     channel: str
-    to: str
+    to: str | None
     from_: Annotated[str | None, Field(alias="from")]
     subject: str | None
     text: str | None
@@ -79,7 +81,7 @@ async def index(call: Call) -> Response:
                 **letters.sight(call.member),
             )
         if rows or time.monotonic() >= deadline:
-            return paging.page(call, query, rows, captured)
+            return paging.page(call, query, rows, lambda row: captured(readable(call, row)))
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 

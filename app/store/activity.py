@@ -91,7 +91,7 @@ async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list
     """Without what was said."""
     return await db.fetch_all(
         """
-        SELECT id, channel, contact_id, run_id, node_id, template_id, to_address, status,
+        SELECT id, channel, contact_id, run_id, node_id, template_id, category, to_address, status,
                reason_code, reason_detail, created_at
         FROM messages
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)

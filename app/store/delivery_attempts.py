@@ -10,8 +10,8 @@ from app.store import keyset
 from app.store.db import Handle, Row
 from app.store.messages import VISIBLE
 
-COLUMNS = """a.id, a.message_id, m.run_id, m.node_id, m.contact_id, m.channel, m.to_address,
-             a.provider, a.number, a.status, a.reason_code, a.reason_detail,
+COLUMNS = """a.id, a.message_id, m.run_id, m.node_id, m.contact_id, m.channel, m.category,
+             m.to_address, a.provider, a.number, a.status, a.reason_code, a.reason_detail,
              a.provider_message_id, a.tries, a.events, a.created_at, a.sent_at, a.finished_at"""
 
 

@@ -309,7 +309,7 @@ async def by_id(
 ) -> Row | None:
     return await db.fetch_one(
         f"""
-        SELECT id, channel, contact_id, run_id, node_id, template_id, to_address, status,
+        SELECT id, channel, contact_id, run_id, node_id, template_id, category, to_address, status,
                reason_code, reason_detail, content, created_at
         FROM messages m
         WHERE workspace_id = :workspace_id AND id = :id AND {VISIBLE}
@@ -336,8 +336,8 @@ async def page(
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
     return await db.fetch_all(
         f"""
-        SELECT m.id, m.channel, m.contact_id, m.run_id, m.node_id, m.template_id, m.to_address,
-               m.status, m.reason_code, m.reason_detail, m.created_at
+        SELECT m.id, m.channel, m.contact_id, m.run_id, m.node_id, m.template_id, m.category,
+               m.to_address, m.status, m.reason_code, m.reason_detail, m.created_at
         FROM messages m
         WHERE m.workspace_id = :workspace_id AND {VISIBLE} {narrowed}
         ORDER BY m.id DESC

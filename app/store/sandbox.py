@@ -21,10 +21,12 @@ async def insert_each(db: Handle, captured: Sequence[DataclassInstance]) -> None
         INSERT INTO captured_messages (workspace_id, id, message_key, message_id, attempt_id,
                                        run_id, contact_id, channel, to_address, from_address,
                                        subject, text, html, headers, captured_at,
-                                       account_mail, addressee_id)
+                                       category, account_mail, addressee_id)
         VALUES (:workspace_id, :id, :message_key, :message_id, :attempt_id,
                 :run_id, :contact_id, :channel, :to_address, :from_address,
                 :subject, :text, :html, :headers, :now,
+                (SELECT category FROM messages
+                 WHERE workspace_id = :workspace_id AND id = :message_id),
                 (SELECT account_mail FROM messages
                  WHERE workspace_id = :workspace_id AND id = :message_id),
                 (SELECT addressee_id FROM messages
@@ -49,8 +51,8 @@ async def page(
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all(
         f"""
-        SELECT id, message_id, attempt_id, run_id, contact_id, channel, to_address, from_address,
-               subject, text, html, headers, captured_at
+        SELECT id, message_id, attempt_id, run_id, contact_id, channel, category, to_address,
+               from_address, subject, text, html, headers, captured_at
         FROM captured_messages m
         WHERE workspace_id = :workspace_id AND {VISIBLE} {narrowed}
         ORDER BY id DESC

@@ -198,7 +198,7 @@ async def test_what_was_sent_to_its_address_by_itself_is_left_nowhere_either(
         shown = await cast.vic.read(f"/messages/{id}")
         assert (shown["status"], shown["reason"]["code"]) == ("SUPPRESSED", "contact_erased")
     assert await places(process.database) == set()
-    [captured] = (await cast.ed.read("/sandbox/messages"))["data"]
+    [captured] = (await cast.adam.read("/sandbox/messages"))["data"]
     assert (captured["messageId"], captured["to"]) == (to_bob["messageId"], "bob@x.test")
 
 
@@ -361,7 +361,7 @@ async def test_an_address_that_another_contact_has_by_now_is_that_one_s(
     await moved(process)
     assert (await cast.ed.delete(f"/contacts/{ada['id']}")).status_code == 204
     assert await suppressed(cast) == {*OLD.values(), None}
-    [captured] = (await cast.ed.read("/sandbox/messages"))["data"]
+    [captured] = (await cast.adam.read("/sandbox/messages"))["data"]
     assert captured["to"] == OLD["email"]
     await changed(cast, bob["id"], email="bob@x.test", phone=None)
     assert (await cast.ed.delete(f"/contacts/{bob['id']}")).status_code == 204

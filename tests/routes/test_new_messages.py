@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+
+import pytest
 
 from app.accounts import keyring
 from app.contacts import consent
@@ -53,11 +56,11 @@ async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast,
     receipt = response.json()
     assert receipt == {**receipt, "status": "QUEUED"}
     await settle(process)
-    [captured] = (await cast.vic.read("/sandbox/messages"))["data"]
+    [captured] = (await cast.adam.read("/sandbox/messages"))["data"]
     assert captured["to"] == "Ada@example.com"
     assert captured["subject"] == "Hello Ada & Co"
     assert captured["html"] == "<p>1.10</p>"
-    message = await cast.vic.read(f"/messages/{receipt['messageId']}")
+    message = await cast.adam.read(f"/messages/{receipt['messageId']}")
     assert message == {
         "id": receipt["messageId"],
         "channel": "email",
@@ -72,6 +75,52 @@ async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast,
         "attempts": [receipt["deliveryAttemptId"]],
         "createdAt": message["createdAt"],
     }
+
+
+@pytest.mark.parametrize("address", ["eve@tidings.example", "eve@bücher.example"])
+async def test_to_whom_a_test_email_went_is_read_by_those_who_may_manage_members(
+    cast: Cast, process: Process, address: str
+):
+    eve = (await cast.ed.made("/contacts", {"firstName": "Eve", "phone": "+14155550132"}))["id"]
+    test = {"to": address, "subject": "Hello", "html": "<p>Hi</p>", "contactId": eve}
+    made = await cast.ed.made(TEST_EMAIL, test)
+    other = {"channel": "email", "to": "ada@example.com", "content": HELLO}
+    await cast.ed.made(MESSAGES, other)
+    await settle(process)
+    words = f"550 5.1.1 <{address.upper()}>: nobody, says vic@tidings.example"
+    async with process.database.write() as db:  # as a mail server's answer is written down
+        for table, whose in (("messages", "id"), ("delivery_attempts", "message_id")):
+            await db.execute(
+                f"UPDATE {table} SET reason_code = 'provider_rejected', reason_detail = :words"
+                f" WHERE {whose} = :id",
+                words=words,
+                id=made["messageId"],
+            )
+        await db.execute(
+            "UPDATE delivery_attempts SET events = :events WHERE message_id = :id",
+            events=[{"at": "2026-01-31T09:30:00Z", "status": "FAILED", "code": None,
+                     "detail": words}],
+            id=made["messageId"],
+        )  # fmt: skip
+    places = (
+        MESSAGES,
+        f"{MESSAGES}/{made['messageId']}",
+        ATTEMPTS,
+        f"{ATTEMPTS}/{made['deliveryAttemptId']}",
+        f"/contacts/{eve}/activity",
+        "/sandbox/messages",
+        f"/sandbox/messages?to={address}",
+    )
+    for place in places:
+        whole = json.dumps(await cast.adam.read(place), ensure_ascii=False)
+        assert f'"to": "{address}"' in whole, place
+        for person in (cast.ed, cast.vic):
+            shown = json.dumps(await person.read(place), ensure_ascii=False)
+            assert "eve@" not in shown.lower(), place
+            assert '"to": null' in shown, place
+            assert '"to": "ada@example.com"' in shown or place not in (MESSAGES, ATTEMPTS)
+    told = (await cast.vic.read(places[1]))["reason"]["detail"]
+    assert told == "550 5.1.1 <…>: nobody, says vic@tidings.example"
 
 
 async def test_a_test_email_may_be_a_template(cast: Cast, process: Process):

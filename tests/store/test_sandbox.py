@@ -62,6 +62,7 @@ async def test_what_is_captured_is_read_back_as_it_was(database, acme):
         "run_id": "run_1",
         "contact_id": "con_1",
         "channel": "email",
+        "category": None,
         "to_address": "Ada@acme.test",
         "from_address": "Zoë <hello@acme.test>",
         "subject": "100 % Grüße",
