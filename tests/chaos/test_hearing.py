@@ -1,0 +1,33 @@
+"""What the subscriber writes down of a signature; what is made of it is in test_oracle.py."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import httpx2
+import pytest
+
+from app import standard_webhooks
+from app.runtime.tls import system_trust
+from tests.chaos.hearing import Subscriber
+from tests.listener import Listener
+
+BODY = b'{"type":"run.failed"}'
+RIGHT, WRONG = standard_webhooks.new_secret(), standard_webhooks.new_secret()
+
+
+@pytest.mark.parametrize(
+    ("secret", "wrong"), [(RIGHT, None), (WRONG, "No matching signature found")]
+)
+async def test_a_signature_is_verified_when_it_comes(secret: str, wrong: str | None):
+    subscriber = Subscriber(RIGHT)
+    headers = standard_webhooks.sign([secret], "evt_1", datetime.now(UTC), BODY)
+    async with (
+        Listener(subscriber.respond) as listener,
+        httpx2.AsyncClient(trust_env=False, verify=system_trust()) as client,
+    ):
+        answer = await client.post(listener.url, content=BODY, headers=headers)
+    assert answer.status_code == 200
+    [heard] = subscriber.heard
+    assert (heard.id, heard.body) == ("evt_1", BODY)
+    assert heard.wrong == wrong
