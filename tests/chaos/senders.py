@@ -39,7 +39,7 @@ UNSURE = (OUTCOME_UNKNOWN, "The process is being replaced; try again.")
 KINDS = {"once": 30, "again": 25, "keyed": 25, "forged": 10, "malformed": 5, "hasty": 5}
 REFUSED = {"forged", "malformed"}
 # How often each flow comes against the others.
-SHARES = {"three steps": 2, "resending": 2, "waiting": 3, "calling": 3}
+SHARES = {"three steps": 2, "resending": 2, "waiting": 4, "calling": 2}
 
 
 @dataclass(slots=True)
