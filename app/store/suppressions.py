@@ -161,16 +161,26 @@ async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]
 async def name_in_flight(
     db: Handle, *, workspace_id: str, address_hash: str, reason: str, message_ids: Sequence[str]
 ) -> None:
-    """What may arrive although it was answered that nothing will."""
+    """What may arrive although it was answered that nothing will, beside what earlier answers have
+    named: what one of them said stays true."""
+    where = {"workspace_id": workspace_id, "address_hash": address_hash, "reason": reason}
+    row = await db.fetch_one(
+        """
+        SELECT in_flight FROM suppressions
+        WHERE workspace_id = :workspace_id AND address_hash = :address_hash AND reason = :reason
+        FOR UPDATE
+        """,
+        **where,
+    )
+    if row is None:  # lifted meanwhile
+        return
     await db.execute(
         """
         UPDATE suppressions SET in_flight = :message_ids
         WHERE workspace_id = :workspace_id AND address_hash = :address_hash AND reason = :reason
         """,
-        workspace_id=workspace_id,
-        address_hash=address_hash,
-        reason=reason,
-        message_ids=list(message_ids),
+        **where,
+        message_ids=sorted({*row["in_flight"], *message_ids}),
     )
 
 
