@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from app.audit import chain
 from app.process import Process
-from app.store import retention
+from app.store import messages, retention
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ class RetentionScan:
             moment = await db.now() - timedelta(days=days)
             id = workspace["id"]
             deleted = await retention.delete_old(db, workspace_id=id, moment=moment, limit=BATCH)
+            await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
         pruned = await chain.prune(process, id, moment)
         if deleted:
             log.info("old rows removed", extra={"workspace_id": id, "rows": deleted})

@@ -141,7 +141,8 @@ def test_sql_lives_in_the_store():
 
 
 def statements(module: ast.Module) -> Iterator[ast.expr]:
-    """Strings that read like SQL; docstrings speak of what they like."""
+    """Strings that read like SQL; docstrings speak of what they like. What a clause stands in is
+    read as a whole."""
     prose = {
         body[0].value
         for node in ast.walk(module)
@@ -149,10 +150,14 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
         and body
         and isinstance(body[0], ast.Expr)
     }
+    parts = {
+        part for node in ast.walk(module) if isinstance(node, ast.JoinedStr) for part in node.values
+    }
     for node in ast.walk(module):
         if isinstance(node, ast.JoinedStr) and SQL.search(ast.unparse(node)):
             yield node
-        if isinstance(node, ast.Constant) and node not in prose and SQL.search(str(node.value)):
+        is_alone = isinstance(node, ast.Constant) and node not in prose | parts
+        if is_alone and SQL.search(str(node.value)):
             yield node
 
 

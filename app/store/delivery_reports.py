@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.store.db import Handle, Row
+from app.store.messages import MAY_ARRIVE, accepting_since
 
 
 async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> Row | None:
@@ -100,13 +101,14 @@ async def move_message(
     reason_code: str | None,
     reason_detail: str | None,
 ) -> None:
-    """There is nothing left to do for it, and who has a claim loses it."""
+    """There is nothing left to do for it, and who has a claim loses it. Its attempt has moved
+    before; an older one may arrive still."""
     await db.execute(
-        """
+        f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
             wake_at = NULL, held_back = FALSE, claims = 0, lease_token = lease_token + 1,
-            address_hash = NULL, sealed = NULL
+            address_hash = CASE WHEN {MAY_ARRIVE} THEN address_hash END, sealed = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -114,4 +116,5 @@ async def move_message(
         status=status,
         reason_code=reason_code,
         reason_detail=reason_detail,
+        accepting_since=await accepting_since(db),
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from app.store.db import Handle, Row
+from app.store.messages import MAY_ARRIVE, accepting_since
 
 
 async def forget_some(
@@ -66,6 +67,8 @@ async def forget_answers(db: Handle, *, workspace_id: str, about: Sequence[str])
 
 
 async def forget_messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
+    """What may still arrive keeps its address's hash until it cannot (messages.forget_addresses):
+    by that the erasure, and every opt-out after it, can tell of it."""
     if not ids:
         return
     await db.execute(
@@ -78,13 +81,16 @@ async def forget_messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) 
         none=[],
     )
     await db.execute(
-        """
-        UPDATE messages SET to_address = NULL, source = '{}', content = NULL, reason_detail = NULL,
-                            address_hash = CASE WHEN status = 'SENDING' THEN address_hash END
+        f"""
+        UPDATE messages SET to_address = NULL, source = '{{}}', content = NULL,
+                            reason_detail = NULL,
+                            address_hash = CASE WHEN status = 'SENDING' OR {MAY_ARRIVE}
+                                                THEN address_hash END
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
         ids=list(ids),
+        accepting_since=await accepting_since(db),
     )
 
 

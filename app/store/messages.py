@@ -11,6 +11,15 @@ from app.store.db import Handle, Row
 
 ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
 
+# Of a row of messages: whether one of its attempts, be it an older one, became UNKNOWN no longer
+# ago than a provider takes to accept what it has been given. COALESCE keeps a planner from walking
+# all that are UNKNOWN.
+MAY_ARRIVE = """EXISTS (
+              SELECT 1 FROM delivery_attempts unsure
+              WHERE unsure.workspace_id = messages.workspace_id AND unsure.message_id = messages.id
+                AND COALESCE(unsure.status = 'UNKNOWN', FALSE)
+                AND unsure.finished_at > :accepting_since)"""
+
 
 async def insert(
     db: Handle,
@@ -215,22 +224,24 @@ async def settle(
     held_back: bool = False,
 ) -> Row | None:
     """What became of it; with a `wake_at` it is due again then, without one nothing sealed is kept.
-    None when the claim is lost; `orphaned` when whoever reads it was erased meanwhile: its contact
-    is gone, or its source is empty, as store/erasure.py leaves it."""
+    Opt-outs find it by its address for as long as an attempt may arrive. None when the claim is
+    lost; `orphaned` when whoever reads it was erased meanwhile: its contact is gone, or its source
+    is empty, as store/erasure.py leaves it."""
     # COALESCE: in a RETURNING SQLite 3.40 takes NULL for NOT NULL.
     return await db.fetch_one(
-        """
+        f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
             wake_at = :wake_at, claims = 0, held_back = :held_back,
-            address_hash = CASE WHEN CAST(:status AS TEXT) = 'UNKNOWN' THEN address_hash END,
+            address_hash = CASE WHEN CAST(:status AS TEXT) = 'UNKNOWN' OR {MAY_ARRIVE}
+                                THEN address_hash END,
             sealed = CASE WHEN CAST(:wake_at AS TIMESTAMPTZ) IS NULL THEN NULL ELSE sealed END
         WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
           AND wake_at IS NOT NULL
         RETURNING id, CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
             SELECT 1 FROM contacts c
             WHERE c.workspace_id = messages.workspace_id AND c.id = messages.contact_id
-        ) OR (source = '{}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned
+        ) OR (source = '{{}}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned
         """,
         workspace_id=workspace_id,
         id=id,
@@ -240,6 +251,7 @@ async def settle(
         reason_detail=reason_detail,
         wake_at=wake_at,
         held_back=held_back,
+        accepting_since=await accepting_since(db),
     )
 
 
@@ -264,21 +276,42 @@ async def requeue(
 
 async def in_flight(db: Handle, *, workspace_id: str, address_hash: str) -> list[Row]:
     """Messages that may reach the address although nobody sends to it any more: those that are
-    being sent, and those whose outcome became UNKNOWN no longer ago than a provider takes to accept
-    what it has been given. Mail about accounts asks nobody for consent."""
+    being sent, and those of which an attempt may arrive. Mail about accounts asks nobody for
+    consent."""
     return await db.fetch_all(
-        """
-        SELECT m.id, m.status FROM messages m
-        WHERE m.workspace_id = :workspace_id AND m.address_hash = :address_hash
-          AND m.account_mail IS NULL
-          AND (m.status = 'SENDING' OR EXISTS (
-              SELECT 1 FROM delivery_attempts a
-              WHERE a.workspace_id = m.workspace_id AND a.message_id = m.id
-                AND a.status = 'UNKNOWN' AND a.finished_at > :since))
+        f"""
+        SELECT id, status FROM messages
+        WHERE workspace_id = :workspace_id AND address_hash = :address_hash
+          AND account_mail IS NULL AND (status = 'SENDING' OR {MAY_ARRIVE})
         """,
         workspace_id=workspace_id,
         address_hash=address_hash,
-        since=await db.now() - ACCEPTING,
+        accepting_since=await accepting_since(db),
+    )
+
+
+async def accepting_since(db: Handle) -> datetime:
+    """What became UNKNOWN before will not arrive any more."""
+    return await db.now() - ACCEPTING
+
+
+async def forget_addresses(db: Handle, *, workspace_id: str, limit: int) -> None:
+    """Of messages of which nothing may arrive any more: no opt-out has to find them."""
+    await db.execute(
+        f"""
+        WITH ending AS MATERIALIZED (
+            SELECT id FROM messages
+            WHERE workspace_id = :workspace_id AND address_hash IS NOT NULL
+              AND status <> 'SENDING' AND NOT {MAY_ARRIVE}
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        UPDATE messages SET address_hash = NULL
+        WHERE workspace_id = :workspace_id AND id IN (SELECT id FROM ending)
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        accepting_since=await accepting_since(db),
     )
 
 

@@ -11,20 +11,25 @@ from typing import Any, TypeAlias
 import pytest
 
 from app import delivery
+from app.channels.base import SendError
+from app.channels.telling import DELIVERED, Report
 from app.contacts import audience, consent, erasing, subscriptions, upserts
 from app.contacts.consent import Suppression
 from app.contacts.reactions import WorkspaceContext
 from app.contacts.upserts import Entry
-from app.messages import ordering
+from app.machine.reasons import Reason
+from app.messages import callbacks, ordering
+from app.messages.providers import Account
 from app.process import Process
-from app.store import contacts, messages, suppressions
+from app.store import contacts, delivery_attempts, messages, suppressions
 from app.store.db import Handle, Row
 from tests.cast import HELLO, settle
 from tests.chaos import optout
 from tests.receivers import HESITATE, Receiver
-from tests.test_delivery import accepts, with_provider
+from tests.test_delivery import accepts, refuses, with_provider
 
 ADA = "ada@example.com"
+UNSURE = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
 OptOut: TypeAlias = Callable[[Process, Handle, str], Awaitable[None]]
 
 
@@ -318,6 +323,114 @@ async def test_an_opt_out_waits_for_what_is_under_way_and_names_what_stays_there
         )
     assert row is not None
     assert row["in_flight"] == [id]
+
+
+async def test_what_one_answer_named_stays_named_by_the_next(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+):
+    """An opt-out from marketing lets receipts pass: those on their way are named, too."""
+    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.0)
+    process, _ = with_provider(process, refuses(UNSURE))
+    first = await order(process, acme)
+    await settle(process)
+    out = await suppress(process, acme, "unsubscribed")
+    assert await consent.quiet(process, out) == [first]
+    await later(process, acme)
+    second = await order(process, acme)
+    await settle(process)
+    assert await consent.quiet(process, out) == [second]
+    assert await named(process, acme, out) == [first, second]
+
+
+async def named(process: Process, acme: str, out: Suppression) -> list[str]:
+    async with process.database.read() as db:
+        row = await suppressions.by_reason(
+            db, workspace_id=acme, address_hash=out.address_hash, reason=out.reason
+        )
+    assert row is not None
+    return list(row["in_flight"])
+
+
+async def later(process: Process, acme: str) -> None:
+    """No provider accepts any more what it was given before now."""
+    async with process.database.write() as db:
+        await db.execute(
+            "UPDATE delivery_attempts SET finished_at = :then WHERE workspace_id = :acme",
+            then=await db.now() - messages.ACCEPTING,
+            acme=acme,
+        )
+
+
+async def sent_again(process: Process, acme: str, contact_id: str | None = None) -> str:
+    """A message of two attempts: nobody knows of the first, and the second has arrived."""
+    unsure, _ = with_provider(process, refuses(UNSURE))
+    id = await order(unsure, acme, contact_id=contact_id, to=None if contact_id else ADA)
+    await settle(unsure)
+    async with process.database.write() as db:
+        assert await ordering.resend(process, db, acme, id)
+    surely, _ = with_provider(process, accepts)
+    await settle(surely)
+    assert await status_of(process, acme, id) == ("SENT", None)
+    return id
+
+
+async def test_an_attempt_that_may_arrive_is_named_although_the_next_one_has_arrived(
+    process: Process, acme: str
+):
+    id = await sent_again(process, acme)
+    out = await suppress(process, acme, "manual")
+    assert await consent.quiet(process, out) == [id]
+    assert await named(process, acme, out) == [id]
+    await later(process, acme)
+    assert await consent.quiet(process, out) == []
+
+
+async def test_a_report_on_the_next_attempt_says_nothing_of_the_one_before(
+    process: Process, acme: str
+):
+    id = await sent_again(process, acme)
+    async with process.database.read() as db:
+        [_, second] = await delivery_attempts.of_message(db, workspace_id=acme, message_id=id)
+    told = Report("told", acme, second, None, DELIVERED, None)
+    await callbacks.report(process, Account("scripted", acme, ""), told)
+    assert await status_of(process, acme, id) == ("DELIVERED", None)
+    assert await consent.quiet(process, await suppress(process, acme, "manual")) == [id]
+
+
+@pytest.mark.parametrize("resent", [True, False])
+async def test_an_erasure_names_what_may_arrive(process: Process, acme: str, resent: bool):
+    ada = await contact(process, acme, email=ADA)
+    if resent:
+        id = await sent_again(process, acme, ada)
+    else:
+        unsure, _ = with_provider(process, refuses(UNSURE))
+        id = await order(unsure, acme, to=None, contact_id=ada)
+        await settle(unsure)
+    row = await read(process, acme, ada)
+    async with process.database.write() as db:
+        await erasing.erase(db, WorkspaceContext(acme, None, process.vault), ada)
+    [out] = consent.erased(process, acme, row)
+    assert await consent.quiet(process, out) == [id]
+    assert await named(process, acme, out) == [id]
+
+
+async def test_what_can_arrive_no_more_forgets_its_address(process: Process, acme: str):
+    id = await sent_again(process, acme)
+    async with process.database.write() as db:
+        await messages.forget_addresses(db, workspace_id=acme, limit=10)
+    assert await hashed(process) == [id]
+    await later(process, acme)
+    async with process.database.write() as db:
+        await messages.forget_addresses(db, workspace_id="ws_0", limit=10)
+        await messages.forget_addresses(db, workspace_id=acme, limit=10)
+    assert await hashed(process) == []
+
+
+async def hashed(process: Process) -> list[str]:
+    """Messages that are known by their address."""
+    async with process.database.read() as db:
+        rows = await db.fetch_all("SELECT id FROM messages WHERE address_hash IS NOT NULL")
+    return [row["id"] for row in rows]
 
 
 async def by_link(process: Process, db: Handle, acme: str) -> None:

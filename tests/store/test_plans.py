@@ -620,9 +620,26 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: circuit_breakers.schedule_probe(db, **ACME, channel="email", ask_at=PAST),
         ["workspace_id id"],
     ),
+    "what became of a message": (
+        lambda db: messages.settle(
+            db,
+            **ACME,
+            id="msg_10050",
+            lease_token=1,
+            status="SENT",
+            reason_code=None,
+            reason_detail=None,
+            wake_at=None,
+        ),
+        ["workspace_id id message_id"],
+    ),
     "what may still arrive at an address": (
         lambda db: messages.in_flight(db, **ACME, address_hash="hash10050"),
-        ["workspace_id address_hash"],
+        ["workspace_id address_hash message_id"],
+    ),
+    "what can arrive no more": (
+        lambda db: messages.forget_addresses(db, **ACME, limit=2),
+        ["workspace_id id"],
     ),
     "why addresses are suppressed": (
         lambda db: suppressions.reasons(
