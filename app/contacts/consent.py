@@ -1,8 +1,8 @@
 """Who may be written to: opt-outs, bounces and complaints come in, and every intent is judged.
 
 An opt-out and an intent to send lock the same address, so no intent is committed after an opt-out.
-Earlier intents may still be in flight: before an opt-out is answered, `quiet` waits for them, and
-those that have not finished by then are named in the opt-out's record.
+Earlier intents may still be in flight: before an opt-out is answered, for the first time or again,
+`quiet` waits for them, and those that have not finished by then are named in the opt-out's record.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from app.contacts import reactions, subscriptions
 from app.contacts.reactions import WorkspaceContext
@@ -172,7 +173,10 @@ async def _stand(
 
 async def quiet(process: Process, suppression: Suppression) -> list[str]:
     """Wait, after the commit and outside of any transaction, until nothing is being sent to the
-    address. The ids of messages that may arrive all the same, which the record names."""
+    address. The ids of messages that may arrive all the same, which the record names from then on.
+
+    Before every answer that says so: who asks again may never have heard the first one, and whoever
+    was to wait for that may be dead."""
     where = {"workspace_id": suppression.workspace_id, "address_hash": suppression.address_hash}
     deadline = time.monotonic() + QUIET_SECONDS
     while True:
@@ -191,22 +195,30 @@ async def quiet(process: Process, suppression: Suppression) -> list[str]:
     return ids
 
 
-def withdrawn(
-    process: Process, workspace_id: str, row: Row, before: Mapping[str, str] | None = None
-) -> list[Suppression]:
-    """What the contact's row says, and `before` did not, of who unsubscribed: to be waited for."""
-    known = subscriptions.hashes(process.vault, workspace_id, row)
+def known(
+    process: Process, workspace_id: str, channel: str, address: str, reason: subscriptions.Reason
+) -> Suppression:
+    """What `suppress` made, or would have made. Raises addresses.BadAddress."""
+    key = subscriptions.key(channel, address)
+    hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
+    return Suppression(workspace_id, hash, reason, is_new=False)
+
+
+def withdrawn(process: Process, workspace_id: str, shown: Mapping[str, Any]) -> list[Suppression]:
+    """What a contact, as the API shows it, is not subscribed to: to be waited for."""
+    columns = subscriptions.COLUMN.items()
+    addresses = {channel: shown[column.removesuffix("_key")] for channel, column in columns}
     return [
-        Suppression(workspace_id, known[channel], "unsubscribed")
-        for channel, status in row["subscriptions"].items()
-        if channel in known and status == "unsubscribed" != (before or {}).get(channel)
+        known(process, workspace_id, channel, addresses[channel], "unsubscribed")
+        for channel, status in shown["subscriptions"].items()
+        if status != subscriptions.SUBSCRIBED and addresses[channel]
     ]
 
 
 def erased(process: Process, workspace_id: str, row: Row) -> list[Suppression]:
     """Of the contact that this row was."""
-    known = subscriptions.hashes(process.vault, workspace_id, row)
-    return [Suppression(workspace_id, hash, "erased") for hash in known.values()]
+    hashes = subscriptions.hashes(process.vault, workspace_id, row)
+    return [Suppression(workspace_id, hash, "erased") for hash in hashes.values()]
 
 
 async def all_quiet(process: Process, found: Sequence[Suppression]) -> list[str]:

@@ -102,6 +102,16 @@ async def obey(
     return Inbound(said)
 
 
+def again(process: Process, *, workspace_id: str, sender: str, text: str, channel: str) -> Inbound:
+    """A copy of what was said: nothing changes, and nobody is answered once more; but a STOP is
+    waited for. Raises addresses.BadAddress."""
+    said = meaning(text)
+    if said != "stop":
+        return Inbound(said)
+    out = consent.known(process, workspace_id, channel, sender, "stopped")
+    return Inbound(said, suppression=out)
+
+
 async def _flag(db: Handle, workspace_id: str, channel: str, sender: str) -> None:
     contact = await consent.owner(db, workspace_id, channel, subscriptions.key(channel, sender))
     if contact is None:

@@ -243,19 +243,14 @@ async def _writers(process: Process, channel: str, sender: str) -> list[str]:
 async def _said_to(
     process: Process, account: Account, workspace_id: str, sender: str, said: Inbound
 ) -> keywords.Inbound | None:
-    """None when it was said before, or nobody is there to hear it."""
+    """None when nobody is there to hear it."""
     async with process.database.write() as db:
         workspace = await workspaces.by_id(db, id=workspace_id)
         if workspace is None:
             return None
+        what = {"sender": sender, "text": said.text, "channel": said.channel}
         if not await _once(process, db, workspace_id, account.provider, said.id):
-            return None
+            return keywords.again(process, workspace_id=workspace_id, **what)
         return await keywords.obey(
-            process,
-            db,
-            workspace_id=workspace_id,
-            sender=sender,
-            text=said.text,
-            workspace_name=workspace["name"],
-            channel=said.channel,
+            process, db, workspace_id=workspace_id, workspace_name=workspace["name"], **what
         )

@@ -273,9 +273,13 @@ async def _orphans(db: Handle) -> tuple[int, bool]:
 async def suspend(call: Call) -> Response:
     """Its intake answers 404, its API 403, and nothing of it is sent, with immediate effect;
     nothing is lost."""
-    response = await _set(call, "suspended", suspended=True)
-    call.before_answering(lambda: parking.obeyed(call.process, call.path("id")))
-    return response
+    return await _set(call, "suspended", suspended=True)
+
+
+async def _obeyed(call: Call, answer: Response) -> Response:
+    if reply.told(answer).get("suspended"):
+        await parking.obeyed(call.process, call.path("id"))
+    return answer
 
 
 async def resume(call: Call) -> Response:
@@ -317,7 +321,13 @@ routes = [
         gives={200: Page[AdminWorkspace]},
     ),
     get("/admin/workspaces/{id}", show_workspace, can=ADMIN, gives={200: AdminWorkspace}),
-    post("/admin/workspaces/{id}/suspend", suspend, can=ADMIN, gives={200: AdminWorkspace}),
+    post(
+        "/admin/workspaces/{id}/suspend",
+        suspend,
+        can=ADMIN,
+        gives={200: AdminWorkspace},
+        awaits=_obeyed,
+    ),
     post("/admin/workspaces/{id}/resume", resume, can=ADMIN, gives={200: AdminWorkspace}),
     get("/admin/users", index_users, can=ADMIN, query=UserFilters, gives={200: Page[AdminUser]}),
     get("/admin/runs", index_runs, can=ADMIN, query=RunFilters, gives={200: Page[AdminRun]}),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
@@ -16,6 +16,7 @@ from app.contacts import addresses, audience, consent, erasing, profile, reactio
 from app.contacts.reactions import WorkspaceContext
 from app.contacts.subscriptions import COLUMN, Status
 from app.errors import FieldError, Problem
+from app.machine import document
 from app.machine.content import ChannelName
 from app.machine.program import Json
 from app.machine.text import CONTROL
@@ -196,7 +197,6 @@ async def create(call: Call) -> Response:
     await quotas.require_contact(call.db, call.member.workspace_id, PLANS[call.member.plan])
     resource = audience.resource(row, await _tags(call, row["id"]))
     await call.note("contact.created", row["id"], after=resource)
-    _await_quiet(call, row)
     return reply.created(f"/contacts/{row['id']}", resource, revision=row["revision"])
 
 
@@ -206,7 +206,6 @@ async def update(call: Call) -> Response:
     new = call.patch(WritableContact, stored).model_dump(by_alias=True)
     tags = new.pop("tags")
     changed = await audience.replace(call.db, await own_workspace(call), row, new, tags)
-    _await_quiet(call, changed, before["subscriptions"])
     return await _changed(call, row, before, changed)
 
 
@@ -215,10 +214,11 @@ async def remove(call: Call) -> Response:
     # In as many transactions as its history is long; the contact goes in the last.
     match: Callable[[int], None] | None = call.match
     erased: erasing.Erasure = "more"
+    row: Row | None = None
     while erased == "more":
         async with call.process.database.write() as db:
             workspace = await workspace_of(call.process, db, call.member.workspace_id)
-            row = await contacts.by_id(db, workspace_id=workspace.id, id=call.path("id"))
+            row = await contacts.by_id(db, workspace_id=workspace.id, id=call.path("id")) or row
             erased = await erasing.erase(db, workspace, call.path("id"), match)
             if erased == "done":
                 await call.note("contact.erased", call.path("id"), db=db)
@@ -249,11 +249,23 @@ async def remove_tag(call: Call) -> Response:
     return reply.no_content()
 
 
-def _await_quiet(call: Call, row: Row, before: Mapping[str, str] | None = None) -> None:
-    """Who unsubscribed by this is not answered while something is on its way to them."""
-    out = consent.withdrawn(call.process, call.member.workspace_id, row, before)
-    if out:
-        call.before_answering(lambda: consent.all_quiet(call.process, out))
+CONSENT = frozenset({"subscriptions", "email", "phone"})
+
+
+async def _quiet(call: Call, answer: Response) -> Response:
+    """What unsubscribes somebody, or an address of theirs, is not answered while something is on
+    its way to them; be they so before, for nobody may have heard of it. By what is answered: the
+    contact may have another address by now."""
+    shown = reply.told(answer)
+    if "subscriptions" in shown and not CONSENT.isdisjoint(_written(call)):
+        out = consent.withdrawn(call.process, call.member.workspace_id, shown)
+        await consent.all_quiet(call.process, out)
+    return answer
+
+
+def _written(call: Call) -> Collection[str]:
+    """The fields in a body that was taken."""
+    return cast(Mapping[str, Json], document.parse(call.body)).keys()
 
 
 async def _found(call: Call) -> Row:
@@ -346,6 +358,7 @@ routes = [
         takes=WritableContact,
         gives={201: Contact},
         raises=("conflict", "quota_exceeded"),
+        awaits=_quiet,
     ),
     get("/contacts/{id}", show, can="contacts:read", gives={200: Contact}),
     patch(
@@ -355,6 +368,7 @@ routes = [
         takes=WritableContact,
         gives={200: Contact},
         raises=("conflict",),
+        awaits=_quiet,
     ),
     delete("/contacts/{id}", remove, can="contacts:write", tx=None, gives={204: None}),
     post("/contacts/{id}/tags", add_tags, can="contacts:write", takes=Tags, gives={200: Contact}),

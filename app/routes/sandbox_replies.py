@@ -11,6 +11,7 @@ from app.contacts import addresses, consent, keywords
 from app.contacts.keywords import Meaning
 from app.errors import FieldError, Problem
 from app.store import workspaces
+from app.store.db import Row
 from app.web import reply
 from app.web.body import Shape
 from app.web.routing import Call, post
@@ -35,30 +36,44 @@ class HeardReply(Shape):
 
 
 async def create(call: Call) -> Response:
-    """Answered when nothing more is on its way to who opted out."""
     new, workspace_id = call.read(NewReply), call.member.workspace_id
     workspace = await workspaces.by_id(call.db, id=workspace_id)
     assert workspace is not None  # noqa: S101 - its member has asked
-    try:
-        sender = addresses.phone(new.from_, workspace["country"])
-    except addresses.BadAddress as error:
-        errors = [FieldError("/from", str(error))]
-        raise Problem("invalid", "No contact has this number; see errors.", errors=errors) from None
     heard = await keywords.obey(
         call.process,
         call.db,
         workspace_id=workspace_id,
-        sender=sender,
+        sender=_sender(new, workspace),
         text=new.text,
         workspace_name=workspace["name"],
         channel=new.channel,
     )
-    if heard.suppression is not None:
-        out = heard.suppression
-        call.before_answering(lambda: consent.quiet(call.process, out))
     noted = {"channel": new.channel, "meaning": heard.meaning}  # not whose: see suppressions
     await call.note("sandbox_reply.heard", workspace_id, after=noted)
     return reply.ok({"meaning": heard.meaning, "answer": heard.reply})
+
+
+async def _quiet(call: Call, answer: Response) -> Response:
+    """Nothing more is on its way to who opted out, when a STOP is answered, or answered again."""
+    if reply.told(answer).get("meaning") != "stop":
+        return answer
+    new, workspace_id = call.read(NewReply), call.member.workspace_id
+    async with call.process.database.read() as db:
+        workspace = await workspaces.by_id(db, id=workspace_id)
+    if workspace is not None:
+        sender = _sender(new, workspace)
+        out = consent.known(call.process, workspace_id, new.channel, sender, "stopped")
+        await consent.quiet(call.process, out)
+    return answer
+
+
+def _sender(new: NewReply, workspace: Row) -> str:
+    """In E.164. Raises Problem `invalid`."""
+    try:
+        return addresses.phone(new.from_, workspace["country"])
+    except addresses.BadAddress as error:
+        errors = [FieldError("/from", str(error))]
+        raise Problem("invalid", "No contact has this number; see errors.", errors=errors) from None
 
 
 routes = [
@@ -68,5 +83,6 @@ routes = [
         can="messages:write",
         takes=NewReply,
         gives={200: HeardReply},
+        awaits=_quiet,
     ),
 ]

@@ -177,11 +177,16 @@ async def update_workspace(call: Call) -> Response:
     )
     if row["sending_paused"] and not new.sending_paused:
         await parking.resume(call.db, row["id"])
-    if new.sending_paused:  # known before, too: that it was answered then is not known
-        call.before_answering(lambda: parking.obeyed(call.process, row["id"]))
     after = workspace_resource(changed)
     await call.note("workspace.updated", row["id"], workspace_resource(row), after)
     return reply.ok(after, revision=changed["revision"])
+
+
+async def _obeyed(call: Call, answer: Response) -> Response:
+    """A pause that was known before, too: that it was answered then is not known."""
+    if reply.told(answer).get("sendingPaused"):
+        await parking.obeyed(call.process, call.member.workspace_id)
+    return answer
 
 
 async def _require_own_domain(call: Call, from_email: str) -> None:
@@ -302,6 +307,7 @@ routes = [
         can="settings:write",
         takes=WritableWorkspace,
         gives={200: Workspace},
+        awaits=_obeyed,
     ),
     delete(
         "/settings/workspace",

@@ -32,8 +32,8 @@ class NewSuppression(Shape):
 
 class Suppression(Shape):
     """`address` is null after an erasure; the suppression still applies. `inFlight` are messages
-    that were being sent when it was created and had not finished within ten seconds, when the
-    response was sent. Later reads include them."""
+    that may have arrived after the request was answered: they were being sent, and had not finished
+    within the ten seconds that every response waits for them, a retry's too. Only these may."""
 
     id: SuppressionId
     channel: ChannelName
@@ -87,8 +87,31 @@ async def create(call: Call) -> Response:
         raise Problem("conflict", "The address is already on the list.", existingId=row["id"])
     # Not whose: an entry outlives the contact.
     await call.note("suppression.created", row["id"], after=_told(row))
-    call.before_answering(lambda: consent.quiet(call.process, made))
     return reply.created(f"/suppressions/{row['id']}", resource(row))
+
+
+async def _quiet(call: Call, answer: Response) -> Response:
+    """Nothing but what the record names will arrive after any answer that leads to the record: the
+    first one, a copy, and that it is there already. What was written down of the first one was so
+    before the wait."""
+    told = reply.told(answer)
+    id = told.get("id") or told.get("existingId")
+    row = await _row(call, id) if id else None
+    if row is None:  # refused, or off the list again
+        return answer
+    out = consent.Suppression(
+        call.member.workspace_id, row["address_hash"], row["reason"], is_new=False
+    )
+    await consent.quiet(call.process, out)
+    row = await _row(call, row["id"])
+    if row is None or answer.status_code != 201:
+        return answer
+    return reply.amended(answer, inFlight=row["in_flight"])
+
+
+async def _row(call: Call, id: str) -> Row | None:
+    async with call.process.database.read() as db:
+        return await suppressions.by_id(db, workspace_id=call.member.workspace_id, id=id)
 
 
 async def remove(call: Call) -> Response:
@@ -186,6 +209,7 @@ routes = [
         takes=NewSuppression,
         gives={201: Suppression},
         raises=("conflict",),
+        awaits=_quiet,
     ),
     get("/suppressions/{id}", show, can="suppressions:read", gives={200: Suppression}),
     delete("/suppressions/{id}", remove, can="suppressions:write", gives={204: None}),

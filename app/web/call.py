@@ -53,7 +53,6 @@ class Call:
     asked: idempotency.Asked | None = None
     _if_match_was_judged: bool = False
     has_concluded: bool = False
-    awaited: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
     _checked_at: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
@@ -155,11 +154,6 @@ class Call:
         if member.via == "key":
             return Origin("api_key", member.via_id, member.name, self.client, self.request_id)
         return Origin("user", member.user_id, member.name, self.client, self.request_id)
-
-    def before_answering(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Done once the route's transaction is committed; the answer waits for it. Not when the
-        handler refuses, nor for a copy that gets the first answer again."""
-        self.awaited.append(work)
 
     async def conclude(self, work: Callable[[Handle], Awaitable[Response]]) -> Response:
         """What `work` answers in a transaction of its own, or has answered to this request before:

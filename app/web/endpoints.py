@@ -22,6 +22,7 @@ from app.web.throttle import Throttle
 
 Transaction: TypeAlias = Literal["read", "write"] | None
 Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
+Awaits: TypeAlias = Callable[[Call, Response], Awaitable[Response]]
 # One that speaks ASGI itself, where every microsecond counts.
 Bare: TypeAlias = Callable[[Process, Throttle, Scope, Receive, Send], Awaitable[None]]
 
@@ -37,6 +38,8 @@ class Says(TypedDict, total=False):
     plan    the least plan of a workspace that may use it
     concludes  that a tx=None POST answers, in JSON, what Call.conclude does, and that a copy does
                not do again what was done before that
+    awaits  what the answer waits for once the transaction has ended, and may then say: the first
+            one, a copy of it, and a refusal, which stays as it is
     """
 
     takes: Content
@@ -45,6 +48,7 @@ class Says(TypedDict, total=False):
     raises: Sequence[str]
     plan: str
     concludes: bool
+    awaits: Awaits
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Endpoint:
     raises: Sequence[str] = ()
     plan: str | None = None
     concludes: bool = False
+    awaits: Awaits | None = None
     is_bare: bool = False
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from starlette.responses import Response
 
@@ -58,6 +58,18 @@ def created(
 ) -> Response:
     kind = SecretResponse if secret else JsonResponse
     return kind(resource, 201, {"Location": location, **_tagged(revision, beside)})
+
+
+def told(answer: Response) -> dict[str, Any]:
+    """The JSON object in it."""
+    return cast(dict[str, Any], document.parse(bytes(answer.body)))
+
+
+def amended(answer: Response, **values: Any) -> Response:
+    """The same answer, which now says this."""
+    headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+    body = document.dumps({**told(answer), **values})
+    return Response(body, answer.status_code, headers)
 
 
 def accepted(resource: Any) -> Response:

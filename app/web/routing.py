@@ -2,8 +2,9 @@
 
 The wrapper, in order: authenticate, count and permit on the head, by the role and then by the plan,
 check the query → read the whole body under its cap and deadline → a connection or a transaction →
-the answer that an Idempotency-Key has, or the handler. `tx=None` handlers open their own short
-transactions, so that nothing slow holds SQLite's one writer or a pooled connection.
+the answer that an Idempotency-Key has, or the handler → what the route awaits before any answer.
+`tx=None` handlers open their own short transactions, so that nothing slow holds SQLite's one writer
+or a pooled connection.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from starlette.types import Lifespan, Receive, Scope, Send
 from app.errors import Duplicate, Problem
 from app.process import Process
 from app.store.db import Handle
-from app.web import auth, body, conditions, idempotency
+from app.web import auth, body, conditions, idempotency, reply
 from app.web.auth import ADMIN, MEMBER, PUBLIC
 from app.web.call import SAFE, Call
 from app.web.endpoints import (
@@ -154,9 +155,11 @@ class _Path:
             raise Problem(
                 "conflict", "Something else has the same value, which must be unique; change it."
             ) from None
-        for work in call.awaited:
-            await work()
-        return response
+        except Problem as refusal:
+            if endpoint.awaits is not None:
+                await endpoint.awaits(call, reply.problem(refusal, call.request_id))
+            raise
+        return response if endpoint.awaits is None else await endpoint.awaits(call, response)
 
     async def _answered(self, endpoint: Endpoint, call: Call) -> Response:
         asked = call.asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,9 @@ import httpx2
 import orjson
 import pytest
 
-from app import intake
+from app import delivery, intake, runner
+from app.contacts import consent
+from app.errors import Unavailable
 from app.messages import callbacks, ordering, providers
 from app.process import Process
 from app.store import callbacks as store
@@ -434,6 +437,32 @@ async def test_what_twilio_has_answered_is_heeded_and_not_answered_again(service
     await service.texted()
     assert "<Message>" not in await service.says("ARRET", OptOutType="STOP")
     assert await service.reasons() == [("sms", "stopped")]
+
+
+async def test_a_copy_of_a_stop_waits_for_what_is_being_sent(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+):
+    await service.texted()
+    await start(service.process, service.acme, text("sms"))
+    [run] = await runner.claim(service.process, [], 10)
+    await runner.move(service.process, run)
+    [claimed] = await delivery.claim(service.process, [], 10)
+    assert await service.process.batches.submit(delivery.INTENTS, service.process, claimed)
+
+    async def dies(*_: object) -> list[str]:
+        raise Unavailable("The database is away.")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(consent, "quiet", dies)
+        with pytest.raises(AssertionError, match="unavailable"):
+            await service.says("STOP")
+    assert await service.reasons() == [("sms", "stopped")]
+    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.3)
+    began = time.monotonic()
+    assert "<Message>" not in await service.says("STOP")
+    assert time.monotonic() - began > consent.QUIET_SECONDS
+    async with service.process.database.read() as db:
+        assert await db.fetch_value("SELECT in_flight FROM suppressions") == [claimed["id"]]
 
 
 async def test_a_number_that_many_share_carries_a_stop_to_all_who_wrote_from_it(
