@@ -81,7 +81,7 @@ chaos: $(STAMP) ## Break everything 560 times under 66,000 events, and ask the o
 chaos-rival: $(STAMP) ## Strike Tidings and a plain arq pipeline alike, and compare (three to eight minutes)
 	$(BIN)/python -m tests.chaos.rivals.contest
 
-chaos-mutants: $(STAMP) ## Make fifteen mistakes in copies of the sources: each must be caught, and none where there is none
+chaos-mutants: $(STAMP) ## Make sixteen mistakes in copies of the sources: each must be caught, and none where there is none
 	$(BIN)/python -m tests.chaos.mutants
 
 FOR ?= 300

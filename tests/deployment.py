@@ -242,9 +242,11 @@ def until(
 class MailServer:
     """tests/receivers.py as a process of its own: it lives through whatever befalls ours."""
 
-    def __init__(self, directory: Path, script: str = "", pause: float = 0.0) -> None:
+    def __init__(
+        self, directory: Path, script: str = "", pause: float = 0.0, hold: float = 0.0
+    ) -> None:
         self.ledger = directory / "ledger.jsonl"
-        options = ("--script", script, "--pause", str(pause))
+        options = ("--script", script, "--pause", str(pause), "--hold", str(hold))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.receivers", str(self.ledger), *options],
             cwd=ROOT,

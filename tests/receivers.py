@@ -43,6 +43,8 @@ BUSY = "busy"  # 454 to MAIL
 GOODBYE = "goodbye"  # 421 to MAIL, as a server says that is about to close
 HANG_UP = "hang_up"  # gone at MAIL, without a word
 
+HELD = "held"  # who is called so hears of what came only after `hold`
+
 BEHAVIOURS = (
     ACCEPT, REFUSE_SENDER, REFUSE_RECIPIENT, THROTTLE, REJECT_DATA, THROTTLE_DATA,
     CLOSE_BEFORE_DOT, ACCEPT_THEN_CLOSE, HESITATE, STALL, BUSY, GOODBYE,
@@ -143,8 +145,10 @@ class Receiver:
         implicit_tls: bool = False,
         login: tuple[str, str] | None = None,
         pause: float = 0.0,
+        hold: float = 0.0,
     ) -> None:
         self.ledger = ledger
+        self.hold = hold  # seconds from the final dot to writing a message down, for some
         self.pause = pause  # seconds from writing a message down to saying so
         self.port = port  # kept when it is stopped and started again
         self.script = deque(script)
@@ -284,6 +288,8 @@ class Handler:
         if self.behaviour == HESITATE:
             self.receiver.stalled.set()
             await self.receiver.released.wait()
+        if any(recipient.startswith(HELD) for recipient in envelope.rcpt_tos):
+            await asyncio.sleep(self.receiver.hold)
         self.receiver.write_down(envelope, encrypted=server.is_encrypted(), session=server.number)
         if self.behaviour == ACCEPT_THEN_CLOSE:
             await server.vanish()
@@ -378,8 +384,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--script", type=expand, default=[], help="such as throttle*3,accept")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds before it says so")
+    parser.add_argument("--hold", type=float, default=0.0, help=f"for {HELD}…: before it has it")
     asked = parser.parse_args()
-    receiver = Receiver(asked.ledger, port=asked.port, script=asked.script, pause=asked.pause)
+    receiver = Receiver(
+        asked.ledger, port=asked.port, script=asked.script, pause=asked.pause, hold=asked.hold
+    )
     asyncio.run(serve(receiver))
 
 

@@ -363,11 +363,24 @@ def _opt_outs_hold(evidence: Evidence) -> Iterator[str]:
             yield f"{mail.recipients[0]} got a message {mail.at - since:.1f} s after opting out"
     bodies = {row["id"]: row["body"] for row in evidence.runs}
     for row in evidence.attempts:
-        if row["status"] == "SUPPRESSED":
-            email = json.loads(bodies[row["run_id"]])["email"] if row["run_id"] else None
-            if email not in probed.leaving:
-                yield f"attempt {row['id']} to {email} was suppressed: {row['reason_code']}"
+        email = json.loads(bodies[row["run_id"]])["email"] if row["run_id"] else None
+        if row["status"] == "SUPPRESSED" and email not in probed.leaving:
+            yield f"attempt {row['id']} to {email} was suppressed: {row['reason_code']}"
+        since = probed.silent_from.get(email)
+        if since is not None and (late := max(_times(row, "SENDING"), default=0) - since) > 0:
+            yield f"attempt {row['id']} to {email} began {late:.1f} s after opting out"
+    unsure = {row["message_id"] for row in evidence.attempts if _times(row, "UNKNOWN")}
+    for id in probed.named_at_once - unsure:
+        yield f"{id} was named as in flight, and not waited for"
     evidence.figures["opt-outs"] = len(probed.silent_from)
+
+
+def _times(attempt: Row, status: str) -> list[float]:
+    """When it became so, by the database's clock, which no fault moves."""
+    told = json.loads(attempt["events"])
+    return [
+        datetime.fromisoformat(one["at"]).timestamp() for one in told if one["status"] == status
+    ]
 
 
 # --- everything else ------------------------------------------------------------------------------

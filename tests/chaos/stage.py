@@ -34,6 +34,7 @@ WEBS = ("web 1", "web 2")
 WORKERS = ("worker 1", "worker 2")
 UP_SECONDS = 60.0
 QUEUEING_SECONDS = 0.25  # of the mail server, as real ones: whoever dies then leaves a doubt
+HOLD_SECONDS = 2.0  # likewise, before it has what goes to who opts out meanwhile
 LONGEST_PAUSE = 1.0  # until a platform starts again what has died
 
 
@@ -192,7 +193,7 @@ async def set_up(
         assert isinstance(redis, servers.RedisServer), "this needs a Redis that may be killed"
         postgres.start()
         redis.start()
-        mail = stack.enter_context(MailServer(directory, pause=QUEUEING_SECONDS))
+        mail = stack.enter_context(MailServer(directory, pause=QUEUEING_SECONDS, hold=HOLD_SECONDS))
         listener = await stack.enter_async_context(Listener(says({"paid": True})))
         subscriber = Subscriber()
         hearing = await stack.enter_async_context(Listener(subscriber.respond))

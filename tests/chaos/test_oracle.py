@@ -538,6 +538,19 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
             ),
             "plain@customer.example got a message 1.0 s after opting out",
         ),
+        (
+            all_of(
+                without_mail("plain"),
+                lambda evidence: evidence.probed.silent_from.update(
+                    {"plain@customer.example": NOON + 5.5}
+                ),
+            ),
+            "att_plain to plain@customer.example began 0.5 s after opting out",
+        ),
+        (
+            lambda evidence: evidence.probed.named_at_once.add("msg_plain"),
+            "msg_plain was named as in flight, and not waited for",
+        ),
         (of_attempt("plain", status="SUPPRESSED"), "att_plain to plain@.* was suppressed"),
     ],
     "_every_contact_is_one": [
@@ -590,6 +603,7 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
             ("a_new_secret_holds_at_once", "a new secret"),
             ("a_pause_holds_at_once", "a pause"),
             ("nothing_is_sent_after_an_opt_out", "nothing is sent"),
+            ("what_is_being_sent_is_waited_for", "what is being sent"),
             ("strangers_see_nothing", "strangers"),
             ("one_address_is_limited", "one address"),
         )
