@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tests.chaos.evidence import Evidence
-from tests.chaos.faults import NO_DATABASE, SLOW_TO_WEB
+from tests.chaos.faults import NO_DATABASE
 from tests.chaos.senders import AWAY, CUT, LATE, Try
 
 # What may be answered to each kind, beside 503 where a fault excuses it, and silence.
@@ -49,18 +49,20 @@ def every_sender_was_answered(evidence: Evidence) -> Iterator[str]:
     evidence.figures["excused"] = f"{dict(excused)}, {_share(tries, evidence):.0%} of the time none"
     refused = [one for one in tries if one.status == 503]
     late = [one for one in refused if one.waited > PROMISED_SECONDS]
-    slow = sum(_met(one, evidence, SLOW_TO_WEB) for one in late)
+    during = Counter(name for one in late for name in _faults_of_the_database(one, evidence))
     evidence.figures["answered with 503"] = (
         f"{times(one.waited for one in refused)}; {len(late)} of {len(refused)} after more than"
-        f" {PROMISED_SECONDS:g} s, {slow} of these from a slow PostgreSQL"
+        f" {PROMISED_SECONDS:g} s, {dict(during)}"
     )
 
 
-def _met(one: Try, evidence: Evidence, name: str) -> bool:
-    return any(
-        fault.name == name and fault.began < one.ended and one.began < fault.ended
+def _faults_of_the_database(one: Try, evidence: Evidence) -> set[str]:
+    """That stood in its way; "none" says that too."""
+    return {
+        fault.name
         for fault in evidence.faults
-    )
+        if fault.name in NO_DATABASE and fault.began < one.ended and one.began < fault.ended
+    } or {"none"}
 
 
 def _excused(one: Try, evidence: Evidence) -> bool:

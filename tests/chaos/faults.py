@@ -431,7 +431,6 @@ NO_DATABASE_FOR_WORKERS = {
     "a worker's COMMIT cut before",
     "a worker's COMMIT cut after",
 }
-SLOW_TO_WEB = "PostgreSQL slow to the web"
 PAUSES = {
     "a worker frozen for three leases",
     "a worker frozen with a claim in hand",

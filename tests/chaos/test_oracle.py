@@ -662,7 +662,7 @@ def test_a_503_that_takes_longer_than_promised_is_counted():
     evidence = clean()
     plain_is_told(late(19.5, 2.5, 503, retry_after="1"))(evidence)
     oracle.findings(evidence)
-    told = "1 of 3 after more than 2 s, 0 of these from a slow PostgreSQL"
+    told = "1 of 3 after more than 2 s, {'PostgreSQL stopped at once': 1}"
     assert str(evidence.figures["answered with 503"]).endswith(told)
 
 
