@@ -17,7 +17,9 @@ RIGHT, WRONG = standard_webhooks.new_secret(), standard_webhooks.new_secret()
 
 
 @pytest.mark.parametrize(
-    ("secret", "wrong"), [(RIGHT, None), (WRONG, "No matching signature found")]
+    ("secret", "wrong"),
+    [(RIGHT, None), (WRONG, "No matching signature found")],
+    ids=["right", "wrong"],  # the secrets are others in each worker of the tests
 )
 async def test_a_signature_is_verified_when_it_comes(secret: str, wrong: str | None):
     subscriber = Subscriber(RIGHT)
