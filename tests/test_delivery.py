@@ -572,6 +572,25 @@ async def test_a_receipt_that_comes_late_settles_what_was_given_up(
     assert await delivery.claim(process, [], 10) == []
 
 
+async def test_a_receipt_that_waits_for_whoever_gives_up_keeps_what_that_wrote(
+    process: Process, acme: str, tmp_path: Path
+):
+    """The two race: the receipt's transaction waits for the one that says UNKNOWN."""
+    async with Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver:
+        await start(process, acme)
+        through, sending, channel = await hesitating(process, receiver)
+        await later(process, "messages", 60)
+        [orphan] = await delivery.claim(process, [], 10)
+        async with process.database.write() as db:
+            await delivery._judge(through, orphan, db, isolated=False)
+            receiver.released.set()
+            await lock_waiters(process, 1)
+        await sending
+        await channel.close()
+    [attempt] = await attempts(process, acme)
+    assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN", "SENT"]
+
+
 async def test_a_receipt_before_anybody_gave_up_is_the_run_s_answer(
     process: Process, acme: str, tmp_path: Path
 ):

@@ -132,7 +132,15 @@ async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
 
 async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str) -> Row | None:
     """Like held, whoever has a claim: the message whose newest attempt this is, as long as nobody
-    knows what became of it."""
+    knows what became of it.
+
+    Read after the lock is held: what was read with it may be what was so before.
+    """
+    await db.fetch_value(
+        "SELECT id FROM messages WHERE workspace_id = :workspace_id AND id = :id FOR UPDATE",
+        workspace_id=workspace_id,
+        id=id,
+    )
     return await db.fetch_one(
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
@@ -144,7 +152,6 @@ async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str)
           AND m.status IN ('SENDING', 'UNKNOWN')
           AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
                           WHERE newest.workspace_id = m.workspace_id AND newest.message_id = m.id)
-        FOR UPDATE OF m
         """,
         workspace_id=workspace_id,
         id=id,

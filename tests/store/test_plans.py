@@ -610,7 +610,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     ),
     "the message of an attempt": (
         lambda db: messages.of_attempt(db, **ACME, id="msg_10050", attempt_id="att_10050"),
-        ["workspace_id id message_id"],
+        ["workspace_id id", "workspace_id id message_id"],
     ),
     "what was held back, woken": (
         lambda db: circuit_breakers.wake_held_back(db, **ACME, channel="email", limit=2),
