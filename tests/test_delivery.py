@@ -591,6 +591,33 @@ async def test_a_receipt_that_waits_for_whoever_gives_up_keeps_what_that_wrote(
     assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN", "SENT"]
 
 
+async def test_an_outcome_that_waits_for_a_report_keeps_what_that_wrote(
+    process: Process, acme: str
+):
+    run_id = await start(process, acme)
+    await runner.move(process, (await runner.claim(process, [], 10))[0])
+    [claimed] = await delivery.claim(process, [], 10)
+    assert await process.batches.submit(delivery.INTENTS, process, claimed) is not None
+    [attempt] = await attempts(process, acme)
+    where = {"workspace_id": acme, "attempt_id": attempt["id"]}
+
+    async def held() -> Row | None:
+        async with process.database.write() as db:
+            return await messages.held(db, **jobs.fenced_key(claimed))
+
+    async with process.database.write() as db:
+        assert await delivery_reports.locked(db, **where) is not None
+        waiting = asyncio.create_task(held())
+        await lock_waiters(process, 1)
+        await delivery_reports.remember(
+            db, **where, provider_message_id="p", events=[{"status": "SENDING"}, {"status": "X"}]
+        )
+    row = await waiting
+    assert row is not None
+    assert row["run_id"] == run_id
+    assert [event["status"] for event in row["events"]] == ["SENDING", "X"]
+
+
 async def test_a_receipt_before_anybody_gave_up_is_the_run_s_answer(
     process: Process, acme: str, tmp_path: Path
 ):

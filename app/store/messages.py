@@ -69,7 +69,10 @@ async def insert(
 async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
     """The claimed message, locked, with its newest attempt, its workspace's sender and the trouble
     that the workspace has with the channel's provider; None when the claim is lost, or the
-    workspace was deleted: what is inserted while it is may be due after `stop`."""
+    workspace was deleted: what is inserted while it is may be due after `stop`.
+
+    The attempt is locked too: of what is not, PostgreSQL reads what was so before a wait.
+    """
     return await db.fetch_one(
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.template_id, m.channel, m.category,
@@ -87,7 +90,7 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
           AND m.wake_at IS NOT NULL
         ORDER BY a.number DESC
         LIMIT 1
-        FOR UPDATE OF m
+        FOR UPDATE OF m, a
         """,
         workspace_id=workspace_id,
         id=id,
