@@ -216,13 +216,16 @@ def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
     return kept
 
 
+NUMBER = "a number that fits a double (a whole one: up to 2^53)"
+
+
 def _metadata_error(name: str, field: Json) -> str | None:
     if not 1 <= len(name) <= METADATA_NAME_LENGTH or not is_line(name):
         return f"A name is 1 to {METADATA_NAME_LENGTH} printable characters."
-    if not _scalar(field):
+    if not is_scalar(field):
         return (
-            f"Must be a string of at most {METADATA_VALUE_LENGTH} characters, a number that fits"
-            " a double (a whole one: up to 2^53), true, false or null."
+            f"Must be a string of at most {METADATA_VALUE_LENGTH} characters, {NUMBER}, true, false"
+            " or null."
         )
     return None
 
@@ -232,7 +235,8 @@ def _pointer(*names: str) -> str:
     return document.pointer(*(name if is_line(name) else "?" for name in names))
 
 
-def _scalar(value: Json) -> bool:
+def is_scalar(value: Json) -> bool:
+    """Whether a metadata field may hold it."""
     match value:
         case None | bool():
             return True

@@ -53,6 +53,8 @@ def _liquid(value: Any) -> Any:
         case list():
             return [_liquid(inner) for inner in value]
         case _:
+            if not profile.is_scalar(value):
+                raise ValueError(f"Must be {profile.NUMBER}.")
             return profile.plain(value)
 
 

@@ -80,8 +80,8 @@ def fuzz(
                 *("--exclude-path", "/billing/webhooks/stripe"),
                 *("--checks", "all", "--continue-on-failure", "--no-color", "--seed", str(seed)),
                 # What a run before has found is found again by its seed, and not by chance.
-                "--max-response-time=15",  # /sandbox/messages waits for ten seconds when asked to
-                "--request-timeout=30",
+                "--max-response-time=45",  # /sandbox/messages waits for thirty when asked to
+                "--request-timeout=60",
                 *("--generation-database", "none", "-n", str(examples), *more),
             ],
             cwd=directory,

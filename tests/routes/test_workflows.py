@@ -124,6 +124,10 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         {"trigger": {**WEBHOOK, "contactDefaults": {"email": "x", "metadata": []}}},
         ["/trigger/contactDefaults/metadata", "/trigger/contactDefaults/email"],
     ),
+    (
+        {"trigger": {**WEBHOOK, "contactDefaults": {"metadata": {"a": {"b": [2**70]}}}}},
+        ["/trigger/contactDefaults/metadata"],
+    ),
 ]
 BAD_PATHS = [
     *("", ".", "a.", ".a", "a..b", "a[]", "a[-1]", "a[01]", "a[1_0]", "a[٣]", "a[1e1]", "a[*]"),
