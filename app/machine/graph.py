@@ -97,7 +97,8 @@ def _data(
         return read_object(data, {}, place.at("data")), ("next",)
     if kind in NODES:
         config, fork = NODES[kind].read(data, place.at("data")), NODES[kind].fork
-        is_unread = fork is not None and fork not in config and bool(data.get(fork))
+        given = data.get(fork) if isinstance(data, Mapping) else data
+        is_unread = fork is not None and fork not in config and bool(given)
         return config, None if is_unread else NODES[kind].all_ports(config)
     if kind:
         refuse_kind(kind, (TRIGGER, *NODES), place)

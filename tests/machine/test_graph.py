@@ -81,6 +81,11 @@ def test_an_empty_graph_is_a_graph(body):
         ({"nodes": [TRIGGER, {"id": "a", "type": 5}]}, "wrong_type", "/graph/nodes/1/type"),
         ({"nodes": [TRIGGER, node("a", "teleport", x=1)]}, "unknown_kind", "/graph/nodes/1/type"),
         ({"nodes": [TRIGGER | {"data": []}]}, "wrong_type", "/graph/nodes/0/data"),
+        (
+            {"nodes": [TRIGGER, {"id": "w", "type": "wait_for", "data": []}]},
+            "wrong_type",
+            "/graph/nodes/1/data",
+        ),
         ({"nodes": [TRIGGER | {"data": {"x": 1}}]}, "unknown_field", "/graph/nodes/0/data/x"),
         (
             {"nodes": [TRIGGER], "edges": [edge("t", 5)]},
