@@ -57,7 +57,7 @@ bench-scale: $(STAMP) ## Compare what is asked at 5,000 and 5,000,000 runs, of 1
 bench-import: $(STAMP) ## Import a file of 1,000,000 contacts: rows a second, peak memory
 	$(BIN)/python -m tests.bench.imports
 
-fuzz-api: $(STAMP) ## Fuzz the API: 200 examples an operation, two roles (half an hour)
+fuzz-api: $(STAMP) ## Fuzz the API: 200 examples an operation, two roles (a quarter of an hour or more)
 	$(BIN)/python -m tests.fuzz.api
 
 bench-intake: $(STAMP) ## Compare the intake with a route that does nothing, on the same server (ten minutes)
