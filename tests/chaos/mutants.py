@@ -143,7 +143,7 @@ MUTANTS = {
 """,
         found=r"is still WAITING",
         needs="a worker's COMMIT cut after: who does not hear of the commit does nothing after it",
-        faults=("a worker's COMMIT cut after",) * 8,
+        faults=("a worker's COMMIT cut after",) * 24,
     ),
     "m7": Mutant(
         "leases by the worker's own clock",
