@@ -58,17 +58,23 @@ async def test_what_a_contact_did_stands_before_what_it_started(cast: Cast, proc
     assert newest == run
 
 
+async def walked(cast: Cast, contact_id: str, limit: int) -> list[Any]:
+    """What is on all pages."""
+    seen: list[Any] = []
+    cursor = ""
+    while cursor is not None:
+        after = cursor and f"&cursor={cursor}"
+        page = await cast.vic.read(f"/contacts/{contact_id}/activity?limit={limit}{after}")
+        seen += page["data"]
+        cursor = page["nextCursor"]
+    return seen
+
+
 async def test_pages_of_an_activity_follow_each_other(cast: Cast, process: Process):
     contact_id = await happened(cast, process, 3)
     whole = (await cast.vic.read(f"/contacts/{contact_id}/activity"))["data"]
     for limit in (1, 2, 5):
-        seen, cursor = [], ""
-        while cursor is not None:
-            after = cursor and f"&cursor={cursor}"
-            page = await cast.vic.read(f"/contacts/{contact_id}/activity?limit={limit}{after}")
-            seen += page["data"]
-            cursor = page["nextCursor"]
-        assert seen == whole
+        assert await walked(cast, contact_id, limit) == whole
 
 
 @pytest.mark.parametrize("gone", ["runs", "messages"])
@@ -85,13 +91,7 @@ async def test_pages_go_on_behind_what_was_removed_while_they_were_read(
 
     monkeypatch.setattr(activity, gone, nothing)
     for limit in (1, 2, 3, 5, 6):
-        seen, cursor = [], ""
-        while cursor is not None:
-            after = cursor and f"&cursor={cursor}"
-            page = await cast.vic.read(f"/contacts/{contact_id}/activity?limit={limit}{after}")
-            seen += page["data"]
-            cursor = page["nextCursor"]
-        assert seen == kept, limit
+        assert await walked(cast, contact_id, limit) == kept, limit
 
 
 async def test_an_activity_may_be_of_a_time(cast: Cast, process: Process):

@@ -222,20 +222,6 @@ async def test_a_call_that_breaks_its_worker_every_time_is_set_aside(
     assert await left(process) == 0
 
 
-async def test_a_deleted_workspace_s_calls_are_not_made(open_process: Process, acme: str):
-    """Not by a definition either that was activated while the workspace was deleted."""
-    process = open_process
-    async with Listener() as listener:
-        await started(process, acme, ask(listener))
-        [run] = await runner.claim(process, [], 10)
-        await runner.move(process, run)
-        async with process.database.write() as db:
-            await db.execute("UPDATE workspaces SET deleted_at = :now")
-        await settle(process)
-        assert listener.connections == 0
-    assert await left(process) == 0
-
-
 async def tries(process: Process) -> int:
     async with process.database.read() as db:
         count: int = await db.fetch_value("SELECT tries FROM calls")
@@ -331,14 +317,22 @@ async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
     assert await left(process) == 0
 
 
-async def test_an_archived_definition_s_calls_are_not_made(open_process: Process, acme: str):
+@pytest.mark.parametrize(
+    "ended",
+    [
+        "UPDATE definitions SET state = 'ARCHIVED'",
+        # Not by a definition either that was activated while the workspace was deleted.
+        "UPDATE workspaces SET deleted_at = :now",
+    ],
+)
+async def test_calls_of_what_has_ended_are_not_made(open_process: Process, acme: str, ended: str):
     process = open_process
     async with Listener() as listener:
         await started(process, acme, ask(listener))
         [run] = await runner.claim(process, [], 10)
         await runner.move(process, run)
         async with process.database.write() as db:
-            await db.execute("UPDATE definitions SET state = 'ARCHIVED'")
+            await db.execute(ended)
         await settle(process)
         assert listener.connections == 0
     assert await left(process) == 0
