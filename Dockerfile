@@ -5,12 +5,20 @@ COPY requirements.txt .
 RUN python -m venv /opt/venv \
     && /opt/venv/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
 
+FROM node:22-slim AS console
+WORKDIR /srv/tidings/console
+COPY console/package.json console/package-lock.json ./
+RUN npm ci --ignore-scripts --no-audit --no-fund
+COPY console ./
+RUN npm run build
+
 FROM python:3.11-slim
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOST=0.0.0.0
 WORKDIR /srv/tidings
 COPY --from=build /opt/venv /opt/venv
 COPY schema.sql ./
 COPY app ./app
+COPY --from=console /srv/tidings/app/console/dist ./app/console/dist
 COPY workers ./workers
 # A sandbox keeps its database in data/; give it a volume, or nothing survives the container.
 RUN useradd --system --home-dir /srv/tidings tidings && install -d -o tidings data

@@ -1,65 +1,145 @@
--- Tidings' data, in the order of the story: who, to whom, what, and what happened.
+-- Tidings' data, in the order of the story: people and workspaces, what they define, the contacts, what
+-- comes in and runs, what goes out, who else is notified, and what keeps the service in order.
 --
 -- One text for PostgreSQL and SQLite. Numbered sections are applied once, in order, and recorded in
--- schema_migrations; an applied section never changes: append a new one. A deploy runs old and new
--- code side by side, so a change expands first and contracts a release later.
--- Every tenant table starts with workspace_id and every key that can carries it first, so that the
--- data can be sharded by workspace. Ids are time-ordered; times are UTC.
+-- schema_migrations. Until 1.0.0 is released they are edited in place; from then on an applied section
+-- never changes: append a new one. A deploy runs old and new code side by side, so a change expands
+-- first and contracts a release later.
+--
+-- The data can be sharded by workspace: every table of a workspace starts with workspace_id, and its
+-- primary key, its unique constraints and its foreign keys begin with it. What is found before the
+-- workspace is known is in a small table of its own (directory, sign_in_domains). Columns that name a
+-- user have no foreign key: users belong to no workspace. Ids are time-ordered; times are UTC.
 
--- section 0001: who
+-- section 0001: people and workspaces
 
--- A random data key, wrapped by SECRET_KEY; encrypts what must be readable again.
-CREATE TABLE data_keys (
-    id          TEXT PRIMARY KEY,
-    wrapped     BYTEA NOT NULL,
-    created_at  TIMESTAMPTZ NOT NULL
-);
-
--- A person who can sign in.
+-- A person who can sign in. Nobody is ever deleted.
 CREATE TABLE users (
-    id             TEXT PRIMARY KEY,
-    email          TEXT NOT NULL,
-    email_key      TEXT NOT NULL UNIQUE,          -- in lower case
-    name           TEXT NOT NULL,
-    password_hash  TEXT NOT NULL,                 -- argon2id
-    super_admin    BOOLEAN NOT NULL,
-    created_at     TIMESTAMPTZ NOT NULL
+    id                 TEXT PRIMARY KEY,
+    email              TEXT NOT NULL,
+    email_key          TEXT NOT NULL UNIQUE,      -- in lower case
+    name               TEXT NOT NULL,
+    password_hash      TEXT NOT NULL,             -- argon2id
+    super_admin        BOOLEAN NOT NULL,
+    created_at         TIMESTAMPTZ NOT NULL,
+    email_verified_at  TIMESTAMPTZ                -- when they proved that they read mail at the address
 );
 
--- A tenant: everything below belongs to exactly one.
-CREATE TABLE workspaces (
-    id          TEXT PRIMARY KEY,
-    name        TEXT NOT NULL,
-    timezone    TEXT NOT NULL,
-    country     TEXT,                             -- ISO 3166-1; reads national phone numbers
-    suspended   BOOLEAN NOT NULL,
-    revision    INTEGER NOT NULL,
+-- The user that a subject of a single sign-on provider stands for.
+CREATE TABLE user_identities (
+    issuer      TEXT NOT NULL,
+    subject     TEXT NOT NULL,
+    user_id     TEXT NOT NULL REFERENCES users (id),
     created_at  TIMESTAMPTZ NOT NULL,
-    updated_at  TIMESTAMPTZ NOT NULL
+    PRIMARY KEY (issuer, subject)
 );
+CREATE INDEX user_identities_by_user ON user_identities (user_id);
+
+-- How many workspaces a user founded on the newest day that they founded one (UTC). No foreign key:
+-- it would lock one more row.
+CREATE TABLE foundings (
+    user_id  TEXT PRIMARY KEY,
+    day      TEXT NOT NULL,
+    amount   INTEGER NOT NULL
+);
+
+-- A tenant: nearly everything below belongs to exactly one.
+CREATE TABLE workspaces (
+    id              TEXT PRIMARY KEY,
+    name            TEXT NOT NULL,
+    timezone        TEXT NOT NULL,
+    country         TEXT,                         -- ISO 3166-1; reads national phone numbers
+    suspended       BOOLEAN NOT NULL,             -- by the operator
+    revision        INTEGER NOT NULL,
+    created_at      TIMESTAMPTZ NOT NULL,
+    updated_at      TIMESTAMPTZ NOT NULL,
+    deleted_at      TIMESTAMPTZ,                  -- by its owner: nothing acts any more, its rows are going
+    retention_days  INTEGER,                      -- NULL: the operator's setting
+    from_name       TEXT,                         -- of its mail, where the content has none; NULL: the
+    from_email      TEXT,                         -- operator's
+    reply_to        TEXT,
+    postal_address  TEXT,                         -- in the footer of marketing mail; lines end in line feeds
+    sending_paused  BOOLEAN NOT NULL DEFAULT FALSE,  -- its messages are parked until it sends again
+    plan            TEXT NOT NULL DEFAULT 'starter',  -- the one that is paid for, if any is
+    daily_limit     INTEGER                       -- of messages through the operator's channels; NULL: the
+                                                  -- rule for new workspaces
+);
+CREATE INDEX workspaces_deleted ON workspaces (id) WHERE deleted_at IS NOT NULL;
+
+-- Which workspace a token, a key or a customer belongs to, and which row there: read first, so that
+-- the next statement can name the workspace. Written and deleted in the transaction of that row. What
+-- we draw for people and providers ourselves needs no entry: such a token begins with its workspace.
+CREATE TABLE directory (
+    kind          TEXT NOT NULL,                  -- webhook | api_key | customer
+    key           TEXT NOT NULL,                  -- the token, the key's SHA-256, the provider's customer id
+    workspace_id  TEXT NOT NULL,
+    id            TEXT NOT NULL,                  -- of the definition, the API key, the workspace
+    PRIMARY KEY (kind, key)
+);
+CREATE INDEX directory_by_workspace ON directory (workspace_id, kind, id);
+
+-- Whoever comes by single sign-on with a verified address of the domain, and belongs nowhere yet,
+-- becomes a member of the workspace. A domain belongs to one workspace at most.
+CREATE TABLE sign_in_domains (
+    domain        TEXT PRIMARY KEY,               -- in lower case and ASCII, as in email_key
+    workspace_id  TEXT NOT NULL,
+    role          TEXT NOT NULL,                  -- viewer | editor
+    claimed_by    TEXT NOT NULL,                  -- a user
+    created_at    TIMESTAMPTZ NOT NULL
+);
+CREATE INDEX sign_in_domains_by_workspace ON sign_in_domains (workspace_id, domain);
 
 -- A user's role in a workspace.
 CREATE TABLE memberships (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
-    user_id       TEXT NOT NULL REFERENCES users (id),
+    user_id       TEXT NOT NULL,
     role          TEXT NOT NULL,
+    revision      INTEGER NOT NULL DEFAULT 1,
     created_at    TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id),
     UNIQUE (workspace_id, user_id)
 );
 CREATE INDEX memberships_by_user ON memberships (user_id, id);
 
--- One sign-in, acting in one workspace; ends by log-out, or when a refresh token is used twice.
-CREATE TABLE sessions (
-    id            TEXT PRIMARY KEY,
-    user_id       TEXT NOT NULL REFERENCES users (id),
+-- A role in a workspace offered to an email address; whoever reads mail there accepts it, once.
+CREATE TABLE invitations (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    refresh_hash  BYTEA NOT NULL UNIQUE,          -- SHA-256 of the newest refresh token
+    id            TEXT NOT NULL,
+    email         TEXT NOT NULL,
+    email_key     TEXT NOT NULL,                  -- in lower case
+    role          TEXT NOT NULL,                  -- worth what its inviter may still grant
+    hash          BYTEA NOT NULL,                 -- SHA-256 of the token
+    invited_by    TEXT NOT NULL,                  -- a user
     created_at    TIMESTAMPTZ NOT NULL,
     expires_at    TIMESTAMPTZ NOT NULL,
-    ended_at      TIMESTAMPTZ
+    accepted_at   TIMESTAMPTZ,
+    revoked_at    TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, hash)
 );
+CREATE UNIQUE INDEX invitations_pending ON invitations (workspace_id, email_key)
+    WHERE accepted_at IS NULL AND revoked_at IS NULL;
+CREATE INDEX invitations_by_email ON invitations (email_key, id);
+
+-- One sign-in, acting in one workspace; ends by log-out, or when a refresh token is used twice.
+CREATE TABLE sessions (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,
+    user_id       TEXT NOT NULL,
+    refresh_hash  BYTEA NOT NULL,                 -- SHA-256 of the newest refresh token
+    created_at    TIMESTAMPTZ NOT NULL,
+    expires_at    TIMESTAMPTZ NOT NULL,
+    ended_at      TIMESTAMPTZ,
+    -- Of a browser, whose refresh token is in a cookie: all its tabs have the same one, and may send
+    -- the one before shortly after it was renewed.
+    in_cookie     BOOLEAN NOT NULL DEFAULT FALSE,
+    previous_hash BYTEA,                          -- SHA-256 of the refresh token before
+    renewed_at    TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX sessions_by_user ON sessions (user_id, id);
+CREATE INDEX sessions_by_expiry ON sessions (expires_at);
 
 -- A long-lived bearer for programs.
 CREATE TABLE api_keys (
@@ -67,9 +147,9 @@ CREATE TABLE api_keys (
     id            TEXT NOT NULL,
     name          TEXT NOT NULL,
     role          TEXT NOT NULL,                  -- capped by the maker's current role
-    hash          BYTEA NOT NULL UNIQUE,          -- SHA-256 of the key
+    hash          BYTEA NOT NULL,                 -- SHA-256 of the key
     last4         TEXT NOT NULL,
-    made_by       TEXT NOT NULL REFERENCES users (id),
+    made_by       TEXT NOT NULL,                  -- a user
     created_at    TIMESTAMPTZ NOT NULL,
     expires_at    TIMESTAMPTZ,
     last_used_at  TIMESTAMPTZ,
@@ -77,27 +157,91 @@ CREATE TABLE api_keys (
     PRIMARY KEY (workspace_id, id)
 );
 
--- section 0002: to whom
+-- section 0002: definitions
 
--- A member of the audience.
-CREATE TABLE contacts (
+-- The content of messages on one channel.
+CREATE TABLE templates (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
-    email         TEXT,
-    email_key     TEXT,                           -- in lower case
-    phone         TEXT,                           -- E.164
-    first_name    TEXT,
-    last_name     TEXT,
-    timezone      TEXT,
-    locale        TEXT,
-    metadata      JSONB NOT NULL,                 -- name → scalar
+    name          TEXT NOT NULL,
+    channel       TEXT NOT NULL,
+    category      TEXT NOT NULL,                  -- transactional | marketing
+    content       JSONB NOT NULL,
+    version       INTEGER NOT NULL,               -- of the content; a message records it
     revision      INTEGER NOT NULL,
     created_at    TIMESTAMPTZ NOT NULL,
     updated_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX templates_by_update ON templates (workspace_id, updated_at, id);
+
+-- An automation (graph) or a workflow (steps): what happens when its trigger fires.
+CREATE TABLE definitions (
+    workspace_id    TEXT NOT NULL REFERENCES workspaces (id),
+    id              TEXT NOT NULL,
+    shape           TEXT NOT NULL,                -- graph | steps
+    name            TEXT NOT NULL,
+    state           TEXT NOT NULL,                -- DRAFT | ACTIVE | PAUSED | ARCHIVED
+    trigger_config  JSONB NOT NULL,               -- without secret and token
+    body            TEXT NOT NULL,                -- the graph or the steps, as JSON with its literals
+    version         INTEGER NOT NULL,             -- newest pinned; 0 before the first activation
+    signing_secret  BYTEA,                        -- encrypted
+    secret_last4    TEXT,
+    token           TEXT,                         -- 30 of [A-Za-z0-9], the secret part of the URL
+    hidden          BOOLEAN NOT NULL,             -- deleted by a user; its runs stay readable
+    ending          BOOLEAN NOT NULL DEFAULT FALSE,  -- ARCHIVED, and some runs have not ended
+    revision        INTEGER NOT NULL,
+    created_at      TIMESTAMPTZ NOT NULL,
+    updated_at      TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX definitions_ending ON definitions (workspace_id, id) WHERE ending;
+CREATE INDEX definitions_by_source ON definitions (workspace_id, (trigger_config ->> 'source'))
+    WHERE state = 'ACTIVE';
+CREATE INDEX definitions_by_update ON definitions (workspace_id, updated_at, id);
+
+-- A definition as it was when it was activated or changed while active; runs are pinned to one.
+CREATE TABLE definition_versions (
+    workspace_id    TEXT NOT NULL,
+    definition_id   TEXT NOT NULL,
+    version         INTEGER NOT NULL,
+    trigger_config  JSONB NOT NULL,
+    body            TEXT NOT NULL,
+    created_at      TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, definition_id, version),
+    FOREIGN KEY (workspace_id, definition_id) REFERENCES definitions (workspace_id, id)
+);
+
+-- section 0003: contacts and consent
+
+-- A member of the audience.
+CREATE TABLE contacts (
+    workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
+    id             TEXT NOT NULL,
+    email          TEXT,
+    email_key      TEXT,                          -- in lower case
+    phone          TEXT,                          -- E.164
+    first_name     TEXT,
+    last_name      TEXT,
+    name_key       TEXT,                          -- first and last name, case-folded: for searches by how
+    last_name_key  TEXT,                          -- a name begins
+    timezone       TEXT,
+    locale         TEXT,
+    metadata       JSONB NOT NULL,                -- name → scalar
+    subscriptions  JSONB NOT NULL DEFAULT '{}',   -- channel → unsubscribed | bounced | complained; absent:
+                                                  -- subscribed
+    revision       INTEGER NOT NULL,
+    created_at     TIMESTAMPTZ NOT NULL,
+    updated_at     TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id),
     UNIQUE (workspace_id, email_key),
     UNIQUE (workspace_id, phone)
 );
+-- Ordered by code point, whatever the database's collation: what begins alike stands together.
+CREATE INDEX contacts_by_email_start ON contacts (workspace_id, email_key text_pattern_ops);
+CREATE INDEX contacts_by_name_start ON contacts (workspace_id, name_key text_pattern_ops);
+CREATE INDEX contacts_by_last_name_start ON contacts (workspace_id, last_name_key text_pattern_ops);
+CREATE INDEX contacts_by_update ON contacts (workspace_id, updated_at, id);
 
 -- One metadata field of a contact as text, so that a lookup by it uses an index.
 CREATE TABLE contact_fields (
@@ -120,254 +264,73 @@ CREATE TABLE contact_tags (
 );
 CREATE INDEX contact_tags_by_tag ON contact_tags (workspace_id, tag, contact_id);
 
--- section 0003: what
+-- An address that a contact had once. When the contact is erased, what was kept under it goes too;
+-- nothing else reads it.
+CREATE TABLE former_addresses (
+    workspace_id  TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    address       TEXT NOT NULL,                  -- as the contact had it
+    email_key     TEXT,                           -- as contacts are compared, like
+    phone         TEXT,                           -- this one: NULL is what it is not
+    PRIMARY KEY (workspace_id, contact_id, address),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);
 
--- What a message on one channel says.
-CREATE TABLE templates (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+-- Something that a contact did, reported by a client of the API.
+CREATE TABLE contact_events (
+    workspace_id  TEXT NOT NULL,
     id            TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
     name          TEXT NOT NULL,
+    properties    TEXT NOT NULL,                  -- JSON with its literals
+    at            TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX contact_events_by_contact ON contact_events (workspace_id, contact_id, id);
+
+-- A contact wanted to be written to no more, or again; or seems to: somebody should read it.
+CREATE TABLE consent_events (
+    workspace_id  TEXT NOT NULL,
+    id            TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
     channel       TEXT NOT NULL,
-    category      TEXT NOT NULL,                  -- transactional | marketing
-    content       JSONB NOT NULL,
-    version       INTEGER NOT NULL,               -- of the content; a delivery attempt records it
-    revision      INTEGER NOT NULL,
-    created_at    TIMESTAMPTZ NOT NULL,
-    updated_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id)
-);
-
--- An automation (graph) or a workflow (steps): what happens when its trigger fires.
-CREATE TABLE definitions (
-    workspace_id    TEXT NOT NULL REFERENCES workspaces (id),
-    id              TEXT NOT NULL,
-    shape           TEXT NOT NULL,                -- graph | steps
-    name            TEXT NOT NULL,
-    state           TEXT NOT NULL,                -- DRAFT | ACTIVE | PAUSED | ARCHIVED
-    trigger_config  JSONB NOT NULL,               -- without secret and token
-    body            TEXT NOT NULL,                -- the graph or the steps, as JSON with its literals
-    version         INTEGER NOT NULL,             -- newest pinned; 0 before the first activation
-    signing_secret  BYTEA,                        -- encrypted
-    secret_last4    TEXT,
-    token           TEXT UNIQUE,                  -- 30 of [A-Za-z0-9], the secret part of the URL
-    hidden          BOOLEAN NOT NULL,             -- deleted by a user; its runs stay readable
-    revision        INTEGER NOT NULL,
-    created_at      TIMESTAMPTZ NOT NULL,
-    updated_at      TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id)
-);
-
--- What a definition was when it was activated or changed while active; runs are pinned to one.
-CREATE TABLE definition_versions (
-    workspace_id    TEXT NOT NULL,
-    definition_id   TEXT NOT NULL,
-    version         INTEGER NOT NULL,
-    trigger_config  JSONB NOT NULL,
-    body            TEXT NOT NULL,
-    created_at      TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, definition_id, version),
-    FOREIGN KEY (workspace_id, definition_id) REFERENCES definitions (workspace_id, id)
-);
-
--- section 0004: what happened
-
--- One walk of a definition for one contact. The row is also its own job: it is due at wake_at, and
--- whoever claims it raises lease_token and moves wake_at to the end of the lease.
-CREATE TABLE runs (
-    workspace_id   TEXT NOT NULL,
-    id             TEXT NOT NULL,
-    definition_id  TEXT NOT NULL,
-    version        INTEGER NOT NULL,
-    contact_id     TEXT NOT NULL,                 -- no foreign key: a run outlives an erased contact
-    status         TEXT NOT NULL,                 -- QUEUED | RUNNING | WAITING | COMPLETED | FAILED | CANCELLED
-    reason_code    TEXT,
-    reason_detail  TEXT,
-    body           BYTEA NOT NULL,                -- the trigger's bytes, as received
-    state          TEXT,                          -- the machine's State, as JSON; NULL before the first step
-    waiting_for    JSONB,                         -- {"kind": "time" | "delivery" | "http" | "event", …}
-    wake_at        TIMESTAMPTZ,                   -- NULL: nothing to do until somebody sets it
-    lease_token    INTEGER NOT NULL,              -- fences every write of a claim
-    claims         INTEGER NOT NULL,              -- without progress; the fifth is the last
-    created_at     TIMESTAMPTZ NOT NULL,
-    started_at     TIMESTAMPTZ,
-    finished_at    TIMESTAMPTZ,
+    kind          TEXT NOT NULL,                  -- opted_out | opted_in | flagged
+    reason        TEXT,                           -- a suppression's
+    source        TEXT NOT NULL,
+    at            TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id),
-    FOREIGN KEY (workspace_id, definition_id, version)
-        REFERENCES definition_versions (workspace_id, definition_id, version)
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
 );
-CREATE INDEX runs_due ON runs (wake_at, id) WHERE wake_at IS NOT NULL;
-CREATE INDEX runs_due_by_workspace ON runs (workspace_id, wake_at, id) WHERE wake_at IS NOT NULL;
-CREATE INDEX runs_by_definition ON runs (workspace_id, definition_id, id);
-CREATE INDEX runs_by_contact ON runs (workspace_id, contact_id, id);
-CREATE INDEX runs_by_status ON runs (workspace_id, status, id);
+CREATE INDEX consent_events_by_contact ON consent_events (workspace_id, contact_id, id);
 
--- One visit of one node, as a person reads it.
-CREATE TABLE run_steps (
-    workspace_id   TEXT NOT NULL,
-    run_id         TEXT NOT NULL,
-    node_id        TEXT NOT NULL,
-    visit          INTEGER NOT NULL,
-    position       INTEGER NOT NULL,              -- in the order of the walk
-    kind           TEXT NOT NULL,
-    status         TEXT NOT NULL,                 -- COMPLETED | WAITING | FAILED | CANCELLED
-    reason_code    TEXT,
-    reason_detail  TEXT,
-    port           TEXT,                          -- the exit taken
-    output         TEXT,                          -- JSON with its literals
-    started_at     TIMESTAMPTZ NOT NULL,
-    finished_at    TIMESTAMPTZ,
-    PRIMARY KEY (workspace_id, run_id, node_id, visit),
-    FOREIGN KEY (workspace_id, run_id) REFERENCES runs (workspace_id, id) ON DELETE CASCADE
-);
-
--- One message to one recipient. Like a run it is its own job: due at wake_at, fenced by lease_token.
-CREATE TABLE messages (
-    workspace_id      TEXT NOT NULL REFERENCES workspaces (id),
-    id                TEXT NOT NULL,
-    run_id            TEXT,
-    node_id           TEXT,
-    visit             INTEGER,
-    contact_id        TEXT,
-    template_id       TEXT,
-    template_version  INTEGER,                    -- the one rendered, known from the intent on
-    channel           TEXT NOT NULL,
-    category          TEXT NOT NULL,
-    to_address        TEXT,                       -- NULL until the intent when it is the contact's own
-    source            TEXT NOT NULL,              -- JSON: {"content"} when inline, {"data"} for a direct message
-    content           TEXT,                       -- JSON: as rendered, from the intent on
-    status            TEXT NOT NULL,              -- its newest attempt's
-    reason_code       TEXT,
-    reason_detail     TEXT,
-    wake_at           TIMESTAMPTZ,
-    lease_token       INTEGER NOT NULL,
-    claims            INTEGER NOT NULL,           -- without an outcome; the fifth is the last
-    created_at        TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id),
-    UNIQUE (workspace_id, run_id, node_id, visit)
-);
-CREATE INDEX messages_due ON messages (wake_at, id) WHERE wake_at IS NOT NULL;
-CREATE INDEX messages_due_by_workspace ON messages (workspace_id, wake_at, id) WHERE wake_at IS NOT NULL;
-CREATE INDEX messages_by_contact ON messages (workspace_id, contact_id, id);
-CREATE INDEX messages_by_status ON messages (workspace_id, status, id);
-
--- One attempt to hand a message to a provider. Automatic retries of what was surely not accepted
--- stay within the attempt; only a resend makes another.
-CREATE TABLE delivery_attempts (
-    workspace_id         TEXT NOT NULL,
-    id                   TEXT NOT NULL,
-    message_id           TEXT NOT NULL,
-    number               INTEGER NOT NULL,
-    message_key          TEXT NOT NULL UNIQUE,    -- deterministic; also the Message-ID's local part
-    provider             TEXT,
-    status               TEXT NOT NULL,           -- QUEUED | SENDING | SENT | DELIVERED | FAILED |
-                                                  -- BOUNCED | COMPLAINED | SUPPRESSED | UNKNOWN
-    reason_code          TEXT,
-    reason_detail        TEXT,
-    provider_message_id  TEXT,
-    tries                INTEGER NOT NULL,        -- calls made under this attempt
-    events               JSONB NOT NULL,          -- [{"at", "status", "code", "detail"}]
-    created_at           TIMESTAMPTZ NOT NULL,
-    sent_at              TIMESTAMPTZ,
-    finished_at          TIMESTAMPTZ,
-    PRIMARY KEY (workspace_id, id),
-    UNIQUE (workspace_id, message_id, number),
-    FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, id) ON DELETE CASCADE
-);
-CREATE INDEX delivery_attempts_by_status ON delivery_attempts (workspace_id, status, id);
-
--- A message that the sandbox captured instead of sending it.
-CREATE TABLE captured_messages (
-    workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
-    id             TEXT NOT NULL,
-    message_key    TEXT NOT NULL UNIQUE,          -- the second capture of one attempt is the first
-    message_id     TEXT NOT NULL,
-    attempt_id     TEXT NOT NULL,
-    run_id         TEXT,
-    contact_id     TEXT,
-    channel        TEXT NOT NULL,
-    to_address     TEXT NOT NULL,
-    from_address   TEXT,
-    subject        TEXT,
-    text           TEXT NOT NULL,
-    html           TEXT,
-    headers        JSONB NOT NULL,
-    captured_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id)
-);
-CREATE INDEX captured_messages_by_to ON captured_messages (workspace_id, lower(to_address), id);
-CREATE INDEX captured_messages_by_run ON captured_messages (workspace_id, run_id, id);
-
--- section 0005: what was asked before
-
--- The answer to a POST with an Idempotency-Key, which its copies get again for a day.
-CREATE TABLE idempotency_keys (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    id            BYTEA NOT NULL,                 -- keyed hash of method, path and key
-    asked         BYTEA NOT NULL,                 -- keyed hash of query and body
-    only_for      TEXT,                           -- the bearer who alone sees a secret again
-    answer        BYTEA NOT NULL,                 -- encrypted
-    expires_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id)
-);
-CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at);
-
--- section 0006: who may come in, and out
-
--- A role in a workspace offered to an email address; whoever reads mail there takes it, once.
-CREATE TABLE invitations (
+-- An address that is not to be written to, for one of several reasons. It outlives its contact: of
+-- an erased one the keyed hash is left, which reveals nothing and is still found.
+CREATE TABLE suppressions (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
-    email         TEXT NOT NULL,
-    email_key     TEXT NOT NULL,                  -- in lower case
-    role          TEXT NOT NULL,                  -- worth what its inviter may still grant
-    hash          BYTEA NOT NULL UNIQUE,          -- SHA-256 of the token
-    invited_by    TEXT NOT NULL REFERENCES users (id),
+    channel       TEXT NOT NULL,
+    address_hash  TEXT NOT NULL,                  -- of workspace, channel and address; hexadecimal
+    address       TEXT,                           -- NULL once erased
+    reason        TEXT NOT NULL,                  -- unsubscribed | bounced | complained | stopped | manual | erased
+    source        TEXT NOT NULL,
+    in_flight     JSONB NOT NULL,                 -- ids of messages that may still arrive
     created_at    TIMESTAMPTZ NOT NULL,
-    expires_at    TIMESTAMPTZ NOT NULL,
-    accepted_at   TIMESTAMPTZ,
-    revoked_at    TIMESTAMPTZ,
-    PRIMARY KEY (workspace_id, id)
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, address_hash, reason)
 );
-CREATE UNIQUE INDEX invitations_pending ON invitations (workspace_id, email_key)
-    WHERE accepted_at IS NULL AND revoked_at IS NULL;
-CREATE INDEX invitations_by_email ON invitations (email_key, id);
 
--- When it was proved that they read mail at their address.
-ALTER TABLE users ADD COLUMN email_verified_at TIMESTAMPTZ;
-CREATE INDEX sessions_by_user ON sessions (user_id, id);
-CREATE INDEX sessions_by_workspace ON sessions (workspace_id, id);
+-- How often in a row mail to an address has bounced softly.
+CREATE TABLE soft_bounces (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    address_hash  TEXT NOT NULL,
+    bounces       INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, address_hash)
+);
 
--- Its owner deleted it: nothing of it acts any more, and its rows are on their way out.
-ALTER TABLE workspaces ADD COLUMN deleted_at TIMESTAMPTZ;
-CREATE INDEX workspaces_deleted ON workspaces (id) WHERE deleted_at IS NOT NULL;
+-- section 0004: webhooks, runs and jobs
 
--- Mail about an account goes out as every message does, but is not for every member to read.
-ALTER TABLE messages ADD COLUMN account_mail TEXT;  -- invitation | password_reset | email_verification
-ALTER TABLE messages ADD COLUMN addressee_id TEXT;  -- the user who alone may read it
-ALTER TABLE messages ADD COLUMN sealed BYTEA;       -- its source, encrypted, until it has gone out
-ALTER TABLE captured_messages ADD COLUMN account_mail TEXT;
-ALTER TABLE captured_messages ADD COLUMN addressee_id TEXT;
-
--- section 0007: how contacts are found
-
--- Case-folded, for searches by how a name begins.
-ALTER TABLE contacts ADD COLUMN name_key TEXT;        -- first and last name
-ALTER TABLE contacts ADD COLUMN last_name_key TEXT;
-UPDATE contacts
-SET name_key = lower(trim(COALESCE(first_name, '') || ' ' || COALESCE(last_name, ''))),
-    last_name_key = lower(last_name)
-WHERE first_name IS NOT NULL OR last_name IS NOT NULL;
-
--- Ordered by code point, whatever the database's collation: what begins alike stands together.
-CREATE INDEX contacts_by_email_start ON contacts (workspace_id, email_key text_pattern_ops);
-CREATE INDEX contacts_by_name_start ON contacts (workspace_id, name_key text_pattern_ops);
-CREATE INDEX contacts_by_last_name_start ON contacts (workspace_id, last_name_key text_pattern_ops);
-CREATE INDEX contacts_by_update ON contacts (workspace_id, updated_at, id);
-CREATE INDEX captured_messages_by_contact ON captured_messages (workspace_id, contact_id, id);
-
--- section 0008: what came in
-
--- What became of one request to a webhook URL that was known: the newest 1,000 of a definition, for
+-- One request to a webhook URL that was known, and its answer: the newest 1,000 of a definition, for
 -- seven days. No foreign keys here: they would cost every event a look at each.
 CREATE TABLE webhook_requests (
     workspace_id   TEXT NOT NULL,
@@ -393,40 +356,70 @@ CREATE INDEX webhook_requests_by_code ON webhook_requests (workspace_id, definit
 CREATE INDEX webhook_requests_by_contact ON webhook_requests (workspace_id, contact_id, id)
     WHERE contact_id IS NOT NULL;
 
--- What an event was answered, for its copies: for a day they are given the same ids.
+-- The answer to an event, for its copies: for a day they are given the same ids.
 CREATE TABLE receipts (
     workspace_id  TEXT NOT NULL,
-    id            BYTEA NOT NULL,                 -- keyed hash of definition, kind of key and value
-    run_id        TEXT NOT NULL,
+    id            BYTEA NOT NULL,                 -- keyed hash of definition, kind of key and value; or
+                                                  -- of what a client of the API calls a contact's event
+    run_id        TEXT NOT NULL,                  -- what was made: a run, or that event
     contact_id    TEXT NOT NULL,
     expires_at    TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id)
 );
 CREATE INDEX receipts_by_expiry ON receipts (expires_at);
 
--- section 0009: what starts a run, and what it waits for
-
-ALTER TABLE runs ADD COLUMN depth INTEGER NOT NULL DEFAULT 0;  -- of the chain of runs that started it
+-- One walk of a definition for one contact.
+CREATE TABLE runs (
+    workspace_id   TEXT NOT NULL,
+    id             TEXT NOT NULL,
+    definition_id  TEXT NOT NULL,
+    version        INTEGER NOT NULL,
+    contact_id     TEXT NOT NULL,                 -- no foreign key: a run outlives an erased contact
+    status         TEXT NOT NULL,                 -- QUEUED | RUNNING | WAITING | COMPLETED | FAILED | CANCELLED
+    reason_code    TEXT,
+    reason_detail  TEXT,
+    body           BYTEA NOT NULL,                -- the trigger's bytes, as received
+    depth          INTEGER NOT NULL DEFAULT 0,    -- of the chain of runs that started it
+    root           TEXT,                          -- the run that its chain began with; NULL in that run
+                                                  -- itself, and in one that no other has started
+    state          TEXT,                          -- the machine's State, as JSON; NULL before the first step
+    waiting_for    JSONB,                         -- {"kind": "time" | "delivery" | "http" | "event", …}
+    created_at     TIMESTAMPTZ NOT NULL,
+    started_at     TIMESTAMPTZ,
+    finished_at    TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, id),
+    FOREIGN KEY (workspace_id, definition_id, version)
+        REFERENCES definition_versions (workspace_id, definition_id, version)
+);
+CREATE INDEX runs_by_definition ON runs (workspace_id, definition_id, id);
+CREATE INDEX runs_by_contact ON runs (workspace_id, contact_id, id);
+CREATE INDEX runs_by_status ON runs (workspace_id, status, id);
 CREATE INDEX runs_unfinished ON runs (workspace_id, definition_id, id) WHERE finished_at IS NULL;
 CREATE INDEX runs_listening ON runs (workspace_id, contact_id) WHERE waiting_for ->> 'kind' = 'event';
+-- For retention: everything else is found by its id, which contains its age.
+CREATE INDEX runs_finished ON runs (workspace_id, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX runs_by_root ON runs (workspace_id, root) WHERE root IS NOT NULL;
+-- Over all workspaces the newest of each status, for the operator.
+CREATE INDEX runs_of_status ON runs (status, id);
 
-ALTER TABLE definitions ADD COLUMN ending BOOLEAN NOT NULL DEFAULT FALSE;  -- ARCHIVED, and runs are left
-CREATE INDEX definitions_ending ON definitions (workspace_id, id) WHERE ending;
-CREATE INDEX definitions_by_source ON definitions (workspace_id, (trigger_config ->> 'source'))
-    WHERE state = 'ACTIVE';
-
--- Something that a contact did, as somebody told us.
-CREATE TABLE contact_events (
-    workspace_id  TEXT NOT NULL,
-    id            TEXT NOT NULL,
-    contact_id    TEXT NOT NULL,
-    name          TEXT NOT NULL,
-    properties    TEXT NOT NULL,                  -- JSON with its literals
-    at            TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id),
-    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+-- One visit of one node, as a person reads it.
+CREATE TABLE run_steps (
+    workspace_id   TEXT NOT NULL,
+    run_id         TEXT NOT NULL,
+    node_id        TEXT NOT NULL,
+    visit          INTEGER NOT NULL,
+    position       INTEGER NOT NULL,              -- in the order of the walk
+    kind           TEXT NOT NULL,
+    status         TEXT NOT NULL,                 -- COMPLETED | WAITING | FAILED | CANCELLED
+    reason_code    TEXT,
+    reason_detail  TEXT,
+    port           TEXT,                          -- the exit taken
+    output         TEXT,                          -- JSON with its literals
+    started_at     TIMESTAMPTZ NOT NULL,
+    finished_at    TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, run_id, node_id, visit),
+    FOREIGN KEY (workspace_id, run_id) REFERENCES runs (workspace_id, id) ON DELETE CASCADE
 );
-CREATE INDEX contact_events_by_contact ON contact_events (workspace_id, contact_id, id);
 
 -- What has reached a run in its wait_for since the run last looked.
 CREATE TABLE run_signals (
@@ -455,10 +448,8 @@ CREATE INDEX throttle_takes_by_place
     ON throttle_takes (workspace_id, contact_id, definition_id, node_id, key, taken_at);
 CREATE INDEX throttle_takes_by_expiry ON throttle_takes (expires_at);
 
--- section 0010: what runs ask of others
-
--- An HTTP request that a run waits for. Like a run it is its own job: due at wake_at, fenced by
--- lease_token. It lives no longer than the wait: the run takes the answer into its record.
+-- An HTTP request that a run waits for. It lives no longer than the wait: the run takes the answer
+-- into its record.
 CREATE TABLE calls (
     workspace_id   TEXT NOT NULL,
     id             TEXT NOT NULL,
@@ -469,95 +460,282 @@ CREATE TABLE calls (
     answer         TEXT,                          -- JSON, the body's literals kept; NULL without one
     reason_code    TEXT,
     reason_detail  TEXT,
-    wake_at        TIMESTAMPTZ,
-    lease_token    INTEGER NOT NULL,
-    claims         INTEGER NOT NULL,
+    begun_by       BIGINT,                        -- the lease_token under which the last was counted
     created_at     TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id),
     FOREIGN KEY (workspace_id, run_id) REFERENCES runs (workspace_id, id) ON DELETE CASCADE
 );
-CREATE INDEX calls_due ON calls (wake_at, id) WHERE wake_at IS NOT NULL;
-CREATE INDEX calls_due_by_workspace ON calls (workspace_id, wake_at, id) WHERE wake_at IS NOT NULL;
 CREATE INDEX calls_by_run ON calls (workspace_id, run_id);
 
--- section 0011: people, and what a workspace says of itself
-
--- Whom a provider of single sign-on means by one of its subjects.
-CREATE TABLE user_identities (
-    issuer      TEXT NOT NULL,
-    subject     TEXT NOT NULL,
-    user_id     TEXT NOT NULL REFERENCES users (id),
-    created_at  TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (issuer, subject)
-);
-CREATE INDEX user_identities_by_user ON user_identities (user_id);
-
--- How long what happened is kept; NULL is the operator's own measure.
-ALTER TABLE workspaces ADD COLUMN retention_days INTEGER;
--- Whom its mail is from, where the content does not say; NULL is the operator's own.
-ALTER TABLE workspaces ADD COLUMN from_name TEXT;
-ALTER TABLE workspaces ADD COLUMN from_email TEXT;
-ALTER TABLE workspaces ADD COLUMN reply_to TEXT;
--- Its messages wait, without a wake_at, until it sends again.
-ALTER TABLE workspaces ADD COLUMN sending_paused BOOLEAN NOT NULL DEFAULT FALSE;
-CREATE INDEX messages_parked ON messages (workspace_id, id)
-    WHERE status = 'QUEUED' AND wake_at IS NULL;
-
--- For lists of what has changed.
-CREATE INDEX templates_by_update ON templates (workspace_id, updated_at, id);
-CREATE INDEX definitions_by_update ON definitions (workspace_id, updated_at, id);
-
--- section 0013: whom nobody writes to
-
--- What is not simply `subscribed`: channel → unsubscribed | bounced | complained.
-ALTER TABLE contacts ADD COLUMN subscriptions JSONB NOT NULL DEFAULT '{}';
-
--- An address that is not to be written to, for one of several reasons. It outlives its contact: of
--- an erased one the keyed hash is left, which says nothing and is still found.
-CREATE TABLE suppressions (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    id            TEXT NOT NULL,
-    channel       TEXT NOT NULL,
-    address_hash  TEXT NOT NULL,                  -- of workspace, channel and address; hexadecimal
-    address       TEXT,                           -- NULL once erased
-    reason        TEXT NOT NULL,                  -- unsubscribed | bounced | complained | stopped | manual | erased
-    source        TEXT NOT NULL,
-    in_flight     JSONB NOT NULL,                 -- ids of messages that may still arrive
-    created_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id),
-    UNIQUE (workspace_id, address_hash, reason)
-);
-
--- How often in a row mail to an address has bounced softly.
-CREATE TABLE soft_bounces (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    address_hash  TEXT NOT NULL,
-    bounces       INTEGER NOT NULL,
-    PRIMARY KEY (workspace_id, address_hash)
-);
-
--- A contact wanted to be written to no more, or again; or seems to: somebody should read it.
-CREATE TABLE consent_events (
+-- Work to be done now, or at a time: there is none for what has ended, or waits for somebody else.
+-- Whoever claims it draws a token and moves wake_at to the end of the lease. No foreign keys: they
+-- would cost every claim a look at each.
+CREATE TABLE jobs (
     workspace_id  TEXT NOT NULL,
-    id            TEXT NOT NULL,
-    contact_id    TEXT NOT NULL,
-    channel       TEXT NOT NULL,
-    kind          TEXT NOT NULL,                  -- opted_out | opted_in | flagged
-    reason        TEXT,                           -- a suppression's
-    source        TEXT NOT NULL,
-    at            TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id),
-    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+    kind          TEXT NOT NULL,                  -- run | message | call | event_attempt
+    id            TEXT NOT NULL,                  -- of the row that it is the work of
+    wake_at       TIMESTAMPTZ NOT NULL,           -- due then; of a claimed one the end of its lease
+    lease_token   BIGINT NOT NULL,                -- 0: not claimed; else drawn afresh at every claim
+    claims        INTEGER NOT NULL,               -- without progress; the fifth is the last
+    woken         BOOLEAN NOT NULL,               -- something happened to it while it was claimed
+    PRIMARY KEY (workspace_id, kind, id)
 );
-CREATE INDEX consent_events_by_contact ON consent_events (workspace_id, contact_id, id);
+-- The one is read in an order that the other does not have, so that no planner takes it for one
+-- workspace's: it would walk everybody's jobs.
+CREATE INDEX jobs_by_time ON jobs (kind, wake_at NULLS FIRST, id);
+CREATE INDEX jobs_by_workspace ON jobs (kind, workspace_id, wake_at, id);
 
--- Where the message went, as suppressions know it, while nobody is sure that it has arrived.
-ALTER TABLE messages ADD COLUMN address_hash TEXT;
+-- section 0005: messages and delivery
+
+-- One message to one recipient.
+CREATE TABLE messages (
+    workspace_id      TEXT NOT NULL REFERENCES workspaces (id),
+    id                TEXT NOT NULL,
+    run_id            TEXT,
+    node_id           TEXT,
+    visit             INTEGER,
+    contact_id        TEXT,
+    template_id       TEXT,
+    template_version  INTEGER,                    -- the one rendered, known from the intent on
+    channel           TEXT NOT NULL,
+    category          TEXT NOT NULL,
+    to_address        TEXT,                       -- NULL until the intent when it is the contact's own
+    address_hash      TEXT,                       -- where it went, as suppressions know it, while it may
+                                                  -- still arrive
+    source            TEXT NOT NULL,              -- JSON: {"content"} when inline, {"data"} for a direct message
+    sealed            BYTEA,                      -- account mail's source, encrypted, until it has gone out
+    content           TEXT,                       -- JSON: as rendered, from the intent on
+    account_mail      TEXT,                       -- invitation | password_reset | email_verification
+    addressee_id      TEXT,                       -- the user who alone may read account mail
+    status            TEXT NOT NULL,              -- its newest attempt's
+    reason_code       TEXT,
+    reason_detail     TEXT,
+    parked            BOOLEAN NOT NULL DEFAULT FALSE,  -- nobody's job until the workspace sends again
+    held_until        TIMESTAMPTZ,                -- waits for its provider, not for its own next try, as
+                                                  -- long as its job says; who finds the provider well wakes it
+    intended_by       BIGINT,                     -- the lease_token under which it became SENDING
+    created_at        TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, run_id, node_id, visit)
+);
+CREATE INDEX messages_by_contact ON messages (workspace_id, contact_id, id);
+CREATE INDEX messages_by_status ON messages (workspace_id, status, id);
+CREATE INDEX messages_parked ON messages (workspace_id, id) WHERE parked;
+-- In words that no list by status has: such a list would walk all of them.
+CREATE INDEX messages_unsent ON messages (workspace_id, id)
+    WHERE COALESCE(status IN ('QUEUED', 'SENDING'), FALSE);
 CREATE INDEX messages_in_flight ON messages (workspace_id, address_hash)
     WHERE address_hash IS NOT NULL;
 CREATE INDEX messages_by_run ON messages (workspace_id, run_id, id);
+-- Over all workspaces those of unknown outcome: zero when healthy.
+CREATE INDEX messages_unknown ON messages (id) WHERE status = 'UNKNOWN';
+CREATE INDEX messages_held_back ON messages (workspace_id, channel, held_until)
+    WHERE held_until IS NOT NULL;
+-- For erasure, of messages that no run sends: they may be to an address alone.
+CREATE INDEX messages_by_address ON messages (workspace_id, lower(to_address), id)
+    WHERE run_id IS NULL;
+-- Runs by what became of their messages, where that is not what their author wanted.
+CREATE INDEX messages_of_runs_in_trouble ON messages (workspace_id, status, run_id)
+    WHERE run_id IS NOT NULL AND status IN ('BOUNCED', 'FAILED', 'SUPPRESSED', 'UNKNOWN');
 
--- section 0014: who changed what
+-- One attempt to hand a message to a provider. Automatic retries of what was certainly not accepted
+-- stay within the attempt; only a resend makes another.
+CREATE TABLE delivery_attempts (
+    workspace_id         TEXT NOT NULL,
+    id                   TEXT NOT NULL,
+    message_id           TEXT NOT NULL,
+    number               INTEGER NOT NULL,
+    message_key          TEXT NOT NULL,           -- made from message and number; also the Message-ID's
+                                                  -- local part
+    provider             TEXT,
+    account              TEXT,                    -- a hash of the newest call's credentials, where the
+                                                  -- provider honours the message's key: a call whose worker
+                                                  -- was lost is made again with these, and with no others
+    status               TEXT NOT NULL,           -- QUEUED | SENDING | SENT | DELIVERED | FAILED |
+                                                  -- BOUNCED | COMPLAINED | SUPPRESSED | UNKNOWN
+    reason_code          TEXT,
+    reason_detail        TEXT,
+    trouble_code         TEXT,                    -- why every try since then failed: each kind of trouble
+    trouble_since        TIMESTAMPTZ,             -- has a patience of its own
+    provider_message_id  TEXT,
+    tries                INTEGER NOT NULL,        -- calls made under this attempt
+    events               JSONB NOT NULL,          -- [{"at", "status", "code", "detail"}]
+    created_at           TIMESTAMPTZ NOT NULL,
+    sent_at              TIMESTAMPTZ,
+    finished_at          TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, message_id, number),
+    FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX delivery_attempts_by_status ON delivery_attempts (workspace_id, status, id);
+-- Over all workspaces the newest of each status, for the operator.
+CREATE INDEX delivery_attempts_of_status ON delivery_attempts (status, id);
+
+-- A workspace's own provider for a channel, in place of the operator's.
+CREATE TABLE channel_settings (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    channel       TEXT NOT NULL,                  -- email | sms | whatsapp
+    sealed        BYTEA NOT NULL,                 -- provider, credentials and sender: JSON, encrypted
+    token         TEXT NOT NULL,                  -- the secret part of the URL for its callbacks
+    revision      INTEGER NOT NULL,
+    created_at    TIMESTAMPTZ NOT NULL,
+    updated_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, channel)
+);
+
+-- A callback of a provider, so that its copies change nothing.
+CREATE TABLE callbacks (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,                  -- keyed hash of the provider and its own id of it
+    expires_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX callbacks_by_expiry ON callbacks (expires_at);
+
+-- A workspace has written to a number through the operator's account, whose sender many share: what
+-- comes back from there is meant for all of them.
+CREATE TABLE shared_recipients (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    address_hash  TEXT NOT NULL,                  -- of channel and number, the same for every workspace
+    written_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, address_hash)
+);
+CREATE INDEX shared_recipients_by_address ON shared_recipients (address_hash, written_at);
+
+-- A provider that did not take a workspace's message; gone once it takes one and nobody is held back
+-- any more.
+CREATE TABLE provider_troubles (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    channel       TEXT NOT NULL,
+    provider      TEXT NOT NULL,
+    code          TEXT NOT NULL,                  -- provider_throttled | provider_unreachable |
+                                                  -- provider_misconfigured
+    failures      INTEGER NOT NULL,               -- in a row
+    ask_at        TIMESTAMPTZ,                    -- nobody calls before, then one; NULL: whoever is due
+    PRIMARY KEY (workspace_id, channel)
+);
+CREATE INDEX provider_troubles_by_time ON provider_troubles (ask_at) WHERE ask_at IS NOT NULL;
+
+-- How many recipients a workspace's provider has taken or refused, and how many of them as dead, in
+-- each of the last minutes: one row for each minute of ten, used again and again.
+CREATE TABLE recipient_counts (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    channel       TEXT NOT NULL,
+    provider      TEXT NOT NULL,
+    slot          INTEGER NOT NULL,               -- the minute modulo ten
+    minute        BIGINT NOT NULL,                -- since 1970
+    recipients    INTEGER NOT NULL,
+    dead          INTEGER NOT NULL,
+    put_off       INTEGER NOT NULL DEFAULT 0,     -- at their first try, and not counted among recipients
+    PRIMARY KEY (workspace_id, channel, provider, slot)
+);
+
+-- An address that was suppressed because a provider refused it as dead: for ten minutes, or until
+-- that is undone, because the provider turned out to be at fault.
+CREATE TABLE refused_recipients (
+    workspace_id    TEXT NOT NULL REFERENCES workspaces (id),
+    suppression_id  TEXT NOT NULL,
+    channel         TEXT NOT NULL,
+    provider        TEXT NOT NULL,
+    message_id      TEXT NOT NULL,
+    undo            BOOLEAN NOT NULL,
+    refused_at      TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, suppression_id)
+);
+CREATE INDEX refused_recipients_by_time
+    ON refused_recipients (workspace_id, channel, provider, refused_at);
+CREATE INDEX refused_recipients_to_undo ON refused_recipients (workspace_id, suppression_id)
+    WHERE undo;
+
+-- section 0006: outbound events
+
+-- A URL of the workspace's own that its events are posted to.
+CREATE TABLE event_endpoints (
+    workspace_id      TEXT NOT NULL REFERENCES workspaces (id),
+    id                TEXT NOT NULL,
+    url               TEXT NOT NULL,
+    description       TEXT,
+    types             JSONB NOT NULL,             -- of events; none means every one
+    secret            BYTEA NOT NULL,             -- encrypted
+    old_secret        BYTEA,                      -- encrypted; signs beside the new one until then
+    old_secret_until  TIMESTAMPTZ,
+    disabled_reason   TEXT,                       -- NULL: enabled; manual | gone | failing
+    disabled_at       TIMESTAMPTZ,
+    failing_since     TIMESTAMPTZ,                -- NULL: the newest try succeeded
+    revision          INTEGER NOT NULL,
+    created_at        TIMESTAMPTZ NOT NULL,
+    updated_at        TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+
+-- Something that happened while an endpoint listened for it. Ids and codes, nothing of a person.
+CREATE TABLE events (
+    workspace_id  TEXT NOT NULL,
+    id            TEXT NOT NULL,                  -- the webhook-id
+    type          TEXT NOT NULL,
+    data          TEXT NOT NULL,                  -- JSON
+    created_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+
+-- One event on its way to one endpoint. Automatic tries stay within it; a replay makes another.
+CREATE TABLE event_attempts (
+    workspace_id      TEXT NOT NULL,
+    id                TEXT NOT NULL,
+    endpoint_id       TEXT NOT NULL,
+    event_id          TEXT NOT NULL,
+    status            TEXT NOT NULL,              -- QUEUED | SUCCEEDED | FAILED
+    reason_code       TEXT,
+    reason_detail     TEXT,
+    response_status   INTEGER,                    -- of the newest try, and how its body begins
+    response_excerpt  TEXT,
+    tries             JSONB NOT NULL,             -- [{"at", "status", "code", "durationMs"}]
+    created_at        TIMESTAMPTZ NOT NULL,
+    finished_at       TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX event_attempts_unfinished ON event_attempts (workspace_id, id)
+    WHERE finished_at IS NULL;
+CREATE INDEX event_attempts_by_endpoint ON event_attempts (workspace_id, endpoint_id, id);
+CREATE INDEX event_attempts_by_status ON event_attempts (workspace_id, endpoint_id, status, id);
+CREATE INDEX event_attempts_by_event ON event_attempts (workspace_id, event_id, endpoint_id);
+
+-- section 0007: billing, audit and administration
+
+-- What a workspace pays for, as its payment provider last reported.
+CREATE TABLE paid_plans (
+    workspace_id     TEXT PRIMARY KEY REFERENCES workspaces (id),
+    provider         TEXT NOT NULL,               -- stripe | sandbox
+    customer_id      TEXT,                        -- the provider's name for the workspace
+    subscription_id  TEXT,                        -- NULL: nothing is paid for
+    plan             TEXT NOT NULL,
+    next_plan        TEXT,                        -- from renews_at on, when it is another
+    status           TEXT NOT NULL,               -- active | trialing | past_due | canceled
+    renews_at        TIMESTAMPTZ,
+    revision         INTEGER NOT NULL,            -- an answer of the provider older than it is void
+    updated_at       TIMESTAMPTZ NOT NULL
+);
+CREATE INDEX paid_plans_by_end ON paid_plans (renews_at) WHERE renews_at IS NOT NULL;
+
+-- How much of something a workspace has, up to what is still in usage_changes. Of what counts by the
+-- month, the period is such as 2026-01; else it is empty.
+CREATE TABLE usage_totals (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    meter         TEXT NOT NULL,                  -- contacts | messages
+    period        TEXT NOT NULL,
+    amount        INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, meter, period)
+);
+
+-- A change of it, written in the transaction that makes it; a worker adds it to the total.
+CREATE TABLE usage_changes (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    meter         TEXT NOT NULL,
+    period        TEXT NOT NULL,
+    id            TEXT NOT NULL,
+    amount        INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, meter, period, id)
+);
 
 -- One act of a member or a key. Written in the act's own transaction with a MAC of its own; the
 -- worker chains it within a second. `changes` may be forgotten, its salted hash stays.
@@ -587,6 +765,8 @@ CREATE INDEX audit_logs_unchained ON audit_logs (workspace_id, id) WHERE sequenc
 CREATE INDEX audit_logs_by_resource ON audit_logs (workspace_id, resource_id, id);
 CREATE INDEX audit_logs_by_actor ON audit_logs (workspace_id, actor_id, id);
 CREATE INDEX audit_logs_by_action ON audit_logs (workspace_id, action, id);
+-- Over all workspaces, for the operator.
+CREATE INDEX audit_logs_by_id ON audit_logs (id);
 
 -- Where a workspace's chain begins (after what was pruned) and ends, signed.
 CREATE TABLE audit_heads (
@@ -598,64 +778,28 @@ CREATE TABLE audit_heads (
     mac             BYTEA NOT NULL
 );
 
--- section 0015: what it costs
-
--- The plan that is paid for, if any is.
-ALTER TABLE workspaces ADD COLUMN plan TEXT NOT NULL DEFAULT 'starter';
-
--- How much of something a workspace has, up to what is still in usage_changes. Of what counts by the
--- month, the period is such as 2026-01; else it is empty.
-CREATE TABLE usage_totals (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    meter         TEXT NOT NULL,                  -- contacts | messages
-    period        TEXT NOT NULL,
-    amount        INTEGER NOT NULL,
-    PRIMARY KEY (workspace_id, meter, period)
-);
-
--- A change of it, written in the transaction that makes it; a worker adds it to the total.
-CREATE TABLE usage_changes (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    meter         TEXT NOT NULL,
-    period        TEXT NOT NULL,
-    id            TEXT NOT NULL,
-    amount        INTEGER NOT NULL,
-    PRIMARY KEY (workspace_id, meter, period, id)
-);
-INSERT INTO usage_totals (workspace_id, meter, period, amount)
-SELECT workspace_id, 'contacts', '', count(*) FROM contacts GROUP BY workspace_id;
-
--- What a workspace pays for, as its payment provider last told.
-CREATE TABLE paid_plans (
-    workspace_id     TEXT PRIMARY KEY REFERENCES workspaces (id),
-    provider         TEXT NOT NULL,               -- stripe | sandbox
-    customer_id      TEXT UNIQUE,                 -- the provider's name for the workspace
-    subscription_id  TEXT,                        -- NULL: nothing is paid for
-    plan             TEXT NOT NULL,
-    next_plan        TEXT,                        -- from renews_at on, when it is another
-    status           TEXT NOT NULL,               -- active | trialing | past_due | canceled
-    renews_at        TIMESTAMPTZ,
-    revision         INTEGER NOT NULL,            -- an answer of the provider older than it is void
-    updated_at       TIMESTAMPTZ NOT NULL
-);
-CREATE INDEX paid_plans_by_end ON paid_plans (renews_at) WHERE renews_at IS NOT NULL;
-
--- Somebody at the sandbox's own till.
-CREATE TABLE checkouts (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    id            TEXT NOT NULL,
-    plan          TEXT NOT NULL,
-    token_hash    BYTEA NOT NULL UNIQUE,          -- SHA-256 of what opens its page
-    status        TEXT NOT NULL,                  -- OPEN | COMPLETED | CANCELLED
-    success_url   TEXT NOT NULL,
-    cancel_url    TEXT NOT NULL,
+-- The answer to a POST with an Idempotency-Key, which its copies get again for a day.
+CREATE TABLE idempotency_keys (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    id            BYTEA NOT NULL,                 -- keyed hash of method, path and key
+    asked         BYTEA NOT NULL,                 -- keyed hash of query and body
+    only_for      TEXT,                           -- the bearer who alone sees a secret again
+    about         TEXT,                           -- the resource in the answer, which is empty once that
+                                                  -- has been erased
+    answer        BYTEA NOT NULL,                 -- encrypted
     expires_at    TIMESTAMPTZ NOT NULL,
-    created_at    TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id)
 );
-CREATE INDEX checkouts_by_expiry ON checkouts (expires_at);
+CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at);
+CREATE INDEX idempotency_keys_by_resource ON idempotency_keys (workspace_id, about)
+    WHERE about IS NOT NULL;
 
--- section 0016: how it goes
+-- A random data key, wrapped by SECRET_KEY; encrypts what must be readable again.
+CREATE TABLE data_keys (
+    id          TEXT PRIMARY KEY,
+    wrapped     BYTEA NOT NULL,
+    created_at  TIMESTAMPTZ NOT NULL
+);
 
 -- A sum over all processes, those that ended included: what /metrics shows.
 CREATE TABLE counters (
@@ -665,143 +809,36 @@ CREATE TABLE counters (
     PRIMARY KEY (name, labels)
 );
 
--- What nobody can know the outcome of, over all workspaces: zero when healthy.
-CREATE INDEX messages_unknown ON messages (id) WHERE status = 'UNKNOWN';
+-- section 0008: the sandbox
 
--- section 0018: what an operator looks at
-
--- Over all workspaces the newest of what went wrong: other rows cost nothing.
-CREATE INDEX runs_failed ON runs (id) WHERE status = 'FAILED';
-CREATE INDEX delivery_attempts_troubled ON delivery_attempts (id)
-    WHERE status IN ('FAILED', 'UNKNOWN', 'BOUNCED', 'COMPLAINED');
-CREATE INDEX audit_logs_by_id ON audit_logs (id);
-
--- section 0019: by whom it goes out, and what they tell of it
-
--- A workspace's own provider for a channel, in place of the operator's.
-CREATE TABLE channel_settings (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    channel       TEXT NOT NULL,                  -- email | sms | whatsapp
-    sealed        BYTEA NOT NULL,                 -- provider, credentials and sender: JSON, encrypted
-    token         TEXT NOT NULL UNIQUE,           -- the secret part of the URL that it tells at
-    revision      INTEGER NOT NULL,
-    created_at    TIMESTAMPTZ NOT NULL,
-    updated_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, channel)
+-- A message that the sandbox captured instead of sending it.
+CREATE TABLE captured_messages (
+    workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
+    id             TEXT NOT NULL,
+    message_key    TEXT NOT NULL,                 -- the second capture of one attempt is the first
+    message_id     TEXT NOT NULL,
+    attempt_id     TEXT NOT NULL,
+    run_id         TEXT,
+    contact_id     TEXT,
+    channel        TEXT NOT NULL,
+    category       TEXT,                          -- its message's: not every member may read to whom a
+                                                  -- test email went
+    to_address     TEXT NOT NULL,
+    from_address   TEXT,
+    subject        TEXT,
+    text           TEXT NOT NULL,
+    html           TEXT,
+    headers        JSONB NOT NULL,
+    account_mail   TEXT,                          -- its message's, as who may read it
+    addressee_id   TEXT,
+    captured_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, message_key)
 );
-
--- Something that a provider told, so that its copies change nothing.
-CREATE TABLE callbacks (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    id            TEXT NOT NULL,                  -- keyed hash of the provider and its own id of it
-    expires_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id)
-);
-CREATE INDEX callbacks_by_expiry ON callbacks (expires_at);
-
--- A workspace has written to a number through the operator's account, whose sender many share: what
--- comes back from there is meant for all of them.
-CREATE TABLE shared_recipients (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    address_hash  TEXT NOT NULL,                  -- of channel and number, the same for every workspace
-    written_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, address_hash)
-);
-CREATE INDEX shared_recipients_by_address ON shared_recipients (address_hash, written_at);
-
--- section 0020: what others are told
-
--- A URL that is told what happens in a workspace.
-CREATE TABLE event_endpoints (
-    workspace_id      TEXT NOT NULL REFERENCES workspaces (id),
-    id                TEXT NOT NULL,
-    url               TEXT NOT NULL,
-    description       TEXT,
-    types             JSONB NOT NULL,             -- of events; none means every one
-    secret            BYTEA NOT NULL,             -- encrypted
-    old_secret        BYTEA,                      -- encrypted; signs beside the new one until then
-    old_secret_until  TIMESTAMPTZ,
-    disabled_reason   TEXT,                       -- NULL: it is told; manual | gone | failing
-    disabled_at       TIMESTAMPTZ,
-    failing_since     TIMESTAMPTZ,                -- NULL: the newest try succeeded
-    revision          INTEGER NOT NULL,
-    created_at        TIMESTAMPTZ NOT NULL,
-    updated_at        TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id)
-);
-
--- Something that happened while somebody wanted to hear of it. Ids and codes, nothing of a person.
-CREATE TABLE events (
-    workspace_id  TEXT NOT NULL,
-    id            TEXT NOT NULL,                  -- the webhook-id
-    type          TEXT NOT NULL,
-    data          TEXT NOT NULL,                  -- JSON
-    created_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id)
-);
-
--- One event on its way to one endpoint. Like a run it is its own job: due at wake_at, fenced by
--- lease_token. Automatic tries stay within it; a replay makes another.
-CREATE TABLE event_attempts (
-    workspace_id      TEXT NOT NULL,
-    id                TEXT NOT NULL,
-    endpoint_id       TEXT NOT NULL,
-    event_id          TEXT NOT NULL,
-    status            TEXT NOT NULL,              -- QUEUED | SUCCEEDED | FAILED
-    reason_code       TEXT,
-    reason_detail     TEXT,
-    response_status   INTEGER,                    -- of the newest try, and how its body begins
-    response_excerpt  TEXT,
-    tries             JSONB NOT NULL,             -- [{"at", "status", "code", "durationMs"}]
-    wake_at           TIMESTAMPTZ,
-    lease_token       INTEGER NOT NULL,
-    claims            INTEGER NOT NULL,           -- without an outcome; the fifth is the last
-    created_at        TIMESTAMPTZ NOT NULL,
-    finished_at       TIMESTAMPTZ,
-    PRIMARY KEY (workspace_id, id)
-);
-CREATE INDEX event_attempts_due ON event_attempts (wake_at, id) WHERE wake_at IS NOT NULL;
-CREATE INDEX event_attempts_due_by_workspace ON event_attempts (workspace_id, wake_at, id)
-    WHERE wake_at IS NOT NULL;
-CREATE INDEX event_attempts_by_endpoint ON event_attempts (workspace_id, endpoint_id, id);
-CREATE INDEX event_attempts_by_status ON event_attempts (workspace_id, endpoint_id, status, id);
-CREATE INDEX event_attempts_by_event ON event_attempts (workspace_id, event_id, endpoint_id);
-
--- section 0021: whose provider is waited for
-
--- A provider that did not take what a workspace gave it; gone once it takes something and nobody is
--- held back any more.
-CREATE TABLE provider_troubles (
-    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
-    channel       TEXT NOT NULL,
-    provider      TEXT NOT NULL,
-    code          TEXT NOT NULL,                  -- provider_throttled | provider_unreachable |
-                                                  -- provider_misconfigured
-    failures      INTEGER NOT NULL,               -- in a row
-    ask_at        TIMESTAMPTZ,                    -- nobody calls before, then one; NULL: whoever is due
-    PRIMARY KEY (workspace_id, channel)
-);
-CREATE INDEX provider_troubles_by_time ON provider_troubles (ask_at) WHERE ask_at IS NOT NULL;
-
--- It waits for its provider, not for its own next try; whoever finds the provider well wakes it.
-ALTER TABLE messages ADD COLUMN held_back BOOLEAN NOT NULL DEFAULT FALSE;
-CREATE INDEX messages_held_back ON messages (workspace_id, channel, wake_at) WHERE held_back;
-
--- What it has come to, every time since then: each kind of trouble has a patience of its own.
-ALTER TABLE delivery_attempts ADD COLUMN trouble_code TEXT;
-ALTER TABLE delivery_attempts ADD COLUMN trouble_since TIMESTAMPTZ;
-
--- section 0023: members that are read and changed by themselves
-
-ALTER TABLE memberships ADD COLUMN revision INTEGER NOT NULL DEFAULT 1;
-
--- section 0026: how long things are kept
-
--- What is old enough to go; everything else is found by its id, which tells its age.
-CREATE INDEX runs_finished ON runs (workspace_id, finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX sessions_by_expiry ON sessions (expires_at);
-
--- section 0030: what goes wrong on purpose
+CREATE INDEX captured_messages_by_to ON captured_messages (workspace_id, lower(to_address), id);
+CREATE INDEX captured_messages_by_run ON captured_messages (workspace_id, run_id, id);
+CREATE INDEX captured_messages_by_contact ON captured_messages (workspace_id, contact_id, id);
+CREATE INDEX captured_messages_by_message ON captured_messages (workspace_id, message_id, id);
 
 -- What the sandbox's provider does wrong with the next messages of a workspace, because somebody
 -- wants to see what their flow does then.
@@ -817,42 +854,18 @@ CREATE TABLE sandbox_faults (
     PRIMARY KEY (workspace_id, id)
 );
 
--- section 0033: who may be asked again
-
--- A hash of the credentials that the newest call was made with, where its provider honours the
--- message's key: a call whose worker was lost is made again with these, and with no others.
-ALTER TABLE delivery_attempts ADD COLUMN account TEXT;
-
--- section 0035: one captured message
-
-CREATE INDEX captured_messages_by_message ON captured_messages (workspace_id, message_id, id);
-
--- section 0037: what an erased person is found by
-
--- Of messages that no run sends: they may be to an address alone.
-CREATE INDEX messages_by_address ON messages (workspace_id, lower(to_address), id)
-    WHERE run_id IS NULL;
-
--- The resource that the answer tells of; and the answer is empty once that has been erased.
-ALTER TABLE idempotency_keys ADD COLUMN about TEXT;
-CREATE INDEX idempotency_keys_by_resource ON idempotency_keys (workspace_id, about)
-    WHERE about IS NOT NULL;
-
--- section 0038: what an erased person was reached by before
-
--- An address that a contact had once. When the contact is erased, what was kept under it goes too;
--- nothing else reads it.
-CREATE TABLE former_addresses (
-    workspace_id  TEXT NOT NULL,
-    contact_id    TEXT NOT NULL,
-    address       TEXT NOT NULL,                  -- as the contact had it
-    email_key     TEXT,                           -- as contacts are compared, like
-    phone         TEXT,                           -- this one: NULL is what it is not
-    PRIMARY KEY (workspace_id, contact_id, address),
-    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+-- A visit to the sandbox's own checkout page, which takes no money.
+CREATE TABLE checkouts (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,
+    plan          TEXT NOT NULL,
+    token_hash    BYTEA NOT NULL,                 -- SHA-256 of the token in the page's URL
+    status        TEXT NOT NULL,                  -- OPEN | COMPLETED | CANCELLED
+    success_url   TEXT NOT NULL,
+    cancel_url    TEXT NOT NULL,
+    expires_at    TIMESTAMPTZ NOT NULL,
+    created_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, token_hash)
 );
-
--- section 0039: which captured messages are tests
-
--- Its message's: whom a test email went to is not for every member to read.
-ALTER TABLE captured_messages ADD COLUMN category TEXT;
+CREATE INDEX checkouts_by_expiry ON checkouts (expires_at);

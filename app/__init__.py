@@ -1,40 +1,37 @@
 """Tidings: an event comes in, a run moves on, a message goes out.
 
-The layers, top to bottom; no import points back up:
+The rooms, top to bottom; no import points back up. Printed from the import contract in
+pyproject.toml and from the first line of each room, by tests/test_house.py.
 
-main, __main__      wiring, and the command line
-startup             a web process that waits for its database
-doctor, demo        what is wrong with an installation; a workspace to start with
-routes/             one module per endpoint group: shapes, handlers, routes
-web/                HTTP itself: edge, routing, bodies, replies; knows no resource
-
-intake              1. an event comes in: webhook → contact → run row
-  webhooks/            looked up, accepted in batches, recorded, retried
-runner              2. a run moves on: claim → machine.step → one transaction
-  runs/                signals, facts, effects of steps; manual control
-delivery            3. a message goes out: intent → channel → outcome
-  messages/            created, composed, held back, settled, reported on
-
-definitions/        automations and workflows: checked, activated, credentials sealed
-simulations/        a definition run without effects, and how two runs compare
-drawing/            a definition as a picture
-contacts/           people: created, found, imported, exported, opted out, erased
-accounts/           who is calling: accounts, sessions, keys, invitations, sign-in
-events, posting     outbound events, and their delivery
-paying, billing/    what a workspace pays for, and its provider
-plans, quotas       what a workspace may have, and how much of it is used
-audit/              who changed what, in a chain that shows tampering
-closure             the deletion of a workspace
-retention, restoring   old rows are deleted; what a restored backup says is due is parked
-
-machine/            the interpreter: pure, imports nothing else of ours
-channels/           one module per provider
-store/              SQL; one module per table group
-process             what one process holds open: settings, database, queue, vault, channels
-queue, vault, egress   hints, secrets, the guarded HTTP client
-tokens              random and derived tokens, in base62
-standard_webhooks   how events are signed
-runtime/            processes, batches, tasks, leases, logs, metrics
-config, casts, places, networks, errors   settings and how they are parsed, countries and time
-                    zones, which addresses are public, problems
+__main__      The command line: python -m app run | web | worker | migrate | demo | doctor | …
+commands      Operators' commands: demo, doctor, start-up of a web process, care after a restore.
+workers       The processes that move runs and deliver messages.
+main          Wiring: settings → database, vault, queue, channels → the web application.
+routes        The whole API on one page, path by path: who may call it, and from which plan on.
+console       The web console: its built files, and how they are served.
+simulation    A definition on paper: a virtual clock, cases, and how two traces compare.
+intake        1. An event comes in: token → signature → body → lookup → contact → run.
+runs          2. A run moves on: claim → machine.step → state and effects in one transaction.
+definitions   Automations and workflows: checked, activated, versioned, drawn.
+files         Imports and exports of contacts, as files with a row for each.
+accounts      People and their workspaces: registration, sign-in, invitations, closure.
+messages      3. A message goes out: intent → channel → outcome.
+consent       Opt-outs, keywords and preferences: who may be written to.
+billing       Plans that are paid for, and the quotas that a plan sets.
+audience      Contacts: addresses, profiles, segments, what follows from a change, erasure.
+outbound      4. Others are notified: events recorded, signed, posted, tried again.
+web           HTTP itself: the edge, routing, bodies, replies; knows no resource.
+identity      The caller's identity: access tokens, API keys, roles, passwords.
+audit         The audit trail: entries written with the act, chained and verified later.
+process       State of one process, open from boot to shutdown; verbs and handlers take it first.
+providers     Outside providers, one module each: channels, payments, single sign-on.
+jobs          Hints to the workers that there is work, and leases of claimed rows.
+store         SQL queries: one module per table group, one typed function per query.
+database      The database engine: connections, dialects, transactions, migrations, ids.
+net           The way out: the guarded HTTP client, public addresses, name resolution, TLS.
+runtime       The base of every process: computing, batches, tasks, logs, metrics; no product.
+vault         Secrets: encryption, signed and random tokens, signatures of events.
+config        Settings and how they are parsed; plans, countries, time zones.
+errors        Errors: every code with its status and title, and the exceptions that carry it.
+machine       The interpreter: pure and synchronous; no clock, no I/O, nothing else of ours.
 """

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import logging
 import os
+import re
 import secrets
 import socket
 import sys
@@ -15,22 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app import demo, doctor, restoring
 from app.accounts import registration as accounts
-from app.audit import chain
-from app.config import ConfigError, Settings, place_of_key
-from app.contacts.addresses import BadAddress
+from app.accounts import sign_in_domains
+from app.audience.addresses import BadAddress
+from app.audit import chain, trail
+from app.billing import quotas
+from app.commands import after_restore as restoring
+from app.commands import demo, doctor
+from app.commands.startup import StartupGate
+from app.config.settings import ConfigError, Settings, place_of_key
+from app.database.db import Row, migrate
+from app.database.migrations import MigrationError
 from app.errors import Problem
 from app.machine import reasons
 from app.main import FOR_EVER, NotReady, database_of, open_process, web
 from app.process import SCHEMA
-from app.runtime import logs, processes, tasks
-from app.simulations import cases
-from app.startup import StartupGate
-from app.store import keys, retention
-from app.store.db import migrate
-from app.store.migrations import MigrationError
-from app.vault import VaultError
+from app.runtime import descriptors, logs, processes, tasks
+from app.simulation import cases
+from app.store import keys, retention, workspaces
+from app.vault.vault import VaultError
 from app.web import server
 from workers.main import work
 
@@ -48,10 +52,12 @@ def run(settings: Settings, _arguments: argparse.Namespace) -> int:
         async with open_process(settings) as process:
             seeded = None if settings.production else await demo.seed(process)
             listener = server.listen(settings.host, settings.port)
-            print(_welcome(settings, seeded), flush=True)
+            print(_welcome(settings, seeded, await demo.console_link(process)), flush=True)
             await _run_all(
                 stop,
-                server.serve(web(process), settings, stop, listener=listener),
+                server.serve(
+                    web(process), settings, stop, listener=listener, metrics=process.metrics
+                ),
                 work(process, stop),
             )
 
@@ -68,7 +74,7 @@ def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
         opening.add_done_callback(lambda _: stop.set())
         await gate.wait_until_ready(stop)
         if not stop.is_set():
-            await server.serve(gate, settings, stop, listener=listener)
+            await server.serve(gate, settings, stop, listener=listener, metrics=gate.metrics)
         served.set()
         if not gate.ready.is_set():
             await tasks.end(opening)
@@ -95,8 +101,10 @@ def apply_schema(settings: Settings, _arguments: argparse.Namespace) -> int:
     """Bring the database's schema up to date; safe to run twice or concurrently."""
     applied = asyncio.run(_migrate(settings))
     sections = "section" if len(applied) == 1 else "sections"
-    told = f"Applied {sections} {', '.join(applied)}." if applied else "The schema is up to date."
-    print(told)
+    summary = (
+        f"Applied {sections} {', '.join(applied)}." if applied else "The schema is up to date."
+    )
+    print(summary)
     return 0
 
 
@@ -209,6 +217,53 @@ def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def set_limit(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Set how many messages a day a workspace may send through the operator's channels.
+
+    The number holds until it is set again; "none" restores the default, which is 200 a day in the
+    first seven days of a workspace that does not pay, and afterwards no limit.
+    """
+    id, limit = arguments.workspace, _limit(arguments.limit)
+
+    async def main() -> bool:
+        async with open_process(settings) as process, process.database.write() as db:
+            row = await workspaces.locked(db, id=id)
+            if row is not None:
+                await quotas.set_daily_limit(process, db, trail.OPERATOR, row, limit)
+            return row is not None
+
+    if not asyncio.run(main()):
+        raise NotReady(f"There is no workspace {id}; GET /admin/workspaces lists them.")
+    print(f"{id} has the default limit." if limit is None else f"{id}: {limit} messages a day.")
+    return 0
+
+
+def release_domain(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Release a domain for sign-ins that a workspace has claimed; its members stay."""
+
+    async def main() -> Row | None:
+        domain = sign_in_domains.normal(arguments.domain)
+        async with open_process(settings) as process, process.database.write() as db:
+            return await sign_in_domains.release(process, db, domain)
+
+    try:
+        row = asyncio.run(main())
+    except Problem as problem:
+        raise NotReady(problem.detail) from None
+    if row is None:
+        raise NotReady(f"No workspace has claimed {arguments.domain}.")
+    print(f"{row['domain']} is no longer claimed by {row['workspace_id']}.")
+    return 0
+
+
+def _limit(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise NotReady("The limit must be a whole number below 1,000,000,000, or none.")
+    return int(text)
+
+
 def simulate(_settings: Settings, arguments: argparse.Namespace) -> int:
     """Run cases from files, without a database, and show differences from the expected trace.
 
@@ -237,13 +292,13 @@ def _plays(file: Path, *, write: bool) -> bool:
     except Problem as problem:
         print(f"tidings: {file}: {_sentences(problem)}", file=sys.stderr)
         return False
-    told = "" if write else cases.difference(case.expected, came)
-    print(f"{file}: {_verdict(case, told)}")
-    if told:
+    difference = "" if write else cases.difference(case.expected, came)
+    print(f"{file}: {_verdict(case, difference)}")
+    if difference:
         for finding in cases.found_in(case):
             print(f"{finding.severity} at {finding.pointer}: {finding.message}")
-        print(told)
-    return not told
+        print(difference)
+    return not difference
 
 
 def _verdict(case: cases.Case, difference: str) -> str:
@@ -255,8 +310,8 @@ def _verdict(case: cases.Case, difference: str) -> str:
 
 
 def _sentences(problem: Problem) -> str:
-    told = [f"{error.pointer or 'the document'}: {error.message}" for error in problem.errors]
-    return "\n  ".join([problem.detail, *told])
+    sentences = [f"{error.pointer or 'the document'}: {error.message}" for error in problem.errors]
+    return "\n  ".join([problem.detail, *sentences])
 
 
 def show_reasons(_settings: Settings, _arguments: argparse.Namespace) -> int:
@@ -266,7 +321,7 @@ def show_reasons(_settings: Settings, _arguments: argparse.Namespace) -> int:
 
 
 def _refuse_alone(command: str, settings: Settings) -> None:
-    """What web has taken in, a worker elsewhere must be able to see."""
+    """Refuse a web or worker process alone, without PostgreSQL and Redis to meet in."""
     if settings.sqlite or settings.redis_url is None:
         raise NotReady(
             f"A separate {command} process needs PostgreSQL and Redis: set DATABASE_URL and"
@@ -287,7 +342,7 @@ async def _run_all(stop: asyncio.Event, *parts: Awaitable[None]) -> None:
     await asyncio.gather(*tasks)
 
 
-def _welcome(settings: Settings, seeded: demo.Demo | None) -> str:
+def _welcome(settings: Settings, seeded: demo.Demo | None, link: str | None = None) -> str:
     at = settings.base_url
     if settings.production:
         return f"Tidings runs at {at}."
@@ -297,9 +352,10 @@ def _welcome(settings: Settings, seeded: demo.Demo | None) -> str:
         )
     file = settings.database_url.removeprefix("sqlite:///")
     kept = f" The database is {file}." if settings.sqlite else ""
+    console = f"\nOpen the console (this signs you in, once):\n\n   {link}\n" if link else ""
     return f"""
 Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
-
+{console}
 1. Send an event, as an online shop would:
 
 {seeded.curl()}
@@ -309,6 +365,11 @@ Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
    {seeded.api_key}
 
    or: curl -sS {at}/sandbox/messages -H 'Authorization: Bearer {seeded.api_key}'
+
+3. Take the tour in README.md, with:
+
+   KEY={seeded.api_key}
+   API={at}
 
 Stop with Ctrl-C.{kept}
 """
@@ -346,6 +407,19 @@ COMMANDS: Mapping[str, Command] = {
         {"email": {"help": "the user's email address"}},
         "python -m app grant-super-admin olivia@example.com",
     ),
+    "set-limit": Command(
+        set_limit,
+        {
+            "workspace": {"help": "the workspace's ID"},
+            "limit": {"help": "messages a day, or none"},
+        },
+        "python -m app set-limit ws_01kk8f3m9xe2vb4z7c1q5t6w8y 5000",
+    ),
+    "release-domain": Command(
+        release_domain,
+        {"domain": {"help": "the domain, such as acme.com"}},
+        "python -m app release-domain acme.com",
+    ),
     "simulate": Command(
         simulate,
         {
@@ -360,6 +434,11 @@ COMMANDS: Mapping[str, Command] = {
         is_offline=True,
     ),
 }
+
+# What computes beside the event loop takes the interpreter for so long each time the loop waits for
+# the system. By Python's default of 5 ms a request of some twenty system calls took a tenth of a
+# second while a template was rendered.
+SWITCH_SECONDS = 0.000_5
 
 EXPECTED = (ConfigError, NotReady, MigrationError, VaultError, BadAddress, Problem)
 
@@ -376,6 +455,8 @@ def main() -> int:
         none = {"SECRET_KEY": secrets.token_urlsafe(48)} if makes_no_key else {}
         settings = Settings.from_environ({**none, **os.environ})
         logs.configure(settings)
+        descriptors.raise_limit()
+        sys.setswitchinterval(SWITCH_SECONDS)
         return command.act(settings, arguments)
     except EXPECTED as error:
         # What an operator can fix is reported in a sentence, without a traceback.
@@ -393,11 +474,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, command in COMMANDS.items():
-        told = inspect.getdoc(command.act) or ""
+        help_text = inspect.getdoc(command.act) or ""
         sub = commands.add_parser(
             name,
-            help=told.partition("\n\n")[0],
-            description=told,
+            help=help_text.partition("\n\n")[0],
+            description=help_text,
             epilog=command.example and f"example:\n  {command.example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )

@@ -1,7 +1,8 @@
-"""What can go wrong: every error code with its status and title, and what carries it.
+"""Errors: every code with its status and title, and the exceptions that carry it.
 
 Problem                 an answer in the shape of RFC 9457; raised anywhere below the edge
 ├── Unavailable         a dependency cannot be reached; nothing was changed, try again
+│   ├── DiskFull        the database's disk has no room
 │   ├── Silent          it is a server of the operator's choice; the cause is for the operator
 │   └── CommitUnknown   COMMIT was sent and its answer lost: the caller re-reads before it answers
 Duplicate               a unique constraint spoke; who knows the resource makes it a conflict
@@ -41,6 +42,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "idempotency_mismatch": (422, "The key was used with another body"),
     "rate_limited": (429, "Too many requests"),
     "internal": (500, "Something went wrong on our side"),
+    "not_implemented": (501, "The method is not known"),
     "billing_not_configured": (503, "Billing is not configured"),
     "unavailable": (503, "Temporarily unavailable"),
 }
@@ -93,6 +95,17 @@ class Silent(Unavailable):
     def __init__(self, detail: str, cause: str) -> None:
         super().__init__(detail)
         self.cause = cause
+
+
+class DiskFull(Unavailable):
+    """The disk of the database has no room left: only who runs the service can help."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database's disk is full. Nothing was changed; send it again once the operator has"
+            " made room.",
+            retry_after_seconds=30,
+        )
 
 
 class CommitUnknown(Unavailable):

@@ -14,23 +14,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from app.accounts.oidc import Provider
-from app.billing.sandbox import Sandbox
-from app.billing.stripe import Stripe
-from app.channels import api, operators
-from app.channels.base import Channel
-from app.channels.own import Own
-from app.config import Settings
-from app.egress import Egress
+from app.config.settings import Settings
+from app.database.db import Database, outstanding
 from app.errors import Unavailable
+from app.jobs.queue import Queue, connector
 from app.messages import capturing, providers
+from app.net.egress import Egress
 from app.process import SCHEMA, Process
-from app.queue import Queue, connector
-from app.routes import ROUTES, SANDBOX_ROUTES
-from app.runtime import metrics, tasks
-from app.store import keys
-from app.store.db import Database, outstanding
-from app.vault import Vault
+from app.providers import api, operators
+from app.providers.base import Channel
+from app.providers.oidc import Provider
+from app.providers.own import Own
+from app.providers.sandbox_payments import Sandbox
+from app.providers.stripe import Stripe
+from app.routes import CONSOLE_ROUTES, ROUTES, SANDBOX_ROUTES
+from app.runtime import tasks
+from app.runtime.compute import Compute
+from app.runtime.metrics import Metrics
+from app.store import counters, keys
+from app.vault.vault import Vault
 from app.web.edge import Edge
 from app.web.routing import mount, router
 from app.web.throttle import Throttle
@@ -97,13 +99,13 @@ def _state(error: BaseException) -> str:
 
 @asynccontextmanager
 async def open_process(
-    settings: Settings, wait_seconds: float = BOOT_SECONDS
+    settings: Settings, wait_seconds: float = BOOT_SECONDS, metrics: Metrics | None = None
 ) -> AsyncIterator[Process]:
     """A process with all that it holds open, closed again at the end. Waits up to `wait_seconds`
     for the database. Raises NotReady, VaultError."""
     async with (
         database_of(settings, wait_seconds) as database,
-        build_process(database, settings, wait_seconds) as process,
+        build_process(database, settings, wait_seconds, metrics) as process,
     ):
         _spare_the_collector()
         yield process
@@ -132,7 +134,10 @@ async def _vault(database: Database, settings: Settings) -> Vault:
 
 @asynccontextmanager
 async def build_process(
-    database: Database, settings: Settings, wait_seconds: float = BOOT_SECONDS
+    database: Database,
+    settings: Settings,
+    wait_seconds: float = BOOT_SECONDS,
+    metrics: Metrics | None = None,
 ) -> AsyncIterator[Process]:
     """A process on this connected database. Raises NotReady when its schema is old, VaultError."""
     # The database may have gone away since it was connected.
@@ -147,6 +152,7 @@ async def build_process(
     channels = _operators(settings, client, told_at) if settings.production else {}
     own = Own(settings, client, egress)
     stripe = stripe_of(settings)
+    figures = metrics or Metrics()
     process = Process(
         settings,
         database,
@@ -155,16 +161,19 @@ async def build_process(
         channels,
         own,
         egress,
+        figures,
+        compute=Compute(figures),
         provider=sign_on_of(settings),
         billing=stripe if settings.production else Sandbox(settings.base_url),
         stripe=stripe,
     )
     if not settings.production:
         process = replace(process, channels=capturing.channels(process))
-    adding = asyncio.create_task(metrics.add_up_for_ever(database, process.metrics))
+    adding = asyncio.create_task(counters.add_up_for_ever(database, process.metrics))
     try:
         yield process
     finally:
+        await process.compute.close()
         await process.batches.close()
         await asyncio.gather(
             own.close(), *(channel.close() for channel in process.channels.values())
@@ -181,6 +190,8 @@ def web(process: Process) -> Edge:
     """The API behind its edge."""
     throttle = Throttle(process.queue.redis if process.settings.redis_url else None)
     routes = ROUTES if process.settings.production else [*ROUTES, *SANDBOX_ROUTES]
+    if process.settings.console:
+        routes = [*routes, *CONSOLE_ROUTES]
 
     @asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
@@ -197,7 +208,7 @@ def _operators(settings: Settings, client: api.Client, told_at: str) -> Mapping[
 
 
 def sign_on_of(settings: Settings) -> Provider | None:
-    """Where people sign in by OIDC_…, if they do."""
+    """The provider that people sign in with by OIDC_…, if any."""
     if settings.oidc_issuer is None or settings.oidc_client_id is None:
         return None
     return Provider(
@@ -209,7 +220,7 @@ def sign_on_of(settings: Settings) -> Provider | None:
 
 
 def stripe_of(settings: Settings) -> Stripe | None:
-    """Where plans are paid for by STRIPE_…, if they are."""
+    """The payments provider by STRIPE_…, if any."""
     if settings.stripe_secret_key is None or settings.stripe_webhook_secret is None:
         return None
     prices = {

@@ -1,23 +1,32 @@
-"""What one process holds open from boot to shutdown; verbs and handlers take it first."""
+"""State of one process, open from boot to shutdown; verbs and handlers take it first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakValueDictionary
 
-from app.accounts.oidc import Provider
-from app.billing.base import Provider as Payments
-from app.billing.stripe import Stripe
-from app.channels.base import Channel
-from app.channels.own import Own
-from app.config import Settings
-from app.egress import Egress
-from app.queue import Queue
+from app.config.settings import Settings
+from app.database.db import Database
+from app.jobs import leases
+from app.jobs.leases import Lease
+from app.jobs.queue import Pair, Queue
+from app.net.egress import Egress
+from app.providers.base import Channel
+from app.providers.oidc import Provider
+from app.providers.own import Own
+from app.providers.payments import Provider as Payments
+from app.providers.stripe import Stripe
 from app.runtime.batching import Batches
+from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
-from app.store.db import Database
-from app.vault import Vault
+from app.runtime.sharing import Shared
+from app.store import jobs
+from app.store.jobs import FairShare, Job, Kind
+from app.vault.vault import Vault
 
 SCHEMA = (Path(__file__).parent.parent / "schema.sql").read_text()
 
@@ -34,5 +43,35 @@ class Process:
     metrics: Metrics = field(default_factory=Metrics)
     provider: Provider | None = None  # of single sign-on
     batches: Batches = field(default_factory=Batches)
+    compute: Compute = field(default_factory=Compute)  # what takes longer than a few milliseconds
     billing: Payments | None = None  # through whom plans are paid for; None where nobody can
     stripe: Stripe | None = None  # whose events are heard
+    exposition: Shared[bytes] = field(default_factory=Shared)  # of /metrics
+    missing_section: Shared[str | None] = field(default_factory=Shared)  # of the schema: /readyz
+    # Of the workspaces whose sandbox somebody watches: its newest message.
+    newest_captured: MutableMapping[str, Shared[str | None]] = field(
+        default_factory=WeakValueDictionary
+    )
+    waiting: Counter[str] = field(default_factory=Counter)  # requests for one, by workspace
+
+    async def claim(
+        self,
+        kind: Kind,
+        hinted: Sequence[Pair],
+        limit: int,
+        fair_share: FairShare | None = None,
+    ) -> list[Job]:
+        """Take what is due, the hinted jobs first."""
+        async with self.database.write() as db:
+            return await jobs.claim(
+                db,
+                kind,
+                hinted=hinted,
+                limit=limit,
+                lease_seconds=self.settings.lease_seconds,
+                fair_share=fair_share,
+            )
+
+    def lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:
+        """The claim, renewed for as long as the block takes."""
+        return leases.lease(self.database, job, self.settings.lease_seconds)

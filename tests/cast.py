@@ -14,18 +14,17 @@ from typing import Any
 import httpx2
 from starlette.types import ASGIApp
 
-from app import delivery, posting, runner
-from app.accounts import keyring, passwords
+from app.audience import addresses
 from app.audit.signing import Head
-from app.contacts import addresses
+from app.database.db import Handle, Row, new_id
 from app.definitions import activation
+from app.identity import keyring, passwords
 from app.main import web
 from app.process import Process
-from app.runs import calling
 from app.store import audit_logs, memberships, users, workspaces
-from app.store.db import Handle, new_id
 from app.web.edge import Edge
 from tests.conformance import Conforming
+from workers.kinds import WORKERS
 
 PASSWORD = "correct horse battery"
 
@@ -132,8 +131,14 @@ async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:
 
 
 async def workspace(process: Process, name: str) -> str:
+    """With an owner who verified an address, and whom no test asks for anything."""
     async with process.database.write() as db:
-        return await _founded(process, db, name)
+        id = await _founded(process, db, name)
+        user = await _user(db, f"owner-{secrets.token_hex(8)}")
+        await memberships.insert(
+            db, workspace_id=id, id=new_id("mem"), user_id=user["id"], role="owner"
+        )
+        return id
 
 
 async def person(
@@ -160,6 +165,18 @@ async def _joined(
     name: str,
     role: str,
 ) -> Person:
+    user = await _user(db, name)
+    await memberships.insert(
+        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user["id"], role=role
+    )
+    _, key = await keyring.create(
+        process, db, workspace_id=workspace_id, made_by=user["id"], name=name, role=role
+    )
+    return Person(through, workspace_id, user["id"], user["email"], key)
+
+
+async def _user(db: Handle, name: str) -> Row:
+    """Whose address is verified."""
     email = addresses.email(f"{name}@tidings.example")
     user = await users.insert(
         db,
@@ -169,32 +186,19 @@ async def _joined(
         name=name.title(),
         password_hash=password_hash(),
     )
-    await users.verify_email(db, id=user["id"])
-    await memberships.insert(
-        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user["id"], role=role
-    )
-    _, key = await keyring.create(
-        process, db, workspace_id=workspace_id, made_by=user["id"], name=name, role=role
-    )
-    return Person(through, workspace_id, user["id"], email.address, key)
+    return await users.verify_email(db, id=user["id"])
 
 
 async def settle(process: Process, *, rounds: int = 50) -> None:
     """Do by hand what the workers do, until nothing is due."""
     for _ in range(rounds):
-        moved = await runner.claim(process, [], 50)
-        for row in moved:
-            await runner.move(process, row)
-        sent = await delivery.claim(process, [], 50)
-        for row in sent:
-            await delivery.deliver(process, row)
-        called = await calling.claim(process, [], 50)
-        for row in called:
-            await calling.make(process, row)
-        told = await posting.claim(process, [], 50)
-        for row in told:
-            await posting.post(process, row)
-        if not moved and not sent and not called and not told:
+        done = 0
+        for kind, worker in WORKERS.items():
+            claimed = await process.claim(kind, [], 50)
+            for job in claimed:
+                await worker.act(process, job)
+            done += len(claimed)
+        if not done:
             return
     raise AssertionError(f"work is still due after {rounds} rounds")
 
@@ -225,6 +229,10 @@ async def hook(
 ) -> str:
     """The token of a new ACTIVE workflow."""
     draft = activation.Draft("Hook", "ACTIVE", dict(trigger), list(steps), secret)
-    async with process.database.write() as db:
-        row, _ = await activation.create(process, db, workspace_id, "steps", draft)
-    return str(row["token"])
+
+    async def create() -> str:
+        async with process.database.write() as db:
+            row, _ = await activation.create(process, db, workspace_id, "steps", draft)
+        return str(row["token"])
+
+    return await process.compute.within(create)

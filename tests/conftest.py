@@ -20,12 +20,12 @@ import pytest
 import structlog
 import uvloop
 
-from app.config import Settings
-from app.egress import Egress
+from app.config.settings import Settings
+from app.database.db import Database
 from app.main import build_process
+from app.net.egress import Egress
 from app.process import Process
 from app.runtime import logs
-from app.store.db import Database
 from tests import cast as cast_module
 from tests import servers
 from tests.cast import Cast
@@ -164,7 +164,7 @@ async def database(connect: Callable[..., Awaitable[Database]]) -> Database:
 async def process(
     database: Database, request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[Process]:
-    """A sandbox process on each engine: PostgreSQL with real Redis, SQLite with the one inside."""
+    """A sandbox process on each engine: PostgreSQL with Redis, SQLite without."""
     environ = {
         "DATABASE_URL": request.getfixturevalue("database_url"),
         "SECRET_KEY": "a secret key that only the tests have",
@@ -198,7 +198,7 @@ async def cast(process: Process, client: httpx2.AsyncClient) -> Cast:
 
 @pytest.fixture
 async def acme(process: Process) -> str:
-    """A workspace without members, where only an id is needed."""
+    """A workspace and nobody to act in it, where only an id is needed."""
     return await cast_module.workspace(process, "Acme")
 
 
@@ -210,11 +210,11 @@ def records() -> Iterator[Records]:
     stream = io.StringIO()
     logs.configure(wire.settings(LOG_LEVEL="info"), stream=stream)
 
-    def told(whose: str = "app.") -> list[dict[str, Any]]:
+    def records_of(whose: str = "app.") -> list[dict[str, Any]]:
         lines = (json.loads(line) for line in stream.getvalue().splitlines())
         return [line for line in lines if line["logger"].startswith(whose)]
 
-    yield told
+    yield records_of
     root.handlers, root.level = handlers, level
     logging.captureWarnings(capture=False)
     structlog.reset_defaults()

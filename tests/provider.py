@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from app.config import Settings
+from app.config.settings import Settings
 from app.web import server
 
 CLIENT_ID, CLIENT_SECRET = "tidings", "a secret between two servers"

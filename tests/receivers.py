@@ -27,7 +27,7 @@ from typing import Any, Self
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from app.channels.base import Message
+from app.providers.base import Message
 
 ACCEPT = "accept"
 REFUSE_SENDER = "refuse_sender"  # 550 to MAIL
@@ -56,7 +56,7 @@ AT_MAIL = {
     BUSY: "454 4.7.0 Too much from you at the moment",
     GOODBYE: "421 4.3.2 Closing, come back",
 }
-AT_RCPT = {REFUSE_RECIPIENT: "550 5.1.1 Nobody here by that name", THROTTLE: "451 4.7.1 Slow down"}
+AT_RCPT = {REFUSE_RECIPIENT: "550 5.7.1 Not to this one", THROTTLE: "451 4.3.2 Slow down"}
 AT_END = {REJECT_DATA: "554 5.7.1 Not in my house", THROTTLE_DATA: "451 4.3.0 Try again later"}
 
 
@@ -156,8 +156,11 @@ class Receiver:
         self.login = login
         self.sessions = 0  # so far
         self.accepted = 0
+        self.logins: list[bytes] = []  # names that somebody has tried
         self.transactions = 0  # begun
         self.mood: str | None = None  # how all go, until it changes
+        self.at_rcpt: dict[str, str] = {}  # recipient → the reply; "*" for everybody
+        self.at_end: dict[str, str] = {}  # likewise, to the final dot
         self.stalled = asyncio.Event()
         self.released = asyncio.Event()
         self._starttls = None if implicit_tls else tls_context
@@ -272,6 +275,9 @@ class Handler:
     async def handle_RCPT(  # noqa: N802 - likewise
         self, _: SMTP, __: Session, envelope: Envelope, address: str, ___: list[str]
     ) -> str:
+        replies = self.receiver.at_rcpt
+        if reply := replies.get(address) or replies.get("*"):
+            return reply
         if self.behaviour in AT_RCPT:
             return AT_RCPT[self.behaviour]
         envelope.rcpt_tos.append(address)
@@ -280,6 +286,9 @@ class Handler:
     async def handle_DATA(  # noqa: N802 - likewise
         self, server: Server, _: Session, envelope: Envelope
     ) -> str:
+        [to, *_], replies = envelope.rcpt_tos, self.receiver.at_end
+        if reply := replies.get(to) or replies.get("*"):
+            return reply
         if self.behaviour in AT_END:
             return AT_END[self.behaviour]
         if self.behaviour == STALL:
@@ -330,6 +339,7 @@ class Server(SMTP):
     def check_login(
         self, _: SMTP, __: Session, ___: Envelope, ____: str, login: LoginPassword
     ) -> AuthResult:
+        self.receiver.logins.append(login.login)
         given = (login.login.decode(), login.password.decode())
         return AuthResult(success=given == self.receiver.login, handled=False)
 

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from app.store.db import Database, migrate, new_id
+from app.database.db import Database, migrate, new_id
 
 BOOT_SECONDS = 20
 NOBODY = 65534  # PostgreSQL refuses to run as root

@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.config import Settings
-from app.plans import PLANS
+from app.config.plans import PLANS
+from app.config.settings import Settings
 from app.web import server
 
 SECRET_KEY, WEBHOOK_SECRET = "sk_test_of_this_server", "whsec_of_this_endpoint"
@@ -37,7 +37,7 @@ def signature(payload: bytes, *, secret: str = WEBHOOK_SECRET, at: int | None = 
 
 def event(kind: str, about: Mapping[str, Any], **more: Any) -> bytes:
     """As Stripe lays it out."""
-    told = {
+    payload = {
         "id": f"evt_{secrets.token_hex(8)}",
         "object": "event",
         "api_version": "2025-03-31.basil",
@@ -47,7 +47,7 @@ def event(kind: str, about: Mapping[str, Any], **more: Any) -> bytes:
         "data": {"object": about},
         **more,
     }
-    return json.dumps(told, indent=2).encode()
+    return json.dumps(payload, indent=2).encode()
 
 
 def priced(plan: str) -> dict[str, Any]:

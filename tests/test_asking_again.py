@@ -9,17 +9,19 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app import delivery, intake, runner
-from app.contacts import consent
+from app.consent import consent
+from app.database.db import Row
+from app.intake import webhooks
 from app.machine import document
+from app.messages import delivery
 from app.process import Process
-from app.store.db import Row
+from app.runs import runner
 from app.store.jobs import MAX_CLAIMS
 from tests import resend_server
 from tests.cast import hook, settle
+from tests.messages.test_delivery_providers import EVENT, attempts, producing
 from tests.resend_server import API_KEY, ResendServer
-from tests.test_delivery_providers import EVENT, attempts, producing
-from tests.test_runner import later
+from tests.runs.test_runner import later
 
 Orphaned: TypeAlias = Callable[[], Awaitable[Row]]
 
@@ -34,7 +36,11 @@ MAIL = {
     "id": "m",
     "type": "send_message",
     "channel": "email",
-    "content": {"subject": "Hello {{contact.firstName}}", "html": "<p>{{trigger.word}}</p>"},
+    "content": {
+        "subject": "Hello {{contact.firstName}}",
+        "html": "<p>{{trigger.word}}</p>",
+        "category": "marketing",
+    },
 }
 
 
@@ -49,16 +55,16 @@ async def orphaned(process: Process, acme: str, resend: ResendServer) -> AsyncIt
     }
     async with producing(process, **settings) as live:
         token = await hook(live, acme, [MAIL])
-        await intake.receive(live, token=token, signatures=[], body=EVENT)
+        await webhooks.receive(live, token=token, signatures=[], body=EVENT)
         await settle_runs(live)
-        [claimed] = await delivery.claim(live, [], 1)
-        sending = await live.batches.submit(delivery.INTENTS, live, claimed)
+        [claimed] = await live.claim("message", [], 1)
+        sending = await live.batches.run(delivery.intend_some, live, claimed)
         assert sending is not None
         await sending.channel.send(sending.message)
         assert len(resend.accepted) == 1
 
         async def found() -> Row:
-            await later(live, "messages", 100)
+            await later(live, "message", 100)
             await settle(live)
             [attempt] = await attempts(live, acme)
             return attempt
@@ -67,7 +73,7 @@ async def orphaned(process: Process, acme: str, resend: ResendServer) -> AsyncIt
 
 
 async def settle_runs(process: Process) -> None:
-    while claimed := await runner.claim(process, [], 50):
+    while claimed := await process.claim("run", [], 50):
         for row in claimed:
             await runner.move(process, row)
 
@@ -80,8 +86,8 @@ async def test_a_mail_whose_worker_was_lost_is_asked_about_under_its_key(
     assert (attempt["status"], attempt["provider_message_id"]) == ("SENT", mail["id"])
     assert len(resend.asked) == 2
     assert len({one.header("idempotency-key") for one in resend.asked}) == 1
-    told = [(one["status"], one["code"]) for one in attempt["events"]]
-    assert told == [("SENDING", None), ("SENDING", "worker_lost"), ("SENT", None)]
+    listed = [(one["status"], one["code"]) for one in attempt["events"]]
+    assert listed == [("SENDING", None), ("SENDING", "worker_lost"), ("SENT", None)]
     assert (attempt["tries"], attempt["number"]) == (2, 1)
 
 
@@ -93,8 +99,13 @@ async def test_it_is_asked_about_in_the_words_of_its_intent(
 ):
     async with process.database.write() as db:
         await db.execute("UPDATE contacts SET first_name = 'Ada'")
+        await db.execute("UPDATE workspaces SET name = 'Moved', postal_address = 'Elsewhere'")
     assert (await orphaned())["status"] == "SENT"
-    assert [json.loads(one.body)["subject"] for one in resend.asked] == ["Hello ", "Hello "]
+    first, second = (one.body for one in resend.asked)
+    assert first == second  # the footer and its link, too
+    mail = json.loads(first)
+    assert (mail["subject"], "Unsubscribe</a></div>" in mail["html"]) == ("Hello", True)
+    assert mail["headers"]["List-Unsubscribe"].strip("<>") in mail["html"]
 
 
 async def another_account(process: Process, acme: str) -> None:
@@ -122,7 +133,7 @@ async def a_pause(process: Process, acme: str) -> None:
 
 async def a_fifth_loss(process: Process, acme: str) -> None:
     async with process.database.write() as db:
-        await db.execute("UPDATE messages SET claims = :claims", claims=MAX_CLAIMS)
+        await db.execute("UPDATE jobs SET claims = :claims", claims=MAX_CLAIMS)
 
 
 async def a_day(process: Process, acme: str) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from app import intake
-from app.config import Settings
+from app.config.settings import Settings
+from app.database.db import Database
+from app.intake import webhooks
 from app.main import open_process
 from app.process import Process
-from app.store.db import Database
 from tests import servers
 from tests.cast import SEND_HELLO, hook, settle, workspace
 from tests.deployment import PATIENCE_SECONDS, Deployment, Part
-from tests.test_runner import read
+from tests.runs.test_runner import read
 
 # Europe/Berlin sets its clocks back on 25 October 2026, at 01:00 in UTC.
 FRIDAY = datetime(2026, 10, 23, 7, tzinfo=UTC)
@@ -144,7 +144,7 @@ async def test_so_it_does_while_workers_are_stopped_and_killed(
 
 async def begun(process: Process, token: str) -> str:
     body = b'{"email": "ada@example.com"}'
-    return (await intake.receive(process, token=token, signatures=[], body=body)).run_id
+    return (await webhooks.receive(process, token=token, signatures=[], body=body)).run_id
 
 
 async def becomes(process: Process, acme: str, run_id: str, status: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.config import VARIABLES, Settings
+from app.config.settings import VARIABLES, Settings
 from tests.deployment import ROOT
 
 NAMES = {variable.name for variable in VARIABLES}
@@ -31,7 +32,7 @@ def test_the_button_asks_for_what_production_needs_and_nothing_unknown():
 
 
 def test_what_the_button_sets_is_accepted():
-    values = {name: said["value"] for name, said in HEROKU["env"].items() if "value" in said}
+    values = {name: text["value"] for name, text in HEROKU["env"].items() if "value" in text}
     asked = {
         "SECRET_KEY": "0" * 64,
         "BASE_URL": "https://your-app.herokuapp.com",
@@ -131,14 +132,14 @@ def test_systemd_understands_the_units(tmp_path: Path, command: str):
     unit = unit.replace("/srv/tidings/.venv/bin/python", sys.executable)
     file = tmp_path / f"tidings-{command}.service"
     file.write_text(unit)
-    said = subprocess.run(
+    text = subprocess.run(
         [str(ANALYZE), "verify", "--man=no", str(file)],
         capture_output=True,
         text=True,
         check=False,
         timeout=30,
     )
-    assert (said.returncode, said.stderr) == (0, "")
+    assert (text.returncode, text.stderr) == (0, "")
 
 
 def test_what_the_image_holds_is_enough_to_start(tmp_path: Path):
@@ -158,3 +159,79 @@ def test_what_the_image_holds_is_enough_to_start(tmp_path: Path):
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("Applied sections 0001")
+
+
+# --- the console ----------------------------------------------------------------------------------
+
+
+def test_heroku_builds_the_console_before_python_is_installed_and_prunes_node():
+    assert [each["url"] for each in HEROKU["buildpacks"]] == ["heroku/nodejs", "heroku/python"]
+    package = json.loads((ROOT / "package.json").read_text())
+    assert "dependencies" not in package
+    assert package["scripts"]["heroku-postbuild"].endswith("run build")
+    pruned = (ROOT / "bin/post_compile").read_text()
+    assert {".heroku/node", "console/node_modules"} <= set(pruned.split())
+
+
+def test_the_image_and_the_wheel_carry_the_built_console_and_no_node():
+    stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.M)[1:]
+    assert "npm run build" in stages[1]
+    assert stages[-1].startswith("python:")
+    assert "/app/console/dist ./app/console/dist" in stages[-1]
+    assert 'artifacts = ["app/console/dist"]' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_no_lock_file_of_the_console_names_a_registry():
+    lock = json.loads((ROOT / "console/package-lock.json").read_text())
+    assert [name for name, package in lock["packages"].items() if "resolved" in package] == []
+    assert all("integrity" in package for name, package in lock["packages"].items() if name)
+
+
+def without_node(tmp_path: Path) -> dict[str, str]:
+    """An environment in which neither Node.js nor the package index is to be had."""
+    return {
+        "PATH": str(tmp_path),
+        "PIP_CONFIG_FILE": "/dev/null",
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_RETRIES": "0",
+        "PIP_NO_CACHE_DIR": "1",
+    }
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--if-stale"], 0), ([], 1)])
+def test_without_node_and_the_index_the_build_says_so_and_make_run_goes_on(
+    tmp_path: Path, words: list[str], code: int
+):
+    sources = tmp_path / "console"
+    shutil.copytree(
+        ROOT / "console", sources, ignore=shutil.ignore_patterns("node_modules", "*.json")
+    )
+    # -S: without what a developer has installed into the environment.
+    ran = subprocess.run(
+        [sys.executable, "-S", str(sources / "build.py"), *words],
+        env=without_node(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code
+    assert "Building the console" in ran.stdout
+    assert ran.stderr.rstrip().splitlines()[-1].startswith("The console is not built: There is no")
+    assert not (tmp_path / "app").exists()
+
+
+def test_a_console_that_is_newer_than_its_sources_is_not_built_again(tmp_path: Path):
+    sources, built = tmp_path / "console", tmp_path / "app/console/dist/index.html"
+    shutil.copytree(ROOT / "console", sources, ignore=shutil.ignore_patterns("node_modules"))
+    built.parent.mkdir(parents=True)
+    built.write_text("built")
+    command = [sys.executable, "-S", str(sources / "build.py"), "--if-stale"]
+    for touched, says in ((built, ""), (sources / "src/main.tsx", "Building the console")):
+        later = max(path.stat().st_mtime for path in tmp_path.rglob("*")) + 10
+        os.utime(touched, (later, later))
+        ran = subprocess.run(
+            command, env=without_node(tmp_path), capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0
+        assert ran.stdout.startswith(says)
+        assert bool(ran.stdout) == bool(says)

@@ -14,9 +14,9 @@ import pytest
 from app.__main__ import main
 from app.machine import document
 from app.process import Process
-from app.simulations import cases, traces
-from app.simulations.cases import Case
-from app.simulations.scenes import HttpAnswer
+from app.simulation import cases, traces
+from app.simulation.cases import Case
+from app.simulation.scenes import HttpAnswer
 from tests.driving import drive, opened_on
 from tests.listener import Listener, Respond, says
 
@@ -49,9 +49,9 @@ def test_the_command_plays_them_all_and_none_differs(
 ):
     monkeypatch.setattr(sys, "argv", ["app", "simulate", *map(str, EXAMPLES)])
     assert main() == 0
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == len(EXAMPLES) + 1
-    assert told[-1] == "12 of 12 cases match."
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(EXAMPLES) + 1
+    assert printed[-1] == "12 of 12 cases match."
 
 
 def test_none_has_an_error_or_a_warning():
@@ -92,9 +92,13 @@ def test_a_difference_is_shown_and_fails(
     file.write_bytes(changed)
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 1
-    told = capsys.readouterr().out.splitlines()
-    assert told[:3] == [f"{file}: differs from the expected trace:", "--- expected", "+++ result"]
-    differ = [line.lstrip("+- ")[:8] for line in told if re.match(r"[+-] ", line)]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[:3] == [
+        f"{file}: differs from the expected trace:",
+        "--- expected",
+        "+++ result",
+    ]
+    differ = [line.lstrip("+- ")[:8] for line in printed if re.match(r"[+-] ", line)]
     assert differ == ['"html": ', '"html": ', '"text": ', '"text": ']
     monkeypatch.setattr(sys, "argv", ["app", "simulate", "--write", str(file)])
     assert main() == 0
@@ -103,7 +107,7 @@ def test_a_difference_is_shown_and_fails(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (b"{", "not JSON"),
         (b'{"name": "x"}', "/definition"),
@@ -113,7 +117,7 @@ def test_a_difference_is_shown_and_fails(
 )
 def test_what_is_no_case_is_refused_in_a_sentence(
     content: bytes,
-    told: str,
+    expected: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -122,7 +126,7 @@ def test_what_is_no_case_is_refused_in_a_sentence(
     file.write_bytes(content)
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 1
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_read_hides_no_other(
@@ -131,9 +135,9 @@ def test_a_file_that_cannot_be_read_hides_no_other(
     gone = tmp_path / "gone.json"
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(gone), str(EXAMPLES[0])])
     assert main() == 1
-    told = capsys.readouterr()
-    assert told.err == f"tidings: {gone}: No such file or directory.\n"
-    assert told.out.splitlines() == [
+    printed = capsys.readouterr()
+    assert printed.err == f"tidings: {gone}: No such file or directory.\n"
+    assert printed.out.splitlines() == [
         f"{EXAMPLES[0]}: {read(NAMES[0]).name}",
         "1 of 2 cases match.",
     ]
@@ -149,6 +153,6 @@ def test_what_is_new_or_cannot_run_is_told_in_sentences(
     )
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 1
-    told = capsys.readouterr().out
-    assert "nothing is expected yet; --write records the result" in told
-    assert "\nerror at /steps/0/duration: Say how long to wait" in told
+    printed = capsys.readouterr().out
+    assert "nothing is expected yet; --write records the result" in printed
+    assert "\nerror at /steps/0/duration: Say how long to wait" in printed

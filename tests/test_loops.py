@@ -8,9 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from app.contacts import reactions
+from app.outbound import chains
 from app.process import Process
-from app.queue import ADVANCE
 from tests.cast import WEBHOOK, Cast, settle
 from tests.listener import Asked, Listener, says
 
@@ -46,18 +45,58 @@ async def test_a_workflow_that_calls_its_own_webhook_ends(
         first = await cast.client.post(hooks[0], content=orjson.dumps(ADA), headers=JSON)
         assert first.status_code == 202, first.text
         await settle(open_process, rounds=200)
-    assert answers == [202] * reactions.LONGEST_CHAIN + [422]
+    assert answers == [202] * chains.LONGEST_CHAIN + [422]
     runs = (await cast.vic.read("/runs?limit=50"))["data"]
-    assert len(runs) == 1 + reactions.LONGEST_CHAIN
+    assert len(runs) == 1 + chains.LONGEST_CHAIN
     last = await cast.vic.read(f"/runs/{runs[0]['id']}")
     assert last["steps"][-1]["reason"]["code"] == "http_status"
     assert last["steps"][-1]["output"]["body"] == {"code": "chain_too_long"}
 
 
+async def test_a_workflow_that_calls_its_own_webhook_twice_has_one_root(
+    cast: Cast, open_process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(chains, "MOST_OF_ROOT", 20)
+    hooks: list[str] = []
+    answers: list[int] = []
+
+    async def hand_on(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        headers = {name: value for name, value in asked.headers if name != "host"}
+        body = orjson.dumps({"email": f"ada{len(answers)}@example.com"})
+        headers["content-length"] = str(len(body))
+        response = await cast.client.post(hooks[0], content=body, headers=headers)
+        answers.append(response.status_code)
+        await says({}, "200 OK")(asked, writer)
+
+    async with Listener(hand_on) as listener:
+        again = {"type": "http_request", "method": "POST", "url": listener.url, "body": ADA}
+        steps = [{"id": f"again{n}", **again} for n in range(2)]
+        made = await workflow(cast, *steps)
+        hooks.append(made["trigger"]["webhookUrl"])
+        await cast.client.post(hooks[0], content=orjson.dumps(ADA), headers=JSON)
+        await settle(open_process, rounds=400)
+    assert answers.count(202) == 20
+    assert 422 in answers
+    async with open_process.database.read() as db:
+        roots = await db.fetch_all("SELECT root, count(*) AS runs FROM runs GROUP BY root")
+    assert sorted(row["runs"] for row in roots) == [1, 20]
+
+
+async def test_the_chain_that_a_request_claims_is_ours_and_of_the_same_workspace(
+    cast: Cast, open_process: Process
+):
+    vault, workspace_id = open_process.vault, cast.ed.workspace_id
+    token = chains.chain_token(vault, workspace_id, "run_1")
+    assert chains.root_of(vault, workspace_id, [token]) == "run_1"
+    assert chains.root_of(vault, cast.mallory.workspace_id, [token]) is None
+    for values in ([], [token, token], [token[:-1]], ["run_1"], [""], ["\u00e9"]):
+        assert chains.root_of(vault, workspace_id, values) is None
+
+
 async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_process: Process):
     made = await workflow(cast, source="event", name="ping")
     contact = (await cast.ed.made("/contacts", ADA))["id"]
-    for depth, started in ((reactions.LONGEST_CHAIN, 1), (reactions.LONGEST_CHAIN + 1, 0)):
+    for depth, started in ((chains.LONGEST_CHAIN, 1), (chains.LONGEST_CHAIN + 1, 0)):
         headers = {"Tidings-Depth": str(depth)}
         before = len((await cast.vic.read("/runs"))["data"])
         event = await cast.ed.post(f"/contacts/{contact}/events", {"name": "ping"}, headers=headers)
@@ -68,9 +107,9 @@ async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_proc
         assert run.status_code == (202 if started else 422), run.text
 
 
-@pytest.mark.parametrize("told", [(), ("x",), ("-1",), ("1", "2"), ("99999",), ("１",)])
-def test_what_is_no_depth_is_none(told: tuple[str, ...]):
-    assert reactions.depth_told(told) == 0
+@pytest.mark.parametrize("expected", [(), ("x",), ("-1",), ("1", "2"), ("99999",), ("１",)])
+def test_what_is_no_depth_is_none(expected: tuple[str, ...]):
+    assert chains.depth_of(expected) == 0
 
 
 async def test_what_a_trigger_starts_is_hinted_at_once(
@@ -80,7 +119,7 @@ async def test_what_a_trigger_starts_is_hinted_at_once(
     monkeypatch.setattr(
         type(process.queue),
         "hint",
-        lambda _self, job, pairs=(): hinted.extend(id for _, id in pairs if job == ADVANCE),
+        lambda _self, job, pairs=(): hinted.extend(id for _, id in pairs if job == "run"),
     )
     await workflow(cast, source="contact_created")
     await workflow(cast, source="tag_added", tag="vip")

@@ -18,13 +18,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app import demo
 from app.__main__ import COMMANDS, _parser, main, verify_audit
-from app.config import Settings
+from app.commands import demo
+from app.config.settings import Settings
+from app.database.migrations import sections
 from app.main import open_process
 from app.process import SCHEMA
-from app.store import users
-from app.store.migrations import sections
+from app.runtime.sharing import KEPT_SECONDS
+from app.store import sign_in_domains, users, workspaces
 from tests import cast, servers
 from tests.deployment import PATIENCE_SECONDS, Command, Deployment, Part, answers, until
 from tests.proxy import Proxy, proxy_before
@@ -76,7 +77,7 @@ def test_the_help_of_a_command_tells_all_and_its_example_can_be_typed(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("run", "data/tidings.db"),
         ("doctor", "Exits with 0"),
@@ -85,8 +86,8 @@ def test_the_help_of_a_command_tells_all_and_its_example_can_be_typed(
         ("verify-audit", "Exits with 0"),
     ],
 )
-def test_the_help_says_what_one_must_know_before_one_types_it(name: str, told: str):
-    assert told in (COMMANDS[name].act.__doc__ or "")
+def test_the_help_says_what_one_must_know_before_one_types_it(name: str, expected: str):
+    assert expected in (COMMANDS[name].act.__doc__ or "")
     assert name in COMMANDS[name].example
 
 
@@ -111,10 +112,10 @@ def test_a_bad_variable_stops_every_command_and_is_named(
     monkeypatch.setattr(sys, "argv", ["app", name, *COMMANDS[name].arguments])
     monkeypatch.setenv(variable, value)
     assert main() == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"tidings: {variable} must be ")
-    assert "Traceback" not in said
-    assert variable not in ("SECRET_KEY", "DATABASE_URL") or value not in said
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"tidings: {variable} must be ")
+    assert "Traceback" not in printed
+    assert variable not in ("SECRET_KEY", "DATABASE_URL") or value not in printed
 
 
 def test_a_database_without_tables_is_told_what_to_run(nowhere: dict[str, str], redis_url: str):
@@ -198,18 +199,67 @@ def test_a_user_is_made_super_admin_by_address(environ: dict[str, str], tmp_path
     assert asyncio.run(is_super_admin(settings, olivia))
 
 
+def test_a_workspace_is_limited_from_the_command_line(environ: dict[str, str]):
+    settings = Settings.from_environ(environ)
+    id = asyncio.run(founded(settings))
+    unknown = Command("set-limit", "ws_" + "0" * 26, "5", environ=environ).ended()
+    wrong = Command("set-limit", id, "many", environ=environ).ended()
+    assert (unknown[0], wrong[0]) == (1, 1)
+    assert "There is no workspace ws_0" in unknown[2]
+    assert "a whole number below 1,000,000,000, or none" in wrong[2]
+    for limit, kept in (("5000", 5_000), ("none", None)):
+        code, output, errors = Command("set-limit", id, limit, environ=environ).ended()
+        assert code == 0, errors
+        assert id in output
+        assert asyncio.run(daily_limit(settings, id)) == kept
+
+
+def test_a_domain_is_released_from_the_command_line(environ: dict[str, str]):
+    settings = Settings.from_environ(environ)
+    id = asyncio.run(founded(settings))
+    asyncio.run(claim(settings, id))
+    code, output, errors = Command("release-domain", "Acme.test", environ=environ).ended()
+    assert code == 0, errors
+    assert f"acme.test is no longer claimed by {id}." in output
+    for domain, sentence in (("acme.test", "No workspace"), ("x y", "Must be a domain")):
+        code, _, errors = Command("release-domain", domain, environ=environ).ended()
+        assert (code, sentence in errors, "Traceback" in errors) == (1, True, False)
+
+
+async def claim(settings: Settings, workspace_id: str) -> None:
+    async with open_process(settings) as process, process.database.write() as db:
+        await sign_in_domains.put(
+            db, workspace_id=workspace_id, domain="acme.test", role="viewer", claimed_by="usr_1"
+        )
+
+
+async def founded(settings: Settings) -> str:
+    async with open_process(settings) as process:
+        return await cast.workspace(process, "Acme")
+
+
+async def daily_limit(settings: Settings, id: str) -> int | None:
+    async with open_process(settings) as process, process.database.read() as db:
+        row = await workspaces.by_id(db, id=id)
+    assert row is not None
+    limit: int | None = row["daily_limit"]
+    return limit
+
+
 def test_the_trails_of_all_workspaces_are_walked_by_one_command(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ):
     settings = Settings.from_environ(environ)
     asyncio.run(seeded(settings))
     assert verify_audit(settings, Namespace()) == 0
-    told = capsys.readouterr().out
-    assert re.fullmatch(r"ws_\w{26}  whole: 1 entries, 1 not chained yet, head 0 0{64}\n", told)
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"ws_\w{26}  whole: 1 entries, 1 not chained yet, head 0 0{64}\n", printed)
     asyncio.run(tampered(settings))
     assert verify_audit(settings, Namespace()) == 1
-    told = capsys.readouterr().out
-    assert re.fullmatch(r"ws_\w{26}  NOT WHOLE at entry aud_\w{26}: The entry was changed.\n", told)
+    printed = capsys.readouterr().out
+    assert re.fullmatch(
+        r"ws_\w{26}  NOT WHOLE at entry aud_\w{26}: The entry was changed.\n", printed
+    )
 
 
 async def seeded(settings: Settings) -> None:
@@ -391,7 +441,9 @@ async def refused(client: httpx2.AsyncClient, within: float = 2) -> None:
         assert response.json()["code"] == "unavailable"
     assert slowest < within
     assert (await client.get("/healthz")).status_code == 200
-    assert (await client.get("/readyz")).status_code == 503
+    async with asyncio.timeout(KEPT_SECONDS + within):
+        while (await client.get("/readyz")).status_code != 503:
+            await asyncio.sleep(0.1)
 
 
 async def served(client: httpx2.AsyncClient) -> None:

@@ -19,12 +19,12 @@ esac
 @pytest.mark.parametrize(
     ("collected", "passes"),
     [
-        ("tests/test_intake.py: 1", True),
-        ("tests/test_intake.py: 1\\ntests/test_runner.py: 2", True),
-        ("tests/test_intake.py: 4", False),
+        ("tests/intake/test_webhooks.py: 1", True),
+        ("tests/intake/test_webhooks.py: 1\\ntests/test_runner.py: 2", True),
+        ("tests/intake/test_webhooks.py: 4", False),
         ("", False),
-        ("tests/chaos/test_campaign.py: 1", False),
-        ("tests/test_intake.py: 1\\ntests/chaos/test_campaign.py: 1", False),
+        ("tests/lab/chaos/test_campaign.py: 1", False),
+        ("tests/intake/test_webhooks.py: 1\\ntests/lab/chaos/test_campaign.py: 1", False),
     ],
 )
 def test_few_failures_are_run_again_but_none_of_the_chaos_harness(

@@ -24,11 +24,11 @@ async def test_every_figure_has_a_line_that_says_what_to_do(client: httpx2.Async
     """By the name under which a scrape has it."""
     scraped = (await client.get("/metrics")).text
     kinds = re.findall(r"^# TYPE (\w+) (\w+)$", scraped, re.MULTILINE)
-    told = re.findall(r"^\| `(tidings_\w+)` \|", GUIDE, re.MULTILINE)
-    assert set(told) == {name for name, _ in kinds}
-    assert len(told) == len(FAMILIES)
+    found = re.findall(r"^\| `(tidings_\w+)` \|", GUIDE, re.MULTILINE)
+    assert set(found) == {name for name, _ in kinds}
+    assert len(found) == len(FAMILIES)
     mentioned = set(re.findall(r"`(tidings_\w+)`", GUIDE))
-    assert mentioned == set(told)
+    assert mentioned == set(found)
 
 
 async def test_what_it_says_to_ask_is_answered(cast: Cast, process: Process):

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import httpx2
 
-from app.accounts import roles, signing_in
+from app.accounts import signing_in
+from app.audience import addresses
 from app.audit.trail import Where
-from app.contacts import addresses
+from app.identity import roles
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.web.routing import ADMIN, MEMBER, PUBLIC, Endpoint
@@ -21,6 +22,7 @@ EVERY = [*ROUTES, *SANDBOX_ROUTES]
 POLICY: Mapping[str, str] = {
     "GET /": "anybody",
     "GET /docs": "anybody",
+    "GET /definition-schema": "anybody",
     "GET /openapi.json": "anybody",
     "GET /healthz": "anybody",
     "GET /readyz": "anybody",
@@ -50,14 +52,18 @@ POLICY: Mapping[str, str] = {
     "POST /memberships": "admin",
     "GET /memberships/{id}": "viewer",
     "PATCH /memberships/{id}": "admin",
-    "DELETE /memberships/{id}": "viewer",  # one's own: decision 0125
+    "DELETE /memberships/{id}": "viewer",  # one's own: decision 0166
     "GET /memberships/invitations": "viewer",
     "POST /memberships/invitations": "admin",
     "GET /memberships/invitations/{id}": "viewer",
     "DELETE /memberships/invitations/{id}": "admin",
     "POST /memberships/invitations/accept": "anybody",
+    "POST /memberships/invitations/decline": "anybody",
     "GET /contacts": "viewer",
     "POST /contacts": "editor",
+    "PUT /contacts": "editor",
+    "POST /events": "editor",
+    "POST /events/batch": "editor",
     "POST /contacts/import": "editor",
     "GET /contacts/export": "viewer",
     "GET /contacts/{id}/activity": "viewer",
@@ -75,6 +81,15 @@ POLICY: Mapping[str, str] = {
     "PATCH /templates/{id}": "editor",
     "DELETE /templates/{id}": "editor",
     "POST /templates/{id}/preview": "viewer",
+    "POST /templates/{id}/previews": "viewer",
+    "POST /messages/{id}/previews": "viewer",
+    "GET /preview/{token}": "anybody",
+    "POST /sandbox/sign-ins": "anybody",
+    "POST /templates/preview": "viewer",
+    "POST /automations/check": "viewer",
+    "POST /workflows/check": "viewer",
+    "POST /automations/simulate": "viewer",
+    "POST /workflows/simulate": "viewer",
     "POST /automations/{id}/simulate": "viewer",
     "POST /workflows/{id}/simulate": "viewer",
     "GET /automations": "viewer",
@@ -93,9 +108,13 @@ POLICY: Mapping[str, str] = {
     "GET /workflows/{id}/graph.svg": "viewer",
     "GET /automations/{id}/versions": "viewer",
     "GET /automations/{id}/versions/{version}": "viewer",
+    "GET /automations/{id}/versions/{version}/diff/{other}": "viewer",
+    "GET /workflows/{id}/versions/{version}/diff/{other}": "viewer",
     "GET /workflows/{id}/versions": "viewer",
     "GET /workflows/{id}/versions/{version}": "viewer",
     "POST /workflows/{id}/webhook/rotate": "editor",
+    "POST /workflows/{id}/duplicate": "editor",
+    "POST /automations/{id}/duplicate": "editor",
     "GET /workflows/{id}/webhook-requests": "viewer",
     "GET /workflows/{id}/webhook-schema": "viewer",
     "GET /webhook-requests/{id}": "viewer",
@@ -133,6 +152,10 @@ POLICY: Mapping[str, str] = {
     "PATCH /settings/workspace": "admin",
     "DELETE /settings/workspace": "owner",
     "GET /settings/channels": "viewer",
+    "GET /settings/sign-in-domains": "viewer",
+    "PUT /settings/sign-in-domains/{domain}": "owner",
+    "DELETE /settings/sign-in-domains/{domain}": "owner",
+    "GET /auth/oidc/done": "anybody",
     "GET /settings/channels/{channel}": "viewer",
     "PUT /settings/channels/{channel}": "admin",
     "DELETE /settings/channels/{channel}": "admin",
@@ -143,6 +166,7 @@ POLICY: Mapping[str, str] = {
     "DELETE /settings/api-keys/{id}": "admin",
     "GET /admin/workspaces": "super-admin",
     "GET /admin/workspaces/{id}": "super-admin",
+    "PATCH /admin/workspaces/{id}": "super-admin",
     "POST /admin/workspaces/{id}/suspend": "super-admin",
     "POST /admin/workspaces/{id}/resume": "super-admin",
     "GET /admin/users": "super-admin",
@@ -190,8 +214,10 @@ def path_of(endpoint: Endpoint, **given: str) -> str:
         "token": "A" * 30,
         "code": "invalid",
         "version": "1",
+        "other": "1",
         "attemptId": "eva_" + "0" * 26,
         "channel": "email",
+        "domain": "acme.example",
     }
     return re.sub(r"\{(\w+)[^}]*\}", lambda match: {**fill, **given}[match[1]], endpoint.path)
 
@@ -214,7 +240,14 @@ def test_a_route_that_changes_something_needs_more_than_reading():
         if ":" in endpoint.can and not endpoint.can.endswith(reading[endpoint.method])
     }
     assert lax == {  # which change nothing
+        "POST /templates/preview",
         "POST /templates/{id}/preview",
+        "POST /templates/{id}/previews",
+        "POST /messages/{id}/previews",
+        "POST /automations/check",
+        "POST /workflows/check",
+        "POST /automations/simulate",
+        "POST /workflows/simulate",
         "POST /automations/{id}/simulate",
         "POST /workflows/{id}/simulate",
     }

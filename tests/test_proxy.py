@@ -24,7 +24,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def said(proxy: Proxy, text: bytes) -> bytes:
+async def exchange(proxy: Proxy, text: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     try:
         writer.write(text)
@@ -36,17 +36,17 @@ async def said(proxy: Proxy, text: bytes) -> bytes:
 async def test_a_slow_proxy_delays_each_way_until_it_is_healed(proxy: Proxy):
     proxy.slow_down(0.1)
     began = time.monotonic()
-    assert await said(proxy, b"hello") == b"hello"
+    assert await exchange(proxy, b"hello") == b"hello"
     assert time.monotonic() - began >= 0.2
     proxy.heal()
     began = time.monotonic()
-    assert await said(proxy, b"hello") == b"hello"
+    assert await exchange(proxy, b"hello") == b"hello"
     assert time.monotonic() - began < 0.1
 
 
 async def test_what_was_cut_is_remembered(proxy: Proxy):
     proxy.cut_before(b"POST ")
-    assert await said(proxy, b"POST / HTTP/1.1") == b""
+    assert await exchange(proxy, b"POST / HTTP/1.1") == b""
     proxy.heal()
-    assert await said(proxy, b"POST / again") == b"POST / again"
+    assert await exchange(proxy, b"POST / again") == b"POST / again"
     assert proxy.cut == [b"POST / HTTP/1.1"]

@@ -20,8 +20,8 @@ from app.machine.nodes import NODES
 from app.machine.program import Event, Program, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
-from app.simulations import cases, scenes, simulation, traces
-from app.simulations.simulation import MessageOutcome, Scenario, ScenarioEvent, SimulatedRun
+from app.simulation import cases, scenes, simulation, traces
+from app.simulation.simulation import MessageOutcome, Scenario, ScenarioEvent, SimulatedRun
 from tests.driving import drive, opened_on
 from tests.listener import Asked, Listener, says
 
@@ -33,7 +33,7 @@ CONTACT = {
     "tags": ["red", "vip"],
 }
 WORDS = ("red", "blue", "vip")
-TIMES = int(os.environ.get("EXAMPLES", "1"))  # make fuzz-programs; else always the same ones
+TIMES = int(os.environ.get("EXAMPLES", "1"))  # make -C lab fuzz-programs; else always the same ones
 QUICK = settings(
     max_examples=60 * TIMES, deadline=None, derandomize=TIMES == 1, database=None, print_blob=True
 )
@@ -379,7 +379,7 @@ async def test_a_real_run_does_what_the_paper_says(
         for step in every(steps)
         if step["type"] == "http_request"
     }
-    told = {
+    payload = {
         "name": "Random",
         "definition": {"steps": steps},
         "workspace": {"startable": [STARTED]},
@@ -391,7 +391,7 @@ async def test_a_real_run_does_what_the_paper_says(
             "httpAnswers": answers,
         },
     }
-    case = cases.read(document.dumps(told).replace(SERVER.encode(), server.encode()))
+    case = cases.read(document.dumps(payload).replace(SERVER.encode(), server.encode()))
     driven = await drive(real, case)
     splits = {one.node_id: one.port for one in driven.trace.passages if one.kind == "split"}
     given = case.input.model_copy(update={"variants": splits})

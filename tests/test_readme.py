@@ -1,5 +1,5 @@
-"""The README tells the truth: its settings are those of config.py, its tour works as typed, and the
-index of documents lists all of them."""
+"""The README tells the truth: its settings are those of config/settings.py, its tour works as
+typed, and the index of documents lists all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.config import VARIABLES, Variable
+from app.config.settings import VARIABLES, Variable
 from app.process import Process
 from tests.cast import Cast, settle
 from tests.deployment import Part, until
@@ -141,7 +141,7 @@ def test_the_tour_can_be_pasted_into_a_shell_beside_make_run(tmp_path: Path):
         seen["tpl_…"] = paste(template)[0]["id"]
         url = paste(workflow)[0]["trigger"]["webhookUrl"]
         assert url.startswith(f"{at}/v1/webhooks/in/")
-        seen[f"{at}/v1/webhooks/in/…"] = url
+        seen["$API/v1/webhooks/in/…"] = url
         seen["run_…"] = paste(event)[0]["runId"]
         until(lambda: paste(happened)[0]["status"] == "COMPLETED", "the run is over", part)
         _, messages, attempts = paste(happened)

@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.runtime.tls import system_trust
-from app.store.migrations import sections
+from app.database.migrations import sections
+from app.net.tls import system_trust
 from tests import servers
 from tests.cast import WEBHOOK, any_address
 from tests.conftest import SCHEMA
@@ -45,10 +45,10 @@ CHANGES = 20  # of the schema that are looked back over
 
 def git(*words: str) -> bytes:
     try:
-        told = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=True)
+        output = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"there is no history to look back over: {error}")
-    return told.stdout
+    return output.stdout
 
 
 def before_the_newest_section() -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.runtime.tls import system_trust
+from app.net.tls import system_trust
 from tests import servers
 from tests.deployment import (
     A_CALL_EVERY,
@@ -315,6 +315,44 @@ def test_a_test_email_goes_to_a_member_and_to_nobody_else(api: httpx2.Client, ma
     until(recorded, "it is recorded", every=A_CALL_EVERY)
     refused = api.post("/messages/test-email", json={**wanted, "to": "stranger@acme.test"})
     assert refused.status_code == 422
+
+
+def test_a_new_workspace_writes_to_a_stranger_once_its_owner_is_verified(
+    deployment: Deployment, mail: MailServer
+):
+    """Whatever it would like to be called."""
+
+    def to(address: str) -> list[Received]:
+        return [one for one in mail.received if address in str(one.recipients)]
+
+    with httpx2.Client(base_url=deployment.url, timeout=10, verify=system_trust()) as client:
+        nina = {"email": "nina@new.test", "password": "correct horse battery", "name": "Nina"}
+        registered = made(client, "/auth/register", {**nina, "workspaceName": "New"})
+        client.headers["Authorization"] = f"Bearer {registered['accessToken']}"
+        for local in ("security", "hello", "nina"):
+            sender = {"sender": {"fromEmail": f"{local}@acme.test"}}
+            assert client.patch("/settings/workspace", json=sender).status_code == 422
+        invitation = {"email": "stranger@example.com", "role": "viewer"}
+        assert client.post("/memberships", json=invitation).status_code == 403
+        content = {"subject": "Hello", "html": "<p>Hello</p>"}
+        message = {"channel": "email", "to": "stranger@example.com", "content": content}
+        id = made(client, "/messages", message)["messageId"]
+
+        def status() -> tuple[str, str | None]:
+            row = client.get(f"/messages/{id}").json()
+            return row["status"], row["reason"] and row["reason"]["code"]
+
+        held = ("SUPPRESSED", "suppressed_unverified")
+        until(lambda: status() == held, "it is suppressed", every=A_CALL_EVERY)
+        until(lambda: to("nina@new.test"), "she was asked whether the address is hers")
+        assert to("stranger@example.com") == []
+        [token] = re.findall(r"#\S*token=(\S+)", text_of(to("nina@new.test")[0]))
+        assert client.post("/auth/email/verify", json={"token": token}).status_code == 204
+        made(client, f"/messages/{id}/resend", None)
+        until(lambda: to("stranger@example.com"), "it is delivered")
+        sending = client.get("/billing/plan").json()["sending"]
+        assert (sending["verified"], sending["dailyLimit"], sending["sentToday"]) == (True, 200, 1)
+        made(client, "/memberships", invitation)
 
 
 def test_the_processes_end_in_order_when_they_are_told_to(deployment: Deployment):

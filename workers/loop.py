@@ -9,27 +9,19 @@ from datetime import timedelta
 
 from app.errors import Unavailable
 from app.process import Process
-from app.queue import ADVANCE, CALL, DELIVER, POST
 from app.runtime.backoff import jittered
 from app.store import jobs
-from app.store.jobs import Table
+from app.store.jobs import Kind
 from workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
-
-TABLES: Mapping[str, Table] = {
-    ADVANCE: "runs",
-    DELIVER: "messages",
-    CALL: "calls",
-    POST: "event_attempts",
-}
 
 BEAT_SECONDS = 0.5  # the longest that a due row waits to be noticed
 OVERDUE = timedelta(seconds=2)  # by then somebody would have followed the hint
 LONGEST_PAUSE_SECONDS = 5.0
 
 
-async def beat_for_ever(process: Process, pools: Mapping[str, WorkerPool]) -> None:
+async def beat_for_ever(process: Process, pools: Mapping[Kind, WorkerPool]) -> None:
     """Sleep until the next row is due, but never longer than a beat. Ends by cancellation."""
     failures = 0
     while True:
@@ -44,20 +36,18 @@ async def beat_for_ever(process: Process, pools: Mapping[str, WorkerPool]) -> No
         await asyncio.sleep(pause)
 
 
-async def beat(process: Process, pools: Mapping[str, WorkerPool]) -> float:
+async def beat(process: Process, pools: Mapping[Kind, WorkerPool]) -> float:
     """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
     pause = BEAT_SECONDS
     async with process.database.write() as db:
         await db.use(lambda link: link.follow_indexes())
         now = await db.now()
-        next_at = {job: await jobs.next_at(db, table) for job, table in TABLES.items()}
-    for job, due in next_at.items():
-        if due is None:
-            continue
+        next_due = await jobs.next_due(db)
+    for kind, due in next_due.items():
         if due > now:
             pause = min(pause, (due - now).total_seconds())
         else:
-            process.queue.hint(job)  # also to learn whether Redis is back
+            process.queue.hint(kind)  # also to learn whether Redis is back
             if not process.queue.answering or now - due > OVERDUE:
-                pools[job].hint()
+                pools[kind].hint()
     return pause

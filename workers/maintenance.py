@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from datetime import timedelta
 
-from app import closure, paying, quotas
+from app.accounts import closure
 from app.audit import chain
+from app.billing import paying, quotas
+from app.database.db import Handle
 from app.errors import Unavailable
-from app.messages import circuit_breaker, parking
+from app.messages import circuit_breaker, parking, refusals
 from app.process import Process
-from app.retention import RetentionScan
-from app.store import expiry, webhook_requests
-from app.store.db import Handle
+from app.store import expiry, jobs, webhook_requests
+from app.store.jobs import Key, Kind
+from workers.retention import RetentionScan
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +26,11 @@ REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
 SWEEP_SECONDS = 60.0  # between two sweeps of expired rows
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
+STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
 # Each does one batch and returns whether there may be more.
 TASKS = (
     circuit_breaker.probe_batch,
+    refusals.undo_batch,
     chain.seal,
     quotas.fold_batch,
     closure.cancel_batch,
@@ -36,6 +41,7 @@ TASKS = (
 async def run_for_ever(process: Process) -> None:
     """Ends by cancellation. A task that fails is logged, and run again a round later."""
     swept_at = -SWEEP_SECONDS
+    job_sweep = JobSweep()
     run_batches = (*TASKS, RetentionScan().run_batch)
     while True:
         try:
@@ -44,6 +50,7 @@ async def run_for_ever(process: Process) -> None:
             if time.monotonic() - swept_at > SWEEP_SECONDS:
                 swept_at = time.monotonic()
                 await sweep(process)
+                await job_sweep.run(process)
         except Unavailable as problem:
             log.warning("maintenance postponed", extra={"error": problem.detail})
         except Exception:
@@ -81,6 +88,39 @@ async def sweep(process: Process) -> None:
     # Last, for it may wait for a provider.
     while await paying.renew_batch(process):  # noqa: ASYNC110 - work, not waiting
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+class JobSweep:
+    """Makes rows and jobs agree, should they not: some of them at each look, each in its turn.
+
+    Nothing should ever be found, so what is found is logged as an error."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Kind, Key | None] = {}
+        self._jobs: Key | None = None
+
+    async def run(self, process: Process) -> None:
+        for kind in jobs.KINDS:
+            async with process.database.write() as db:
+                await self._add_missing(db, kind)
+            await asyncio.sleep(PAUSE_SECONDS)
+        async with process.database.write() as db:
+            await self._delete_strays(db)
+
+    async def _add_missing(self, db: Handle, kind: Kind) -> None:
+        found, self._rows[kind] = await jobs.missing(
+            db, kind, after=self._rows.get(kind), limit=SWEPT_AT_ONCE
+        )
+        for workspace_id, id in found:
+            log.error("a row had no job", extra={"kind": kind, "row_id": id})
+            await jobs.wake(db, kind, workspace_id=workspace_id, ids=[id])
+
+    async def _delete_strays(self, db: Handle) -> None:
+        late = await db.now() - STRAY_AFTER
+        found, self._jobs = await jobs.strays(db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE)
+        for kind, workspace_id, id in found:
+            log.error("a job had no row", extra={"kind": kind, "row_id": id})
+            await jobs.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
 
 
 async def sweep_requests(process: Process) -> None:

@@ -1,4 +1,4 @@
-"""The worker pool for one kind of job: claims as many rows as it has free slots, a task for each.
+"""The worker pool for one kind of job: claims as many as it has free slots, a task for each.
 
 No workspace holds more slots than are free, so that one whose work stalls, because its mail server
 does, holds up nobody else (store/jobs.py).
@@ -17,22 +17,22 @@ from typing import TypeAlias
 import structlog
 
 from app.errors import Unavailable
+from app.jobs.queue import Pair
 from app.process import Process
-from app.queue import Pair
 from app.runtime import tasks
 from app.runtime.backoff import jittered
 from app.runtime.batching import coalesce
 from app.store import jobs
-from app.store.db import Row
-from app.store.jobs import FairShare, Table
+from app.store.jobs import FairShare, Job
 
 log = logging.getLogger(__name__)
 
-Claim: TypeAlias = Callable[[Process, Sequence[Pair], int, FairShare], Awaitable[list[Row]]]
-Act: TypeAlias = Callable[[Process, Row], Awaitable[None]]
+Claim: TypeAlias = Callable[[Sequence[Pair], int, FairShare], Awaitable[list[Job]]]
+Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
 
 MAX_SHARED_CLAIMS = 2  # without progress, next to other rows; a row with more of them runs alone
 IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that a suspect row can run alone
+MAX_SUSPECTS = 1_000  # whose deferrals are counted
 MAX_DEFERRALS = 3  # of a suspect row, while the others do not finish in that time
 RELEASE_DELAY_SECONDS = 1.0  # until a row that was given back is due again
 CANCEL_GRACE_SECONDS = 1.0  # for a cancelled send to record that its outcome is unknown
@@ -42,11 +42,8 @@ class WorkerPool:
     """Runs each claimed row in a task of its own, outside any arq job, so that no job timeout ends
     it."""
 
-    def __init__(
-        self, process: Process, table: Table, claim: Claim, act: Act, *, concurrency: int
-    ) -> None:
+    def __init__(self, process: Process, claim: Claim, act: Act, *, concurrency: int) -> None:
         self._process = process
-        self._table = table
         self._claim = claim
         self._act = act
         self._concurrency = concurrency
@@ -116,54 +113,56 @@ class WorkerPool:
                     return None
                 self._wanted = False
                 hinted, self._hinted = list(self._hinted), {}
-                rows = await self._claim(self._process, hinted, free, self._fair_share)
+                claimed = await self._claim(hinted, free, self._fair_share)
                 if self._closed:
-                    return await self._give_back(rows)
-                self._wanted |= len(rows) == free  # there may be more
+                    return await self._give_back(claimed)
+                self._wanted |= len(claimed) == free  # there may be more
                 self._wanted |= (
                     self._fair_share.held_back and len(self._running) < self._concurrency - free
                 )
-                suspect = next((row for row in rows if row["claims"] > MAX_SHARED_CLAIMS), None)
+                suspect = next((job for job in claimed if job.claims > MAX_SHARED_CLAIMS), None)
                 if suspect is None:
-                    for row in rows:
-                        self._start(row)
+                    for job in claimed:
+                        self._start(job)
                 else:
                     # The other suspects too: their leases might run out while they wait.
-                    await self._give_back([row for row in rows if row is not suspect])
-                    self._wanted |= len(rows) > 1
+                    await self._give_back([job for job in claimed if job is not suspect])
+                    self._wanted |= len(claimed) > 1
                     await self._run_alone(suspect)
         except Unavailable as problem:
-            # The rows stay due; the loop hints again.
+            # They stay due; the loop hints again.
             log.warning("claim failed", extra={"error": problem.detail})
         except Exception:
             log.exception("claim failed unexpectedly")
         finally:
             self._claiming = None
 
-    async def _run_alone(self, row: Row) -> None:
-        """A row that may have killed workers runs while no other does, so that the next crash
-        counts against no other row. It is put off while the others do not finish, MAX_DEFERRALS
+    async def _run_alone(self, job: Job) -> None:
+        """A job that may have killed workers runs while no other does, so that the next crash
+        counts against no other. It is put off while the others do not finish, MAX_DEFERRALS
         times at most; then it runs next to them."""
-        pair = (row["workspace_id"], row["id"])
+        pair = (job.workspace_id, job.id)
         await self._wait_until_idle()
         if self._closed or (self._running and self._deferrals[pair] < MAX_DEFERRALS):
+            if len(self._deferrals) >= MAX_SUSPECTS:  # others ran them meanwhile
+                self._deferrals.clear()
             self._deferrals[pair] += 1
-            await self._give_back([row], RELEASE_DELAY_SECONDS)
+            await self._give_back([job], RELEASE_DELAY_SECONDS)
             return
         del self._deferrals[pair]
-        self._start(row)
+        self._start(job)
         await self._wait_until_idle()
 
     async def _wait_until_idle(self) -> None:
-        """Wait until no row is in progress, for IDLE_WAIT_SECONDS at most."""
+        """Wait until none is in progress, for IDLE_WAIT_SECONDS at most."""
         if self._running:
             await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
 
-    def _start(self, row: Row) -> None:
-        task = tasks.spawn_detached(self._work(row))
+    def _start(self, job: Job) -> None:
+        task = tasks.spawn_detached(self._work(job))
         self._running.add(task)
-        self._fair_share.in_progress[row["workspace_id"]] += 1
-        task.add_done_callback(partial(self._freed, row["workspace_id"]))
+        self._fair_share.in_progress[job.workspace_id] += 1
+        task.add_done_callback(partial(self._freed, job.workspace_id))
 
     def _freed(self, workspace_id: str, task: asyncio.Task[None]) -> None:
         self._wanted |= self._fair_share.held_back  # its workspace may have quota now
@@ -171,28 +170,28 @@ class WorkerPool:
         self._fair_share.in_progress -= Counter([workspace_id])
         self._start_claiming()
 
-    # --- one row ----------------------------------------------------------------------------------
+    # --- one job ----------------------------------------------------------------------------------
 
-    async def _work(self, row: Row) -> None:
-        structlog.contextvars.bind_contextvars(workspace_id=row["workspace_id"])
+    async def _work(self, job: Job) -> None:
+        structlog.contextvars.bind_contextvars(workspace_id=job.workspace_id)
         try:
-            await self._act(self._process, row)
+            await self._act(self._process, job)
         except Unavailable as problem:
-            log.warning("row released", extra={"row_id": row["id"], "error": problem.detail})
-            await self._give_back([row], jittered(1.5 * RELEASE_DELAY_SECONDS, by=1 / 3))
+            log.warning("row released", extra={"row_id": job.id, "error": problem.detail})
+            least = float(problem.headers["Retry-After"]) - 0.5
+            pause = max(1.5 * RELEASE_DELAY_SECONDS, least)
+            await self._give_back([job], jittered(pause, by=1 / 3))
         except asyncio.CancelledError:
-            await self._give_back([row])
+            await self._give_back([job])
             raise
         except Exception:
             # It keeps its lease, which delays the next claim; the fifth is the last.
-            log.exception("row failed unexpectedly", extra={"row_id": row["id"]})
+            log.exception("row failed unexpectedly", extra={"row_id": job.id})
 
-    async def _give_back(self, rows: Sequence[Row], pause_seconds: float = 0) -> None:
+    async def _give_back(self, claimed: Sequence[Job], pause_seconds: float = 0) -> None:
         try:
             async with self._process.database.write() as db:
-                for row in rows:
-                    await jobs.release(
-                        db, self._table, **jobs.fenced_key(row), pause_seconds=pause_seconds
-                    )
+                for job in claimed:
+                    await jobs.release(db, job, pause_seconds=pause_seconds)
         except Unavailable as problem:
             log.warning("rows not released; their leases expire", extra={"error": problem.detail})

@@ -1,1 +1,1 @@
-"""Who is calling, and what they show for it: accounts, sessions, keys, invitations, sign-in."""
+"""People and their workspaces: registration, sign-in, invitations, closure."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app import quotas
-from app.accounts import identity, letters, passwords, roles, signing_in
+from app.accounts import account_mail, signing_in
 from app.accounts import registration as accounts
-from app.accounts.identity import Member
 from app.accounts.signing_in import SignIn
+from app.audience.addresses import Email
 from app.audit import trail
 from app.audit.trail import Origin, Where
-from app.contacts.addresses import Email
+from app.billing import quotas
+from app.database.db import Handle, Row, new_id
 from app.errors import Duplicate, FieldError, Problem
+from app.identity import identity, passwords, roles
+from app.identity.identity import Member
 from app.process import Process
-from app.store import invitations, memberships, users
-from app.store.db import Handle, Row, new_id
-from app.vault import digest
+from app.store import invitations, memberships, users, workspaces
+from app.vault import tokens
+from app.vault.vault import digest
 
 LIFETIME = timedelta(days=7)
 
@@ -36,20 +37,20 @@ def require_grantable(member: Member, role: str) -> None:
 
 
 async def invite(process: Process, db: Handle, member: Member, email: Email, role: str) -> Row:
-    """In place of what this address was offered here before; the token is in the mail alone.
+    """In place of what this address was offered here before; the token is in the mail alone. The
+    answer is the same whether the address has an account or not.
 
     Raises Problem `conflict`, `forbidden`, `quota_exceeded`.
     """
     require_grantable(member, role)
+    await _require_verified(process, db, member)
     user = await users.by_email(db, email_key=email.key)
-    if user is None and process.settings.registration == "closed":
-        raise Problem("forbidden", "Registration is closed here, even with an invitation.")
     if user is not None:
         await require_stranger(db, member.workspace_id, user["id"])
     await quotas.require_member(process, db, member.workspace_id, more=1)
     await require_replaceable(db, member, email.key)
     await invitations.revoke_of(db, workspace_id=member.workspace_id, email_key=email.key)
-    id, token = new_id("inv"), secrets.token_urlsafe(24)
+    id, token = new_id("inv"), tokens.drawn_for(member.workspace_id)
     await invitations.insert(
         db,
         workspace_id=member.workspace_id,
@@ -61,21 +62,48 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
         invited_by=member.user_id,
         expires_at=await db.now() + LIFETIME,
     )
-    await letters.send(
+    workspace = await workspaces.by_id(db, id=member.workspace_id)
+    login = f"{process.settings.base_url}/auth/oidc/login?workspaceId={member.workspace_id}"
+    await account_mail.send(
         process,
         db,
-        letters.OWNER_INVITATION if role == "owner" else letters.INVITATION,
+        account_mail.OWNER_INVITATION if role == "owner" else account_mail.INVITATION,
         workspace_id=member.workspace_id,
         to=email.address,
         token=token,
-        inviter=member.name,
+        inviter=account_mail.called(member.name, "A member"),
+        workspace=account_mail.called(workspace["name"] if workspace else "", "a workspace"),
         role=role,
+        signOn=login if process.provider is not None else "",  # some know no password of theirs
         lifetime="seven days",
     )
     made = await invitations.by_id(db, workspace_id=member.workspace_id, id=id)
     if made is None:
         raise LookupError("an invitation that was just made is there")
     return made
+
+
+async def _require_verified(process: Process, db: Handle, member: Member) -> None:
+    """In production nobody has us write to strangers before we know who they are themselves. Raises
+    Problem `forbidden`."""
+    user = await users.by_id(db, id=member.user_id)
+    if process.settings.production and (user is None or user["email_verified_at"] is None):
+        raise Problem(
+            "forbidden",
+            "Verify your own address before you invite others: open the link in the mail that you"
+            " were sent, or ask for another with POST /auth/email/verification.",
+        )
+
+
+# An invitation offers a membership, PENDING until somebody takes it, that keeps its ID.
+
+
+def membership_id(invitation_id: str) -> str:
+    return f"mem_{invitation_id.removeprefix('inv_')}"
+
+
+def invitation_id(membership_id: str) -> str:
+    return f"inv_{membership_id.removeprefix('mem_')}"
 
 
 async def require_replaceable(db: Handle, member: Member, email_key: str) -> None:
@@ -108,8 +136,10 @@ class Joined:
 
 async def by_token(process: Process, token: str) -> Row:
     """The PENDING invitation. Raises Problem `not_found`, `invitation_used`, `conflict`."""
-    async with process.database.read() as db:
-        row = await invitations.by_hash(db, hash=digest(token))
+    workspace_id, row = tokens.workspace_of(token), None
+    if workspace_id is not None:
+        async with process.database.read() as db:
+            row = await invitations.by_hash(db, workspace_id=workspace_id, hash=digest(token))
     if row is None:
         raise Problem("not_found", "There is no such invitation.")
     _require_pending(row)
@@ -117,10 +147,17 @@ async def by_token(process: Process, token: str) -> Row:
 
 
 async def accept(
-    process: Process, where: Where, invitation: Row, name: str | None, password: str | None
+    process: Process,
+    where: Where,
+    invitation: Row,
+    *,
+    name: str | None,
+    password: str | None,
+    member: Member | None,
+    in_cookie: bool = False,
 ) -> Joined:
-    """The holder of the address joins, signed in: with their own password, or with the name and
-    the password that they choose for a new account.
+    """The holder of the address joins: as the `member` that they are signed in as, with their own
+    password, or with the name and the password that they choose for a new account.
 
     Raises Problem `invalid`, `unauthenticated`, `forbidden`, `conflict`, `invitation_used`,
     `quota_exceeded`.
@@ -128,7 +165,12 @@ async def accept(
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=invitation["email_key"])
     if user is None:
-        return await _accept_as_new(process, where, invitation, name, password)
+        return await _accept_as_new(process, where, invitation, name, password, in_cookie=in_cookie)
+    if member is not None and member.user_id == user["id"]:
+        async with process.database.write() as db:
+            await users.locked(db, id=user["id"])
+            await take(db, invitation)
+            return await _join(process, db, where, invitation, user, in_cookie=in_cookie)
     if password is None:
         raise _invalid("Your address has an account: give its password.", ["password"])
     if not await passwords.match(password, user["password_hash"]):
@@ -136,11 +178,17 @@ async def accept(
     async with process.database.write() as db:
         await signing_in.require_unchanged(db, user)
         await take(db, invitation)
-        return await _join(process, db, where, invitation, user)
+        return await _join(process, db, where, invitation, user, in_cookie=in_cookie)
 
 
 async def _accept_as_new(
-    process: Process, where: Where, invitation: Row, name: str | None, password: str | None
+    process: Process,
+    where: Where,
+    invitation: Row,
+    name: str | None,
+    password: str | None,
+    *,
+    in_cookie: bool,
 ) -> Joined:
     if process.settings.registration == "closed":
         raise Problem("forbidden", accounts.CLOSED["closed"])
@@ -156,7 +204,7 @@ async def _accept_as_new(
         async with process.database.write() as db:
             await take(db, invitation)
             user = await accounts.new_user(db, email, name, password_hash)
-            return await _join(process, db, where, invitation, user)
+            return await _join(process, db, where, invitation, user, in_cookie=in_cookie)
     except Duplicate:
         raise Problem(
             "conflict", "An account was just created with your address: accept with its password."
@@ -180,18 +228,41 @@ async def take(db: Handle, invitation: Row) -> None:
         raise _no_longer_good()
 
 
-async def _join(process: Process, db: Handle, where: Where, invitation: Row, user: Row) -> Joined:
+async def _join(
+    process: Process, db: Handle, where: Where, invitation: Row, user: Row, *, in_cookie: bool
+) -> Joined:
     workspace_id, user_id = invitation["workspace_id"], user["id"]
     origin = where.user(user)
-    membership = await join(process, db, origin, workspace_id, user_id, role=invitation["role"])
+    membership = await join(process, db, origin, invitation, user_id)
     workspace = await entered(db, user_id, workspace_id)
     verified = await users.verify_email(db, id=user_id)  # who has the letter reads mail there
-    signed = await signing_in.start(process, db, user_id, workspace)
+    signed = await signing_in.start(process, db, user_id, workspace, in_cookie=in_cookie)
     return Joined(verified, membership, signed)
 
 
-async def join(
-    process: Process, db: Handle, origin: Origin, workspace_id: str, user_id: str, *, role: str
+async def join(process: Process, db: Handle, origin: Origin, invitation: Row, user_id: str) -> Row:
+    """The membership that the invitation offered. Raises Problem `conflict` for a member,
+    `quota_exceeded`."""
+    return await admit(
+        process,
+        db,
+        origin,
+        invitation["workspace_id"],
+        user_id,
+        id=membership_id(invitation["id"]),
+        role=invitation["role"],
+    )
+
+
+async def admit(
+    process: Process,
+    db: Handle,
+    origin: Origin,
+    workspace_id: str,
+    user_id: str,
+    *,
+    id: str,
+    role: str,
 ) -> Row:
     """The new membership, with its entry in the audit trail. Whatever the address was offered here
     ends, or its holder could return by it once they are removed.
@@ -199,9 +270,7 @@ async def join(
     Raises Problem `conflict` for a member, `quota_exceeded`.
     """
     await require_stranger(db, workspace_id, user_id)
-    row = await memberships.insert(
-        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user_id, role=role
-    )
+    row = await memberships.insert(db, workspace_id=workspace_id, id=id, user_id=user_id, role=role)
     await invitations.revoke_of(db, workspace_id=workspace_id, email_key=row["email_key"])
     await quotas.require_member(process, db, workspace_id)
     await trail.note(
@@ -214,6 +283,26 @@ async def join(
         after={"userId": user_id, "role": role},
     )
     return row
+
+
+async def decline(process: Process, where: Where, invitation: Row) -> None:
+    """It is over, as if it had been withdrawn. Raises Problem `invitation_used`."""
+    workspace_id, id = invitation["workspace_id"], invitation["id"]
+    async with process.database.write() as db:
+        row = await invitations.locked(db, workspace_id=workspace_id, id=id)
+        if row is None or row["status"] == "ACCEPTED":
+            raise Problem("invitation_used", USED)
+        await invitations.revoke(db, workspace_id=workspace_id, id=id)
+        user = await users.by_email(db, email_key=row["email_key"])
+        stranger = Origin("user", None, "invited person", where.ip, where.request_id)
+        await trail.note(
+            db,
+            process.vault,
+            stranger if user is None else where.user(user),
+            workspace_id=workspace_id,
+            action="invitation.declined",
+            resource_id=id,
+        )
 
 
 async def entered(db: Handle, user_id: str, workspace_id: str) -> Row:
@@ -233,7 +322,10 @@ def _require_pending(row: Row) -> None:
 
 
 def _no_longer_good() -> Problem:
-    return Problem("conflict", "This invitation is no longer valid: ask for a new one.")
+    return Problem(
+        "conflict",
+        "This invitation is no longer valid: ask the member who invited you for another.",
+    )
 
 
 USED = "This invitation was accepted before; sign in instead."

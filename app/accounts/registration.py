@@ -10,22 +10,26 @@ import hmac
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from app.accounts import identity, letters, passwords, signing_in
-from app.accounts.identity import Member
+from app.accounts import account_mail, signing_in
 from app.accounts.signing_in import SignIn
+from app.audience import addresses
+from app.audience.addresses import Email
 from app.audit import trail
 from app.audit.trail import Origin, Where
-from app.contacts import addresses
-from app.contacts.addresses import Email
+from app.billing import quotas
+from app.database.db import Handle, Row, new_id
 from app.errors import Duplicate, FieldError, Problem
+from app.identity import identity, passwords
+from app.identity.identity import Member
 from app.process import Process
 from app.store import memberships, sessions, users, workspaces
-from app.store.db import Handle, Row, new_id
 
 RESET = "password reset"  # the purposes that the vault signs for
 VERIFY = "email verification"
 RESET_LIFETIME = timedelta(hours=1)
 VERIFY_LIFETIME = timedelta(days=7)
+MOST_OWNED = 20  # workspaces of one person
+FOUNDED_A_DAY = 5
 
 CLOSED = {
     "invite_only": "Accounts are by invitation here; ask a member of the workspace for one.",
@@ -51,6 +55,7 @@ async def register(
     password: str,
     name: str,
     workspace_name: str,
+    in_cookie: bool = False,
 ) -> tuple[Row, SignIn]:
     """A user who owns a new workspace, signed in to it. Raises Problem `conflict`, `forbidden`.
 
@@ -65,13 +70,20 @@ async def register(
             user = await new_user(db, email, name, password_hash)
             workspace = await new_workspace(process, db, where.user(user), workspace_name)
             await ask_to_verify(process, db, user, workspace["id"])
-            return user, await signing_in.start(process, db, user["id"], workspace)
+            signed = await signing_in.start(process, db, user["id"], workspace, in_cookie=in_cookie)
+            return user, signed
     except Duplicate:
-        return await _return(process, where, email, password, workspace_name)
+        return await _return(process, where, email, password, workspace_name, in_cookie=in_cookie)
 
 
 async def _return(
-    process: Process, where: Where, email: Email, password: str, workspace_name: str
+    process: Process,
+    where: Where,
+    email: Email,
+    password: str,
+    workspace_name: str,
+    *,
+    in_cookie: bool,
 ) -> tuple[Row, SignIn]:
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=email.key)
@@ -82,7 +94,8 @@ async def _return(
     async with process.database.write() as db:
         await signing_in.require_unchanged(db, user)
         workspace = await new_workspace(process, db, where.user(user), workspace_name)
-        return user, await signing_in.start(process, db, user["id"], workspace)
+        signed = await signing_in.start(process, db, user["id"], workspace, in_cookie=in_cookie)
+        return user, signed
 
 
 async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> Row:
@@ -98,13 +111,32 @@ async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> R
 
 
 async def new_workspace(process: Process, db: Handle, owner: Origin, name: str) -> Row:
-    """With the first entry of its audit trail."""
+    """With the first entry of its audit trail. Raises Problem `forbidden`."""
+    await _require_room(process, db, str(owner.id))
     workspace = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
     await memberships.insert(
         db, workspace_id=workspace["id"], id=new_id("mem"), user_id=str(owner.id), role="owner"
     )
     await trail.begin(db, process.vault, owner, workspace_id=workspace["id"], after={"name": name})
     return workspace
+
+
+async def _require_room(process: Process, db: Handle, user_id: str) -> None:
+    """One person owns so many workspaces, and in production founds so many a day. What new
+    ones may send is limited for all of a person's together (quotas.daily_limit)."""
+    today = quotas.day(await db.now())
+    founded = await users.count_founded(db, id=user_id, day=today)
+    if await memberships.count_owned(db, user_id=user_id) >= MOST_OWNED:
+        raise Problem(
+            "forbidden",
+            f"You own {MOST_OWNED} workspaces, and nobody owns more: delete one first, or make"
+            " somebody else its owner and leave.",
+        )
+    if process.settings.production and founded > FOUNDED_A_DAY:
+        raise Problem(
+            "forbidden",
+            f"Nobody makes more than {FOUNDED_A_DAY} workspaces a day (UTC); try again tomorrow.",
+        )
 
 
 async def found_workspace(
@@ -131,22 +163,25 @@ async def ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: s
     if user["email_verified_at"] is not None:
         raise Problem("conflict", "Your address is already verified.")
     expires_at = await db.now() + VERIFY_LIFETIME
-    await letters.send(
+    await account_mail.send(
         process,
         db,
-        letters.EMAIL_VERIFICATION,
+        account_mail.EMAIL_VERIFICATION,
         workspace_id=workspace_id,
         to=user["email"],
         token=_token(process, VERIFY, user["id"], user["email_key"], expires_at),
         addressee_id=user["id"],
-        name=user["name"],
+        greeting=account_mail.greeting(user["name"]),
         lifetime="seven days",
     )
 
 
 async def verify_email(process: Process, where: Where, token: str) -> None:
     """Raises Problem `invalid`. Saying it again is no fault."""
-    stale = _worthless("This link has expired or is not valid.")
+    stale = _worthless(
+        "This link has expired or is not valid: have another sent, signed in, with"
+        " POST /auth/email/verification."
+    )
     proof = _opened(process, VERIFY, token)
     if proof is None:
         raise stale
@@ -172,15 +207,15 @@ async def forget_password(process: Process, email: Email) -> None:
         if workspace_id is None:
             return  # in no workspace and invited to none: no letter can be filed, as TAKEN says
         expires_at = await db.now() + RESET_LIFETIME
-        await letters.send(
+        await account_mail.send(
             process,
             db,
-            letters.PASSWORD_RESET,
+            account_mail.PASSWORD_RESET,
             workspace_id=workspace_id,
             to=user["email"],
             token=_token(process, RESET, user["id"], user["password_hash"], expires_at),
             addressee_id=user["id"],
-            name=user["name"],
+            greeting=account_mail.greeting(user["name"]),
             lifetime="one hour",
         )
 
@@ -245,7 +280,10 @@ async def _note(
 
 
 def _spent() -> Problem:
-    return _worthless("This link was used, has expired or is not valid.")
+    return _worthless(
+        "This link was used, has expired or is not valid: have another sent with"
+        " POST /auth/password/forgot."
+    )
 
 
 # --- tokens -------------------------------------------------------------------------------------
@@ -286,7 +324,7 @@ def _about(process: Process, purpose: str, value: str) -> str:
 
 
 def _worthless(detail: str) -> Problem:
-    return _invalid("/token", f"{detail} Ask for a new one.")
+    return _invalid("/token", detail)
 
 
 def _invalid(pointer: str, message: str) -> Problem:

@@ -7,20 +7,22 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.accounts import access_tokens, identity, passwords
-from app.accounts.identity import Member
+from app.audience.addresses import Email
 from app.audit import trail
 from app.audit.trail import Origin, Where
-from app.contacts.addresses import Email
+from app.database.db import Handle, Row, new_id
 from app.errors import Problem
+from app.identity import access_tokens, identity, passwords
+from app.identity.identity import Member
 from app.process import Process
 from app.store import memberships, sessions, users
-from app.store.db import Handle, Row, new_id
-from app.vault import digest
+from app.store.directory import Place
+from app.vault.vault import digest
 
 log = logging.getLogger(__name__)
 
 LIFETIME = timedelta(days=30)
+GRACE = timedelta(seconds=30)  # in which the tabs of a browser may send the token before
 REFRESH = "refresh token"  # the purpose that the vault signs for
 
 
@@ -30,10 +32,19 @@ class SignIn:
     refresh_token: str
     workspace: Row
     session_id: str
+    expires_at: datetime
+    lasts: timedelta
+    in_cookie: bool  # where the browser keeps the refresh token, and no script reads it
 
 
 async def with_password(
-    process: Process, where: Where, *, email: Email, password: str, workspace_id: str | None
+    process: Process,
+    where: Where,
+    *,
+    email: Email,
+    password: str,
+    workspace_id: str | None,
+    in_cookie: bool = False,
 ) -> SignIn:
     """Raises Problem `unauthenticated`, alike for an unknown address and a wrong password."""
     async with process.database.read() as db:
@@ -46,7 +57,7 @@ async def with_password(
         workspace = await memberships.workspace(db, user_id=user["id"], workspace_id=workspace_id)
         if workspace is None:
             raise _no_such_workspace(named=workspace_id is not None)
-        signed = await start(process, db, user["id"], workspace)
+        signed = await start(process, db, user["id"], workspace, in_cookie=in_cookie)
         await note(process, db, where.user(user), signed)
         return signed
 
@@ -73,8 +84,11 @@ async def require_unchanged(db: Handle, user: Row) -> None:
         )
 
 
-async def switch(process: Process, origin: Origin, member: Member, workspace_id: str) -> SignIn:
-    """Another session beside this one, in another workspace, and no longer than this one lasts.
+async def switch(
+    process: Process, origin: Origin, member: Member, workspace_id: str, *, in_cookie: bool = False
+) -> SignIn:
+    """Another session beside this one, in another workspace, and no longer than this one lasts. In
+    a cookie it takes the place of this one, which then ends: nothing is left to refresh it with.
 
     Raises Problem `forbidden`, `not_found`, `unauthenticated`.
     """
@@ -82,14 +96,18 @@ async def switch(process: Process, origin: Origin, member: Member, workspace_id:
     user_id = member.user_id
     async with process.database.write() as db:
         await users.locked(db, id=user_id)  # nobody is ending the sessions meanwhile
-        expires_at = await sessions.expiry(db, id=member.via_id)
+        expires_at = await sessions.expiry(db, workspace_id=member.workspace_id, id=member.via_id)
         if expires_at is None:
             raise identity.unauthenticated("This session has just ended; sign in again.")
         workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
         if workspace is None:
             raise _no_such_workspace(named=True)
-        signed = await start(process, db, user_id, workspace, expires_at=expires_at)
+        signed = await start(
+            process, db, user_id, workspace, expires_at=expires_at, in_cookie=in_cookie
+        )
         await note(process, db, origin, signed)
+        if in_cookie:
+            await sessions.end(db, workspace_id=member.workspace_id, id=member.via_id)
         return signed
 
 
@@ -101,19 +119,30 @@ def _no_such_workspace(*, named: bool) -> Problem:
     )
 
 
-async def refresh(process: Process, where: Where, refresh_token: str) -> SignIn:
+def session_of(process: Process, refresh_token: str) -> Place | None:
+    """The session that a refresh token of ours was made for, be it over or not."""
+    signed = process.vault.unsign(REFRESH, refresh_token)
+    if signed is None:
+        return None
+    workspace_id, session_id, _ = signed.decode().split(" ")
+    return Place(workspace_id, session_id)
+
+
+async def refresh(
+    process: Process, where: Where, refresh_token: str, *, in_cookie: bool = False
+) -> SignIn:
     """New tokens for the session's newest refresh token, which this spends.
 
     An older one ends the session, for then two hold its tokens and nobody can tell which of them
-    is the thief (RFC 9700 §4.14.2); the audit trail and the log say so. Raises Problem
-    `unauthenticated`.
+    is the thief (RFC 9700 §4.14.2); the audit trail and the log say so. The tabs of a browser share
+    one cookie and are not in step: for GRACE after it was renewed, the one before and the newest
+    are both answered with the newest. Raises Problem `unauthenticated`.
     """
-    signed = process.vault.unsign(REFRESH, refresh_token)
-    if signed is None:
+    place = session_of(process, refresh_token)
+    if place is None:
         raise _not_refreshable()
     async with process.database.write() as db:
-        session_id = signed.decode().partition(" ")[0]
-        renewed = await _renew(process, db, where, session_id, refresh_token)
+        renewed = await _renew(process, db, where, place, refresh_token, in_cookie=in_cookie)
     if renewed is None:  # raised only now: the end of the session had to be committed
         raise _not_refreshable()
     return renewed
@@ -122,7 +151,7 @@ async def refresh(process: Process, where: Where, refresh_token: str) -> SignIn:
 async def end(db: Handle, member: Member) -> None:
     """Every access and refresh token of the session is worthless from here on."""
     identity.require_session(member)
-    await sessions.end(db, id=member.via_id)
+    await sessions.end(db, workspace_id=member.workspace_id, id=member.via_id)
 
 
 async def start(
@@ -132,49 +161,74 @@ async def start(
     workspace: Row,
     *,
     expires_at: datetime | None = None,
+    in_cookie: bool = False,
+    id: str | None = None,
 ) -> SignIn:
-    """Signed in, for LIFETIME unless it must end before."""
+    """Signed in, for LIFETIME unless it must end before. Raises errors.Duplicate for an `id` that a
+    session has had."""
     now = await db.now()
-    session = {"id": new_id("ses"), "user_id": user_id, "workspace_id": workspace["id"]}
-    refresh_token = _new_refresh_token(process, session["id"])
+    place = Place(workspace["id"], id or new_id("ses"))
+    refresh_token = _refresh_token(process, place, secrets.token_hex(16))
+    ends_at = expires_at or now + LIFETIME
+    session = {"id": place.id, "user_id": user_id, "workspace_id": place.workspace_id}
     await sessions.insert(
         db,
         **session,
         refresh_hash=digest(refresh_token),
-        expires_at=expires_at or now + LIFETIME,
+        expires_at=ends_at,
+        in_cookie=in_cookie,
     )
     token = access_tokens.issue(process, session, now)
-    return SignIn(token, refresh_token, workspace, session["id"])
+    return SignIn(token, refresh_token, workspace, session["id"], ends_at, ends_at - now, in_cookie)
 
 
 async def _renew(
-    process: Process, db: Handle, where: Where, session_id: str, refresh_token: str
+    process: Process,
+    db: Handle,
+    where: Where,
+    place: Place,
+    refresh_token: str,
+    *,
+    in_cookie: bool,
 ) -> SignIn | None:
-    successor = _new_refresh_token(process, session_id)
-    session = await sessions.rotate(
-        db, id=session_id, spent_hash=digest(refresh_token), refresh_hash=digest(successor)
+    now, spent = await db.now(), digest(refresh_token)
+    successor = _successor(process, place, refresh_token)
+    session = await sessions.renew(
+        db,
+        workspace_id=place.workspace_id,
+        id=place.id,
+        spent_hash=spent,
+        refresh_hash=digest(successor),
+        in_cookie=in_cookie,
+        unless_since=now - GRACE,
     )
+    if session is None and in_cookie:
+        whose = {"workspace_id": place.workspace_id, "id": place.id}
+        session = await sessions.renewed(db, **whose, hash=spent, since=now - GRACE)
     if session is None:
-        await _end_reused(process, db, where, session_id)
+        await _end_reused(process, db, where, place)
         return None
     workspace = await memberships.workspace(
-        db, user_id=session["user_id"], workspace_id=session["workspace_id"]
+        db, user_id=session["user_id"], workspace_id=place.workspace_id
     )
     if workspace is None:
-        await sessions.end(db, id=session_id)
+        await sessions.end(db, workspace_id=place.workspace_id, id=place.id)
         return None
-    token = access_tokens.issue(process, session, await db.now())
-    return SignIn(token, successor, workspace, session_id)
+    newest = refresh_token if session["refresh_hash"] == spent else successor
+    token = access_tokens.issue(process, session, now)
+    ends_at = session["expires_at"]
+    return SignIn(token, newest, workspace, place.id, ends_at, ends_at - now, in_cookie)
 
 
-async def _end_reused(process: Process, db: Handle, where: Where, session_id: str) -> None:
+async def _end_reused(process: Process, db: Handle, where: Where, place: Place) -> None:
     """End the session, unless it is over, and leave word of why. The entry is in the name of the
     user, with the address that the spent token came from."""
-    ended = await sessions.end(db, id=session_id)
+    workspace_id = place.workspace_id
+    ended = await sessions.end(db, workspace_id=workspace_id, id=place.id)
     user = ended and await users.by_id(db, id=ended["user_id"])
     if not ended or not user:
         return
-    user_id, workspace_id = ended["user_id"], ended["workspace_id"]
+    user_id = ended["user_id"]
     log.warning("refresh token reused", extra={"user_id": user_id, "workspace_id": workspace_id})
     if await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id) is None:
         return  # removed, or the workspace is closed, and takes no entries
@@ -184,14 +238,21 @@ async def _end_reused(process: Process, db: Handle, where: Where, session_id: st
         where.user(user),
         workspace_id=workspace_id,
         action="session.ended",
-        resource_id=session_id,
+        resource_id=place.id,
         after={"reason": "refresh_token_reused"},
     )
 
 
-def _new_refresh_token(process: Process, session_id: str) -> str:
-    """Random, and signed with its session: an old one is known for what it is, for ever."""
-    return process.vault.sign(REFRESH, f"{session_id} {secrets.token_hex(16)}".encode())
+def _successor(process: Process, place: Place, refresh_token: str) -> str:
+    """Always the same after the same one, so that every tab that asks is answered alike; only
+    this installation can compute it."""
+    drawn = process.vault.keyed_hash("refresh successor", refresh_token.encode())
+    return _refresh_token(process, place, drawn[:16].hex())
+
+
+def _refresh_token(process: Process, place: Place, drawn: str) -> str:
+    """Signed with its session: an old one is known for what it is, for ever."""
+    return process.vault.sign(REFRESH, f"{place.workspace_id} {place.id} {drawn}".encode())
 
 
 def _not_refreshable() -> Problem:

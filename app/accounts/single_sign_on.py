@@ -15,19 +15,24 @@ import secrets
 from collections.abc import Set
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 
-from app.accounts import identity, joining, oidc, passwords, roles, signing_in
+from app.accounts import joining, sign_in_domains, signing_in
 from app.accounts import registration as accounts
 from app.accounts.signing_in import SignIn
-from app.audit.trail import Where
-from app.contacts import addresses
-from app.contacts.addresses import BadAddress, Email
+from app.audience import addresses
+from app.audience.addresses import BadAddress, Email
+from app.audit.trail import Origin, Where
+from app.billing import quotas
+from app.database.db import Handle, Row, new_id
 from app.errors import Duplicate, Problem
+from app.identity import identity, passwords, roles
 from app.process import Process
+from app.providers import oidc
 from app.store import invitations, memberships, user_identities, users
-from app.store.db import Handle, Row
-from app.vault import VaultError
+from app.store import sign_in_domains as domains
+from app.vault.vault import VaultError
 
 PURPOSE = "single sign-on"  # that the vault encrypts for
 LIFETIME = timedelta(minutes=10)  # from the way out to the way back
@@ -59,14 +64,29 @@ class Departure:
 def provider(process: Process) -> oidc.Provider:
     """Raises Problem `not_found` where there is none."""
     if process.provider is None:
-        raise Problem("not_found", "Nothing exists at this path.")
+        raise Problem(
+            "not_found",
+            "Single sign-on is not set up here: sign in with your address and password, or have the"
+            " operator set OIDC_ISSUER and OIDC_CLIENT_ID.",
+        )
     return process.provider
 
 
 # --- the way out, and back ------------------------------------------------------------------------
 
 
-async def depart(process: Process, workspace_id: str | None, taken: Set[str]) -> Departure:
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Who came, the session if one began, and the page to go back to."""
+
+    user: Row
+    signed: SignIn | None
+    return_to: str | None
+
+
+async def depart(
+    process: Process, workspace_id: str | None, taken: Set[str], return_to: str | None = None
+) -> Departure:
     """`taken` are the places of sign-ins that the browser keeps already; only when all are is one
     given twice. Raises Problem `not_found`, `unavailable`."""
     if workspace_id is not None and not WORKSPACE_ID.fullmatch(workspace_id):
@@ -77,7 +97,12 @@ async def depart(process: Process, workspace_id: str | None, taken: Set[str]) ->
     url = await provider(process).authorization_url(attempt)
     async with process.database.read() as db:
         ends_at = int((await db.now() + LIFETIME).timestamp())
-    kept = {"attempt": asdict(attempt), "workspace_id": workspace_id, "ends_at": ends_at}
+    kept = {
+        "attempt": asdict(attempt),
+        "workspace_id": workspace_id,
+        "ends_at": ends_at,
+        "return_to": return_to,
+    }
     sealed = process.vault.encrypt(PURPOSE, json.dumps(kept).encode())
     return Departure(url, base64.urlsafe_b64encode(sealed).decode(), place(attempt.state))
 
@@ -89,12 +114,15 @@ def place(state: str | None) -> str:
 
 
 async def arrive(
-    process: Process, where: Where, answer: Answer, kept: str | None
-) -> tuple[Row, SignIn]:
-    """Raises Problem `unauthenticated`, `forbidden`, `conflict`, `not_found`, `unavailable`."""
+    process: Process, where: Where, answer: Answer, kept: str | None, *, begins_session: bool
+) -> Arrival:
+    """A session begins if it is to, and in a cookie where there is a page to go back to.
+
+    Raises Problem `unauthenticated`, `forbidden`, `conflict`, `not_found`, `unavailable`.
+    """
     async with process.database.read() as db:
         now = await db.now()
-    attempt, workspace_id = _opened(process, kept, answer.state, now)
+    attempt, workspace_id, return_to = _opened(process, kept, answer.state, now)
     if answer.error is not None or answer.code is None:
         raise identity.unauthenticated("The provider did not sign you in; begin again.")
     try:
@@ -102,27 +130,37 @@ async def arrive(
     except oidc.Refused as error:
         raise identity.unauthenticated(f"{error} Begin again.") from None
     # Of two first sign-ins at once the second finds what the first has made.
+    enter = partial(
+        _enter,
+        process,
+        where,
+        claims,
+        workspace_id,
+        begins_session=begins_session or return_to is not None,
+        in_cookie=not begins_session,
+    )
     try:
-        return await _enter(process, where, claims, workspace_id)
+        user, signed = await enter()
     except Duplicate:
-        return await _enter(process, where, claims, workspace_id)
+        user, signed = await enter()
+    return Arrival(user, signed, return_to)
 
 
 def _opened(
     process: Process, kept: str | None, state: str | None, now: datetime
-) -> tuple[oidc.Attempt, str | None]:
+) -> tuple[oidc.Attempt, str | None, str | None]:
     """What this browser set out with. Without it somebody else might have sent it here, to sign in
     to an account that they can look into (RFC 9700 §4.7)."""
     try:
         plain = process.vault.decrypt(PURPOSE, base64.urlsafe_b64decode(kept or ""))
     except (VaultError, ValueError):
         raise _lost() from None
-    told = json.loads(plain)
-    attempt = oidc.Attempt(**told["attempt"])
+    payload = json.loads(plain)
+    attempt = oidc.Attempt(**payload["attempt"])
     same = state is not None and hmac.compare_digest(state.encode(), attempt.state.encode())
-    if not same or now >= datetime.fromtimestamp(told["ends_at"], UTC):
+    if not same or now >= datetime.fromtimestamp(payload["ends_at"], UTC):
         raise _lost()
-    return attempt, told["workspace_id"]
+    return attempt, payload["workspace_id"], payload["return_to"]
 
 
 def _lost() -> Problem:
@@ -135,21 +173,33 @@ def _lost() -> Problem:
 
 
 async def _enter(
-    process: Process, where: Where, claims: oidc.Claims, workspace_id: str | None
-) -> tuple[Row, SignIn]:
+    process: Process,
+    where: Where,
+    claims: oidc.Claims,
+    workspace_id: str | None,
+    *,
+    begins_session: bool,
+    in_cookie: bool,
+) -> tuple[Row, SignIn | None]:
     issuer = provider(process).issuer
     async with process.database.read() as db:
         user_id = await user_identities.user(db, issuer=issuer, subject=claims.sub)
     newcomer = await Newcomer.of(claims) if user_id is None else None
     async with process.database.write() as db:
+        is_new = False
         if newcomer is None:
             user = await users.locked(db, id=str(user_id))
         else:
-            user = await _found(db, newcomer.email) or await _made(process, db, claims, newcomer)
+            user = await _found(db, newcomer.email)
+            is_new = user is None
+            user = user or await _made(process, db, claims, newcomer)
             await user_identities.insert(db, issuer=issuer, subject=claims.sub, user_id=user["id"])
         assert user is not None  # noqa: S101 - nobody who was here is taken away
-        workspace = await _workspace(process, db, where, user, workspace_id)
-        signed = await signing_in.start(process, db, user["id"], workspace)
+        colleagues = await _colleagues(db, user["email_key"]) if is_new else None
+        workspace = await _workspace(process, db, where, user, workspace_id, colleagues=colleagues)
+        if not begins_session:
+            return user, None
+        signed = await signing_in.start(process, db, user["id"], workspace, in_cookie=in_cookie)
         await signing_in.note(process, db, where.user(user), signed)
         return user, signed
 
@@ -192,7 +242,9 @@ async def _found(db: Handle, email: Email) -> Row | None:
 async def _made(process: Process, db: Handle, claims: oidc.Claims, newcomer: Newcomer) -> Row:
     email = newcomer.email
     mode = process.settings.registration
-    invited = mode == "invite_only" and await _offer(db, email.key, None) is not None
+    invited = mode == "invite_only" and (
+        await _offer(db, email.key, None) is not None or await _colleagues(db, email.key)
+    )
     if mode != "open" and not invited:
         raise Problem("forbidden", accounts.CLOSED[mode])
     user = await accounts.new_user(db, email, _name(claims, email), newcomer.password_hash)
@@ -209,20 +261,39 @@ def _name(claims: oidc.Claims, email: Email) -> str:
 
 
 async def _workspace(
-    process: Process, db: Handle, where: Where, user: Row, workspace_id: str | None
+    process: Process,
+    db: Handle,
+    where: Where,
+    user: Row,
+    workspace_id: str | None,
+    *,
+    colleagues: Row | None,
 ) -> Row:
     """The one that was asked for, else that of the oldest membership; into which an invitation
-    leads too, for the provider vouches for the address as well as a letter does."""
+    leads too, for the provider vouches for the address as well as a letter does. Newcomers join
+    their colleagues; who was removed from there does not come back by it."""
     user_id = user["id"]
     workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
     if workspace is not None:
         return workspace
-    offer = await _offer(db, user["email_key"], workspace_id) if user["email_verified_at"] else None
+    # Where anybody may register, nobody is put into a workspace of others without asking for it.
+    wanted = workspace_id is not None or process.settings.registration != "open"
+    offer = None
+    if wanted and user["email_verified_at"]:
+        offer = await _offer(db, user["email_key"], workspace_id)
     if offer is not None:
         await joining.take(db, offer)
-        offering_id, origin = offer["workspace_id"], where.user(user)
-        await joining.join(process, db, origin, offering_id, user_id, role=offer["role"])
-        return await joining.entered(db, user_id, offering_id)
+        await joining.join(process, db, where.user(user), offer, user_id)
+        return await joining.entered(db, user_id, offer["workspace_id"])
+    if colleagues is not None and workspace_id in (None, colleagues["workspace_id"]):
+        if await _has_room(process, db, colleagues["workspace_id"]):
+            return await _join_colleagues(process, db, where.user(user), colleagues)
+        if workspace_id is not None or process.settings.registration != "open":
+            raise Problem(
+                "quota_exceeded",
+                "The workspace of your colleagues has no room for another member: ask its owners to"
+                " change the plan, or to remove somebody, and sign in again.",
+            )
     if workspace_id is not None:
         raise _no_such_workspace()
     if process.settings.registration != "open":
@@ -231,6 +302,28 @@ async def _workspace(
         )
     name = f"{user['name'][:180]}'s workspace"
     return await accounts.new_workspace(process, db, where.user(user), name)
+
+
+async def _colleagues(db: Handle, email_key: str) -> Row | None:
+    """The workspace that has claimed the domain of a verified address, and its people's role."""
+    return await domains.claimed(db, domain=sign_in_domains.domain_of(email_key))
+
+
+async def _has_room(process: Process, db: Handle, workspace_id: str) -> bool:
+    try:
+        await quotas.require_member(process, db, workspace_id, more=1)
+    except Problem:
+        return False
+    return True
+
+
+async def _join_colleagues(process: Process, db: Handle, origin: Origin, colleagues: Row) -> Row:
+    workspace_id, user_id = colleagues["workspace_id"], str(origin.id)
+    await memberships.owners(db, workspace_id=workspace_id)  # whoever changes a role locks them
+    await joining.admit(
+        process, db, origin, workspace_id, user_id, id=new_id("mem"), role=colleagues["role"]
+    )
+    return await joining.entered(db, user_id, workspace_id)
 
 
 def _no_such_workspace() -> Problem:

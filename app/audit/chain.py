@@ -17,10 +17,10 @@ from hashlib import sha256
 
 from app.audit.signing import Head, entry_mac, forgotten_mac, head_of, link
 from app.audit.trail import FIRST
+from app.database.db import Handle, Row
 from app.process import Process
 from app.store import audit_logs
-from app.store.db import Handle, Row
-from app.vault import Vault
+from app.vault.vault import Vault
 
 log = logging.getLogger(__name__)
 
@@ -55,15 +55,15 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
         await audit_logs.chain(db, workspace_id=workspace_id, links=links)
         signed = head.signed(vault, workspace_id)
         await audit_logs.move_head(db, workspace_id=workspace_id, head=signed)
-        said = {"workspace_id": workspace_id, "sequence": head.sequence, "hash": head.hash.hex()}
-        db.after_commit(lambda: log.info("audit head", extra=said))
+        sealed = {"workspace_id": workspace_id, "sequence": head.sequence, "hash": head.hash.hex()}
+        db.after_commit(lambda: log.info("audit head", extra=sealed))
     return len(links)
 
 
 def _log_lost(workspace_id: str, row: Row | None) -> None:
     """No more is done: signed again it would look right; as it is, `verify` finds it."""
-    told = "an audit head is gone" if row is None else "an audit head was tampered with"
-    log.error(told, extra={"workspace_id": workspace_id})
+    event = "an audit head is gone" if row is None else "an audit head was tampered with"
+    log.error(event, extra={"workspace_id": workspace_id})
 
 
 async def _beheaded(db: Handle, workspace_id: str) -> bool:
@@ -91,8 +91,8 @@ async def prune(process: Process, workspace_id: str, moment: datetime) -> bool:
             if entry["sequence"] != at.sequence + 1:
                 break  # a younger one stands between them, or `verify` finds that it is gone
             if _fault(process.vault, entry, at) is not None:
-                told = {"workspace_id": workspace_id, "sequence": entry["sequence"]}
-                log.error("an audit entry was tampered with, and is not removed", extra=told)
+                context = {"workspace_id": workspace_id, "sequence": entry["sequence"]}
+                log.error("an audit entry was tampered with, and is not removed", extra=context)
                 break
             at = at.then(entry["mac"])
         if at == before:
@@ -200,7 +200,7 @@ async def _links(
 
 
 def _fault(vault: Vault, entry: Row, at: Head) -> Fault | None:
-    """What is wrong with the entry that should follow `at`."""
+    """The fault of the entry that should follow `at`, if any."""
     sequence, id = entry["sequence"], entry["id"]
     if sequence != at.sequence + 1:
         return Fault(at.sequence + 1, None, "An entry is missing.")
@@ -218,5 +218,5 @@ def _own_fault(vault: Vault, entry: Row) -> Fault | None:
     if entry["changes"] is None:
         allowed = hmac.compare_digest(entry["forgotten"] or b"", forgotten_mac(vault, entry))
         return None if allowed else Fault(sequence, id, "The changes were removed.")
-    told = sha256((entry["salt"] or b"") + entry["changes"].encode()).digest()
-    return None if told == entry["changes_hash"] else Fault(sequence, id, "The changes differ.")
+    computed = sha256((entry["salt"] or b"") + entry["changes"].encode()).digest()
+    return None if computed == entry["changes_hash"] else Fault(sequence, id, "The changes differ.")

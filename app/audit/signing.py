@@ -1,4 +1,4 @@
-"""What only this installation can compute: the MACs of entries and heads, and the links between."""
+"""Signatures of the audit trail: the MACs of entries and heads, and the links between them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import UTC
 from hashlib import sha256
 from typing import Any
 
+from app.database.db import Row
 from app.machine import document
-from app.store.db import Row
-from app.vault import Vault
+from app.vault.vault import Vault
 
 NOTHING = bytes(32)  # what stands before the first link
 MACED = (
@@ -30,7 +30,7 @@ MACED = (
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a chain begins and ends. Signed, it cannot be moved by others."""
+    """The beginning and end of a chain, signed, so that nobody else can move it."""
 
     first_sequence: int = 1
     first_hash: bytes = NOTHING

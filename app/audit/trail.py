@@ -15,12 +15,12 @@ from hashlib import sha256
 from typing import Literal
 
 from app.audit.signing import Head, entry_mac, forgotten_mac
+from app.database.db import Handle, Row, new_id
 from app.machine import document
 from app.machine.program import Json
 from app.machine.secrets import MASK, is_secret_name
 from app.store import audit_logs
-from app.store.db import Handle, Row, new_id
-from app.vault import Vault
+from app.vault.vault import Vault
 
 FIRST = "workspace.created"  # what every chain begins with, unless it was pruned
 BATCH = 500
@@ -34,14 +34,17 @@ UNTOLD = frozenset({"id", "createdAt", "updatedAt"})  # the entry says as much i
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who acts, and from where. An operator acts from the command line; a provider of payments says
-    what was paid for."""
+    """The actor, and where the act comes from. An operator acts from the command line; a provider
+    of payments says what was paid for."""
 
     type: Literal["user", "api_key", "operator", "provider"]
     id: str | None
     name: str
     ip: str | None
     request_id: str
+
+
+OPERATOR = Origin("operator", None, "command line", None, "command line")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def _masked(name: str, value: Json) -> Json:
 
 
 async def forget(db: Handle, vault: Vault, *, workspace_id: str, resource_id: str) -> None:
-    """What was changed is no longer told; that something was, by whom and when, still is."""
+    """Remove what was changed from the entries; that something was, by whom and when, stays."""
     more = True
     while more:
         rows = await audit_logs.about(

@@ -1,1 +1,1 @@
-"""Payment providers, all alike to the rest: Stripe, and the sandbox's own, which takes no money."""
+"""Plans that are paid for, and the quotas that a plan sets."""

@@ -1,1 +1,1 @@
-"""Automations and workflows: checked, activated, their credentials sealed, what they start."""
+"""Automations and workflows: checked, activated, versioned, drawn."""

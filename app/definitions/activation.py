@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app import tokens
+from app.database.db import Handle, Row, new_id
 from app.definitions import credentials, findings
 from app.definitions.findings import LAST4_FROM, Subject
 from app.errors import FieldError, Problem
-from app.machine import check, document
+from app.machine import check as checking
+from app.machine import document
 from app.machine.program import Finding, Json
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import definitions, runs, templates
-from app.store.db import Handle, Row, new_id
+from app.vault import tokens
 
 State = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
 Shape = Literal["graph", "steps"]
@@ -28,6 +29,7 @@ TRANSITIONS: Mapping[str, Sequence[str]] = {
 }
 LIVE = ("ACTIVE", "PAUSED")  # runs may exist, so what they walk is checked and versioned
 MAX_BYTES = 256 * 1024
+MAX_TEXTS = 10_000  # each may be Liquid, and is an object of its own where the definition is kept
 EMPTY: Mapping[Shape, str] = {"graph": '{"nodes":[],"edges":[]}', "steps": "[]"}
 CANCELLED_AT_ONCE = 200
 UNSAVED = "The definition cannot be saved like this; see errors."
@@ -49,10 +51,11 @@ class Draft:
 async def create(
     process: Process, db: Handle, workspace_id: str, shape: Shape, draft: Draft
 ) -> tuple[Row, list[Finding]]:
-    """A new definition, activated at once when the draft says so; the findings are warnings."""
+    """A new definition, activated at once when the draft says so; the findings are warnings, and of
+    a DRAFT also what stands in the way of its activation."""
     if draft.state not in ("DRAFT", "ACTIVE"):
-        told = FieldError("/state", "A new definition must be DRAFT or ACTIVE.")
-        draft = replace(draft, state="DRAFT", wrong=[*draft.wrong, told])
+        error = FieldError("/state", "A new definition must be DRAFT or ACTIVE.")
+        draft = replace(draft, state="DRAFT", wrong=[*draft.wrong, error])
     row = await definitions.insert(
         db,
         workspace_id=workspace_id,
@@ -76,16 +79,24 @@ async def change(
     opened = credentials.opened(
         process.vault, workspace_id, row["id"], document.parse(body.encode())
     )
-    compiled = _compiled(row["shape"], opened, wrong) if draft.whole else check.NOTHING
+    compiled = (
+        _compiled(process, workspace_id, row["shape"], opened, wrong)
+        if draft.whole
+        else checking.NOTHING
+    )
     found = _found(compiled, kept=row["version"] > 0 and body == row["body"])
+    looked_at = Subject(
+        workspace_id, row, draft.trigger, opened, len(body), draft.signing_secret, compiled
+    )
     if draft.state in LIVE:
-        looked_at = Subject(workspace_id, row, draft.trigger, draft.signing_secret, compiled)
         # One that is being deleted at this moment is waited for, and is gone then.
         await templates.lock(db, workspace_id=workspace_id, ids=looked_at.template_ids)
         found += await findings.find(process, db, looked_at)
     found = findings.unread(wrong, found)
     _refuse_draft(found, draft.state)
     warnings = []
+    if draft.state == "DRAFT":
+        warnings = [*found, *await findings.find(process, db, looked_at)]
     version = row["version"]
     if draft.state in LIVE:
         _refuse(found)
@@ -118,15 +129,62 @@ async def change(
     return changed, warnings
 
 
+async def duplicate(
+    process: Process, db: Handle, workspace_id: str, row: Row, name: str
+) -> tuple[Row, list[Finding]]:
+    """A DRAFT that says the same, with the credentials and the signing secret of the original."""
+    body = document.parse(row["body"].encode())
+    secret = await findings.signing_secret(process, db, workspace_id, row["id"])
+    draft = Draft(
+        name,
+        "DRAFT",
+        row["trigger_config"],
+        credentials.opened(process.vault, workspace_id, row["id"], body),
+        secret,
+    )
+    return await create(process, db, workspace_id, row["shape"], draft)
+
+
+async def check(
+    process: Process, db: Handle, workspace_id: str, row: Row, draft: Draft
+) -> list[Finding]:
+    """All that an activation would find, in what may not even be saved; nothing is written. `row`
+    is the definition that the draft would change, or `unsaved`."""
+    _, unkept = _sealed(process, workspace_id, row, draft)
+    wrong = [*draft.wrong, *unkept]
+    compiled = checking.NOTHING
+    if draft.whole:
+        compiled = _compiled(process, workspace_id, row["shape"], draft.body, wrong)
+    length = len(_written(draft.body))
+    secret = draft.signing_secret
+    subject = Subject(workspace_id, row, draft.trigger, draft.body, length, secret, compiled)
+    found = [*compiled.findings, *await findings.find(process, db, subject)]
+    return findings.unread(wrong, found)
+
+
+def unsaved(shape: Shape, draft: Draft) -> Row:
+    """The row of a definition that nobody has saved, under an ID that nothing else has."""
+    return {
+        "id": new_id("aut" if shape == "graph" else "wfl"),
+        "shape": shape,
+        "name": draft.name,
+        "state": "DRAFT",
+        "version": 0,
+        "trigger_config": draft.trigger,
+        "body": EMPTY[shape],
+    }
+
+
 async def look_at(process: Process, db: Handle, workspace_id: str, row: Row) -> list[Finding]:
-    """What its check finds today, of one that was activated and is not archived."""
-    if row["state"] not in LIVE:
+    """What its check finds today, unless it is archived; of a DRAFT what its activation would."""
+    if row["state"] == "ARCHIVED":
         return []
     body = document.parse(row["body"].encode())
     opened = credentials.opened(process.vault, workspace_id, row["id"], body)
-    compiled = check.compile(row["shape"], opened)
-    looked_at = Subject(workspace_id, row, row["trigger_config"], None, compiled)
-    found = _found(compiled, kept=True)
+    length = len(row["body"])
+    compiled = findings.compiled(process, workspace_id, row["shape"], opened, length=length)
+    looked_at = Subject(workspace_id, row, row["trigger_config"], opened, length, None, compiled)
+    found = _found(compiled, kept=row["version"] > 0)
     return [*found, *await findings.find(process, db, looked_at)]
 
 
@@ -151,7 +209,7 @@ async def archive(db: Handle, workspace_id: str, row: Row) -> None:
 
 
 async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
-    """As many as nobody waits long for; a worker ends the rest (app/closure.py)."""
+    """As many as nobody waits long for; a worker ends the rest (app/accounts/closure.py)."""
     await runs.cancel_some(
         db,
         workspace_id=workspace_id,
@@ -173,15 +231,39 @@ def _sealed(
     return body, [FieldError(f"/{row['shape']}{one.pointer}", one.message) for one in errors]
 
 
-def _compiled(shape: Shape, body: Json, wrong: Sequence[FieldError]) -> check.Compiled:
-    """Raises Problem `invalid` for more than anybody reads."""
-    if len(_written(body).encode()) > MAX_BYTES:
+def _compiled(
+    process: Process, workspace_id: str, shape: Shape, body: Json, wrong: Sequence[FieldError]
+) -> checking.Compiled:
+    """Raises Problem `invalid` for more than anybody reads; Heavy."""
+    length = len(within_limits(shape, body, wrong).encode())
+    return findings.compiled(process, workspace_id, shape, body, length=length)
+
+
+def within_limits(shape: Shape, body: Json, wrong: Sequence[FieldError] = ()) -> str:
+    """The body as it is written. Raises Problem `invalid` for more than anybody reads."""
+    text = _written(body)
+    length = len(text.encode())
+    if length > MAX_BYTES:
         large = FieldError(f"/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")
         raise _invalid([*wrong, large])
-    return check.compile(shape, body)
+    if length > MAX_TEXTS and _texts(body) > MAX_TEXTS:
+        many = FieldError(f"/{shape}", f"At most {MAX_TEXTS:,} texts in all, without names.")
+        raise _invalid([*wrong, many])
+    return text
 
 
-def _found(compiled: check.Compiled, *, kept: bool) -> list[Finding]:
+def _texts(body: Json) -> int:
+    count, waiting = 0, [body]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+        else:
+            count += isinstance(value, str)
+    return count
+
+
+def _found(compiled: checking.Compiled, *, kept: bool) -> list[Finding]:
     """Of what runs already and is kept as it is, a limit that it is beyond is no more than told."""
     return [
         replace(one, severity="warning", draft=False) if kept and one.limit else one
@@ -199,7 +281,7 @@ def _refuse_draft(found: Sequence[Finding], state: State) -> None:
     errors = [FieldError(finding.pointer, finding.message) for finding in refused]
     if not live:
         raise _invalid(errors)
-    raise Problem("invalid", UNSAVED, errors=errors, findings=told(found))
+    raise Problem("invalid", UNSAVED, errors=errors, findings=listed(found))
 
 
 def _refuse(found: Sequence[Finding]) -> None:
@@ -209,11 +291,11 @@ def _refuse(found: Sequence[Finding]) -> None:
             "not_activatable",
             "The definition cannot run; fix what errors lists and activate it again.",
             errors=[FieldError(finding.pointer, finding.message) for finding in errors],
-            findings=told(found),
+            findings=listed(found),
         )
 
 
-def told(found: Sequence[Finding]) -> list[dict[str, str]]:
+def listed(found: Sequence[Finding]) -> list[dict[str, str]]:
     """As clients see them."""
     return [
         {

@@ -18,7 +18,7 @@ from app.errors import FieldError
 from app.machine import document
 from app.machine.program import Json
 from app.machine.secrets import MASK, is_secret_name
-from app.vault import Vault
+from app.vault.vault import Vault
 
 PURPOSE = "http credential"
 PREFIX = "sealed:"
@@ -64,8 +64,10 @@ def sealed(
             text = vault.encrypt(PURPOSE, _bytes(held.value), workspace_id, definition_id)
             return PREFIX + base64.b64encode(text).decode()
         if kept is None or kept.server != held.server:
-            told = "The mask keeps a stored credential, but this step and server have none."
-            errors.append(FieldError(document.pointer(*held.where), f"{told} Give the credential."))
+            detail = "The mask keeps a stored credential, but this step and server have none."
+            errors.append(
+                FieldError(document.pointer(*held.where), f"{detail} Give the credential.")
+            )
             return held.value
         return kept.value
 

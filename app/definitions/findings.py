@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 
-from app.definitions import starts
+from app.database.db import Handle, Row
+from app.definitions import inspection, starts
 from app.errors import FieldError
-from app.machine import check, content, sample, template
-from app.machine.fields import Place
-from app.machine.lint import Read, lint, unseen
-from app.machine.path import Path
-from app.machine.program import Finding, Json, Part
+from app.machine import check
+from app.machine.program import Finding, Json
 from app.messages import providers
 from app.process import Process
-from app.store import runs, templates, webhook_requests
-from app.store.db import Handle, Row
+from app.runtime.compute import Job
+from app.store import definitions, runs, templates, webhook_requests, workspaces
 
 SHORT_SECRET = 16
 LAST4_FROM = 12  # the last four of a shorter secret would give too much of it away
 
 BODIES = 50  # the newest say what senders send
 MOST_BYTES = 64 * 1024  # of a body that is looked at
+
+LARGE = 8 * 1024  # characters of a definition that is not checked on the event loop
+LARGE_BODIES = 32 * 1024  # bytes of recorded bodies, likewise
+SECONDS = 2.0  # of CPU time for a check
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Subject:
     workspace_id: str
     row: Row
     trigger: Mapping[str, Json]
+    body: Json  # with its credentials
+    length: int  # of it, as text
     signing_secret: str | None
     compiled: check.Compiled
 
@@ -43,44 +49,52 @@ class Subject:
         return sorted({reference.id for reference in self.compiled.templates})
 
 
+def compiled(
+    process: Process, workspace_id: str, shape: check.Shape, body: Json, *, length: int
+) -> check.Compiled:
+    """`length` is that of the body as text. Raises Heavy."""
+    job = Job(workspace_id, check.compile, (shape, body), seconds=SECONDS)
+    return process.compute.here(job, large=length > LARGE)
+
+
 async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
-    """Everything but what compiling has found."""
+    """Everything but what compiling has found. Raises Heavy."""
     known = await templates.named(db, workspace_id=subject.workspace_id, ids=subject.template_ids)
+    workspace = await workspaces.by_id(db, id=subject.workspace_id)
     able = await providers.names(process, db, subject.workspace_id)
-    found = [*_of_trigger(subject), *_of_channels(subject.compiled, able)]
-    found += await starts.find(db, subject.workspace_id, subject.row["id"], subject.compiled)
-    return [
-        *found,
-        *find_static(subject.trigger, subject.compiled, known, await _bodies(db, subject)),
-    ]
-
-
-def find_static(
-    trigger: Mapping[str, Json],
-    compiled: check.Compiled,
-    known: Mapping[str, Mapping[str, Json]],
-    bodies: Sequence[Json],
-) -> list[Finding]:
-    """The findings that need no database: of the templates and of some recorded bodies."""
-    found = [*_of_templates(compiled.templates, known), *unseen(_defaults(trigger), bodies)]
-    parts = _sound(compiled)
-    found += _adding_its_trigger(trigger, parts)
-    found += lint(
-        compiled.program,
-        parts,
-        addresses=_sure_of(trigger),
-        templates={id: _read_by(template) for id, template in known.items()},
-        bodies=bodies,
+    found = [*await _of_trigger(process, db, subject), *_of_channels(subject.compiled, able)]
+    found += _of_calls(process, subject.compiled)
+    found += await starts.find(
+        process, db, subject.workspace_id, subject.row["id"], subject.compiled
     )
-    return found
+    has_address = workspace is not None and workspace["postal_address"] is not None
+    bodies = await _bodies(db, subject)
+    return [*found, *_inspected(process, subject, known, bodies, has_address=has_address)]
 
 
-def _sound(compiled: check.Compiled) -> Sequence[Part]:
-    """Those that can be read; none where so much is wrong that not all of it was kept."""
-    if len(compiled.findings) >= check.MOST_FINDINGS:
-        return compiled.parts if compiled.program is not None else ()
-    broken = check.places(finding for finding in compiled.findings if finding.draft)
-    return [part for part in compiled.parts if part.config_pointer not in broken]
+def _inspected(
+    process: Process,
+    subject: Subject,
+    known: Mapping[str, Row],
+    bodies: Sequence[bytes],
+    *,
+    has_address: bool,
+) -> list[Finding]:
+    rows = {id: dict(row) for id, row in known.items()}
+    job = Job(
+        subject.workspace_id,
+        inspection.inspect,
+        (subject.trigger, subject.compiled, rows, bodies, has_address),
+        seconds=SECONDS,
+        same=lambda: [
+            subject.trigger,
+            subject.body,
+            rows,
+            has_address,
+        ],  # other bodies may have come in since
+    )
+    is_large = subject.length > LARGE or sum(map(len, bodies)) > LARGE_BODIES
+    return process.compute.here(job, large=is_large)
 
 
 def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Finding]:
@@ -94,11 +108,17 @@ def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Findi
 # --- the trigger --------------------------------------------------------------------------------
 
 
-def _of_trigger(subject: Subject) -> Iterator[Finding]:
-    trigger = subject.trigger
-    if trigger["source"] != "inbound_webhook":
-        yield from _missing_from(trigger)
-        return
+async def _of_trigger(process: Process, db: Handle, subject: Subject) -> list[Finding]:
+    if subject.trigger["source"] != "inbound_webhook":
+        return list(_missing_from(subject.trigger))
+    found = list(_of_webhook(subject.trigger))
+    if 0 < await _secret_length(process, db, subject) < SHORT_SECRET:
+        message = f"A signing secret under {SHORT_SECRET} characters can be guessed."
+        found.append(_warning("short_secret", "/trigger/signingSecret", message))
+    return found
+
+
+def _of_webhook(trigger: Mapping[str, Json]) -> Iterator[Finding]:
     lookup = trigger.get("contactLookup")
     if lookup is None:
         message = "Say what identifies the contact: email, phone or contact_id."
@@ -106,9 +126,6 @@ def _of_trigger(subject: Subject) -> Iterator[Finding]:
     if trigger.get("createContact") and lookup == "contact_id":
         message = "A contact cannot be created from an id alone; an unknown id answers 404."
         yield _warning("create_without_address", "/trigger/createContact", message)
-    if _has_short_secret(subject):
-        message = f"A signing secret under {SHORT_SECRET} characters can be guessed."
-        yield _warning("short_secret", "/trigger/signingSecret", message)
 
 
 def _missing_from(trigger: Mapping[str, Json]) -> Iterator[Finding]:
@@ -121,43 +138,23 @@ def _missing_from(trigger: Mapping[str, Json]) -> Iterator[Finding]:
         yield Finding("name_missing", "/trigger/name", message)
 
 
-def _has_short_secret(subject: Subject) -> bool:
-    """Of a secret that is kept, only whether it is long enough to show its end is known."""
-    if subject.signing_secret is None:
-        return bool(subject.row["secret_set"]) and subject.row["secret_last4"] is None
-    return 0 < len(subject.signing_secret) < SHORT_SECRET
+async def _secret_length(process: Process, db: Handle, subject: Subject) -> int:
+    """In characters; 0 without a secret."""
+    if subject.signing_secret is not None:
+        return len(subject.signing_secret)
+    stored = await signing_secret(process, db, subject.workspace_id, subject.row["id"])
+    return len(stored or "")
 
 
-def _adding_its_trigger(trigger: Mapping[str, Json], parts: Iterable[Part]) -> Iterator[Finding]:
-    wanted = trigger.get("tag") if trigger["source"] == "tag_added" else None
-    for part in parts:
-        tag = part.node.config.get("tag")
-        if wanted and part.node.kind == "add_tag" and tag and tag.source.strip() == wanted:
-            message = "This tag is what starts a run: should the contact lose it, it begins again."
-            yield _warning("tag_starts_again", f"{part.config_pointer}/tag", message)
+async def signing_secret(process: Process, db: Handle, workspace_id: str, id: str) -> str | None:
+    """The stored one."""
+    sealed = await definitions.signing_secret(db, workspace_id=workspace_id, id=id)
+    if sealed is None:
+        return None
+    return process.vault.decrypt("signing secret", sealed, workspace_id, id).decode()
 
 
-def _sure_of(trigger: Mapping[str, Json]) -> frozenset[str]:
-    """Whoever is found by an address has it."""
-    if trigger["source"] != "inbound_webhook":
-        return frozenset()
-    return frozenset({"email", "phone"} & {trigger.get("contactLookup")})
-
-
-def _defaults(trigger: Mapping[str, Json]) -> Iterator[Read]:
-    """What the values of a new contact read."""
-    waiting = [(trigger.get("contactDefaults"), Place("/trigger/contactDefaults", []))]
-    for value, place in waiting:
-        if isinstance(value, str):
-            for segments in template.parse(value, roots=frozenset({"trigger"})).paths:
-                yield Read(Path(segments), place.pointer)
-        elif isinstance(value, dict):
-            waiting += [(member, place.at(name)) for name, member in value.items()]
-        elif isinstance(value, list):
-            waiting += [(item, place.at(index)) for index, item in enumerate(value)]
-
-
-async def _bodies(db: Handle, subject: Subject) -> list[Json]:
+async def _bodies(db: Handle, subject: Subject) -> list[bytes]:
     """Of runs, and of requests that a secret let in but that started none."""
     of_runs = await runs.bodies(
         db,
@@ -173,30 +170,12 @@ async def _bodies(db: Handle, subject: Subject) -> list[Json]:
         longest=MOST_BYTES,
         limit=BODIES,
     )
-    bodies = dict.fromkeys(bytes(body) for body in [*of_runs, *(row["body"] for row in recorded)])
-    return await asyncio.to_thread(lambda: list(sample.objects(bodies)))
+    return list(
+        dict.fromkeys(bytes(body) for body in [*of_runs, *(row["body"] for row in recorded)])
+    )
 
 
 # --- templates and channels ---------------------------------------------------------------------
-
-
-def _of_templates(
-    references: Iterable[check.Reference], known: Mapping[str, Mapping[str, Json]]
-) -> Iterator[Finding]:
-    for reference in references:
-        row = known.get(reference.id)
-        if row is None:
-            message = "There is no such template in this workspace."
-            yield Finding("template_unknown", reference.pointer, message)
-        elif row["channel"] != reference.channel:
-            message = (
-                f"This template is for {row['channel']}, the step sends by {reference.channel}."
-            )
-            yield Finding("template_channel", reference.pointer, message)
-
-
-def _read_by(template: Mapping[str, Json]) -> Sequence[Path]:
-    return [path for _, path in content.reads(template["channel"], template["content"])]
 
 
 def _of_channels(compiled: check.Compiled, able: Collection[str]) -> Iterator[Finding]:
@@ -205,6 +184,38 @@ def _of_channels(compiled: check.Compiled, able: Collection[str]) -> Iterator[Fi
         if channel is not None and channel not in able:
             message = f"No provider is set up for {channel}: until then its messages fail."
             yield _warning("channel_not_configured", f"{part.config_pointer}/channel", message)
+
+
+def _of_calls(process: Process, compiled: check.Compiled) -> Iterator[Finding]:
+    for part in compiled.parts:
+        url = part.node.config.get("url") if part.node.kind == "http_request" else None
+        target = url and _literal_target(url.source)
+        if target and not process.egress.may_reach(*target):
+            message = (
+                "This address is not on the public internet, so the call is refused, unless the"
+                " operator allows it (EGRESS_ALLOW)."
+            )
+            yield _warning("private_address", f"{part.config_pointer}/url", message)
+
+
+def _literal_target(url: str) -> tuple[str, int] | None:
+    """The address and the port, where they stand in the URL and no Liquid makes them."""
+    server = _SERVER.match(url.strip())
+    if server is None:
+        return None
+    host = server["host"].strip("[]").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        host = "127.0.0.1"
+    usual = 443 if server["scheme"].lower() == "https" else 80
+    with suppress(ValueError):
+        return str(ip_address(host)), int(server["port"] or usual)
+    return None
+
+
+_SERVER = re.compile(
+    r"(?P<scheme>https?)://(?:[^/?#@{}]*@)?(?P<host>\[[0-9a-f:.]+\]|[^/?#:{}@]+)(?::(?P<port>\d{1,5}))?(?=[/?#]|$)",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 def _warning(code: str, pointer: str, message: str) -> Finding:

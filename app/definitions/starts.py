@@ -1,25 +1,32 @@
-"""What a definition starts: whether it is there, and whether that leads back."""
+"""The definitions that one starts: whether it is there, and whether that leads back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.machine import check, document
+from app.database.db import Handle, Row
+from app.definitions import inspection
+from app.machine import check
 from app.machine.program import Finding
+from app.process import Process
+from app.runtime.compute import Job
 from app.store import definitions
-from app.store.db import Handle, Row
 
-# A loop that is longer still would be ended by reactions.LONGEST_CHAIN.
+# A loop that is longer still would be ended by chains.LONGEST_CHAIN.
 LOOKED_THROUGH = 50  # definitions
+LARGE = 8 * 1024  # characters of definitions that are not read on the event loop
+SECONDS = 2.0  # of CPU time
 
 
-async def find(db: Handle, workspace_id: str, id: str, compiled: check.Compiled) -> list[Finding]:
-    """Whether what it starts is there, and whether that would start this one again."""
+async def find(
+    process: Process, db: Handle, workspace_id: str, id: str, compiled: check.Compiled
+) -> list[Finding]:
+    """Whether what it starts is there, and whether that leads back to it. Raises Heavy."""
     if not compiled.starts:
         return []
     found = []
-    known = await _started(db, workspace_id, [start.id for start in compiled.starts])
+    known = await _started(process, db, workspace_id, [start.id for start in compiled.starts])
     for start in compiled.starts:
         target = known.get(start.id)
         if target is None or target.shape != start.shape or target.state == "ARCHIVED":
@@ -44,23 +51,26 @@ class _Target:
     starts: frozenset[str]
 
 
-async def _started(db: Handle, workspace_id: str, ids: Sequence[str]) -> dict[str, _Target]:
+async def _started(
+    process: Process, db: Handle, workspace_id: str, ids: Sequence[str]
+) -> dict[str, _Target]:
     """These, and what they start in turn."""
     known: dict[str, _Target] = {}
     wanted = set(ids)
     while wanted and len(known) < LOOKED_THROUGH:
         rows = await definitions.bodies(db, workspace_id=workspace_id, ids=sorted(wanted))
-        for row in rows:
-            starts = frozenset(start.id for start in _starts_of(row))
+        for row, starts in zip(rows, _starts_of(process, workspace_id, rows), strict=True):
             known[row["id"]] = _Target(row["shape"], row["state"], starts)
         wanted = {start for row in rows for start in known[row["id"]].starts} - known.keys()
     return known
 
 
-def _starts_of(row: Row) -> Sequence[check.Start]:
-    if "start_workflow" not in row["body"]:
-        return ()
-    return check.compile(row["shape"], document.parse(row["body"].encode())).starts
+def _starts_of(
+    process: Process, workspace_id: str, rows: Sequence[Row]
+) -> Sequence[frozenset[str]]:
+    bodies = [(row["shape"], row["body"]) for row in rows]
+    job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
+    return process.compute.here(job, large=sum(len(body) for _, body in bodies) > LARGE)
 
 
 def _reached(id: str, known: Mapping[str, _Target]) -> set[str]:

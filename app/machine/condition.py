@@ -13,8 +13,19 @@ from functools import partial
 from typing import TypeAlias
 
 from app.machine import compare, document, path, template
-from app.machine.fields import Field, Place, choice, duration, quote, read_object, refuse_unknown
+from app.machine.fields import (
+    Field,
+    Place,
+    Reader,
+    choice,
+    described_by,
+    duration,
+    quote,
+    read_object,
+    refuse_unknown,
+)
 from app.machine.program import Facts, Json
+from app.machine.schema import ACTIVE, SCALAR, ref
 
 MOST_COMPARISONS = 50  # of a step: each may look 4 ms through a text as long as a body can hold
 
@@ -141,26 +152,28 @@ def _brief(value: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """How an op compares (what was found, `value`, now), and how its `value` is checked. `within`:
-    of a list it is asked for the items."""
+    """How an op compares (what was found, `value`, now), how its `value` is checked, and when it
+    holds, for people. `within`: of a list it is asked for the items."""
 
     holds: Callable[[Json, Json, Json], bool]
-    check: Callable[[Json, Place], object]
+    check: Reader
+    about: str
     takes_null: bool = False
     within: bool = False
 
 
 def _op(
     agree: Callable[[Json, Json], bool],
-    check: Callable[[Json, Place], object],
-    takes_null: bool = False,
+    check: Reader,
+    about: str,
     *,
+    takes_null: bool = False,
     within: bool = False,
 ) -> Op:
     def holds(found: Json, expected: Json, _now: Json) -> bool:
         return found is not path.MISSING and agree(found, expected)
 
-    return Op(holds, check, takes_null, within)
+    return Op(holds, check, about, takes_null, within)
 
 
 def _on_text(agree: Callable[[str, str], bool]) -> Callable[[Json, Json], bool]:
@@ -171,11 +184,13 @@ def _exists(found: Json, wanted: bool, _now: Json) -> bool:
     return (found is not path.MISSING and found is not None) is wanted
 
 
+@described_by(SCALAR)
 def _scalar(value: Json, place: Place) -> None:
     if isinstance(value, dict | list):
         place.refuse("wrong_type", "This must be text, a number, true, false or null.")
 
 
+@described_by({"type": "array", "items": SCALAR, ACTIVE: {"minItems": 1}})
 def _scalars(value: Json, place: Place) -> None:
     if not isinstance(value, list):
         place.refuse("wrong_type", "This must be a list of values to compare with.")
@@ -186,16 +201,19 @@ def _scalars(value: Json, place: Place) -> None:
             _scalar(option, place.at(index))
 
 
+@described_by({"type": "string"})
 def _text(value: Json, place: Place) -> None:
     if not isinstance(value, str):
         place.refuse("wrong_type", "This must be text.")
 
 
+@described_by({"type": ["boolean", "null"]})  # null, like an absent one, is true
 def _flag(value: Json, place: Place) -> None:
     if not isinstance(value, bool):
         place.refuse("wrong_type", "This must be true or false.")
 
 
+@described_by({"type": ["number", "string"]})
 def _orderable(value: Json, place: Place) -> None:
     if not compare.is_number(value) and not isinstance(value, str):
         place.refuse("wrong_type", "This must be a number or a time.")
@@ -203,6 +221,7 @@ def _orderable(value: Json, place: Place) -> None:
         place.hold("bad_value", f"{quote(str(value))} is neither a number nor an RFC 3339 time.")
 
 
+@described_by({"type": "string"})
 def _moment(value: Json, place: Place) -> None:
     if not isinstance(value, str):
         place.refuse("wrong_type", "This must be a time, as text.")
@@ -210,21 +229,56 @@ def _moment(value: Json, place: Place) -> None:
         place.hold("bad_time", f"{quote(value)} is not a time; write it like 2026-11-02T09:00:00Z.")
 
 
+def _ordered(about: str, *orders: int) -> Op:
+    """Numbers by size, times by when they are."""
+    return _op(
+        lambda found, expected: compare.order(found, expected) in orders,
+        _orderable,
+        f"{about}, a number or an RFC 3339 time",
+    )
+
+
+def _differs(found: Json, expected: Json) -> bool:
+    return not compare.same(found, expected)
+
+
 OPS: Mapping[str, Op] = {
-    "eq": _op(compare.same, _scalar, takes_null=True),
-    "ne": _op(lambda found, expected: not compare.same(found, expected), _scalar, takes_null=True),
-    "gt": _op(lambda found, expected: compare.order(found, expected) == 1, _orderable),
-    "gte": _op(lambda found, expected: compare.order(found, expected) in {0, 1}, _orderable),
-    "lt": _op(lambda found, expected: compare.order(found, expected) == -1, _orderable),
-    "lte": _op(lambda found, expected: compare.order(found, expected) in {0, -1}, _orderable),
-    "in": _op(compare.among, _scalars),
-    "contains": _op(compare.contains, _scalar, within=True),
-    "starts_with": _op(_on_text(str.startswith), _text),
-    "ends_with": _op(_on_text(str.endswith), _text),
-    "exists": Op(_exists, _flag),
-    "before": _op(lambda found, expected: compare.chronology(found, expected) == -1, _moment),
-    "after": _op(lambda found, expected: compare.chronology(found, expected) == 1, _moment),
-    "within_last": Op(compare.within_last, duration),
+    "eq": _op(compare.same, _scalar, "it is equal to `value`, which may be null", takes_null=True),
+    "ne": _op(
+        _differs,
+        _scalar,
+        "it is there, and not equal to `value`, which may be null",
+        takes_null=True,
+    ),
+    "gt": _ordered("it is greater or later than `value`", 1),
+    "gte": _ordered("it is greater or later than `value`, or the same", 0, 1),
+    "lt": _ordered("it is smaller or earlier than `value`", -1),
+    "lte": _ordered("it is smaller or earlier than `value`, or the same", 0, -1),
+    "in": _op(compare.among, _scalars, "it is equal to one of the list `value`"),
+    "contains": _op(
+        compare.contains,
+        _scalar,
+        "it is a list with the item `value`, or text with `value` in it",
+        within=True,
+    ),
+    "starts_with": _op(_on_text(str.startswith), _text, "it is text that begins with `value`"),
+    "ends_with": _op(_on_text(str.endswith), _text, "it is text that ends with `value`"),
+    "exists": Op(_exists, _flag, "it is there and not null; with `false`, if it is not"),
+    "before": _op(
+        lambda found, expected: compare.chronology(found, expected) == -1,
+        _moment,
+        "it is a time earlier than `value`, an RFC 3339 time",
+    ),
+    "after": _op(
+        lambda found, expected: compare.chronology(found, expected) == 1,
+        _moment,
+        "it is a time later than `value`, an RFC 3339 time",
+    ),
+    "within_last": Op(
+        compare.within_last,
+        duration,
+        "it is a time no longer ago than the duration `value`, such as P7D, and not to come",
+    ),
 }
 
 
@@ -297,16 +351,22 @@ def _read_path(roots: Roots, raw: Json, place: Place) -> path.Path | None:
 
 
 _FIELDS = {
-    "op": Field(choice(*OPS), f"Say how to compare: one of {', '.join(OPS)}."),
-    "value": Field(lambda value, _: value),
+    "op": Field(choice(*OPS), f"Say how to compare: one of {', '.join(OPS)}.", "How to compare."),
+    "value": Field(Reader(lambda value, _: value, {}), about="What to compare with."),
 }
 
 
-def _read_comparison(raw: dict[str, Json], place: Place, roots: Roots) -> Comparison | None:
+def comparison_fields(roots: Roots) -> Mapping[str, Field]:
     at = Field(
-        partial(_read_path, roots), "Say which value to look at, such as contact.metadata.plan."
+        Reader(partial(_read_path, roots), {"type": "string"}),
+        "Say which value to look at, such as contact.metadata.plan.",
+        "Which value to look at.",
     )
-    members = read_object(raw, {"path": at, **_FIELDS}, place)
+    return {"path": at, **_FIELDS}
+
+
+def _read_comparison(raw: dict[str, Json], place: Place, roots: Roots) -> Comparison | None:
+    members = read_object(raw, comparison_fields(roots), place)
     if "op" not in members:
         return None
     op, value = OPS[members["op"]], raw.get("value")
@@ -317,3 +377,10 @@ def _read_comparison(raw: dict[str, Json], place: Place, roots: Roots) -> Compar
     else:
         op.check(value, place.at("value"))
     return Comparison(members["path"], members["op"], value) if "path" in members else None
+
+
+def over(roots: Roots) -> Reader:
+    return Reader(partial(read, roots=roots), ref("Condition"))
+
+
+read_condition = over(template.ROOTS)

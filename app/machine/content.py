@@ -1,4 +1,4 @@
-"""What a message says, part by part, on each channel; one reader for templates and inline content,
+"""A message, part by part, on each channel; one reader for templates and inline content,
 one renderer for preview, test email and send."""
 
 from __future__ import annotations
@@ -8,16 +8,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.headerregistry import Address
-from functools import partial
 from itertools import islice
 from typing import Literal, TypeAlias, get_args
 
-from app.machine import document, template
-from app.machine.fields import Field, Place, Reader, choice, liquid, quote, read_object
+from app.machine import document, effort, template
+from app.machine.fields import (
+    Field,
+    Place,
+    Reader,
+    choice,
+    described_by,
+    quote,
+    read_object,
+    templated,
+)
 from app.machine.path import Path
 from app.machine.plaintext import plain_text
-from app.machine.program import Facts, Json
-from app.machine.template import NOTED, Rendered
+from app.machine.program import Facts, Finding, Json
+from app.machine.template import LINKS, NOTED, OF_MESSAGES, Rendered, Template
 
 
 class PartError(Exception):
@@ -31,13 +39,16 @@ class PartError(Exception):
 
 # --- reading ------------------------------------------------------------------------------------
 
+_liquid = templated(OF_MESSAGES)
 _CONTENT_SID = re.compile(r"HX[0-9a-fA-F]{32}")
 MOST_VARIABLES = 100
+LONGEST_HTML = 64 * 1024  # characters whose text is derived on an event loop: six milliseconds
 
 
+@described_by({"type": "string"})
 def _reply_to(raw: Json, place: Place) -> Json:
     """An address; one that Liquid makes is judged when it is made."""
-    read = liquid(raw, place)
+    read = _liquid(raw, place)
     if read is not None and not ("{{" in raw or "{%" in raw):
         try:
             if not Address(addr_spec=raw.strip()).domain:
@@ -48,6 +59,7 @@ def _reply_to(raw: Json, place: Place) -> Json:
     return read
 
 
+@described_by({"type": "string", "pattern": f"^{_CONTENT_SID.pattern}$"})
 def _content_sid(raw: Json, place: Place) -> Json:
     if isinstance(raw, str) and _CONTENT_SID.fullmatch(raw):
         return raw
@@ -55,13 +67,20 @@ def _content_sid(raw: Json, place: Place) -> Json:
     return None
 
 
+@described_by(
+    {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "maxProperties": MOST_VARIABLES,
+    }
+)
 def _variables(raw: Json, place: Place) -> Json:
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "This must be an object of variables by name.")
     elif len(raw) > MOST_VARIABLES:
         place.refuse("too_many", f"A message has at most {MOST_VARIABLES} variables.")
     else:
-        return {name: liquid(value, place.at(name)) for name, value in raw.items()}
+        return {name: _liquid(value, place.at(name)) for name, value in raw.items()}
     return None
 
 
@@ -69,43 +88,58 @@ def _variables(raw: Json, place: Place) -> Json:
 class Part:
     """A piece of Liquid, unless `read` says otherwise. HTML is escaped where values enter it."""
 
+    about: str
     needed: bool = False
     html: bool = False
-    read: Reader = liquid
+    read: Reader = _liquid
 
 
 PARTS: Mapping[str, Mapping[str, Part]] = {
     "email": {
-        "subject": Part(needed=True),
-        "html": Part(needed=True, html=True, read=partial(liquid, html=True)),
-        "text": Part(),  # derived of the HTML where it is absent
-        "preheader": Part(),
-        "fromName": Part(),
-        "replyTo": Part(read=_reply_to),
+        "subject": Part("The subject.", needed=True),
+        "html": Part(
+            "The mail as HTML; values are escaped where they enter it.",
+            html=True,
+            read=templated(OF_MESSAGES, html=True),
+        ),
+        "text": Part("The mail as plain text; without it, made of the HTML."),
+        "preheader": Part("What mail programs show beside the subject."),
+        "fromName": Part("The sender's name, instead of the workspace's."),
+        "replyTo": Part("Where replies go.", read=_reply_to),
     },
-    "sms": {"text": Part(needed=True)},
+    "sms": {"text": Part("The message.", needed=True)},
     "whatsapp": {
-        "text": Part(),
-        "contentSid": Part(read=_content_sid),
-        "variables": Part(read=_variables),
+        "text": Part("The message, or else `contentSid`."),
+        "contentSid": Part("A template that was approved by WhatsApp.", read=_content_sid),
+        "variables": Part("The variables of that template, by name.", read=_variables),
     },
 }
 ChannelName: TypeAlias = Literal["email", "sms", "whatsapp"]
 CHANNELS: tuple[str, ...] = get_args(ChannelName)
 # The field of a contact that a channel writes to.
 ADDRESS_FIELD: Mapping[str, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
-CATEGORY = {"category": Field(choice("transactional", "marketing"))}  # of inline content
+CATEGORY = {  # of inline content
+    "category": Field(
+        choice("transactional", "marketing"),
+        about="Marketing is only sent to those who are subscribed.",
+        default="transactional",
+    )
+}
 
 # A draft whose channel is not chosen yet may say whatever some channel can.
-_ANY = {name: Field(part.read) for parts in PARTS.values() for name, part in parts.items()}
+ANY_PART = {
+    name: Field(part.read, about=part.about)
+    for parts in reversed([*PARTS.values()])
+    for name, part in parts.items()
+}
 
 
 def _field(channel: str, name: str, part: Part) -> Field:
     needed = f"A message by {channel} cannot do without {name}." if part.needed else None
-    return Field(part.read, needed)
+    return Field(part.read, needed, part.about)
 
 
-_FIELDS: Mapping[str, Mapping[str, Field]] = {
+FIELDS: Mapping[str, Mapping[str, Field]] = {
     channel: {name: _field(channel, name, part) for name, part in parts.items()}
     for channel, parts in PARTS.items()
 }
@@ -115,11 +149,22 @@ def read(
     channel: str | None, raw: Json, place: Place, more: Mapping[str, Field] | None = None
 ) -> dict[str, Json]:
     """The parts as they were written, without empty ones; what is wrong goes to `place`."""
-    fields = _ANY if channel is None else _FIELDS[channel]
+    fields = ANY_PART if channel is None else FIELDS[channel]
     members = read_object(raw, {**fields, **(more or {})}, place)
+    if channel == "email" and isinstance(raw, dict) and not (raw.get("html") or raw.get("text")):
+        place.at("html").hold("missing", "A message by email needs html or text.")
     if channel == "whatsapp" and isinstance(raw, dict):
         _either(raw, place)
     return {name: raw[name] for name in members}
+
+
+def checked(
+    channel: str, raw: Json, pointer: str = "/content", more: tuple[str, ...] = ()
+) -> tuple[dict[str, Json], list[Finding]]:
+    """As `read`, of content that stands at the pointer, with these members of CATEGORY."""
+    findings: list[Finding] = []
+    beside = {name: CATEGORY[name] for name in more}
+    return read(channel, raw, Place(pointer, findings), beside), findings
 
 
 def _either(raw: Mapping[str, Json], place: Place) -> None:
@@ -146,17 +191,40 @@ class Message:
 def render(channel: str, content: Mapping[str, Json], facts: Facts) -> Message:
     """Every part that is there, rendered, variables as JSON, and the text of a mail that has only
     HTML. Raises PartError."""
+    facts = document.read_trigger(facts)
     parts = {
-        name: render_part(channel, name, content[name], facts) for name in given(channel, content)
+        name: render_part(channel, name, content[name], facts)
+        for name in given_parts(channel, content)
     }
-    said = {name: part.text for name, part in parts.items()}
-    return Message({**said, **derived(said)}, _missing(parts.values()))
+    texts = {name: part.text for name, part in parts.items()}
+    return Message({**texts, **derived(texts)}, _missing(parts.values()))
+
+
+def preview(channel: str, content: Mapping[str, Json], facts: Facts) -> dict[str, dict[str, Json]]:
+    """By part: what would be sent and the paths that led nowhere, or why it cannot be sent."""
+    parts = {
+        name: _preview(channel, name, content[name], facts)
+        for name in given_parts(channel, content)
+    }
+    rendered = {name: part["rendered"] for name, part in parts.items() if "rendered" in part}
+    if "error" not in parts.get("text", {}):
+        parts |= {name: {"rendered": text} for name, text in derived(rendered).items()}
+    return parts
+
+
+def _preview(channel: str, name: str, source: Json, facts: Facts) -> dict[str, Json]:
+    try:
+        part = render_part(channel, name, source, facts)
+    except PartError as error:
+        return {"error": error.message}
+    return {"rendered": part.text, **({"missing": list(part.missing)} if part.missing else {})}
 
 
 def derived(parts: Mapping[str, str]) -> dict[str, str]:
     """What readers without HTML get of rendered parts, where their author did not say it."""
     if "html" not in parts or parts.get("text"):
         return {}
+    effort.yield_beyond(LONGEST_HTML, len(parts["html"]))
     return {"text": plain_text(parts["html"])}
 
 
@@ -174,7 +242,11 @@ def render_part(channel: str, name: str, source: Json, facts: Facts) -> Rendered
 
 
 def _rendered(source: str, html: bool, facts: Facts) -> Rendered:
-    return template.parse(source, html=html).render(facts)
+    return _parsed(source, html).render(facts)
+
+
+def _parsed(source: str, html: bool) -> Template:
+    return template.parse(source, html=html, roots=OF_MESSAGES)
 
 
 def _missing(pieces: Iterable[Rendered]) -> tuple[str, ...]:
@@ -183,21 +255,26 @@ def _missing(pieces: Iterable[Rendered]) -> tuple[str, ...]:
     return tuple(islice(paths, NOTED))
 
 
-def given(channel: str, content: Mapping[str, Json]) -> Iterator[str]:
+def given_parts(channel: str, content: Mapping[str, Json]) -> Iterator[str]:
     """The names of the parts that are there, in the channel's order: a database keeps none."""
     return (name for name in PARTS[channel] if content.get(name))
 
 
 def reads(channel: str, content: Mapping[str, Json]) -> Iterator[tuple[tuple[str, ...], Path]]:
     """What the parts read: where in the content each path stands, and the path."""
-    for name in given(channel, content):
+    for name in given_parts(channel, content):
         source = content[name]
         pieces: list[tuple[tuple[str, ...], str]] = [((name,), source)]
         if isinstance(source, dict):
             pieces = [((name, key), source[key]) for key in sorted(source)]
         for place, piece in pieces:
-            for segments in template.parse(piece, html=PARTS[channel][name].html).paths:
+            for segments in _parsed(piece, PARTS[channel][name].html).paths:
                 yield place, Path(segments)
+
+
+def reads_a_link(channel: str, content: Mapping[str, Json]) -> bool:
+    """Whether its author has placed a link for the recipient to choose by."""
+    return any(path.segments[0] in LINKS for _, path in reads(channel, content))
 
 
 def variables(channel: str, content: Mapping[str, Json]) -> list[str]:

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from app.machine import document
 from app.machine.program import Facts, Finding, Json
-from app.machine.template import Rendered, Template, TemplateError, excess, parse
+from app.machine.schema import ACTIVE, Schema, blank_or
+from app.machine.template import ROOTS, Rendered, Template, TemplateError, excess, parse
 from app.machine.text import encodable, is_line
 
 # --- where, and what is wrong -------------------------------------------------------------------
@@ -55,16 +56,67 @@ def quote(text: str) -> str:
 
 # --- objects of fields --------------------------------------------------------------------------
 
-# A reader answers with the checked value, or with None when it has left a finding.
-Reader: TypeAlias = Callable[[Json, Place], Json | None]
+# Answers with the checked value, or with None when it has left a finding.
+Read: TypeAlias = Callable[[Json, Place], Json | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How a value is read, and the JSON Schema of what it may be (schema.py)."""
+
+    read: Read
+    schema: Schema
+
+    def __call__(self, value: Json, place: Place) -> Json | None:
+        return self.read(value, place)
+
+
+def described_by(schema: Schema) -> Callable[[Read], Reader]:
+    """Make a function a Reader of such values."""
+    return lambda read: Reader(read, schema)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One member of an object: how it is read, and what to say when it is needed and absent."""
+    """One member of an object: how it is read, what to say when it is needed and absent, and what
+    it is `about`, for people. `default` is what an absent one means."""
 
     read: Reader
     needed: str | None = None
+    about: str = ""
+    default: Json = None
+
+    @property
+    def schema(self) -> Schema:
+        """As a member: blank where it may be absent."""
+        value = self.read.schema
+        if self.needed and value.get("type") == "string":
+            value = {**value, ACTIVE: {"minLength": 1, **value.get(ACTIVE, {})}}
+        return {**blank_or(value, in_drafts=bool(self.needed)), **self._notes()}
+
+    def _notes(self) -> Schema:
+        """For people. There is no `default`: generators of clients take such a member for given."""
+        default = "" if self.default is None else f" Default: {document.text(self.default)}."
+        return {"description": self.about + default} if self.about else {}
+
+
+def object_schema(
+    fields: Mapping[str, Field], *rules: Schema, needed: Collection[str] = ()
+) -> Schema:
+    """What read_object takes; the `rules` between members hold when it is active. `needed` are
+    members that a draft needs too."""
+    active = [name for name, one in fields.items() if one.needed]
+    schema: Schema = {
+        "type": "object",
+        "properties": {name: one.schema for name, one in fields.items()},
+        "additionalProperties": False,
+    }
+    if needed:
+        schema["required"] = list(needed)
+    if active or rules:
+        required = {"required": list(dict.fromkeys([*needed, *active]))} if active else {}
+        schema[ACTIVE] = {**required, **({"allOf": list(rules)} if rules else {})}
+    return schema
 
 
 def read_object(raw: Json, fields: Mapping[str, Field], place: Place) -> dict[str, Json]:
@@ -102,8 +154,10 @@ def refuse_unknown(raw: Iterable[str], known: Collection[str], place: Place) -> 
 # --- readers ------------------------------------------------------------------------------------
 
 LONGEST_LINE = 200
+ONE_LINE = r"^[^\u0000-\u001f\u007f]*$"  # as text.is_line has it
 
 
+@described_by({"type": "string", "minLength": 1, "maxLength": LONGEST_LINE, "pattern": ONE_LINE})
 def line(value: Json, place: Place) -> str | None:
     """One short line of plain text: an id, a name, a port."""
     if not isinstance(value, str):
@@ -129,10 +183,11 @@ def count(least: int, most: int) -> Reader:
             return value
         return None
 
-    return read
+    return Reader(read, {"type": "integer", ACTIVE: {"minimum": least, "maximum": most}})
 
 
 def choice(*options: str) -> Reader:
+    @described_by({"type": "string", "enum": list(options)})
     def read(value: Json, place: Place) -> str | None:
         if isinstance(value, str) and value in options:
             return value
@@ -154,46 +209,62 @@ class Liquid:
         return self.template.render(facts)
 
 
-def liquid(value: Json, place: Place, *, html: bool = False) -> Liquid | None:
-    if not isinstance(value, str):
-        place.refuse("wrong_type", "This must be text; it may contain Liquid.")
-        return None
-    try:
-        read = Liquid(value, parse(value, html=html))
-    except TemplateError as error:
-        place.refuse("bad_template", encodable(str(error)))
-        return None
-    if told := excess(value):
-        place.limit("bad_template", told)
+def templated(roots: frozenset[str] = ROOTS, *, html: bool = False) -> Reader:
+    """Text that may contain Liquid over the roots."""
+
+    @described_by({"type": "string"})
+    def read(value: Json, place: Place) -> Liquid | None:
+        if not isinstance(value, str):
+            place.refuse("wrong_type", "This must be text; it may contain Liquid.")
+            return None
+        try:
+            read = Liquid(value, parse(value, html=html, roots=roots))
+        except TemplateError as error:
+            place.refuse("bad_template", encodable(str(error)))
+            return None
+        if fault := excess(read.template):
+            place.limit("bad_template", fault)
+        return read
+
     return read
 
 
+liquid = templated()
+
 _COUNT = r"([0-9]{1,8}(?:[.,][0-9]{1,6})?)"
-_DURATION = re.compile(
-    rf"P(?=.)(?:{_COUNT}W)?(?:{_COUNT}D)?(?:T(?=.)(?:{_COUNT}H)?(?:{_COUNT}M)?(?:{_COUNT}S)?)?"
-)
+_UNITS = rf"P(?=.)(?:{_COUNT}W)?(?:{_COUNT}D)?(?:T(?=.)(?:{_COUNT}H)?(?:{_COUNT}M)?(?:{_COUNT}S)?)?"
+_DURATION = re.compile(_UNITS)
 _SECONDS = (7 * 86_400, 86_400, 3_600, 60, 1)
 LONGEST_DURATION = timedelta(days=36_600)
+YEAR = timedelta(days=366)
 
 
-def duration(
-    value: Json, place: Place, *, longest: timedelta = LONGEST_DURATION
-) -> timedelta | None:
+def lasting(longest: timedelta = LONGEST_DURATION) -> Reader:
     """An ISO 8601 duration. Days are 24 hours; months and years have no length and are refused."""
-    if not isinstance(value, str):
-        place.refuse("wrong_type", "This must be an ISO 8601 duration, such as PT1H or P3D.")
-        return None
-    length = parse_duration(value)
-    if length is None:
-        place.hold(
-            "bad_duration",
-            f"{quote(value)} is not a duration; write weeks, days, hours, minutes or seconds"
-            " like P2W, P3D, PT1H, P1DT12H.",
-        )
-    elif length > longest:
-        place.hold("bad_duration", f"This may be at most {longest.days} days.")
-        return None
-    return length
+
+    @described_by(
+        {"type": "string", "examples": ["PT1H", "P3D"], ACTIVE: {"pattern": f"^{_UNITS}$"}}
+    )
+    def read(value: Json, place: Place) -> timedelta | None:
+        if not isinstance(value, str):
+            place.refuse("wrong_type", "This must be an ISO 8601 duration, such as PT1H or P3D.")
+            return None
+        length = parse_duration(value)
+        if length is None:
+            place.hold(
+                "bad_duration",
+                f"{quote(value)} is not a duration; write weeks, days, hours, minutes or seconds"
+                " like P2W, P3D, PT1H, P1DT12H.",
+            )
+        elif length > longest:
+            place.hold("bad_duration", f"This may be at most {longest.days} days.")
+            return None
+        return length
+
+    return read
+
+
+duration = lasting()
 
 
 def parse_duration(text: str) -> timedelta | None:

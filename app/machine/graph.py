@@ -17,12 +17,12 @@ TRIGGER = "trigger"
 # Only these members and a node's `data` are ours; the editor keeps what it likes beside them.
 _NODE = {
     "id": Field(line, "Every node needs an id."),
-    "type": Field(line, "Every node needs a type."),
+    "type": Field(line),
 }
-_EDGE = {
-    "source": Field(line, "Every edge needs a source."),
-    "target": Field(line, "Every edge needs a target."),
-    "sourceHandle": Field(line),
+EDGE = {
+    "source": Field(line, "Every edge needs a source.", "The id of the node that it leaves."),
+    "target": Field(line, "Every edge needs a target.", "The id of the node that it leads to."),
+    "sourceHandle": Field(line, about="The port that it leaves by.", default="next"),
 }
 
 
@@ -100,8 +100,8 @@ def _data(
         given = data.get(fork) if isinstance(data, Mapping) else data
         is_unread = fork is not None and fork not in config and bool(given)
         return config, None if is_unread else NODES[kind].all_ports(config)
-    if kind:
-        refuse_kind(kind, (TRIGGER, *NODES), place)
+    if not place.has_findings("type"):
+        refuse_kind(kind or None, (TRIGGER, *NODES), place)
     return {}, None
 
 
@@ -110,10 +110,10 @@ def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> bool:
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "An edge must be an object.")
         return False
-    members = read_members(raw, _EDGE, place)
+    members = read_members(raw, EDGE, place)
     if not _leads_nowhere(members, known, place):
         _wire(members, known, place)
-    return not any(raw.get(name) and name not in members for name in _EDGE)
+    return not any(raw.get(name) and name not in members for name in EDGE)
 
 
 def _wire(members: Mapping[str, str], known: Mapping[str, _Known], place: Place) -> None:

@@ -1,4 +1,4 @@
-"""What a node kind is: a visit, its outcome, and the row that describes the kind."""
+"""A node kind: a visit, its outcome, and the row that describes the kind."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
-from app.machine.fields import Field, Place, line, quote, read_object
+from app.machine.fields import Field, Place, Reader, line, object_schema, quote, read_object
 from app.machine.program import Effect, Event, Facts, Json, Node
+from app.machine.schema import ACTIVE, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,12 @@ class NodeKind:
     """A row of NODES: how a kind runs, what its configuration may say, and where it leads.
 
     In steps every port but `next` is written as a list, and without one joins at the step after.
+    The API's schemas, docs/steps.md and editors follow from the row (description.py).
     """
 
     enter: Enter
+    about: str  # what it does, in a sentence
+    example: Mapping[str, Json]  # of its configuration
     resume: Resume | None = None  # for what the run waits for here
     fields: Mapping[str, Field] = field(default_factory=dict)  # of the configuration
     settle: Callable[[Config, Place], Config] = _settled  # judges members that depend on each other
@@ -84,6 +88,15 @@ class NodeKind:
     ends: tuple[str, ...] = ()  # ports that, unwired, end the run in steps too
     fork: str | None = None  # a list of the configuration, each of whose items has its own port
     waits: Callable[[Mapping[str, Json]], bool] = _never  # whether a run always rests here
+    exits: Mapping[str, str] = field(default_factory=dict)  # by port: when a run leaves by it
+    rules: tuple[Schema, ...] = ()  # between members, as `settle` judges them
+    content: bool = False  # whether a member `content` depends on the `channel`
+    output: Mapping[str, Schema] = field(default_factory=dict)  # members of a visit's record
+
+    @property
+    def schema(self) -> Schema:
+        """Of the configuration."""
+        return object_schema(self.fields, *self.rules)
 
     def read(self, raw: Json, place: Place) -> Config:
         """The configuration, checked and parsed; what is wrong goes to `place`."""
@@ -112,8 +125,14 @@ def fork(
     stem: str,
     fields: Mapping[str, Field],
     settle: Callable[[Config, Place], Config] = _settled,
-) -> Callable[[Json, Place], list[Config] | None]:
-    """A list whose n-th item has the port `<stem>n` unless it names another."""
+    *,
+    rules: Sequence[Schema] = (),
+    most: int | None = None,
+) -> Reader:
+    """A list whose n-th item has the port `<stem>n` unless it names another. `settle` and `rules`
+    are of an item; `most` items are counted by whoever reads the list."""
+    port = Field(line, about="Names the port by which a run leaves.", default=f"{stem}1, {stem}2 …")
+    ported = {"port": port, **fields}
 
     def read(raw: Json, place: Place) -> list[Config] | None:
         if not isinstance(raw, list):
@@ -121,16 +140,19 @@ def fork(
             return None
         if not raw:
             place.hold("missing", f"Give at least one {stem}.")
-        ported = {"port": Field(line), **fields}
         return [
             {"port": f"{stem}{index + 1}"}
             | settle(read_object(item, ported, place.at(index)), place.at(index))
             for index, item in enumerate(raw)
         ]
 
-    return read
+    bounds = {} if most is None else {"maxItems": most}
+    items = object_schema(ported, *rules)
+    return Reader(read, {"type": "array", "items": items, **bounds, ACTIVE: {"minItems": 1}})
 
 
-def refuse_kind(kind: str, known: Iterable[str], place: Place) -> None:
-    message = f"There is no kind {quote(kind)}; the kinds are {', '.join(known)}."
+def refuse_kind(kind: str | None, known: Iterable[str], place: Place) -> None:
+    """Also in a draft: without a type nothing else of it can be read."""
+    wrong = f"There is no kind {quote(kind)}" if kind else "Say which type it is"
+    message = f"{wrong}; the kinds are {', '.join(known)}."
     place.at("type").refuse("unknown_kind", message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 from app.machine import content
@@ -19,16 +20,20 @@ from app.machine.liquid.values import followed
 from app.machine.nodes import NODES
 from app.machine.path import MISSING, Path
 from app.machine.program import Finding, Json, Node, Part, Program
+from app.machine.spelling import nearest
 
 Fact: TypeAlias = tuple[str, str]  # ("output", a node's id) | ("address", email or phone)
 Facts: TypeAlias = frozenset[Fact]
+
+STARTS = 10  # on one path, beyond which a chain may well start more than it is meant to
+MOST_NOTED = 100  # findings of one template
 
 
 # What the roots have whose fields are ours: in `metadata` anything may stand, and in the rest.
 FIELDS: Mapping[str, str] = {
     "contact": "id email phone firstName lastName timezone locale metadata tags subscriptions"
     " createdAt updatedAt",
-    "workspace": "id name timezone country",
+    "workspace": "id name timezone country postalAddress",
     "run": "id definitionId version createdAt",
     "event": "name properties at",
 }
@@ -56,6 +61,8 @@ def lint(
     begun = frozenset(("address", name) for name in addresses)
     sure = {} if program is None else _sure(program, begun)
     findings: list[Finding] = []
+    if program is not None:
+        findings += _many_starts(program, parts)
     for part in parts:
         reads = list(dict.fromkeys([*_reads(part), *_by_template(part, templates or {})]))
         if program is not None:
@@ -70,7 +77,71 @@ def lint(
     return findings
 
 
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a template reads, and warnings about it."""
+
+    variables: list[str]
+    findings: list[Finding]
+
+
+def review(channel: str, given: Mapping[str, Json]) -> Review:
+    """Of a template alone: whoever uses it decides what its trigger and its steps have."""
+    reads = [
+        Read(path, Place("/content", []).at(*keys).pointer)
+        for keys, path in content.reads(channel, given)
+    ]
+    variables = content.variables(channel, given)
+    return Review(variables, list(islice(_fields_unknown(dict.fromkeys(reads)), MOST_NOTED)))
+
+
 # --- the warnings -------------------------------------------------------------------------------
+
+
+def _many_starts(program: Program, parts: Sequence[Part]) -> Iterator[Finding]:
+    """At the last one of the path with the most, counting each node once."""
+    most = _most_starts(program)
+    last = max(most, key=lambda id: most[id], default=None)
+    if last is None or most[last] <= STARTS:
+        return
+    [pointer] = [part.config_pointer for part in parts if part.node.id == last] or [""]
+    message = (
+        f"{most[last]} steps on one path each start a run; one event starts at most 1,000 runs,"
+        " with those that they start in turn."
+    )
+    if pointer:
+        yield _warning("many_starts", pointer, message)
+
+
+def _most_starts(program: Program) -> dict[str, int]:
+    """For each start_workflow that can be reached, how many the fullest path to it has, with it.
+    Links that lead back are left out."""
+    order: list[str] = []
+    state: dict[str, bool] = {}  # whether all that follows was seen
+    back: set[tuple[str, str]] = set()
+    waiting = [id for id in (program.entry,) if id is not None and id in program.nodes]
+    while waiting:
+        id = waiting[-1]
+        if state.get(id) is None:
+            state[id] = False
+            for target in program.nodes[id].exits.values():
+                if target in program.nodes and state.get(target) is None:
+                    waiting.append(target)
+                elif state.get(target) is False:
+                    back.add((id, target))
+        else:
+            waiting.pop()
+            if not state[id]:
+                state[id] = True
+                order.append(id)
+    most: dict[str, int] = {}
+    for id in reversed(order):
+        node = program.nodes[id]
+        most[id] = most.get(id, 0) + (node.kind == "start_workflow")
+        for target in node.exits.values():
+            if target in program.nodes and (id, target) not in back:
+                most[target] = max(most.get(target, 0), most[id])
+    return {id: count for id, count in most.items() if program.nodes[id].kind == "start_workflow"}
 
 
 def _outputs_missing(
@@ -113,7 +184,11 @@ def _fields_unknown(reads: Iterable[Read]) -> Iterator[Finding]:
         known = FIELDS.get(str(root), "").split()
         if rest and known and rest[0] not in known:
             own = "; what you keep of your own is in contact.metadata" if root == "contact" else ""
-            message = f"There is no {quote(str(read.path))}: {root} has {', '.join(known)}{own}."
+            near = nearest(str(rest[0]), known)
+            meant = f" Did you mean {root}.{near}?" if near else ""
+            message = (
+                f"There is no {quote(str(read.path))}: {root} has {', '.join(known)}{own}.{meant}"
+            )
             yield _warning("field_unknown", read.pointer, message)
 
 
@@ -168,9 +243,9 @@ def _by_template(part: Part, templates: Mapping[str, Sequence[Path]]) -> Iterato
 def _reads(part: Part) -> Iterator[Read]:
     config = dict(part.node.config)
     place = Place(part.config_pointer, [])
-    said = config.pop("content", None)
-    if said is not None and "channel" in config:
-        for keys, path in content.reads(config["channel"], said):
+    own_content = config.pop("content", None)
+    if own_content is not None and "channel" in config:
+        for keys, path in content.reads(config["channel"], own_content):
             yield Read(path, place.at("content", *keys).pointer)
     for leaf, at in _leaves(config, place):
         if isinstance(leaf, Comparison):

@@ -17,6 +17,8 @@ class Reason(StrEnum):
     SUPPRESSED_MANUAL = "suppressed_manual"
     SUPPRESSED_ERASED = "suppressed_erased"
     SUPPRESSED_QUOTA = "suppressed_quota"
+    SUPPRESSED_UNVERIFIED = "suppressed_unverified"
+    SUPPRESSED_DAILY_LIMIT = "suppressed_daily_limit"
 
     # A message could not be made or sent.
     NO_ADDRESS = "no_address"
@@ -28,8 +30,11 @@ class Reason(StrEnum):
     PROVIDER_THROTTLED = "provider_throttled"
     PROVIDER_UNREACHABLE = "provider_unreachable"
     PROVIDER_MISCONFIGURED = "provider_misconfigured"
+    RECIPIENT_DEFERRED = "recipient_deferred"
+    RECIPIENTS_REFUSED = "recipients_refused"
+    SENDING_PAUSED = "sending_paused"
 
-    # A message went out, and this is what became of it.
+    # A message went out, or was refused for its recipient, and this is what became of it.
     BOUNCED_HARD = "bounced_hard"
     BOUNCED_SOFT = "bounced_soft"
     COMPLAINED = "complained"
@@ -59,6 +64,7 @@ class Reason(StrEnum):
     CHANGE_REFUSED = "change_refused"
     START_REFUSED = "start_refused"
     CHAIN_TOO_LONG = "chain_too_long"
+    CHAIN_TOO_WIDE = "chain_too_wide"
     DATA_TOO_LARGE = "data_too_large"
 
     # The run itself ended.
@@ -79,6 +85,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.SUPPRESSED_MANUAL: "A member put this address on the workspace's suppression list.",
     Reason.SUPPRESSED_ERASED: "The person behind this address had their data erased.",
     Reason.SUPPRESSED_QUOTA: "The workspace has used up its messages for this month.",
+    Reason.SUPPRESSED_UNVERIFIED: "No owner has verified their email address; do, then resend.",
+    Reason.SUPPRESSED_DAILY_LIMIT: "The workspace has used up its messages for today (UTC).",
     Reason.NO_ADDRESS: "There is no address to send to on this channel.",
     Reason.INVALID_ADDRESS: "The address to send to is not valid on this channel.",
     Reason.TEMPLATE_ERROR: "A template could not be rendered with the values of this run.",
@@ -88,6 +96,10 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.PROVIDER_THROTTLED: "The provider throttles; retries continue for 72 hours.",
     Reason.PROVIDER_UNREACHABLE: "The provider is unreachable; retries continue for 24 hours.",
     Reason.PROVIDER_MISCONFIGURED: "The provider refused the channel's credentials or sender.",
+    Reason.RECIPIENT_DEFERRED: "The recipient cannot be reached for now; retries continue for 72"
+    " hours.",
+    Reason.RECIPIENTS_REFUSED: "The provider refuses so many recipients that it may be at fault.",
+    Reason.SENDING_PAUSED: "Sending is paused; the message waits until it is resumed.",
     Reason.BOUNCED_HARD: "The address does not exist, or permanently refuses messages.",
     Reason.BOUNCED_SOFT: "The address refused the message this time; five in a row suppress it.",
     Reason.COMPLAINED: "The recipient reported the message as spam.",
@@ -96,7 +108,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.RESTORED: "It was due in a restored backup, and may have been done since.",
     Reason.HTTP_STATUS: "The server did not answer with a success status.",
     Reason.HTTP_INVALID: "The step's templates did not render to a valid request.",
-    Reason.HTTP_REFUSED: "The address is not on the public internet, so nothing was sent.",
+    Reason.HTTP_REFUSED: "The address is not on the public internet, so nothing was sent; the"
+    " operator can allow others (EGRESS_ALLOW).",
     Reason.HTTP_UNREACHABLE: "The server could not be reached, so nothing was sent.",
     Reason.HTTP_TIMEOUT: "The server did not answer in time; it may have processed the request.",
     Reason.HTTP_BROKEN: "The response was lost; the server may have processed the request.",
@@ -111,6 +124,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.CHANGE_REFUSED: "A new value is not valid for a contact, so nothing was changed.",
     Reason.START_REFUSED: "The definition to start is not active, so nothing was started.",
     Reason.CHAIN_TOO_LONG: "Ten runs had started one another, so no further run was started.",
+    Reason.CHAIN_TOO_WIDE: "The chain that the first run began has started 1,000 runs, so no"
+    " further run was started.",
     Reason.DATA_TOO_LARGE: "The data rendered for the run to start is too large.",
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
     Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
@@ -118,7 +133,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.VISIT_LIMIT: "The run exceeded the limit of steps per run.",
     Reason.STEP_MISSING: "The run's current step does not exist in its definition.",
     Reason.POISONED: "The run crashed its worker several times and was quarantined.",
-    Reason.SIMULATION_LIMIT: "The simulation reached its limit; a real run would continue.",
+    Reason.SIMULATION_LIMIT: "The simulation reached its limit of 2,000 visits, 4 MB or one second;"
+    " a real run would continue.",
 }
 
 

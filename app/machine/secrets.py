@@ -1,4 +1,4 @@
-"""What a credential is called: one answer for logs, records, the audit trail and definitions.
+"""The names of credentials: one answer for logs, records, the audit trail and definitions.
 
 A name says what is one, for nothing in a value does. Where a value is hidden by its name, rather
 too much is hidden (`is_secret_name`); where somebody is warned, it is of what surely is one

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from app.machine import document
 from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes import NODES
 from app.machine.program import (
@@ -16,11 +17,13 @@ from app.machine.program import (
     Facts,
     Finish,
     Go,
+    Limited,
     Node,
     Program,
     Record,
     State,
     Step,
+    Taken,
 )
 from app.machine.reasons import SAID, SENTENCES, Reason
 from app.machine.template import RenderError
@@ -34,6 +37,12 @@ def start(program: Program) -> State:
     return State(at=program.entry)
 
 
+def only(program: Program, state: State) -> Program:
+    """The program without the nodes that this step does not concern."""
+    at = state.at or ""
+    return Program(program.entry, {at: program.nodes[at]} if at in program.nodes else {})
+
+
 def step(program: Program, state: State, event: Event, facts: Facts) -> Step:
     """Enter the node where the state stands, on Go, or resume it with what it waits for.
 
@@ -45,10 +54,21 @@ def step(program: Program, state: State, event: Event, facts: Facts) -> Step:
     if node is None or node.kind not in NODES:
         lost = Finish("FAILED", Reason.STEP_MISSING, SENTENCES[Reason.STEP_MISSING])
         return Step(replace(state, waiting=False), (lost,), None)
+    if not isinstance(event, Taken | Limited):  # which concern nothing in it
+        facts = document.read_trigger(facts)
     facts = {**facts, "steps": state.outputs}
     if state.waiting:
         return _resume(node, state, event, facts)
     return _enter(node, state, facts) if isinstance(event, Go) else Step(state, (), None)
+
+
+def unfinished(program: Program, state: State, detail: str) -> Step:
+    """Of a step that takes too long: its templates are at fault."""
+    node = program.nodes[state.at or ""]
+    visit = Visit(node, state.visits.get(node.id, 0) + (not state.waiting), {"steps": {}})
+    state = replace(state, visits={**state.visits, node.id: visit.number})
+    outcome = NodeOutcome("FAILED", code=Reason.TEMPLATE_ERROR, detail=detail)
+    return _settle(state, visit, outcome)
 
 
 def _enter(node: Node, state: State, facts: Facts) -> Step:

@@ -14,7 +14,7 @@ from app.machine.program import Json, Node, Outline, Part
 MOST_STEPS = 500
 DEEPEST = 16
 
-_STEP = {"id": Field(line), "type": Field(line, "Every step needs a type.")}
+_STEP = {"id": Field(line), "type": Field(line)}
 
 
 def compile(body: Json, place: Place) -> Outline:
@@ -96,8 +96,8 @@ class _Walk:
             self._part(raw, name, kind, spot, follow)
             return
         self.whole = False
-        if "type" in members:
-            refuse_kind(members["type"], NODES, spot.place)
+        if not spot.place.has_findings("type"):
+            refuse_kind(members.get("type"), NODES, spot.place)
 
     def _part(
         self, raw: Mapping[str, Json], name: str, kind: NodeKind, spot: _Spot, follow: str | None
@@ -113,11 +113,19 @@ class _Walk:
         exits |= {port: target for port, target in targets.items() if target}
 
 
+def ports_written(kind: NodeKind) -> list[str]:
+    """The ports that a step may write as members of its own."""
+    return [port for port in (*kind.ports, *kind.arms) if port != "next"]
+
+
 def _written(raw: Mapping[str, Json], kind: NodeKind) -> list[str]:
-    """The ports that a step may write as members of its own. A member of the configuration that
-    goes by the name of a port, as a timeout does, is the arm when it is a list."""
-    ports = (port for port in (*kind.ports, *kind.arms) if port != "next")
-    return [port for port in ports if port not in kind.fields or isinstance(raw.get(port), list)]
+    """Those that it does. A member of the configuration that goes by the name of a port, as a
+    timeout does, is the arm when it is a list."""
+    return [
+        port
+        for port in ports_written(kind)
+        if port not in kind.fields or isinstance(raw.get(port), list)
+    ]
 
 
 def _joining(kind: NodeKind, config: Mapping[str, Json]) -> list[str]:

@@ -9,7 +9,6 @@ values printed as the sender wrote them; and one budget for a whole render.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, islice, takewhile
 from typing import Final, cast
 
@@ -17,16 +16,23 @@ from liquid import BoundTemplate
 from liquid.exceptions import LiquidError
 from liquid.static_analysis import Segments
 
-from app.machine import document
+from app.machine import document, effort
+from app.machine.kept import Kept
 from app.machine.liquid.context import Buffer, Context
 from app.machine.liquid.filters import FILTERS
-from app.machine.liquid.tags import LIQUID
+from app.machine.liquid.tags import LIQUID, Nodes
 from app.machine.program import Facts
 
 ROOTS: Final = frozenset({"trigger", "contact", "workspace", "run", "steps", "now"})
+# What a message reads beside them: where its recipient chooses what to get.
+LINKS: Final = frozenset({"unsubscribeUrl", "preferencesUrl"})
+OF_MESSAGES: Final = ROOTS | LINKS
 
 SOURCE = 64 * 1024  # characters of a template
 TAGS = 5_000  # in one that is saved: reading as many takes an eighth of a second
+TOKENS = 20_000  # likewise: the names, values, operators and tags in it, and the text between
+TOKEN_BYTES = 260  # what is kept of each, measured, with those of nodes and paths
+MOST_BYTES = 16 * 1024 * 1024  # of all parsed templates that are kept
 NOTED = 100  # missing paths are as many as a person reads
 
 
@@ -58,17 +64,22 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed template. `paths` are the places it reads, root first, up to a computed segment."""
+    """A template that can be parsed. `paths` are the places it reads, root first, up to a computed
+    segment. What was parsed is kept apart, for as long as there is room for it."""
 
+    source: str
+    html: bool = field(repr=False)
+    roots: frozenset[str] = field(repr=False)
     paths: tuple[tuple[str | int, ...], ...]
-    liquid: BoundTemplate = field(repr=False, compare=False)
+    tokens: int = field(repr=False)
 
     def render(self, facts: Facts) -> Rendered:
         """Render over the roots. Raises RenderError."""
-        context = Context(self.liquid, facts)
+        liquid = _parsed(self.source, self.html, self.roots).liquid
+        context = Context(liquid, facts)
         buffer = Buffer(context)
         try:
-            self.liquid.render_with_context(context, buffer)
+            liquid.render_with_context(context, buffer)
         except LiquidError as error:
             source = error.token.source if error.token else ""
             message, line, _ = _trouble(error, source)
@@ -80,19 +91,50 @@ class Template:
 
 
 def parse(source: str, *, html: bool = False, roots: frozenset[str] = ROOTS) -> Template:
-    """Parse and check, once per (source, html, roots). Raises TemplateError."""
-    return _parsed(source, html, roots)
+    """Parse and check, once while it is kept. Raises TemplateError."""
+    return _parsed(source, html, roots).template
 
 
-def excess(source: str) -> str | None:
+def excess(template: Template) -> str | None:
     """What is too much to be saved anew; what was saved before is parsed and rendered."""
+    source = template.source
     if source.count("{{") + source.count("{%") > TAGS:
         return f"A template has at most {TAGS:,} tags."
+    if template.tokens > TOKENS:
+        return f"A template has at most {TOKENS:,} names, values, operators and tags in all."
     return None
 
 
-@lru_cache(maxsize=256)  # some 27 KB for each KB of source
-def _parsed(source: str, html: bool, roots: frozenset[str]) -> Template:
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    template: Template
+    liquid: BoundTemplate
+
+
+_kept: Kept[tuple[str, bool, frozenset[str]], _Parsed] = Kept(MOST_BYTES)
+# Sources that have more tokens than may be parsed in an event loop: by their hashes.
+_long: Kept[tuple[int, int], bool] = Kept(1_000)
+
+
+def _parsed(source: str, html: bool, roots: frozenset[str]) -> _Parsed:
+    key = (source, html, roots)
+    found = _kept.get(key)
+    if found is None:
+        budget = effort.current()
+        yields = budget is not None and budget.yields
+        if yields and _long.get((len(source), hash(source))):
+            raise effort.Exceeded
+        try:
+            found = _read(source, html, roots)
+        except effort.Exceeded:
+            if budget is not None and budget.tokens < 0:
+                _long.keep((len(source), hash(source)), True, 1)
+            raise
+        _kept.keep(key, found, 2 * len(source) + TOKEN_BYTES * found.template.tokens)
+    return found
+
+
+def _read(source: str, html: bool, roots: frozenset[str]) -> _Parsed:
     if len(source) > SOURCE:
         raise TemplateError(f"A template has at most {SOURCE} characters", 1, 1)
     try:
@@ -109,7 +151,9 @@ def _parsed(source: str, html: bool, roots: frozenset[str]) -> Template:
             known = ", ".join(sorted(roots))
             message = f"Unknown name {name!r}: a template reads {known}"
             raise TemplateError(message, *_place(source, read.span.index))
-    return Template(tuple(dict.fromkeys(_fixed(read.segments) for read in reads)), template)
+    paths = tuple(dict.fromkeys(_fixed(read.segments) for read in reads))
+    tokens = cast("Nodes", template.nodes).tokens
+    return _Parsed(Template(source, html, roots, paths, tokens), template)
 
 
 def _trouble(error: LiquidError | RecursionError, source: str) -> tuple[str, int, int]:

@@ -1,1 +1,1 @@
-"""What delivery.py leads to: messages made, composed, held back, settled, reported upon."""
+"""3. A message goes out: intent → channel → outcome."""

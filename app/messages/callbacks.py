@@ -14,20 +14,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from app.channels import resend_events, twilio_callbacks
-from app.channels.inbox import Captured, Inbox
-from app.channels.telling import Became, Inbound, Report, Told, Unsigned
-from app.contacts import addresses, consent, keywords
-from app.contacts.consent import Suppression
-from app.contacts.subscriptions import Reason as Barring
+from app.audience import addresses
+from app.consent import consent, keywords
+from app.consent.consent import Suppression
+from app.database.db import Handle
 from app.errors import Problem
 from app.machine import document
 from app.machine.reasons import Reason
 from app.messages import providers, settling
 from app.messages.providers import Account
 from app.process import Process
+from app.providers import resend_events, twilio_callbacks
+from app.providers.callbacks import Became, Inbound, Report, Told, Unsigned
+from app.providers.inbox import Captured, Inbox
 from app.store import callbacks, delivery_reports, runs, workspaces
-from app.store.db import Handle, Row
+from app.store.delivery_reports import ReportedAttempt
 
 log = logging.getLogger(__name__)
 
@@ -48,20 +49,26 @@ class Heard:
     body: bytes
 
 
-async def hear(process: Process, heard: Heard) -> str | None:
-    """What to say to the person who has written, if anything. Answered when nothing more is on its
+async def hear(process: Process, request: Heard) -> str | None:
+    """The reply to the person who has written, if any. Answered when nothing more is on its
     way to who opted out. Raises Problem `not_found`, `invalid_signature`, `malformed_json`."""
+    account, now = await whose(process, request.provider, request.token)
+    notice = _read(account, request, now)
+    if isinstance(notice, Report):
+        await report(process, account, notice)
+    elif isinstance(notice, Inbound):
+        return await _inbound(process, account, notice)
+    return None
+
+
+async def whose(process: Process, provider: str, token: str) -> tuple[Account, datetime]:
+    """The account that the token's callbacks are for, and the time. Raises Problem `not_found`."""
     async with process.database.read() as db:
-        account = await providers.account(process, db, heard.provider, heard.token)
+        account = await providers.account(process, db, provider, token)
         now = await db.now()
     if account is None:
         raise Problem("not_found", "Nothing exists at this path.")
-    told = _read(account, heard, now)
-    if isinstance(told, Report):
-        await report(process, account, told)
-    elif isinstance(told, Inbound):
-        return await _inbound(process, account, told)
-    return None
+    return account, now
 
 
 async def captured(process: Process, one: Captured, became: Became) -> None:
@@ -69,15 +76,17 @@ async def captured(process: Process, one: Captured, became: Became) -> None:
     from within."""
     account = Account(Inbox.provider, one.workspace_id, "")
     id, words = f"{became.status}|{one.message_key}", "The sandbox was told to report this."
-    told = Report(id, one.workspace_id, one.attempt_id, None, became, words)
-    await report(process, account, told)
+    notice = Report(id, one.workspace_id, one.attempt_id, None, became, words)
+    await report(process, account, notice)
 
 
-def _read(account: Account, heard: Heard, now: datetime) -> Told:
+def _read(account: Account, request: Heard, now: datetime) -> Told:
     try:
-        if heard.provider == "twilio":
-            return twilio_callbacks.read(account.secret, heard.url, heard.signatures, heard.body)
-        return resend_events.read(account.secret, heard.headers, heard.body, now)
+        if request.provider == "twilio":
+            return twilio_callbacks.read(
+                account.secret, request.url, request.signatures, request.body
+            )
+        return resend_events.read(account.secret, request.headers, request.body, now)
     except Unsigned:
         raise Problem(
             "invalid_signature",
@@ -94,136 +103,126 @@ def _read(account: Account, heard: Heard, now: datetime) -> Told:
 RANKS: Mapping[str, int] = {"SENT": 1, "FAILED": 2, "DELIVERED": 2, "BOUNCED": 3, "COMPLAINED": 5}
 HARD_RANK = 4
 
-# What an end says about the address.
-BARRING: Mapping[Reason, Barring] = {
-    Reason.BOUNCED_HARD: "bounced",
-    Reason.COMPLAINED: "complained",
-    Reason.SUPPRESSED_STOPPED: "stopped",
-}
-
 
 def _rank(status: str, code: str | None) -> int:
     return HARD_RANK if code == Reason.BOUNCED_HARD else RANKS.get(status, 0)
 
 
-async def report(process: Process, account: Account, told: Report) -> None:
-    """What the account's provider says of a message, once its signature holds."""
-    workspace_id = account.workspace_id or told.workspace_id
+async def report(process: Process, account: Account, notice: Report) -> None:
+    """Record a report of the account's provider, once its signature holds."""
+    workspace_id = account.workspace_id or notice.workspace_id
     async with process.database.write() as db:
         row = await delivery_reports.locked(
-            db, workspace_id=workspace_id, attempt_id=told.attempt_id
+            db, workspace_id=workspace_id, attempt_id=notice.attempt_id
         )
-        if row is None or row["provider"] not in (None, account.provider):
+        if row is None or row.provider not in (None, account.provider):
             return  # pruned, or of an installation that shares the account
-        if not await _once(process, db, workspace_id, account.provider, told.id):
+        if not await _once(process, db, workspace_id, account.provider, notice.id):
             log.info(
                 "callback was heard before",
-                extra={"workspace_id": workspace_id, "message_id": row["id"]},
+                extra={"workspace_id": workspace_id, "message_id": row.id},
             )
             return
-        await _remember(db, row, told)
-        status, code = told.became.status, told.became.code
-        if status is not None and _rank(status, code) > _rank(row["status"], row["reason_code"]):
+        await _remember(db, row, notice)
+        status, code = notice.became.status, notice.became.code
+        if status is not None and _rank(status, code) > _rank(row.status, row.reason_code):
             # The contact before the run, as everywhere.
-            await _heed(process, db, row, told)
-            await _move(process, db, row, told, status)
+            await _heed(process, db, row, notice)
+            await _move(process, db, row, notice, status)
 
 
-async def _remember(db: Handle, row: Row, report: Report) -> None:
+async def _remember(db: Handle, row: ReportedAttempt, report: Report) -> None:
     """In the attempt's history, whatever it changes."""
     event = {
         "at": document.text(await db.now()),
-        "status": report.became.status or row["status"],
+        "status": report.became.status or row.status,
         "code": report.became.code,
         "detail": _detail(row, report),
     }
     await delivery_reports.remember(
         db,
-        workspace_id=row["workspace_id"],
-        attempt_id=row["attempt_id"],
+        workspace_id=row.workspace_id,
+        attempt_id=row.attempt_id,
         provider_message_id=report.provider_message_id,
-        events=[*row["events"], event][-settling.KEPT_EVENTS :],
+        events=[*row.events, event][-settling.KEPT_EVENTS :],
     )
 
 
-def _detail(row: Row, report: Report) -> str | None:
+def _detail(row: ReportedAttempt, report: Report) -> str | None:
     """A provider's words may name an address, which is not written down again once it is erased."""
-    return report.detail if row["to_address"] is not None else None
+    return report.detail if row.to_address is not None else None
 
 
-async def _move(process: Process, db: Handle, row: Row, report: Report, status: str) -> None:
-    ending = {
-        "workspace_id": row["workspace_id"],
-        "status": status,
-        "reason_code": report.became.code,
-        "reason_detail": _detail(row, report) if report.became.code is not None else None,
-    }
-    await delivery_reports.move_attempt(db, attempt_id=row["attempt_id"], **ending)
-    await settling.tell(db, row, settling.Transition(status, report.became.code))
+async def _move(
+    process: Process, db: Handle, row: ReportedAttempt, report: Report, status: str
+) -> None:
+    code = report.became.code
+    ending = delivery_reports.Ending(status, code, _detail(row, report) if code else None)
+    await delivery_reports.move_attempt(
+        db, workspace_id=row.workspace_id, attempt_id=row.attempt_id, ending=ending
+    )
+    await settling.tell(db, row, settling.Transition(status, code))
     db.after_commit(partial(_tell_end, process, row, status))
-    if not row["is_newest"]:
+    if not row.is_newest:
         return
-    await delivery_reports.move_message(db, id=row["id"], **ending)
-    if row["run_id"] is not None and row["status"] not in settling.ENDED:
-        where = {"workspace_id": row["workspace_id"], "id": row["run_id"]}
-        await runs.wake(db, **where, awaited_id=row["id"])
-        process.queue.advance(db, row["workspace_id"], row["run_id"])
+    await delivery_reports.move_message(db, workspace_id=row.workspace_id, id=row.id, ending=ending)
+    if row.run_id is not None and row.status not in settling.ENDED:
+        where = {"workspace_id": row.workspace_id, "id": row.run_id}
+        await runs.wake(db, **where, awaited_id=row.id)
+        process.queue.due(db, "run", row.workspace_id, row.run_id)
 
 
-def _tell_end(process: Process, row: Row, status: str) -> None:
-    process.metrics.count("tidings_message_outcomes", channel=row["channel"], status=status)
-    whose = {"workspace_id": row["workspace_id"], "message_id": row["id"]}
+def _tell_end(process: Process, row: ReportedAttempt, status: str) -> None:
+    process.metrics.count("tidings_message_outcomes", channel=row.channel, status=status)
+    whose = {"workspace_id": row.workspace_id, "message_id": row.id}
     log.info("message reported", extra={**whose, "status": status})
 
 
-async def _heed(process: Process, db: Handle, row: Row, report: Report) -> None:
-    """What it says about the address, unless that is erased: then nobody writes to it anyway."""
-    if row["to_address"] is None:
+async def _heed(process: Process, db: Handle, row: ReportedAttempt, report: Report) -> None:
+    """Apply what it says about the address, unless that is erased: then nobody writes to it
+    anyway."""
+    if row.to_address is None:
         return
     where = {
-        "workspace_id": row["workspace_id"],
-        "channel": row["channel"],
-        "address": row["to_address"],
+        "workspace_id": row.workspace_id,
+        "channel": row.channel,
+        "address": row.to_address,
     }
     # Whom a letter about an account went to is not for every reader of the list.
-    is_shown = row["account_mail"] is None
-    code = report.became.code
-    if code is not None and code in BARRING:
-        await consent.suppress(
-            process, db, **where, reason=BARRING[code], source="provider", is_shown=is_shown
-        )
-    elif code == Reason.BOUNCED_SOFT:
-        await consent.soft_bounced(process, db, **where, is_shown=is_shown)
-    elif report.became.status == "DELIVERED":
+    is_shown = row.account_mail is None
+    await consent.heed(process, db, report.became.code, **where, is_shown=is_shown)
+    if report.became.status == "DELIVERED":
         await consent.delivered(process, db, **where)
 
 
 async def _once(process: Process, db: Handle, workspace_id: str, provider: str, id: str) -> bool:
     name = process.vault.keyed_hash("callback", f"{provider}|{id}".encode()).hex()
     expires_at = await db.now() + REMEMBERED
-    return await callbacks.heard(db, workspace_id=workspace_id, id=name, expires_at=expires_at)
+    return await callbacks.record(db, workspace_id=workspace_id, id=name, expires_at=expires_at)
 
 
 # --- what people write ----------------------------------------------------------------------------
 
 
-async def _inbound(process: Process, account: Account, said: Inbound) -> str | None:
+async def _inbound(process: Process, account: Account, inbound: Inbound) -> str | None:
     """To a workspace's own number it is said to the workspace; to the operator's, to every one that
     has written to this person from there."""
     try:
-        sender = addresses.phone(said.sender, None)
+        sender = addresses.phone(inbound.sender, None)
     except addresses.BadAddress:
         return None  # a short code or a name: nobody that was written to
     if account.workspace_id is not None:
         asked = [account.workspace_id]
     else:
-        asked = await _writers(process, said.channel, sender)
-    found = [await _said_to(process, account, workspace_id, sender, said) for workspace_id in asked]
-    heard = [one for one in found if one is not None]
-    out: list[Suppression] = [one.suppression for one in heard if one.suppression is not None]
+        asked = await _writers(process, inbound.channel, sender)
+    found = [
+        await _said_to(process, account, workspace_id, sender, inbound) for workspace_id in asked
+    ]
+    meanings = [one for one in found if one is not None]
+    out: list[Suppression] = [one.suppression for one in meanings if one.suppression is not None]
     await consent.all_quiet(process, out)
-    replies = [one.reply for one in heard if one.reply is not None]
-    return replies[-1] if replies and not said.answered else None
+    replies = [one.reply for one in meanings if one.reply is not None]
+    return replies[-1] if replies and not inbound.answered else None
 
 
 async def _writers(process: Process, channel: str, sender: str) -> list[str]:
@@ -241,15 +240,15 @@ async def _writers(process: Process, channel: str, sender: str) -> list[str]:
 
 
 async def _said_to(
-    process: Process, account: Account, workspace_id: str, sender: str, said: Inbound
+    process: Process, account: Account, workspace_id: str, sender: str, inbound: Inbound
 ) -> keywords.Inbound | None:
     """None when nobody is there to hear it."""
     async with process.database.write() as db:
         workspace = await workspaces.by_id(db, id=workspace_id)
         if workspace is None:
             return None
-        what = {"sender": sender, "text": said.text, "channel": said.channel}
-        if not await _once(process, db, workspace_id, account.provider, said.id):
+        what = {"sender": sender, "text": inbound.text, "channel": inbound.channel}
+        if not await _once(process, db, workspace_id, account.provider, inbound.id):
             return keywords.again(process, workspace_id=workspace_id, **what)
         return await keywords.obey(
             process, db, workspace_id=workspace_id, workspace_name=workspace["name"], **what

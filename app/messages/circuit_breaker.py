@@ -13,46 +13,63 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.channels.base import Receipt, SendError
+from app.database.db import Handle, Row
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
+from app.providers.base import Receipt, SendError
 from app.runtime.backoff import jittered
 from app.store import circuit_breakers
-from app.store.db import Handle, Row
+from app.store.messages import CalledMessage
 
 OPEN_AFTER = 5  # failures in a row; at once when the provider sent a Retry-After
+AT_ONCE = frozenset({Reason.RECIPIENTS_REFUSED})  # they were counted before
 # Seconds that a circuit is open: the first time, then each time the double, and at most.
 OPEN_SECONDS: Mapping[str, tuple[float, float]] = {
     Reason.PROVIDER_THROTTLED: (1.0, 10.0),
     Reason.PROVIDER_UNREACHABLE: (5.0, 120.0),
     Reason.PROVIDER_MISCONFIGURED: (30.0, 600.0),  # some providers lock out who knocks too often
+    Reason.RECIPIENTS_REFUSED: (300.0, 3_600.0),
 }
+# The provider has taken what it was given, whatever it thinks of the message or its recipient.
+ANSWERED = frozenset(
+    {
+        Reason.PROVIDER_REJECTED,
+        Reason.RECIPIENT_DEFERRED,
+        Reason.BOUNCED_HARD,
+        Reason.BOUNCED_SOFT,
+    }
+)
 PROBE_TIMEOUT = timedelta(seconds=30)  # then another message may probe
 HELD_BACK = timedelta(hours=1)  # then a message checks again, should nobody have woken it
 WOKEN_BY_SUCCESS = 2
 PROBES_AT_ONCE = 100
 
 # How long a message is retried: longer with a provider that throttles than with a silent one.
-RETRY_FOR: Mapping[str, timedelta] = {Reason.PROVIDER_THROTTLED: timedelta(hours=72)}
+RETRY_FOR: Mapping[str, timedelta] = {
+    Reason.PROVIDER_THROTTLED: timedelta(hours=72),
+    Reason.RECIPIENT_DEFERRED: timedelta(hours=72),
+}
 DEFAULT_RETRY_FOR = timedelta(hours=24)
 
 
 EXPLANATIONS: Mapping[str, str] = {
     Reason.PROVIDER_THROTTLED: "throttles until",
+    Reason.RECIPIENTS_REFUSED: "refuses so many recipients as unknown that it may be at fault, and"
+    " is asked again at",
     Reason.PROVIDER_UNREACHABLE: "does not answer, and is asked again at",
     Reason.PROVIDER_MISCONFIGURED: "refuses the channel's credentials or sender. Save the channel's"
     " settings again to retry at once; otherwise it is probed at",
 }
 
 
-async def check(db: Handle, row: Row, provider: str) -> Row | None:
+async def check(db: Handle, row: CalledMessage, provider: str) -> Row | None:
     """None when the provider may be called; else its open circuit, as {code, ask_at}."""
-    if row["ask_at"] is None or row["trouble_provider"] != provider:
+    if row.ask_at is None or row.trouble_provider != provider:
         return None
     which = {
-        "workspace_id": row["workspace_id"],
-        "channel": row["channel"],
+        "workspace_id": row.workspace_id,
+        "channel": row.channel,
         "provider": provider,
     }
     if await circuit_breakers.try_half_open(db, **which, until=await db.now() + PROBE_TIMEOUT):
@@ -66,12 +83,14 @@ def explain(circuit: Row) -> str:
     return f"Waiting: the provider {EXPLANATIONS[circuit['code']]} {at}."
 
 
-def failing_with(row: Row) -> tuple[str, datetime] | None:
+def failing_with(row: CalledMessage) -> tuple[str, datetime] | None:
     """The code with which every try of the attempt has failed, and since when."""
-    return (row["trouble_code"], row["trouble_since"]) if row["trouble_since"] else None
+    if row.trouble_code is None or row.trouble_since is None:
+        return None
+    return row.trouble_code, row.trouble_since
 
 
-def failing_since(row: Row, code: str, now: datetime) -> datetime:
+def failing_since(row: CalledMessage, code: str, now: datetime) -> datetime:
     failing = failing_with(row)
     return failing[1] if failing and failing[0] == code else now
 
@@ -85,13 +104,13 @@ def is_expired(code: str, since: datetime, now: datetime) -> bool:
 class Call:
     """A message that a provider was called for; `is_probe` when its circuit was half-open."""
 
-    row: Row  # as it is held now
+    row: CalledMessage  # as it is held now
     provider: str
     is_probe: bool
 
     @property
     def key(self) -> dict[str, str]:
-        return {"workspace_id": self.row["workspace_id"], "channel": self.row["channel"]}
+        return {"workspace_id": self.row.workspace_id, "channel": self.row.channel}
 
 
 async def record_result(
@@ -99,7 +118,7 @@ async def record_result(
 ) -> None:
     """Open or close the circuit by the result of a call. To be done last in a transaction: it may
     wait for others that record the same."""
-    if isinstance(result, Receipt) or result.code == Reason.PROVIDER_REJECTED:
+    if isinstance(result, Receipt) or result.code in ANSWERED:
         await _record_success(process, db, call)
     elif result.code in OPEN_SECONDS:
         await _record_failure(db, call, result.code, result.retry_after_seconds)
@@ -109,10 +128,10 @@ async def record_result(
 
 
 async def _record_success(process: Process, db: Handle, call: Call) -> None:
-    if call.row["trouble_provider"] is None:
+    if call.row.trouble_provider is None:
         return
-    is_its_own = call.row["trouble_provider"] == call.provider
-    if is_its_own and call.row["ask_at"] is not None and not call.is_probe:
+    is_its_own = call.row.trouble_provider == call.provider
+    if is_its_own and call.row.ask_at is not None and not call.is_probe:
         return  # it was in progress when the circuit was opened
     await circuit_breakers.close(db, **call.key)
     if not await _wake(process, db, call.key, WOKEN_BY_SUCCESS):
@@ -131,14 +150,14 @@ async def _record_failure(
         seconds = retry_after_seconds
     elif is_open:
         seconds = 0.0  # it stays open for as long as it was to be
-    elif call.is_probe or circuit["failures"] >= OPEN_AFTER:
+    elif call.is_probe or circuit["failures"] >= OPEN_AFTER or code in AT_ONCE:
         seconds = _open_seconds(code, circuit["failures"] - OPEN_AFTER)
     else:
         return
     ask_at = now + timedelta(seconds=seconds)
     if not is_open or ask_at > circuit["ask_at"]:
         await circuit_breakers.open_until(db, **call.key, ask_at=ask_at)
-    await circuit_breakers.hold_back(db, workspace_id=call.row["workspace_id"], id=call.row["id"])
+    await circuit_breakers.hold_back(db, workspace_id=call.row.workspace_id, id=call.row.id)
     if not is_open:
         await circuit_breakers.schedule_probe(db, **call.key, ask_at=ask_at)
 
@@ -146,7 +165,7 @@ async def _record_failure(
 async def _wake(process: Process, db: Handle, key: Mapping[str, str], limit: int) -> bool:
     woken = await circuit_breakers.wake_held_back(db, **key, limit=limit)
     for id in woken:
-        process.queue.deliver(db, key["workspace_id"], id)
+        process.queue.due(db, "message", key["workspace_id"], id)
     return bool(woken)
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from app.database.db import Handle
 from app.errors import Unavailable
 from app.process import Process
-from app.store import jobs, parked, workspaces
-from app.store.db import Handle, Row
+from app.store import parked, workspaces
+from app.store.messages import UnsettledMessage
 
 WOKEN_AT_ONCE = 5_000  # rows of one transaction
 NOT_YET = "Sending is paused, but what a worker had in hand before may still go out. Send it again."
 
 
-async def park(db: Handle, row: Row) -> bool:
+async def park(db: Handle, row: UnsettledMessage) -> bool:
     """Have the message wait while its workspace sends nothing; mail about accounts is not its own.
 
     Asked again under a lock: parked after the workspace had sent again, it would wait for ever.
     """
-    workspace_id = row["workspace_id"]
-    if row["account_mail"] is not None or not await workspaces.sending_paused(db, id=workspace_id):
+    workspace_id = row.workspace_id
+    if row.account_mail is not None or not await workspaces.sending_paused(db, id=workspace_id):
         return False
-    await parked.park(db, **jobs.fenced_key(row))
+    await parked.park(db, workspace_id=workspace_id, id=row.id)
     return True
 
 
@@ -34,14 +35,14 @@ async def obeyed(process: Process, workspace_id: str) -> None:
 
 
 async def resume(db: Handle, workspace_id: str) -> bool:
-    """What waited while the workspace sent nothing is due, much of it at once; whether there is
+    """Make due what waited while the workspace sent nothing, much of it at once; whether there is
     more. The workers' heartbeat finds it."""
     woken = await parked.wake(db, workspace_id=workspace_id, limit=WOKEN_AT_ONCE)
     return woken == WOKEN_AT_ONCE
 
 
 async def resume_batch(process: Process) -> bool:
-    """Of a workspace that sends again and had too much waiting; False when there is none."""
+    """Resume some of a workspace that had too much waiting; False when there is none."""
     async with process.database.read() as db:
         workspace_id = await parked.in_vain(db)
     if workspace_id is None:

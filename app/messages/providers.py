@@ -11,14 +11,14 @@ import hmac
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from app import tokens
-from app.channels.base import Channel, Provider
+from app.database.db import Handle, Row
 from app.machine import document
 from app.machine.content import ChannelName
 from app.process import Process
+from app.providers.base import Channel, Provider
 from app.store import callbacks, channel_settings, circuit_breakers
-from app.store.db import Handle, Row
-from app.vault import Vault
+from app.vault import tokens
+from app.vault.vault import Vault
 
 SEALED = "channel credentials"  # the purpose that the vault encrypts for
 TRIED_AT_ONCE = 1_000
@@ -33,6 +33,10 @@ async def of(process: Process, db: Handle, workspace_id: str, channel: str) -> C
     return process.channels.get(channel)
 
 
+def is_operators(process: Process, channel: Channel) -> bool:
+    return channel is process.channels.get(channel.name)
+
+
 async def names(process: Process, db: Handle, workspace_id: str) -> set[str]:
     """The channels by which the workspace can send."""
     own = await channel_settings.names(db, workspace_id=workspace_id)
@@ -45,13 +49,14 @@ def opened(process: Process, row: Row) -> Provider:
     def open() -> Provider:
         given = credentials(process, row)
         url = callback_url(process.settings.base_url, given["provider"], row["token"])
-        return process.own.open(cast(ChannelName, row["channel"]), given, url)
+        name, workspace_id = cast(ChannelName, row["channel"]), row["workspace_id"]
+        return process.own.open(name, given, url, workspace_id=workspace_id)
 
     return process.own.kept(row["sealed"], open)
 
 
 def credentials(process: Process, row: Row) -> dict[str, Any]:
-    """What a member gave for the channel: `provider`, and what that provider needs."""
+    """The settings that a member gave for the channel: `provider`, and what that provider needs."""
     sealed = process.vault.decrypt(SEALED, row["sealed"], row["workspace_id"], row["channel"])
     return cast(dict[str, Any], document.parse(sealed))
 
@@ -59,11 +64,12 @@ def credentials(process: Process, row: Row) -> dict[str, Any]:
 async def keep(
     process: Process, db: Handle, workspace_id: str, channel: str, given: dict[str, Any]
 ) -> Row:
-    """What waited for somebody to mend the channel is tried at once."""
+    """Store the channel's settings; what waited for them is tried at once."""
     await ask_anew(db, workspace_id, channel)
     sealed = process.vault.encrypt(SEALED, document.dumps(given), workspace_id, channel)
+    token = tokens.drawn_for(workspace_id)
     return await channel_settings.put(
-        db, workspace_id=workspace_id, channel=channel, sealed=sealed, token=tokens.drawn()
+        db, workspace_id=workspace_id, channel=channel, sealed=sealed, token=token
     )
 
 
@@ -77,7 +83,7 @@ async def ask_anew(db: Handle, workspace_id: str, channel: str) -> None:
 
 
 def callback_url(base_url: str, provider: str, token: str) -> str:
-    """Where the provider is to tell what became of messages."""
+    """The URL to which the provider reports what became of messages."""
     return f"{base_url}/v1/callbacks/{provider}/{token}"
 
 
@@ -86,8 +92,8 @@ def callback_url(base_url: str, provider: str, token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whose callbacks a token is for, and what signs them. Of the operator's account the workspace
-    is what the callback says."""
+    """The account that a token's callbacks are for, and what signs them. Of the operator's account
+    the workspace is what the callback says."""
 
     provider: str
     workspace_id: str | None
@@ -100,18 +106,22 @@ SIGNS = {"twilio": "authToken", "resend": "webhookSecret"}
 
 async def account(process: Process, db: Handle, provider: str, token: str) -> Account | None:
     """None for a token that nobody has, or for which nothing could be verified."""
-    if provider not in SIGNS or not tokens.is_well_formed(token):
+    if provider not in SIGNS:
         return None
-    if hmac.compare_digest(token, operators_token(process.vault, provider)):
+    operators = operators_token(process.vault, provider)
+    if tokens.is_well_formed(token) and hmac.compare_digest(token, operators):
         settings = process.settings
         secret = {"twilio": settings.twilio_auth_token, "resend": settings.resend_webhook_secret}
         signs = secret[provider]
         return Account(provider, None, signs) if signs is not None else None
-    row = await channel_settings.by_token(db, token=token)
+    workspace_id = tokens.workspace_of(token)
+    if workspace_id is None:
+        return None
+    row = await channel_settings.by_token(db, workspace_id=workspace_id, token=token)
     given = credentials(process, row) if row is not None else {}
     if row is None or given["provider"] != provider or SIGNS[provider] not in given:
         return None
-    return Account(provider, row["workspace_id"], given[SIGNS[provider]])
+    return Account(provider, workspace_id, given[SIGNS[provider]])
 
 
 def operators_token(vault: Vault, provider: str) -> str:

@@ -9,15 +9,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from app import events
-from app.channels.base import Channel, Receipt, SendError
+from app.database.db import Handle, Row
 from app.machine import document, kind
+from app.machine.program import Json
 from app.machine.reasons import SENTENCES, Reason
 from app.messages import circuit_breaker
+from app.outbound import events
 from app.process import Process
+from app.providers.base import Channel, Receipt, SendError
 from app.runtime.backoff import jittered
-from app.store import delivery_attempts, erasure, jobs, messages, runs
-from app.store.db import Handle, Row
+from app.store import delivery_attempts, erasure, messages, runs
+from app.store.messages import CalledMessage, MessageAttempt, UnsettledMessage
 
 log = logging.getLogger(__name__)
 
@@ -50,30 +52,34 @@ class Transition:
     missing: tuple[str, ...] = ()  # what the content of a call printed that led nowhere
 
 
-def transition_of(result: Receipt | SendError, row: Row, now: datetime) -> Transition:
-    """What the provider's answer makes of the message."""
+def transition_of(result: Receipt | SendError, row: CalledMessage, now: datetime) -> Transition:
+    """The transition that the provider's answer leads to."""
     match result:
         case Receipt(provider_message_id):
             return Transition("SENT", provider_message_id=provider_message_id)
         case SendError(outcome="unknown"):
             return Transition("UNKNOWN", result.code, result.detail)
+        case SendError(code=Reason.BOUNCED_HARD | Reason.BOUNCED_SOFT):
+            return Transition("BOUNCED", result.code, result.detail)
         case SendError(code=Reason.SUPPRESSED_STOPPED):
             return Transition("SUPPRESSED", result.code, result.detail)
         case SendError(outcome="not_accepted"):
-            wait = timedelta(seconds=result.retry_after_seconds or _retry_delay(row["tries"]))
+            wait = timedelta(seconds=result.retry_after_seconds or _retry_delay(row.tries))
             return _again(row, now, result.code, result.detail, now + wait)
         case SendError():
             return Transition("FAILED", result.code, result.detail)
 
 
-def held_back(circuit: Row, row: Row, now: datetime) -> Transition:
+def held_back(circuit: Row, row: CalledMessage, now: datetime) -> Transition:
     """For a message that was not tried, because its provider's circuit is open."""
     again_at = now + circuit_breaker.HELD_BACK
     transition = _again(row, now, circuit["code"], circuit_breaker.explain(circuit), again_at)
     return replace(transition, held_back=transition.status == "QUEUED")
 
 
-def _again(row: Row, now: datetime, code: str, detail: str, again_at: datetime) -> Transition:
+def _again(
+    row: CalledMessage, now: datetime, code: str, detail: str, again_at: datetime
+) -> Transition:
     """QUEUED, or FAILED when it has been retried for long enough."""
     since = circuit_breaker.failing_since(row, code, now)
     if circuit_breaker.is_expired(code, since, now):
@@ -90,90 +96,92 @@ def _retry_delay(tries: int) -> float:
 
 
 async def settle(
-    process: Process, db: Handle, row: Row, transition: Transition, channel: Channel | None = None
+    process: Process,
+    db: Handle,
+    row: UnsettledMessage,
+    transition: Transition,
+    channel: Channel | None = None,
 ) -> None:
-    """Message, attempt and the run that waits for it, in one transaction."""
-    settled = await messages.settle(
+    """Message, attempt and the run that waits for it, in one transaction that holds the message's
+    job."""
+    is_orphaned = await messages.settle(
         db,
-        **jobs.fenced_key(row),
+        workspace_id=row.workspace_id,
+        id=row.id,
         status=transition.status,
         reason_code=transition.code,
         reason_detail=transition.detail,
         wake_at=transition.wake_at,
         held_back=transition.held_back,
     )
-    if settled is None:
-        return
-    await note(db, row, transition, channel=channel, tries=row["tries"])
-    if settled["orphaned"]:
-        await erasure.forget_message(db, workspace_id=row["workspace_id"], id=row["id"])
+    await note(db, row, transition, channel=channel, tries=row.tries)
+    if is_orphaned:
+        await erasure.forget_message(db, workspace_id=row.workspace_id, id=row.id)
     await tell(db, row, transition)
-    seconds = (await db.now() - row["created_at"]).total_seconds()
+    seconds = (await db.now() - row.created_at).total_seconds()
     db.after_commit(partial(_tell_end, process, row, transition, seconds))
-    if row["run_id"] is not None and transition.status in ENDED:
-        await runs.wake(
-            db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"]
-        )
-        process.queue.advance(db, row["workspace_id"], row["run_id"])
+    if row.run_id is not None and transition.status in ENDED:
+        await runs.wake(db, workspace_id=row.workspace_id, id=row.run_id, awaited_id=row.id)
+        process.queue.due(db, "run", row.workspace_id, row.run_id)
 
 
-def _tell_end(process: Process, row: Row, transition: Transition, seconds: float) -> None:
-    channel, status = row["channel"], transition.status
+def _tell_end(
+    process: Process, row: UnsettledMessage, transition: Transition, seconds: float
+) -> None:
+    channel, status = row.channel, transition.status
     process.metrics.count("tidings_message_outcomes", channel=channel, status=status)
     if status == "SENT":
         process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
     log.info(
         "message settled",
         extra={
-            "workspace_id": row["workspace_id"],
-            "message_id": row["id"],
-            "run_id": row["run_id"],
+            "workspace_id": row.workspace_id,
+            "message_id": row.id,
+            "run_id": row.run_id,
             "status": status,
         },
     )
 
 
-async def tell(db: Handle, row: Row, transition: Transition) -> None:
-    """Whoever hears of events. Mail about accounts is none of theirs."""
+async def tell(db: Handle, row: MessageAttempt, transition: Transition) -> None:
+    """Notify event endpoints, but not about mail about accounts."""
     type = f"message.{transition.status.lower()}"
-    if type not in events.TYPES or row["account_mail"] is not None:
+    if type not in events.TYPES or row.account_mail is not None:
         return
     about = {
-        "messageId": row["id"],
-        "deliveryAttemptId": row["attempt_id"],
-        "runId": row["run_id"],
-        "contactId": row["contact_id"],
-        "channel": row["channel"],
+        "messageId": row.id,
+        "deliveryAttemptId": row.attempt_id,
+        "runId": row.run_id,
+        "contactId": row.contact_id,
+        "channel": row.channel,
         "status": transition.status,
         "reason": transition.code,
     }
-    await events.tell(db, row["workspace_id"], type, about)
+    await events.tell(db, row.workspace_id, type, about)
 
 
 async def note(
-    db: Handle, row: Row, transition: Transition, *, channel: Channel | None, tries: int
+    db: Handle,
+    row: UnsettledMessage,
+    transition: Transition,
+    *,
+    channel: Channel | None,
+    tries: int,
 ) -> None:
     """Record the attempt's transition in its row and its history; `channel` if it is called."""
     now = await db.now()
-    event = {
-        "at": document.text(now),
-        "status": transition.status,
-        "code": transition.code,
-        "detail": transition.detail,
-        **kind.missing(transition.missing),
-    }
     await delivery_attempts.update(
         db,
-        workspace_id=row["workspace_id"],
-        id=row["attempt_id"],
+        workspace_id=row.workspace_id,
+        id=row.attempt_id,
         status=transition.status,
-        provider=channel.provider if channel else row["provider"],
+        provider=channel.provider if channel else row.provider,
         account=channel.account if channel and transition.status == "SENDING" else None,
         reason_code=transition.code,
         reason_detail=transition.detail,
         provider_message_id=transition.provider_message_id,
         tries=tries,
-        events=[*row["events"], event][-KEPT_EVENTS:],
+        events=noted(row, transition, now),
         trouble_code=transition.failing[0] if transition.failing else None,
         trouble_since=transition.failing[1] if transition.failing else None,
         sent_at=now if transition.status == "SENT" else None,
@@ -181,14 +189,26 @@ async def note(
     )
 
 
+def noted(row: UnsettledMessage, transition: Transition, now: datetime) -> list[Mapping[str, Json]]:
+    """The attempt's history with the transition."""
+    event = {
+        "at": document.text(now),
+        "status": transition.status,
+        "code": transition.code,
+        "detail": transition.detail,
+        **kind.missing(transition.missing),
+    }
+    return [*row.events, event][-KEPT_EVENTS:]
+
+
 async def suppress(
     process: Process, db: Handle, workspace_id: str, run_id: str, code: Reason
 ) -> None:
-    """What the run is about to send is not sent; what is on its way is left to arrive."""
-    for row in await messages.queued_of_run(db, workspace_id=workspace_id, run_id=run_id):
+    """Suppress what the run is about to send; what is on its way is left to arrive."""
+    for row in await messages.taken_of_run(db, workspace_id=workspace_id, run_id=run_id):
         await settle(process, db, row, Transition("SUPPRESSED", code))
 
 
-async def give_up(process: Process, db: Handle, row: Row, code: Reason) -> None:
-    """Of a locked message that may have been sent, or not, nobody will ever know."""
+async def give_up(process: Process, db: Handle, row: UnsettledMessage, code: Reason) -> None:
+    """Give up a locked message, which may have been sent or not, as UNKNOWN."""
     await settle(process, db, row, Transition("UNKNOWN", code, SENTENCES[code]))

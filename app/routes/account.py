@@ -20,8 +20,12 @@ HEADERS = {
 }
 
 
-async def page(_call: Call) -> Response:
-    return HTMLResponse(PAGE, headers=HEADERS)
+LINK = '<a href="console/">Open the console</a>'
+
+
+async def page(call: Call) -> Response:
+    shown = PAGE if call.process.settings.console else PAGE.replace(LINK, "")
+    return HTMLResponse(shown, headers=HEADERS)
 
 
 routes = [get("/account", page, can=PUBLIC, tx=None, gives={200: ("text/html",)})]

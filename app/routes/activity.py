@@ -8,17 +8,17 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-from app.contacts.subscriptions import Reason
+from app.audience.subscriptions import Reason
+from app.database.db import Row
 from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.contact_events import ContactEventSummary
 from app.routes.contact_events import summary as event_summary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId
 from app.routes.messages import MessageSummary, readable
-from app.routes.messages import summary as told
+from app.routes.messages import summary as message_summary
 from app.routes.runs import MessageStatus, RunSummary, summary
 from app.store import activity, contacts
-from app.store.db import Row
 from app.web import paging
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -92,8 +92,8 @@ async def index(call: Call) -> Response:
 
 
 def _item(row: Row) -> dict[str, Any]:
-    told = row[row["type"]]
-    return {**row, "createdAt": told["at"] if row["type"] == "event" else told["createdAt"]}
+    item = row[row["type"]]
+    return {**row, "createdAt": item["at"] if row["type"] == "event" else item["createdAt"]}
 
 
 async def _events(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
@@ -129,7 +129,7 @@ def _consent(row: Row) -> dict[str, Any]:
 
 
 def _message(row: Row, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {**told(row), "attempts": attempts}
+    return {**message_summary(row), "attempts": attempts}
 
 
 def _attempt(row: Row) -> dict[str, Any]:

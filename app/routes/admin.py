@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 from starlette.responses import Response
 
 from app.audit import trail
-from app.errors import FieldError, Problem
+from app.billing import quotas
+from app.database.db import Handle, Row
+from app.errors import Problem
 from app.messages import parking
 from app.routes.audit_logs import AuditLog
 from app.routes.audit_logs import Filters as AuditFilters
@@ -21,23 +23,18 @@ from app.routes.messages import DeliveryAttempt, attempt
 from app.routes.runs import MessageStatus as AttemptStatus
 from app.routes.runs import RunSummary, summary
 from app.routes.runs import Status as RunStatus
-from app.store import admin, health
-from app.store.db import Handle, Row
-from app.store.jobs import Table
+from app.store import admin, health, jobs
+from app.store.jobs import Key, Kind
 from app.web import paging, reply
-from app.web.body import Shape
+from app.web.body import Shape, Writable
 from app.web.paging import Paging
 from app.web.reply import Page
-from app.web.routing import ADMIN, Call, get, post
+from app.web.routing import ADMIN, Call, get, patch, post
 
 LATE = timedelta(minutes=5)  # nobody is going to do it any more
-LOOK_SECONDS = 2.0  # among unfinished runs, of which there may be millions
-OVERDUE: Mapping[Table, str] = {
-    "runs": "overdueRuns",
-    "messages": "overdueMessages",
-    "calls": "overdueCalls",
-    "event_attempts": "overdueEventAttempts",
-}
+LARGEST_LIMIT = 999_999_999
+LOOK_SECONDS = 2.0  # among unfinished rows and among jobs, of which there may be millions
+LOOKED_AT_ONCE = 10_000
 
 Search = Annotated[str, Field(min_length=1, max_length=200)]
 IN_WORKSPACE = Field(None, description="In this workspace.")
@@ -71,11 +68,19 @@ class AnyAuditFilters(AuditFilters):
     workspace_id: WorkspaceId | None = IN_WORKSPACE
 
 
+class WritableLimits(Writable):
+    """`dailyLimit`: messages a day through the operator's channels, for as long as it is set; null
+    means the default, 200 in the first seven days of a workspace that does not pay."""
+
+    daily_limit: Annotated[int, Field(ge=0, le=LARGEST_LIMIT)] | None = None
+
+
 class AdminWorkspace(Shape):
     id: WorkspaceId
     name: str
     suspended: bool
     deleted: bool
+    daily_limit: int | None
     members: int
     created_at: datetime
 
@@ -113,17 +118,20 @@ class Stats(Shape):
 
 class Invariants(Shape):
     """All zero when healthy. `oldestDueSeconds` is how late the oldest due row of any kind is.
-    `orphans` are runs whose wait has ended or no longer exists and that nothing will move; with
-    `orphansLeft` there may be more, because not all unfinished runs could be checked in two
-    seconds."""
+    `orphans` are runs whose wait has ended or no longer exists and that nothing will move.
+    `missingJobs` are rows that should be worked on and have no job, `strayJobs` are jobs without a
+    row that is to be worked on, and `overdue` jobs that nobody has done for five minutes, by kind.
+    With `orphansLeft`, `missingLeft` or `straysLeft` there may be more, because not all could be
+    checked in two seconds."""
 
     healthy: bool
     orphans: int
     orphans_left: bool
-    overdue_runs: int
-    overdue_messages: int
-    overdue_calls: int
-    overdue_event_attempts: int
+    missing_jobs: int
+    missing_left: bool
+    stray_jobs: int
+    strays_left: bool
+    overdue: dict[str, int]
     unknown_deliveries: int
     unchained_audit_logs: int
     oldest_due_seconds: float
@@ -135,6 +143,7 @@ def workspace(row: Row) -> dict[str, Any]:
         "name": row["name"],
         "suspended": row["suspended"],
         "deleted": row["deleted_at"] is not None,
+        "dailyLimit": row["daily_limit"],
         "members": row["members"],
         "createdAt": row["created_at"],
     }
@@ -179,26 +188,18 @@ async def index_users(call: Call) -> Response:
 
 
 async def index_runs(call: Call) -> Response:
-    """Of one workspace; or of all workspaces, those that failed."""
+    """List those of one workspace, or of all of them."""
     query = call.query(RunFilters)
-    filters = query.filters()
-    if "workspace_id" not in filters:
-        _require(filters, ["FAILED"])
-        filters["failed"] = filters.pop("status")
     before, limit = paging.position(call, query), query.limit + 1
-    rows = await admin.runs_page(call.db, filters=filters, before=before, limit=limit)
+    rows = await admin.runs_page(call.db, filters=query.filters(), before=before, limit=limit)
     return paging.page(call, query, rows, lambda row: _of_any(row, summary(row)))
 
 
 async def index_attempts(call: Call) -> Response:
-    """Of one workspace; or of all workspaces, those with a problem."""
+    """List those of one workspace, or of all of them."""
     query = call.query(AttemptFilters)
-    filters = query.filters()
-    if "workspace_id" not in filters:
-        _require(filters, ["FAILED", "UNKNOWN", "BOUNCED", "COMPLAINED"])
-        filters["troubled"] = filters.pop("status")
     before, limit = paging.position(call, query), query.limit + 1
-    rows = await admin.attempts_page(call.db, filters=filters, before=before, limit=limit)
+    rows = await admin.attempts_page(call.db, filters=query.filters(), before=before, limit=limit)
     return paging.page(call, query, rows, lambda row: _of_any(row, attempt(row)))
 
 
@@ -213,58 +214,96 @@ def _of_any(row: Row, resource: dict[str, Any]) -> dict[str, Any]:
     return {**resource, "workspaceId": row["workspace_id"]}
 
 
-def _require(filters: dict[str, Any], statuses: list[str]) -> None:
-    """What there may be millions of, and no index of all."""
-    if filters.get("status") not in statuses:
-        told = f"Without workspaceId, say which: {', '.join(statuses)}."
-        raise Problem("invalid", told, errors=[FieldError("?status", told)])
-
-
 # --- how it goes --------------------------------------------------------------------------------
 
 
 async def show_stats(call: Call) -> Response:
     counted = await admin.counts(call.db)
-    due = {table: await health.due(call.db, table) for table in health.TABLES}
+    runs, messages = [await health.due(call.db, kind) for kind in ("run", "message")]
     return reply.ok(
         {
             "workspaces": counted["workspaces"],
             "suspended": counted["suspended"],
             "users": counted["users"],
             "activeDefinitions": counted["active"],
-            "dueRuns": due["runs"]["count"],
-            "dueMessages": due["messages"]["count"],
+            "dueRuns": runs["count"],
+            "dueMessages": messages["count"],
         }
     )
 
 
 async def show_invariants(call: Call) -> Response:
     now = await call.db.now()
-    orphans, left = await _orphans(call.db)
+    late = now - LATE
+    orphans, orphans_left = await _all(partial(admin.orphans, call.db))
+    missing, missing_left = await _missing(call.db)
+    strays, strays_left = await _all(partial(_strays, call.db, late))
     found = {
         "orphans": orphans,
+        "missingJobs": missing,
+        "strayJobs": strays,
         "unknownDeliveries": await health.unknown_deliveries(call.db),
-        "unchainedAuditLogs": await admin.unchained(call.db, late=now - LATE),
+        "unchainedAuditLogs": await admin.unchained(call.db, late=late),
     }
-    for table, name in OVERDUE.items():
-        found[name] = await admin.overdue(call.db, table, late=now - LATE)
-    due = [await health.due(call.db, table) for table in health.TABLES]
-    late = max((now - row["oldest_at"]).total_seconds() if row["oldest_at"] else 0 for row in due)
-    healthy = not any(found.values()) and late <= LATE.total_seconds()
-    told = {"healthy": healthy, **found, "orphansLeft": left, "oldestDueSeconds": late}
-    return reply.ok(told)
+    overdue = {kind: await admin.overdue(call.db, kind, late=late) for kind in jobs.KINDS}
+    oldest = [(await health.due(call.db, kind))["oldest_at"] for kind in jobs.KINDS]
+    seconds = max((now - at).total_seconds() if at else 0 for at in oldest)
+    bad = [*found.values(), *overdue.values()]
+    return reply.ok(
+        {
+            "healthy": not any(bad) and seconds <= LATE.total_seconds(),
+            **found,
+            "overdue": overdue,
+            "orphansLeft": orphans_left,
+            "missingLeft": missing_left,
+            "straysLeft": strays_left,
+            "oldestDueSeconds": seconds,
+        }
+    )
 
 
-async def _orphans(db: Handle) -> tuple[int, bool]:
+async def _missing(db: Handle) -> tuple[int, bool]:
+    found = [await _all(partial(_missing_of, db, kind)) for kind in jobs.KINDS]
+    return sum(count for count, _ in found), any(left for _, left in found)
+
+
+async def _missing_of(db: Handle, kind: Kind, *, after: Key | None) -> tuple[int, Key | None]:
+    found, last = await jobs.missing(db, kind, after=after, limit=LOOKED_AT_ONCE)
+    return len(found), last
+
+
+async def _strays(db: Handle, late: datetime, *, after: Key | None) -> tuple[int, Key | None]:
+    found, last = await jobs.strays(db, late=late, after=after, limit=LOOKED_AT_ONCE)
+    return len(found), last
+
+
+class CountPage(Protocol):
+    """How many of the next rows are wrong, and the last of the next, unless there are no more."""
+
+    async def __call__(self, *, after: Key | None) -> tuple[int, Key | None]: ...
+
+
+async def _all(count: CountPage) -> tuple[int, bool]:
     """How many, and whether there may be more."""
     until = time.monotonic() + LOOK_SECONDS
-    found, after = 0, admin.BEGINNING
+    found, after = 0, None
     while True:
-        more, last = await admin.orphans(db, after=after)
+        more, after = await count(after=after)
         found += more
-        if last is None or time.monotonic() > until:
-            return found, last is not None
-        after = last
+        if after is None or time.monotonic() > until:
+            return found, after is not None
+
+
+# --- how much -------------------------------------------------------------------------------------
+
+
+async def update_workspace(call: Call) -> Response:
+    """Counts from the next message on."""
+    row = await _found(call)
+    call.match_shown(workspace(row))
+    new = call.patch(WritableLimits, {"dailyLimit": row["daily_limit"]})
+    await quotas.set_daily_limit(call.process, call.db, call.origin, row, new.daily_limit)
+    return reply.ok(workspace({**row, "daily_limit": new.daily_limit}))
 
 
 # --- the brake ----------------------------------------------------------------------------------
@@ -277,7 +316,7 @@ async def suspend(call: Call) -> Response:
 
 
 async def _obeyed(call: Call, answer: Response) -> Response:
-    if reply.told(answer).get("suspended"):
+    if reply.payload(answer).get("suspended"):
         await parking.obeyed(call.process, call.path("id"))
     return answer
 
@@ -321,6 +360,13 @@ routes = [
         gives={200: Page[AdminWorkspace]},
     ),
     get("/admin/workspaces/{id}", show_workspace, can=ADMIN, gives={200: AdminWorkspace}),
+    patch(
+        "/admin/workspaces/{id}",
+        update_workspace,
+        can=ADMIN,
+        takes=WritableLimits,
+        gives={200: AdminWorkspace},
+    ),
     post(
         "/admin/workspaces/{id}/suspend",
         suspend,

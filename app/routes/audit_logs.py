@@ -9,13 +9,13 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app import plans
 from app.audit import chain
-from app.contacts import sheets
+from app.config import plans
+from app.database.db import Row
+from app.files import sheets
 from app.machine import document
 from app.routes.ids import AuditLogId
 from app.store import audit_logs
-from app.store.db import Row
 from app.web import paging, reply, stream
 from app.web.body import After, Before, Query, Shape
 from app.web.paging import CREATED_AFTER, CREATED_BEFORE, Paging

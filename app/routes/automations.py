@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.routes.definitions import Automation, AutomationSummary, DefinitionKind, WritableAutomation
+from app.routes.definition_shapes import Automation, AutomationSummary, WritableAutomation
+from app.routes.definitions import DefinitionKind
 from app.routes.drawings import drawn
 from app.web.reply import Page
 from app.web.routing import delete

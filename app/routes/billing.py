@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from app import paying, quotas
+from app.billing import paying, quotas
+from app.config.plans import CURRENCY, PLANS, Plan
+from app.database.db import Handle
 from app.errors import Problem
-from app.plans import CURRENCY, PLANS, Plan
 from app.routes.ids import CheckoutId
 from app.store import paid_plans, workspaces
-from app.store.db import Handle
 from app.web import reply
 from app.web.body import Shape, Writable
 from app.web.routing import PUBLIC, Call, get, patch, post
@@ -81,6 +81,18 @@ class AvailablePlan(Shape):
     features: list[str]
 
 
+class Sending(Shape):
+    """The limits of production besides those of the plan. `verified`: whether an owner has
+    verified their address; until then, messages reach members only. `dailyLimit`: messages a day
+    (UTC) through the operator's channels, null for no limit. `limitedUntil`: when that ends by
+    itself, null if it does not, or there is none."""
+
+    verified: bool
+    daily_limit: int | None
+    sent_today: int
+    limited_until: datetime | None
+
+
 class CurrentPlan(Shape):
     """`nextPlan` takes effect at `renewsAt`, if it is a different plan."""
 
@@ -89,6 +101,7 @@ class CurrentPlan(Shape):
     next_plan: PlanName | None
     limits: Limits
     usage: Amounts
+    sending: Sending
     renews_at: datetime | None
     available: list[AvailablePlan]
 
@@ -121,6 +134,20 @@ def available(plan: Plan) -> dict[str, Any]:
     }
 
 
+async def sending(call: Call, db: Handle) -> dict[str, Any]:
+    workspace_id = call.member.workspace_id
+    earned = await quotas.earned(db, workspace_id)
+    if earned is None:
+        raise Problem("not_found", "There is no such workspace.")
+    limit = quotas.daily_limit(call.process, workspace_id, earned, await db.now())
+    return {
+        "verified": earned["owner_verified"],
+        "dailyLimit": limit.amount if limit else None,
+        "sentToday": await quotas.sent_today(db, limit.account if limit else workspace_id),
+        "limitedUntil": limit.until if limit else None,
+    }
+
+
 async def resource(call: Call, db: Handle) -> dict[str, Any]:
     workspace_id = call.member.workspace_id
     plan = quotas.plan_of(call.process, await workspaces.by_id(db, id=workspace_id))
@@ -132,6 +159,7 @@ async def resource(call: Call, db: Handle) -> dict[str, Any]:
         "nextPlan": paid["next_plan"] if paid else None,
         "limits": limits(plan),
         "usage": await quotas.used(db, workspace_id),
+        "sending": await sending(call, db),
         "renewsAt": paid["renews_at"] if paid else None,
         "available": [available(plan) for plan in PLANS.values()],
     }
@@ -163,12 +191,13 @@ async def checkout(call: Call) -> Response:
         success_url=wanted.success_url,
         cancel_url=wanted.cancel_url,
     )
-    id, till = begun.order.id, begun.till
+    id, checkout_page = begun.order.id, begun.checkout_page
 
     async def begin(db: Handle) -> Response:
         await paying.begin(call.process, db, call.origin, begun)
         return reply.created(
-            till.url, {"id": id, "checkoutUrl": till.url, "expiresAt": till.expires_at}
+            checkout_page.url,
+            {"id": id, "checkoutUrl": checkout_page.url, "expiresAt": checkout_page.expires_at},
         )
 
     return await call.conclude(begin)

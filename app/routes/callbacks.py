@@ -32,8 +32,8 @@ class ResendEvent(BaseModel):
 async def hear_twilio(call: Call) -> Response:
     """Twilio's status callbacks and incoming messages, verified by `X-Twilio-Signature`. Duplicate
     and late callbacks are handled. Replies to a person are returned as TwiML."""
-    said = await _hear(call, "twilio")
-    message = f"<Message>{escape(said)}</Message>" if said is not None else ""
+    reply_text = await _hear(call, "twilio")
+    message = f"<Message>{escape(reply_text)}</Message>" if reply_text is not None else ""
     return Response(
         f'<?xml version="1.0" encoding="UTF-8"?><Response>{message}</Response>',
         media_type="text/xml",
@@ -47,10 +47,11 @@ async def hear_resend(call: Call) -> Response:
 
 
 async def _hear(call: Call, provider: str) -> str | None:
+    await callbacks.whose(call.process, provider, call.path("token"))  # before the body is read
     scope, headers = call.request.scope, call.request.headers
     query = scope["query_string"].decode("latin-1")
     path = scope["raw_path"].decode("latin-1").partition("?")[0]
-    heard = Heard(
+    received = Heard(
         provider=provider,
         token=call.path("token"),
         url=f"{call.process.settings.base_url}{path}{f'?{query}' if query else ''}",
@@ -58,7 +59,7 @@ async def _hear(call: Call, provider: str) -> str | None:
         signatures=headers.getlist("x-twilio-signature"),
         body=await call.receive_body(),
     )
-    return await callbacks.hear(call.process, heard)
+    return await callbacks.hear(call.process, received)
 
 
 routes = [

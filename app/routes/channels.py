@@ -13,17 +13,16 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from starlette.responses import Response
 
-from app import casts
-from app.channels import PROVIDERS
-from app.channels.base import Fault
-from app.channels.mime import Sender
+from app.config import casts
+from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine.content import ChannelName
-from app.messages import providers
+from app.messages import providers, senders
+from app.providers import PROVIDERS
+from app.providers.base import Fault
+from app.providers.mime import Sender
 from app.routes import partly
-from app.routes.settings import is_our_domain
 from app.store import channel_settings, workspaces
-from app.store.db import Row
 from app.web import reply
 from app.web.body import Shape, Writable
 from app.web.reply import Page, Revised
@@ -251,7 +250,8 @@ async def remove(call: Call) -> Response:
     row = await _found(call, channel)
     call.match(row["revision"])
     sender = workspace["from_email"] if workspace is not None else None
-    if channel == "email" and sender is not None and not is_our_domain(call, sender):
+    foreign = sender is not None and not senders.is_operators(call.process.settings, sender)
+    if channel == "email" and foreign:
         raise Problem(
             "conflict",
             f"The workspace sends from {sender}, which requires its own provider: change"
@@ -278,8 +278,8 @@ async def verify(call: Call) -> Response:
         found = [Fault("error", "unreachable", "The provider took too long to answer.")]
     given = providers.credentials(call.process, row)
     if given["provider"] == "resend" and "webhookSecret" not in given:
-        told = "Without a webhookSecret, bounces and complaints are not received."
-        found = [*found, Fault("warning", "callbacks", told)]
+        warning = "Without a webhookSecret, bounces and complaints are not received."
+        found = [*found, Fault("warning", "callbacks", warning)]
     ok = all(fault.severity == "warning" for fault in found)
     return reply.ok({"ok": ok, "findings": [_finding(fault) for fault in found]})
 
@@ -289,12 +289,12 @@ def _finding(fault: Fault) -> dict[str, str]:
 
 
 def resource(call: Call, row: Row) -> dict[str, Any]:
-    told = _told(call, row)
-    hears = PROVIDERS[row["channel"]][told["provider"]].callbacks
-    url = providers.callback_url(call.process.settings.base_url, told["provider"], row["token"])
+    shown = _told(call, row)
+    hears = PROVIDERS[row["channel"]][shown["provider"]].callbacks
+    url = providers.callback_url(call.process.settings.base_url, shown["provider"], row["token"])
     return {
         "channel": row["channel"],
-        **told,
+        **shown,
         "callbackUrl": url if hears else None,
         "createdAt": row["created_at"],
         "updatedAt": row["updated_at"],

@@ -1,4 +1,4 @@
-"""The sandbox's own till: a page with two buttons, for whoever has its link."""
+"""The sandbox's own checkout page: a page with two buttons, for whoever has its link."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from html import escape
 
 from starlette.responses import RedirectResponse, Response
 
-from app import paying
-from app.paying import Button
-from app.plans import CURRENCY, PLANS
+from app.billing import paying
+from app.billing.paying import Button
+from app.config.plans import CURRENCY, PLANS
 from app.web.page import HEADERS, page
 from app.web.routing import PUBLIC, Call, get, post
 

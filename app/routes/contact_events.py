@@ -8,13 +8,15 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import reactions
+from app.audience import reactions
+from app.audience.reactions import ContactEvent as Happened
+from app.audience.tracking import Recorded
+from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.routes.contacts import locked, own_workspace
 from app.routes.ids import ContactId, EventId
 from app.store import contact_events
-from app.store.db import Row
 from app.web import reply
 from app.web.body import Name, Shape
 from app.web.routing import Call, get, post
@@ -57,13 +59,28 @@ async def tell(call: Call) -> Response:
     """An action of the contact: it starts automations and ends waits."""
     row, _ = await locked(call)
     new = call.read(WritableEvent)
-    if len(document.dumps(new.properties)) > LARGEST:
-        errors = [FieldError("/properties", f"At most {LARGEST // 1024} KiB of JSON.")]
-        raise Problem("invalid", "The event is too large; see errors.", errors=errors)
+    refuse_large(new)
     workspace = await own_workspace(call)
     event = await reactions.happened(call.db, workspace, row["id"], new.name, new.properties)
     await call.note("contact.event", row["id"], {}, {"event": new.name})
-    return reply.accepted(summary(event))
+    return reply.accepted(answer_of(event))
+
+
+def refuse_large(new: WritableEvent, *place: int | str) -> None:
+    """Raises Problem `invalid`; `place` is where the event stands in the body."""
+    if len(document.dumps(new.properties)) > LARGEST:
+        pointer = document.pointer(*place, "properties")
+        errors = [FieldError(pointer, f"At most {LARGEST // 1024} KiB of JSON.")]
+        raise Problem("invalid", "The event is too large; see errors.", errors=errors)
+
+
+def answer_of(event: Happened | Recorded) -> dict[str, Any]:
+    return {
+        "id": event.id,
+        "contactId": event.contact_id,
+        "name": event.name,
+        "at": event.at,
+    }
 
 
 def summary(row: Row) -> dict[str, Any]:

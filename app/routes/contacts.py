@@ -10,28 +10,31 @@ from typing import Annotated, Any, cast
 from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
-from app import quotas
+from app.audience import addresses, audience, erasing, profile, subscriptions
+from app.audience.reactions import WorkspaceContext
+from app.audience.subscriptions import COLUMN, Status
+from app.audience.subscriptions import Reason as BarringReason
 from app.audit import trail
-from app.contacts import addresses, audience, consent, erasing, profile, reactions
-from app.contacts.reactions import WorkspaceContext
-from app.contacts.subscriptions import COLUMN, Status
+from app.billing import quotas
+from app.config.plans import PLANS
+from app.consent import consent
+from app.database.db import Handle, Row
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.content import ChannelName
 from app.machine.program import Json
 from app.machine.text import CONTROL
-from app.plans import PLANS
+from app.outbound import chains
 from app.process import Process
-from app.routes.ids import ContactId
-from app.store import contacts, searches, workspaces
-from app.store.db import Handle, Row
+from app.routes.ids import ContactId, SuppressionId
+from app.store import contacts, searches, suppressions, workspaces
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
 from app.web.paging import Paging
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
-# What app/contacts/profile.py takes, for the document alone: it judges every way in, with all
+# What app/audience/profile.py takes, for the document alone: it judges every way in, with all
 # that is wrong.
 PRINTABLE = rf"^[^{CONTROL}]*$"
 NULL = {"type": "null"}
@@ -91,11 +94,11 @@ TAGS = {
 }
 
 
-def told(schema: dict[str, Any]) -> WithJsonSchema:
+def documented(schema: dict[str, Any]) -> WithJsonSchema:
     """What may be left out may be null."""
     rest = {name: value for name, value in schema.items() if name != "description"}
-    said = {name: schema[name] for name in ("description",) if name in schema}
-    return WithJsonSchema({"anyOf": [rest, NULL], **said})
+    kept = {name: schema[name] for name in ("description",) if name in schema}
+    return WithJsonSchema({"anyOf": [rest, NULL], **kept})
 
 
 class WritableContact(Writable, extra="allow", json_schema_extra={"additionalProperties": False}):
@@ -105,15 +108,15 @@ class WritableContact(Writable, extra="allow", json_schema_extra={"additionalPro
     def normal(cls, changes: dict[str, Json]) -> dict[str, Json]:
         return dict(profile.normal(changes))
 
-    email: Annotated[Json, told(EMAIL)] = None
-    phone: Annotated[Json, told(PHONE)] = None
-    first_name: Annotated[Json, told(LINE)] = None
-    last_name: Annotated[Json, told(LINE)] = None
-    timezone: Annotated[Json, told(TIMEZONE)] = None
-    locale: Annotated[Json, told(LOCALE)] = None
-    metadata: Annotated[Json, told(METADATA)] = Field(default_factory=dict)
-    subscriptions: Annotated[Json, told(SUBSCRIPTIONS)] = Field(default_factory=dict)
-    tags: Annotated[Json, told(TAGS)] = Field(default_factory=list)
+    email: Annotated[Json, documented(EMAIL)] = None
+    phone: Annotated[Json, documented(PHONE)] = None
+    first_name: Annotated[Json, documented(LINE)] = None
+    last_name: Annotated[Json, documented(LINE)] = None
+    timezone: Annotated[Json, documented(TIMEZONE)] = None
+    locale: Annotated[Json, documented(LOCALE)] = None
+    metadata: Annotated[Json, documented(METADATA)] = Field(default_factory=dict)
+    subscriptions: Annotated[Json, documented(SUBSCRIPTIONS)] = Field(default_factory=dict)
+    tags: Annotated[Json, documented(TAGS)] = Field(default_factory=list)
 
 
 class Contact(Revised):
@@ -131,6 +134,22 @@ class Contact(Revised):
     subscriptions: dict[ChannelName, Status]
     created_at: datetime
     updated_at: datetime
+
+
+class Held(Shape):
+    """Why an address of the contact is not written to. An admin lifts it: DELETE
+    `/suppressions/:id`."""
+
+    id: SuppressionId
+    channel: ChannelName
+    reason: BarringReason
+
+
+class ContactInFull(Contact):
+    """`suppressions` are those of the contact's addresses. Once all of a channel's are deleted, the
+    contact is subscribed to it again."""
+
+    suppressions: list[Held]
 
 
 class Tags(Shape):
@@ -187,7 +206,8 @@ async def index(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    return await _answer(call, await _found(call))
+    row = await _found(call)
+    return await _answer(call, row, await resource_of(call, row))
 
 
 async def create(call: Call) -> Response:
@@ -197,7 +217,17 @@ async def create(call: Call) -> Response:
     await quotas.require_contact(call.db, call.member.workspace_id, PLANS[call.member.plan])
     resource = audience.resource(row, await _tags(call, row["id"]))
     await call.note("contact.created", row["id"], after=resource)
-    return reply.created(f"/contacts/{row['id']}", resource, revision=row["revision"])
+    return await answer_created(call, row, resource)
+
+
+async def answer_created(call: Call, row: Row, resource: Mapping[str, Any]) -> Response:
+    held = await _held(call, row)
+    return reply.created(
+        f"/contacts/{row['id']}",
+        {**resource, "suppressions": held},
+        revision=row["revision"],
+        beside=held or None,
+    )
 
 
 async def update(call: Call) -> Response:
@@ -206,7 +236,7 @@ async def update(call: Call) -> Response:
     new = call.patch(WritableContact, stored).model_dump(by_alias=True)
     tags = new.pop("tags")
     changed = await audience.replace(call.db, await own_workspace(call), row, new, tags)
-    return await _changed(call, row, before, changed)
+    return await answer_changed(call, row, before, changed)
 
 
 async def remove(call: Call) -> Response:
@@ -236,7 +266,7 @@ async def remove(call: Call) -> Response:
 async def add_tags(call: Call) -> Response:
     row, before = await locked(call)
     await audience.add_tags(call.db, await own_workspace(call), row["id"], call.read(Tags).tags)
-    return await _changed(call, row, before, await _found(call))
+    return await answer_changed(call, row, before, await _found(call))
 
 
 async def remove_tag(call: Call) -> Response:
@@ -245,18 +275,18 @@ async def remove_tag(call: Call) -> Response:
         call.db, await own_workspace(call), row["id"], call.path("tag")
     ):
         raise Problem("not_found", "The contact does not have this tag.")
-    await _changed(call, row, before, await _found(call))
+    await answer_changed(call, row, before, await _found(call))
     return reply.no_content()
 
 
-CONSENT = frozenset({"subscriptions", "email", "phone"})
+CONSENT = frozenset({"subscriptions", "email", "phone", "match"})
 
 
-async def _quiet(call: Call, answer: Response) -> Response:
+async def quiet(call: Call, answer: Response) -> Response:
     """What unsubscribes somebody, or an address of theirs, is not answered while something is on
     its way to them; be they so before, for nobody may have heard of it. By what is answered: the
     contact may have another address by now."""
-    shown = reply.told(answer)
+    shown = reply.payload(answer)
     if "subscriptions" in shown and not CONSENT.isdisjoint(_written(call)):
         out = consent.withdrawn(call.process, call.member.workspace_id, shown)
         await consent.all_quiet(call.process, out)
@@ -282,22 +312,35 @@ async def locked(call: Call) -> tuple[Row, dict[str, Any]]:
     if row is None:
         raise _unknown()
     call.match(row["revision"])
-    return row, await _resource(call, row)
+    return row, await resource_of(call, row)
 
 
-async def _changed(call: Call, row: Row, before: dict[str, Any], changed: Row) -> Response:
+async def answer_changed(call: Call, row: Row, before: dict[str, Any], changed: Row) -> Response:
     if changed["revision"] == row["revision"]:  # it was so already
-        return reply.ok(before, revision=row["revision"])
-    after = await _resource(call, changed)
+        return await _answer(call, row, before)
+    after = await resource_of(call, changed)
     await call.note("contact.updated", row["id"], before, after)
-    return reply.ok(after, revision=changed["revision"])
+    return await _answer(call, changed, after)
 
 
-async def _answer(call: Call, row: Row) -> Response:
-    return reply.ok(await _resource(call, row), revision=row["revision"])
+async def _answer(call: Call, row: Row, resource: Mapping[str, Any]) -> Response:
+    held = await _held(call, row)
+    return reply.ok(
+        {**resource, "suppressions": held}, revision=row["revision"], beside=held or None
+    )
 
 
-async def _resource(call: Call, row: Row) -> dict[str, Any]:
+async def _held(call: Call, row: Row) -> list[dict[str, Json]]:
+    """The suppressions of the contact's addresses, which change by themselves."""
+    workspace_id = call.member.workspace_id
+    hashes = subscriptions.hashes(call.process.vault, workspace_id, row)
+    rows = await suppressions.of_addresses(
+        call.db, workspace_id=workspace_id, address_hashes=list(hashes.values())
+    )
+    return [{name: one[name] for name in ("id", "channel", "reason")} for one in rows]
+
+
+async def resource_of(call: Call, row: Row) -> dict[str, Any]:
     return audience.resource(row, await _tags(call, row["id"]))
 
 
@@ -310,7 +353,11 @@ async def own_workspace(call: Call) -> WorkspaceContext:
     """An HTTP step may call us, too."""
     workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
     return replace(
-        workspace, depth=reactions.depth_told(call.request.headers.getlist(reactions.DEPTH))
+        workspace,
+        depth=chains.depth_of(call.request.headers.getlist(chains.DEPTH)),
+        root=chains.root_of(
+            call.process.vault, workspace.id, call.request.headers.getlist(chains.CHAIN)
+        ),
     )
 
 
@@ -356,22 +403,28 @@ routes = [
         create,
         can="contacts:write",
         takes=WritableContact,
-        gives={201: Contact},
+        gives={201: ContactInFull},
         raises=("conflict", "quota_exceeded"),
-        awaits=_quiet,
+        awaits=quiet,
     ),
-    get("/contacts/{id}", show, can="contacts:read", gives={200: Contact}),
+    get("/contacts/{id}", show, can="contacts:read", gives={200: ContactInFull}),
     patch(
         "/contacts/{id}",
         update,
         can="contacts:write",
         takes=WritableContact,
-        gives={200: Contact},
+        gives={200: ContactInFull},
         raises=("conflict",),
-        awaits=_quiet,
+        awaits=quiet,
     ),
     delete("/contacts/{id}", remove, can="contacts:write", tx=None, gives={204: None}),
-    post("/contacts/{id}/tags", add_tags, can="contacts:write", takes=Tags, gives={200: Contact}),
+    post(
+        "/contacts/{id}/tags",
+        add_tags,
+        can="contacts:write",
+        takes=Tags,
+        gives={200: ContactInFull},
+    ),
     # A tag may hold a slash.
     delete("/contacts/{id}/tags/{tag:path}", remove_tag, can="contacts:write", gives={204: None}),
 ]

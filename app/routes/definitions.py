@@ -3,208 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app.contacts import profile
-from app.definitions import activation, credentials
+from app.database.db import Handle, Row
+from app.definitions import activation, credentials, drawing, findings, trigger_node
 from app.definitions.activation import Draft
 from app.errors import FieldError, Problem
-from app.machine import document, path, program, template
+from app.intake import lookup
+from app.machine import document, program
 from app.routes import partly
-from app.routes.ids import AutomationId, WorkflowId
+from app.routes.definition_shapes import (
+    Against,
+    Automation,
+    AutomationSummary,
+    CheckResult,
+    Copy,
+    Filters,
+    Trigger,
+    Unchecked,
+    Workflow,
+    WorkflowSummary,
+    WritableAutomation,
+    WritableWorkflow,
+)
+from app.runtime.compute import Job, Unfinished
 from app.store import definitions, runs
-from app.store.db import Row
 from app.web import paging, reply
-from app.web.body import WRITE_ONLY, Name, Shape, Writable
-from app.web.paging import Changing
-from app.web.reply import Page, Revised
+from app.web.body import ESCAPES, MOST_VALUES
+from app.web.reply import Page
 from app.web.routing import Call, Endpoint, get, patch, post
-from app.webhooks import lookup
 
-States = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
-LONGEST_SECRET = 1_024
+LONGEST_NAME = 200
+READ_ONLY = ("id", "version", "createdAt", "updatedAt")
+MOVING: Mapping[str, type] = {"findings": list, "stats": dict}
 MOST_RUNS = 1_000  # that stats count: the newest say what goes on now
-
-
-# --- shapes -------------------------------------------------------------------------------------
-
-
-def _path(text: str) -> str:
-    path.parse(text)  # BadPath is a ValueError that says what is wrong
-    return text
-
-
-def _liquid(value: Any) -> Any:
-    """Strings inside defaults are Liquid over the trigger; numbers as a contact will hold them."""
-    match value:
-        case str():
-            template.parse(value, roots=frozenset({"trigger"}))
-            if told := template.excess(value):
-                raise ValueError(told)
-            return value
-        case dict():
-            return {name: _liquid(inner) for name, inner in value.items()}
-        case list():
-            return [_liquid(inner) for inner in value]
-        case _:
-            if not profile.is_scalar(value):
-                raise ValueError(f"Must be {profile.NUMBER}.")
-            return profile.plain(value)
-
-
-def _tag(text: str) -> str:
-    """As contacts hold it, so that it is the same one."""
-    errors: list[FieldError] = []
-    tags = profile.check_tags([text], errors)
-    if errors or not tags:
-        raise ValueError(errors[0].message if errors else "A tag is not empty.")
-    return tags[0]
-
-
-Defaulted = Annotated[str, AfterValidator(_liquid)]
-
-
-class ContactDefaults(Shape):
-    """Values of a contact created by the intake, in addition to the address it was looked up by."""
-
-    first_name: Defaulted | None = None
-    last_name: Defaulted | None = None
-    timezone: Defaulted | None = None
-    locale: Defaulted | None = None
-    metadata: Annotated[dict[str, Any], AfterValidator(_liquid)] = Field(default_factory=dict)
-    tags: list[Defaulted] = Field(default_factory=list)
-
-
-class WritableTrigger(Shape):
-    source: Literal["inbound_webhook", "manual", "contact_created", "tag_added", "event"] = "manual"
-    tag: Annotated[str, AfterValidator(_tag)] | None = None
-    name: Name | None = None
-    contact_lookup: Literal["email", "phone", "contact_id"] | None = None
-    contact_path: Annotated[str, AfterValidator(_path)] | None = None
-    metadata_field: Annotated[str, Field(min_length=1, max_length=40)] | None = None
-    create_contact: bool = False
-    contact_defaults: ContactDefaults | None = None
-    dedupe_path: Annotated[str, AfterValidator(_path)] | None = None
-    signing_secret: Annotated[str, Field(max_length=LONGEST_SECRET)] | None = Field(
-        None, json_schema_extra=WRITE_ONLY
-    )
-
-    @property
-    def secret(self) -> str | None:
-        """None keeps the stored one; "" removes it, and so does its own null."""
-        return (self.signing_secret or "") if "signing_secret" in self.model_fields_set else None
-
-    def stored(self) -> dict[str, Any]:
-        """As it is kept and versioned: without its secret."""
-        return self.model_dump(by_alias=True, exclude_none=True, exclude={"signing_secret"})
-
-
-class WritableAutomation(Writable):
-    name: Name
-    state: States = "DRAFT"
-    trigger: WritableTrigger = WritableTrigger()
-    graph: dict[str, Any] = Field(default_factory=lambda: {"nodes": [], "edges": []})
-
-
-class WritableWorkflow(Writable):
-    name: Name
-    state: States = "DRAFT"
-    trigger: WritableTrigger = WritableTrigger()
-    steps: list[Any] = Field(default_factory=list)
-
-
-class Filters(Changing):
-    state: States | None = Field(None, description="Its state.")
-    name: str | None = Field(None, description="The exact name.")
-
-
-# --- resources ----------------------------------------------------------------------------------
-
-
-class Trigger(Shape):
-    """What starts it. Shows whether there is a signing secret, never the secret itself."""
-
-    source: str
-    tag: str | None = None
-    name: str | None = None
-    contact_lookup: str | None = None
-    contact_path: str | None
-    metadata_field: str | None = None
-    create_contact: bool
-    contact_defaults: dict[str, Any] | None = None
-    dedupe_path: str | None = None
-    signing_secret_set: bool
-    signing_secret_last4: str | None
-    webhook_url: str | None
-
-
-class Finding(Shape):
-    """One result of the check of a definition, and where it is (RFC 6901)."""
-
-    severity: Literal["error", "warning"]
-    code: str
-    pointer: str
-    message: str
-
-
-class _Summary(Shape):
-    name: str
-    state: States
-    version: int
-    trigger_source: str
-    created_at: datetime
-    updated_at: datetime
-
-
-class AutomationSummary(_Summary):
-    id: AutomationId
-
-
-class WorkflowSummary(_Summary):
-    id: WorkflowId
-
-
-class NodeStats(Shape):
-    """Runs that are at a node or step now, and visits that have passed it."""
-
-    here: int
-    passed: int
-
-
-class Stats(Shape):
-    """Over the newest runs, at most a thousand: the number per status, and the counts of each node
-    or step, by its ID. They change without the revision: the ETag covers both, and If-Match
-    compares only the revision."""
-
-    runs: dict[str, int]
-    nodes: dict[str, NodeStats]
-
-
-class _Definition(Revised):
-    name: str
-    state: States
-    trigger: Trigger
-    version: int
-    findings: list[Finding]
-    stats: Stats
-    created_at: datetime
-    updated_at: datetime
-
-
-class Automation(_Definition):
-    id: AutomationId
-    graph: dict[str, Any]
-
-
-class Workflow(_Definition):
-    id: WorkflowId
-    steps: list[Any]
 
 
 # --- the two kinds ------------------------------------------------------------------------------
@@ -250,8 +87,24 @@ class DefinitionKind:
         shown = self.resource(call, row, warnings)
         await call.note(f"{self.noun}.created", row["id"], after=shown)
         shown = await self.with_stats(call, shown)
-        at, told = f"{self.path}/{row['id']}", _beside(shown)
-        return reply.created(at, shown, revision=row["revision"], beside=told)
+        at, beside = f"{self.path}/{row['id']}", _beside(shown)
+        return reply.created(at, shown, revision=row["revision"], beside=beside)
+
+    async def duplicate(self, call: Call) -> Response:
+        """A DRAFT that says the same, with its credentials and its signing secret, and a webhook
+        URL of its own once it is activated."""
+        new = call.read(Copy)
+        original = await self.named(call, call.db, call.path("id"))
+        assert original is not None  # noqa: S101 - an id was given
+        name = new.name or f"Copy of {original['name']}"[:LONGEST_NAME]
+        row, found = await activation.duplicate(
+            call.process, call.db, call.member.workspace_id, original, name
+        )
+        shown = self.resource(call, row, found)
+        await call.note(f"{self.noun}.created", row["id"], after=shown)
+        shown = await self.with_stats(call, shown)
+        at, beside = f"{self.path}/{row['id']}", _beside(shown)
+        return reply.created(at, shown, revision=row["revision"], beside=beside)
 
     async def update(self, call: Call) -> Response:
         row = await self.locked(call)
@@ -262,6 +115,41 @@ class DefinitionKind:
         await call.note(f"{self.noun}.updated", row["id"], self.resource(call, row), shown)
         shown = await self.with_stats(call, shown)
         return reply.ok(shown, revision=changed["revision"], beside=_beside(shown))
+
+    async def check(self, call: Call) -> Response:
+        """What an activation would say of a definition that is not saved; nothing is written."""
+        await call.receive_body()
+        workspace_id, compute = call.member.workspace_id, call.process.compute
+        draft = self.draft(call)
+
+        async def look() -> list[program.Finding]:
+            async with call.process.database.read() as db:
+                row = await self.named(call, db, call.query(Against).id)
+                row = row or activation.unsaved(self.shape, draft)
+                return await activation.check(call.process, db, workspace_id, row, draft)
+
+        found = await compute.within(look)
+        positions = await self._positions(call, draft)
+        return reply.ok({"findings": activation.listed(found), "positions": positions})
+
+    async def _positions(self, call: Call, draft: Draft) -> dict[str, Any] | None:
+        given = self.shape, draft.body, draft.trigger
+        job = Job(call.member.workspace_id, drawing.positions_of, given, findings.SECONDS)
+        try:
+            found = await call.process.compute.call(job)
+        except Unfinished:
+            return None
+        return {name: {"x": round(x, 1), "y": round(y, 1)} for name, (x, y) in found.items()}
+
+    async def named(self, call: Call, db: Handle, id: str | None) -> Row | None:
+        """The definition with that ID, which has to be there, or None without one."""
+        if id is None:
+            return None
+        workspace_id = call.member.workspace_id
+        row = await definitions.by_id(db, workspace_id=workspace_id, shape=self.shape, id=id)
+        if row is None:
+            raise self.unknown()
+        return row
 
     async def remove(self, call: Call) -> Response:
         row = await self.locked(call)
@@ -298,7 +186,16 @@ class DefinitionKind:
         """What the body makes of the definition `row`, or of nothing. Raises Problem for what is no
         JSON object."""
         stored = None if row is None else self.writable(row)
-        new, wrong, gone = partly.read(call, self.model, stored, without={"name": "…"})
+        body, changed, different = _object_in(call.body), None, list[FieldError]()
+        if row is not None and stored is not None and body is not None:
+            changed, different = self._as_written(call, row, stored, body)
+        elif body is not None:
+            with suppress(ValueError):  # which the model says again
+                changed = document.dumps(trigger_node.moved(body))
+        new, wrong, gone = partly.read(
+            call, self.model, stored, without={"name": "…"}, changed=changed
+        )
+        wrong = [*different, *trigger_node.pointed(wrong, body or {})]
         if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
             only = "Only with contactLookup contact_id."
             wrong.append(FieldError("/trigger/metadataField", only))
@@ -311,6 +208,22 @@ class DefinitionKind:
             wrong=wrong,
             whole=not any(f"{one}/".startswith(f"/{self.shape}/") for one in gone),
         )
+
+    def _as_written(
+        self, call: Call, row: Row, stored: Mapping[str, Any], body: Mapping[str, Any]
+    ) -> tuple[bytes, list[FieldError]]:
+        """The patch without what only a GET says, if that is as a GET would say it, and with the
+        trigger in its place."""
+        changes = dict(body)
+        shown = document.parse(document.dumps(self.resource(call, row)))
+        for name in READ_ONLY:
+            if name in changes and changes[name] == shown[name]:
+                del changes[name]
+        for name, kind in MOVING.items():  # while nobody changes the definition
+            if isinstance(changes.get(name), kind):
+                del changes[name]
+        changed, different = trigger_node.patched(changes, {"graph": None, **stored}, shown)
+        return document.dumps(changed), different
 
     def writable(self, row: Row) -> dict[str, Any]:
         return {
@@ -339,13 +252,13 @@ class DefinitionKind:
             **self.writable(row),
             "trigger": _trigger(call, row),
             "version": row["version"],
-            "findings": activation.told(warnings),
+            "findings": activation.listed(warnings),
             "createdAt": row["created_at"],
             "updatedAt": row["updated_at"],
         }
 
     async def with_stats(self, call: Call, resource: dict[str, Any]) -> dict[str, Any]:
-        """Not part of what is audited."""
+        """As it is shown: with what is not part of what is audited."""
         of = {
             "workspace_id": call.member.workspace_id,
             "definition_id": resource["id"],
@@ -359,7 +272,11 @@ class DefinitionKind:
                 for node in nodes
             },
         }
-        return {**resource, "stats": stats}
+        shown = {**resource, "stats": stats}
+        if self.shape == "graph":
+            graph = trigger_node.with_data(resource["graph"], resource["trigger"])
+            return {**shown, "graph": graph}
+        return shown
 
     def routes(self) -> list[Endpoint]:
         read, write = f"{self.noun}s:read", f"{self.noun}s:write"
@@ -373,6 +290,16 @@ class DefinitionKind:
                 gives={201: self.shown},
                 raises=("not_activatable",),
             ),
+            post(
+                f"{self.path}/check",
+                self.check,
+                can=read,
+                tx=None,
+                takes=Unchecked,
+                query=Against,
+                gives={200: CheckResult},
+                raises=("not_found",),
+            ),
             get(f"{self.path}/{{id}}", self.show, can=read, gives={200: self.shown}),
             patch(
                 f"{self.path}/{{id}}",
@@ -383,6 +310,13 @@ class DefinitionKind:
                 raises=("not_activatable", "conflict"),
             ),
             post(
+                f"{self.path}/{{id}}/duplicate",
+                self.duplicate,
+                can=write,
+                takes=Copy,
+                gives={201: self.shown},
+            ),
+            post(
                 f"{self.path}/{{id}}/webhook/rotate",
                 self.rotate,
                 can=write,
@@ -390,6 +324,16 @@ class DefinitionKind:
                 raises=("conflict",),
             ),
         ]
+
+
+def _object_in(body: bytes) -> dict[str, Any] | None:
+    """None for what the model has to refuse."""
+    try:
+        document.refuse_many(body, MOST_VALUES)
+        found = document.parse(body)
+    except (document.TooManyValues, document.MalformedJson):
+        return None
+    return found if isinstance(found, dict) and not ESCAPES.search(body) else None
 
 
 def _beside(shown: Mapping[str, Any]) -> Any:

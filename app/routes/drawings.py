@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-
+from pydantic import Field
 from starlette.responses import Response
 
-from app import drawing
-from app.drawing import Caption, Count
-from app.machine import check, document
+from app.database.db import Handle, Row
+from app.definitions import drawing, inspection
+from app.definitions.drawing import Caption, Count
+from app.errors import Problem
 from app.routes.definitions import DefinitionKind
+from app.runtime.compute import Job
 from app.store import definitions, runs, templates
-from app.store.db import Handle, Row
 from app.web import conditions
+from app.web.body import Query
 from app.web.routing import Call, Endpoint, get
 
 MOST_RUNS = 10_000  # that are counted: the newest say what goes on now
+LARGE = 4 * 1024  # characters of a definition that is not drawn on the event loop
+SECONDS = 2.0  # of CPU time
 
 SVG = "image/svg+xml"
 HEADERS = {
@@ -25,47 +27,57 @@ HEADERS = {
 }
 
 
+class Way(Query):
+    run_id: str | None = Field(
+        None, description="Draw the way of this run, in the version that it took."
+    )
+
+
 def drawn(kind: DefinitionKind) -> Endpoint:
     """The route to a picture of one definition of that kind."""
 
     async def draw(call: Call) -> Response:
+        workspace_id, compute = call.member.workspace_id, call.process.compute
+        run_id = call.query(Way).run_id
         async with call.process.database.read() as db:
             row = await definitions.by_id(
-                db, workspace_id=call.member.workspace_id, shape=kind.shape, id=call.path("id")
+                db, workspace_id=workspace_id, shape=kind.shape, id=call.path("id")
             )
             if row is None:
                 raise kind.unknown()
-            names = await _names(db, call.member.workspace_id, row)
-            counts = await _counts(db, call.member.workspace_id, row)
-        svg = await asyncio.to_thread(_svg, row, _caption(kind, row), names, counts)
+            if run_id is not None:
+                row, counts = await _walked(db, workspace_id, row, run_id)
+            else:
+                counts = await _counts(db, workspace_id, row)
+        is_large = len(row["body"]) > LARGE
+        job = Job(workspace_id, inspection.templates_of, (row["shape"], row["body"]), SECONDS)
+        ids = await compute.call(job, large=is_large)
+        async with call.process.database.read() as db:
+            named = await templates.named(db, workspace_id=workspace_id, ids=ids)
+        names = {id: template["name"] for id, template in named.items()}
+        drawn = (
+            row["shape"],
+            row["body"],
+            row["trigger_config"],
+            names,
+            _caption(kind, row, is_one_run=run_id is not None),
+            counts,
+        )
+        svg = await compute.call(Job(workspace_id, drawing.svg_of, drawn, SECONDS), large=is_large)
         return Response(svg, media_type=SVG, headers={**HEADERS, "ETag": conditions.digest(svg)})
 
     path, can = f"{kind.path}/{{id}}/graph.svg", f"{kind.noun}s:read"
-    return get(path, draw, can=can, tx=None, gives={200: (SVG,)})
+    return get(path, draw, can=can, tx=None, query=Way, gives={200: (SVG,)})
 
 
-def _caption(kind: DefinitionKind, row: Row) -> Caption:
+def _caption(kind: DefinitionKind, row: Row, *, is_one_run: bool) -> Caption:
     empty = f"Nothing is in this {kind.noun} yet."
     if not row["version"]:
         return Caption(row["name"], row["state"], empty=empty)
-    counted = f"Counted over the newest {MOST_RUNS:,} runs."
+    counted = (
+        "The way of one run." if is_one_run else f"Counted over the newest {MOST_RUNS:,} runs."
+    )
     return Caption(row["name"], f"{row['state']} · version {row['version']}", counted, empty)
-
-
-def _svg(
-    row: Row, caption: Caption, names: Mapping[str, str], counts: Mapping[str, Count]
-) -> bytes:
-    sketch = drawing.SHAPES[row["shape"]]
-    body = document.parse(row["body"].encode())
-    return drawing.write(sketch(body, row["trigger_config"], names), caption, counts).encode()
-
-
-async def _names(db: Handle, workspace_id: str, row: Row) -> dict[str, str]:
-    """What the templates that it sends are called."""
-    compiled = check.compile(row["shape"], document.parse(row["body"].encode()))
-    ids = sorted({reference.id for reference in compiled.templates})
-    named = await templates.named(db, workspace_id=workspace_id, ids=ids)
-    return {id: template["name"] for id, template in named.items()}
 
 
 async def _counts(db: Handle, workspace_id: str, row: Row) -> dict[str, Count]:
@@ -74,3 +86,24 @@ async def _counts(db: Handle, workspace_id: str, row: Row) -> dict[str, Count]:
         db, workspace_id=workspace_id, definition_id=row["id"], most=MOST_RUNS
     )
     return {each["node_id"]: Count(int(each["here"]), int(each["passed"])) for each in counted}
+
+
+async def _walked(
+    db: Handle, workspace_id: str, definition: Row, run_id: str
+) -> tuple[Row, dict[str, Count]]:
+    """The definition in the version that the run took, and where it was. Raises Problem
+    `not_found`."""
+    run = await runs.by_id(db, workspace_id=workspace_id, id=run_id)
+    if run is None or run["definition_id"] != definition["id"]:
+        raise Problem("not_found", "There is no such run of it.")
+    version = await definitions.version(
+        db, workspace_id=workspace_id, definition_id=run["definition_id"], version=run["version"]
+    )
+    if version is None:
+        raise LookupError("a run took a version that was pinned")
+    counts: dict[str, Count] = {}
+    for step in await runs.steps_of(db, workspace_id=workspace_id, run_id=run_id):
+        old, has_left = counts.get(step["node_id"], Count()), step["finished_at"] is not None
+        counts[step["node_id"]] = Count(old.here + (not has_left), old.passed + has_left)
+    shown = {name: version[name] for name in ("body", "trigger_config")}
+    return {**definition, **shown, "version": run["version"]}, counts

@@ -9,12 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import egress, posting, standard_webhooks
+from app.database.db import Row, new_id
 from app.errors import FieldError, Problem
-from app.events import Type
+from app.net import egress
+from app.outbound import deliver
+from app.outbound.events import Type
 from app.routes.ids import EndpointId, EventAttemptId, EventId
 from app.store import event_endpoints, events
-from app.store.db import Row, new_id
+from app.vault import standard_webhooks
 from app.web import paging, reply
 from app.web.body import Moment, Name, Shape, Writable
 from app.web.paging import Changing, Paging
@@ -183,7 +185,7 @@ async def create(call: Call) -> Response:
         workspace_id=workspace_id,
         id=id,
         **_columns(new),
-        secret=posting.sealed(call.process, workspace_id, id, secret),
+        secret=deliver.sealed(call.process, workspace_id, id, secret),
         disabled_reason=None if new.enabled else "manual",
     )
     await call.note("event_endpoint.created", id, after=resource(row))
@@ -228,8 +230,8 @@ async def rotate(call: Call) -> Response:
         call.db,
         workspace_id=workspace_id,
         id=row["id"],
-        secret=posting.sealed(call.process, workspace_id, row["id"], secret),
-        overlap=posting.OVERLAP,
+        secret=deliver.sealed(call.process, workspace_id, row["id"], secret),
+        overlap=deliver.OVERLAP,
     )
     await call.note("event_endpoint.secret_rotated", row["id"])
     shown = {**resource(changed), "secret": secret}
@@ -302,14 +304,13 @@ async def index_attempts(call: Call) -> Response:
 
 
 async def replay(call: Call) -> Response:
-    """Resends the event of this attempt, with the same webhook-id, in a new attempt."""
+    """Resends the event of this attempt, with the same webhook-id, in a new attempt; at any time,
+    also while this one is still retried."""
     endpoint, workspace_id = await _ready(call), call.member.workspace_id
     where = {"workspace_id": workspace_id, "endpoint_id": endpoint["id"]}
     old = await events.attempt(call.db, **where, id=call.path("attemptId"))
     if old is None:
         raise Problem("not_found", "The endpoint has no such attempt.")
-    if old["status"] == "QUEUED":
-        raise Problem("conflict", "It is still being delivered; it is retried automatically.")
     id = new_id("eva")
     await events.insert_attempts(
         call.db, workspace_id=workspace_id, rows=[(id, endpoint["id"], old["event_id"])]
@@ -339,8 +340,8 @@ async def replay_events_since(call: Call) -> Response:
         workspace_id=workspace_id,
         rows=[(new_id("eva"), endpoint["id"], event_id) for event_id in taken],
     )
-    told = {"since": since, "events": len(taken)}
-    await call.note("event_endpoint.replayed", endpoint["id"], after=told)
+    recorded = {"since": since, "events": len(taken)}
+    await call.note("event_endpoint.replayed", endpoint["id"], after=recorded)
     return reply.accepted({"replayed": len(taken), "more": len(missed) > len(taken)})
 
 

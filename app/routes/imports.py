@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import exports, imports
 from app.errors import FieldError, Problem
+from app.files import exports, imports
 from app.routes.contacts import Narrowing, filters_of
-from app.web import stream
+from app.web import multipart, stream
 from app.web.body import After, Before, Query, require_media_type
 from app.web.paging import CREATED_AFTER, CREATED_BEFORE
 from app.web.routing import Call, get, post
 
 LARGEST_FILE = 1024 * 1024 * 1024
 PIECE_SECONDS = 30.0  # until a client that is sending sends more
+TAKEN = (*imports.FORMATS, multipart.FORM)
+FILE_TYPES = {  # of a form's file, by how its name ends; browsers may call CSV something else
+    **dict.fromkeys(("csv", "tsv", "txt"), "text/csv"),
+    **dict.fromkeys(("ndjson", "jsonl"), "application/x-ndjson"),
+}
 FILE_SECONDS = 3_600.0  # that a client may keep us waiting in all: 2.4 Mbit/s of the largest file
 
 EXPORTS = {
@@ -26,6 +31,16 @@ EXPORTS = {
 
 
 class Import(Query):
+    columns: Annotated[dict[str, str], Field(max_length=imports.COLUMNS)] | None = Field(
+        None,
+        description="Which column a column of a CSV file is read as, by its name in the file:"
+        " `columns[E-Mail Address]=email`; `columns[Notes]=` leaves one out.",
+    )
+    unknown: imports.Unknown = Field(
+        "refuse",
+        description="What becomes of columns of a CSV file that have no other meaning: the file is"
+        " refused, they are skipped, or they are stored as metadata of that name.",
+    )
     dry_run: bool = Field(
         False, description="Report what would be done, in total and row by row, without doing it."
     )
@@ -44,23 +59,30 @@ class Export(Narrowing):
 
 
 async def import_contacts(call: Call) -> Response:
-    """A CSV or NDJSON file, by its Content-Type; the response is lines of JSON, sent while the file
-    is read. The first row of a CSV file names its columns, at most 1,000: `email`, `phone`,
-    `firstName`, `lastName`, `timezone`, `locale`, `id`, `tags` (separated by semicolons; quote a
-    tag that contains one), `metadata.<name>` and `subscriptions.<channel>`. A line of NDJSON is a
+    """A CSV or NDJSON file, by its Content-Type, or as the one file of a form; the response is
+    lines of JSON, sent while the file is read. The first row of a CSV file names its columns, at
+    most 1,000: `email`, `phone`, `firstName`, `lastName`, `timezone`, `locale`, `id`, `tags`
+    (separated by semicolons; quote a tag that contains one), `metadata.<name>` and
+    `subscriptions.<channel>`; case, spaces, `-` and `_` do not matter, and `columns` and `unknown`
+    say what others mean. Columns are separated by commas, semicolons or tabs. A line of NDJSON is a
     contact as POST accepts it, with or without its `id`. A row is matched to a contact by email,
     then by phone, then by id, and updates it: an empty cell changes nothing, tags are added,
     `unsubscribed` is applied, consent is not. A row whose `id` matches one contact and whose email
-    or phone matches another is an error. Sending a file again is safe. Text is UTF-8 and is stored
-    in Unicode NFC."""
+    or phone matches another is an error. Sending a file again is safe. If more than half of the
+    rows fail, 10,000 or more, the rest is not read. Text is UTF-8 or UTF-16 and is stored in
+    Unicode NFC."""
     query, headers = call.query(Import), call.request.headers
-    require_media_type(headers, frozenset(imports.FORMATS))
+    require_media_type(headers, frozenset(TAKEN))
+    body = call.stream_body(LARGEST_FILE, PIECE_SECONDS, FILE_SECONDS)
     media_type = headers["content-type"].partition(";")[0].strip().lower()
+    if media_type == multipart.FORM:
+        media_type, body = await multipart.file(headers["content-type"], body, FILE_TYPES)
+    columns = imports.Columns(query.columns or {}, query.unknown)
     lines = imports.run(
         call.process,
         call.member.workspace_id,
-        imports.FORMATS[media_type](),
-        call.stream_body(LARGEST_FILE, PIECE_SECONDS, FILE_SECONDS),
+        imports.FORMATS[media_type](columns),
+        body,
         dry_run=query.dry_run,
         recheck=call.recheck,
         starts=query.start_automations,
@@ -97,7 +119,7 @@ routes = [
         import_contacts,
         can="contacts:write",
         tx=None,
-        takes=tuple(imports.FORMATS),
+        takes=TAKEN,
         query=Import,
         gives={200: (stream.JSON_LINES,)},
     ),

@@ -9,19 +9,25 @@ from starlette.responses import Response
 
 from app.accounts import joining
 from app.accounts.joining import require_grantable
+from app.database.db import Row
 from app.errors import Problem
+from app.identity import identity
+from app.identity.identity import Member
+from app.routes import session_cookie
 from app.routes.ids import InvitationId, MembershipId, UserId
+from app.routes.session_cookie import InCookie
 from app.routes.sessions import (
     Address,
     Password,
     Registered,
     Token,
-    account,
+    counting,
+    guessing,
+    letter_buckets,
     sign_in_resource,
     user_resource,
 )
 from app.store import api_keys, invitations, memberships, sessions, users
-from app.store.db import Row
 from app.web import auth, paging, reply
 from app.web.body import Name, Query, Shape, Writable
 from app.web.paging import Paging
@@ -30,6 +36,9 @@ from app.web.routing import MEMBER, PUBLIC, Call, delete, get, patch, post
 from app.web.throttle import AUTH, Rule
 
 INVITATIONS = Rule("invitations", 50, 86_400)  # of one workspace
+INVITED_BY = Rule("invited-by", 100, 86_400)  # by one person, in all their workspaces
+
+PENDING = 0  # the revision of a membership that nobody has yet: it cannot be changed
 
 Role: TypeAlias = Literal["viewer", "editor", "admin", "owner"]
 
@@ -50,20 +59,14 @@ class Acceptance(Shape):
     token: Token
     name: Name | None = None
     password: Password | None = None
+    session: InCookie = None
+
+
+class Refusal(Shape):
+    token: Token
 
 
 # --- resources ----------------------------------------------------------------------------------
-
-
-class Membership(Revised):
-    """`email` is null for those who may not manage members."""
-
-    id: MembershipId
-    user_id: UserId
-    email: str | None
-    name: str
-    role: Role
-    created_at: datetime
 
 
 class Invitation(Shape):
@@ -78,8 +81,18 @@ class Invitation(Shape):
     created_at: datetime
 
 
-class Invited(Shape):
-    invitation: Invitation
+class Membership(Revised):
+    """PENDING until the invitation is accepted; `userId` and `name` are null until then. `email` is
+    null for those who may not manage members."""
+
+    id: MembershipId
+    user_id: UserId | None
+    email: str | None
+    name: str | None
+    role: Role
+    status: Literal["PENDING", "ACTIVE"]
+    invitation: Invitation | None
+    created_at: datetime
 
 
 class Joined(Registered):
@@ -93,6 +106,22 @@ def membership_resource(row: Row, *, with_email: bool) -> dict[str, Any]:
         "email": row["email"] if with_email else None,
         "name": row["name"],
         "role": row["role"],
+        "status": "ACTIVE",
+        "invitation": None,
+        "createdAt": row["created_at"],
+    }
+
+
+def pending_resource(row: Row, *, with_email: bool) -> dict[str, Any]:
+    """The membership that an invitation offers."""
+    return {
+        "id": joining.membership_id(row["id"]),
+        "userId": None,
+        "email": row["email"] if with_email else None,
+        "name": None,
+        "role": row["role"],
+        "status": "PENDING",
+        "invitation": invitation_resource(row, with_email=with_email),
         "createdAt": row["created_at"],
     }
 
@@ -117,50 +146,70 @@ def sees_emails(call: Call) -> bool:
 
 
 async def index(call: Call) -> Response:
-    query = call.query(Paging)
-    rows = await memberships.page(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
+    """Members, and whoever is invited: PENDING until they accept."""
+    query, shown = call.query(Paging), sees_emails(call)
+    before, workspace_id = paging.position(call, query), call.member.workspace_id
+    limit = query.limit + 1
+    active = await memberships.page(
+        call.db, workspace_id=workspace_id, filters=query.filters(), before=before, limit=limit
     )
-    shown = sees_emails(call)
-    return paging.page(call, query, rows, lambda row: membership_resource(row, with_email=shown))
+    offered = await invitations.page(
+        call.db,
+        workspace_id=workspace_id,
+        filters={**query.filters(), "open": True},
+        before=before and joining.invitation_id(before),
+        limit=limit,
+    )
+    listed = [membership_resource(row, with_email=shown) for row in active]
+    listed += [pending_resource(row, with_email=shown) for row in offered]
+    newest = sorted(listed, key=lambda one: str(one["id"]), reverse=True)[:limit]
+    return paging.page(call, query, newest, lambda resource: resource)
 
 
 async def show(call: Call) -> Response:
+    shown = sees_emails(call)
     row = await memberships.by_id(
         call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
     if row is None:
-        raise _unknown()
-    shown = sees_emails(call)
+        offered = pending_resource(await _offered(call), with_email=shown)
+        return reply.ok(offered, revision=PENDING if shown else None)
     resource = membership_resource(row, with_email=shown)
     # The revision names the whole: a part has a tag of its own, or it would still be "unchanged"
     # for somebody who may see the whole by now.
     return reply.ok(resource, revision=row["revision"] if shown else None)
 
 
-async def create(call: Call) -> Response:
-    """Somebody whose account has verified the address becomes a member at once. Others are invited,
-    because an address may have been registered by somebody else."""
-    new = call.read(NewMember)
-    await call.lock_role()
-    require_grantable(call.member, new.role)
-    user = await users.by_email(call.db, email_key=new.email.key)
-    if user is None or user["email_verified_at"] is None:
-        return reply.accepted({"invitation": await _invited(call, new)})
-    await joining.require_replaceable(call.db, call.member, user["email_key"])
-    row = await joining.join(
-        call.process, call.db, call.origin, call.member.workspace_id, user["id"], role=new.role
+async def _offered(call: Call) -> Row:
+    """The invitation of a PENDING membership. Raises Problem `not_found`."""
+    row = await invitations.open_one(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=joining.invitation_id(call.path("id")),
     )
-    resource = membership_resource(row, with_email=True)
-    return reply.created(f"/memberships/{row['id']}", resource, revision=row["revision"])
+    if row is None:
+        raise Problem("not_found", "There is no such membership.")
+    return row
+
+
+async def create(call: Call) -> Response:
+    """Invites the address: its holder becomes a member once they accept. The response is the same
+    whether it has an account or not."""
+    new = call.read(NewMember)
+    row = await _invited(call, new)
+    resource = pending_resource(row, with_email=True)
+    return reply.created(f"/memberships/{resource['id']}", resource, revision=PENDING)
 
 
 async def update(call: Call) -> Response:
+    await call.lock_role()
     owners, row = await _locked(call)
+    if row is None:
+        await _offered(call)
+        raise Problem(
+            "conflict",
+            "It is PENDING: withdraw it with DELETE, and invite the address in another role.",
+        )
     new = call.patch(RoleChange, {"role": row["role"]})
     require_grantable(call.member, new.role)
     if new.role != "owner":
@@ -176,12 +225,16 @@ async def update(call: Call) -> Response:
 
 async def remove(call: Call) -> Response:
     """Removes the membership with its sessions and keys; joining again does not restore them. Any
-    signed-in member may leave; removing somebody else requires `memberships:write`."""
+    signed-in member may leave; removing somebody else, or withdrawing a PENDING membership,
+    requires `memberships:write`."""
     workspace_id, id = call.member.workspace_id, call.path("id")
     row = await memberships.by_id(call.db, workspace_id=workspace_id, id=id)
     if row is not None:  # before the owners, as whoever joins locks: nobody signs in meanwhile
         await users.locked(call.db, id=row["user_id"])
+    await call.lock_role()
     owners, row = await _locked(call)
+    if row is None:
+        return await _withdraw_offered(call)
     leaves = call.member.via == "session" and row["user_id"] == call.member.user_id
     if not leaves:  # a key is not its maker: it may be held by anybody, and have a lower role
         auth.permit(call.member, "memberships:write")
@@ -196,24 +249,28 @@ async def remove(call: Call) -> Response:
     return reply.no_content()
 
 
-async def _locked(call: Call) -> tuple[list[str], Row]:
-    """The owners' memberships and this one: the owners first, for all who change members alike."""
-    await call.lock_role()
+async def _withdraw_offered(call: Call) -> Response:
+    row = await _offered(call)
+    auth.permit(call.member, "memberships:write")
+    call.match(PENDING)
+    await _withdraw(call, row["id"])
+    return reply.no_content()
+
+
+async def _locked(call: Call) -> tuple[list[str], Row | None]:
+    """The owners' memberships and this one, or None when it is not ACTIVE: the owners first, for
+    all who change members alike."""
     workspace_id = call.member.workspace_id
     owners = await memberships.owners(call.db, workspace_id=workspace_id)
     row = await memberships.locked(call.db, workspace_id=workspace_id, id=call.path("id"))
     if row is None:
-        raise _unknown()
+        return owners, None
     if sees_emails(call):
         call.match(row["revision"])
     else:  # the tag that `show` gave of the part
         call.match_shown(membership_resource(row, with_email=False))
     require_grantable(call.member, row["role"])
     return owners, row
-
-
-def _unknown() -> Problem:
-    return Problem("not_found", "There is no such membership.")
 
 
 def _require_another(owners: list[str], row: Row) -> None:
@@ -248,23 +305,35 @@ async def show_invitation(call: Call) -> Response:
 
 async def create_invitation(call: Call) -> Response:
     new = call.read(NewMember)
-    await call.lock_role()
-    resource = await _invited(call, new)
-    return reply.created(f"/memberships/invitations/{resource['id']}", resource)
+    row = await _invited(call, new)
+    resource = invitation_resource(row, with_email=True)
+    return reply.created(f"/memberships/invitations/{row['id']}", resource)
 
 
-async def _invited(call: Call, new: NewMember) -> dict[str, Any]:
-    row = await joining.invite(call.process, call.db, call.member, new.email, new.role)
-    # Last, so that only what is sent counts: refused here, it is undone with the rest.
-    await call.throttle.check(INVITATIONS, call.member.workspace_id)
+async def _invited(call: Call, new: NewMember) -> Row:
+    """Counted before anything is locked: nobody waits for a row while we wait for Redis."""
+    buckets = [(INVITATIONS, call.member.workspace_id), (INVITED_BY, call.member.user_id)]
+    async with counting(call, buckets + letter_buckets(call), failure=None):
+        await call.lock_role()
+        row = await joining.invite(call.process, call.db, call.member, new.email, new.role)
     resource = invitation_resource(row, with_email=True)
     await call.note("invitation.created", row["id"], after=resource)
-    return resource
+    return row
 
 
 async def remove_invitation(call: Call) -> Response:
     await call.lock_role()
     workspace_id, id = call.member.workspace_id, call.path("id")
+    row = await invitations.by_id(call.db, workspace_id=workspace_id, id=id)
+    if row is not None:
+        call.match_shown(invitation_resource(row, with_email=True))
+    await _withdraw(call, id)
+    return reply.no_content()
+
+
+async def _withdraw(call: Call, id: str) -> None:
+    """Raises Problem `not_found`, `invitation_used`, `forbidden`."""
+    workspace_id = call.member.workspace_id
     row = await invitations.locked(call.db, workspace_id=workspace_id, id=id)
     if row is None or row["status"] in ("EXPIRED", "REVOKED"):
         raise Problem("not_found", "There is no such invitation, or it can no longer be accepted.")
@@ -273,21 +342,30 @@ async def remove_invitation(call: Call) -> Response:
             "invitation_used", "The invitation was accepted; remove the membership instead."
         )
     require_grantable(call.member, row["role"])
-    before = invitation_resource(row, with_email=True)
-    call.match_shown(before)
     await invitations.revoke(call.db, workspace_id=workspace_id, id=id)
-    await call.note("invitation.revoked", id, before=before)
-    return reply.no_content()
+    await call.note("invitation.revoked", id, before=invitation_resource(row, with_email=True))
 
 
 async def accept(call: Call) -> Response:
+    """For an address with an account, send its password, or the access token of its own session;
+    for another, a name and a password."""
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     given = call.read(Acceptance)
+    in_cookie = session_cookie.wanted(call, given.session)
     invitation = await joining.by_token(call.process, given.token)
-    await call.throttle.check(AUTH, account(call, invitation["email_key"]))
-    joined = await joining.accept(call.process, call.where, invitation, given.name, given.password)
-    return reply.created(
+    member = await _signed_in(call, invitation)
+    async with guessing(call, invitation["email_key"]):
+        joined = await joining.accept(
+            call.process,
+            call.where,
+            invitation,
+            name=given.name,
+            password=given.password,
+            member=member,
+            in_cookie=in_cookie,
+        )
+    answer = reply.created(
         f"/memberships/{joined.membership['id']}",
         {
             "user": user_resource(joined.user),
@@ -295,6 +373,34 @@ async def accept(call: Call) -> Response:
             **sign_in_resource(joined.sign_in),
         },
     )
+    return session_cookie.kept(call, answer, joined.sign_in)
+
+
+async def _signed_in(call: Call, invitation: Row) -> Member | None:
+    """The member who accepts, if signed in. Raises Problem `unauthenticated`, `forbidden`."""
+    if "authorization" not in call.request.headers:
+        return None
+    member = await auth.authenticate(call.process, call.request.headers)
+    identity.require_session(member)
+    async with call.process.database.read() as db:
+        user = await users.by_id(db, id=member.user_id)
+    if user is None or user["email_key"] != invitation["email_key"]:
+        raise Problem(
+            "forbidden",
+            "You are signed in with another address than was invited: sign in with that one, or"
+            " send no Authorization header.",
+        )
+    return member
+
+
+async def decline(call: Call) -> Response:
+    """Ends the invitation; the workspace sees it as REVOKED."""
+    await call.throttle.check(AUTH, call.client)
+    await call.receive_body()
+    given = call.read(Refusal)
+    invitation = await joining.by_token(call.process, given.token)
+    await joining.decline(call.process, call.where, invitation)
+    return reply.no_content()
 
 
 routes = [
@@ -304,7 +410,7 @@ routes = [
         create,
         can="memberships:write",
         takes=NewMember,
-        gives={201: Membership, 202: Invited},
+        gives={201: Membership},
         raises=("conflict", "quota_exceeded"),
     ),
     get(
@@ -340,6 +446,16 @@ routes = [
             "quota_exceeded",
         ),
     ),
+    post(
+        "/memberships/invitations/decline",
+        decline,
+        can=PUBLIC,
+        tx=None,
+        query=Query,
+        takes=Refusal,
+        gives={204: None},
+        raises=("rate_limited", "not_found", "invitation_used", "conflict"),
+    ),
     get(
         "/memberships/invitations/{id}",
         show_invitation,
@@ -360,13 +476,13 @@ routes = [
         can="memberships:write",
         takes=RoleChange,
         gives={200: Membership},
-        raises=("last_owner",),
+        raises=("last_owner", "conflict"),
     ),
     delete(
         "/memberships/{id}",
         remove,
         can=MEMBER,
         gives={204: None},
-        raises=("forbidden", "last_owner"),
+        raises=("forbidden", "last_owner", "invitation_used"),
     ),
 ]

@@ -11,24 +11,25 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app.accounts import letters
+from app.accounts import account_mail
+from app.audience import subscriptions
+from app.database.db import Row
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import Json
-from app.messages import composing, ordering
+from app.messages import composing, create
 from app.routes.ids import AttemptId, ContactId, MessageId, RunId, TemplateId
 from app.routes.memberships import sees_emails
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
-from app.store import delivery_attempts, messages
-from app.store.db import Row
+from app.store import delivery_attempts, messages, suppressions
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, get, post
 
-RESENDABLE = ("FAILED", "UNKNOWN")
+RESENDABLE = ("FAILED", "BOUNCED", "UNKNOWN")
 
 
 class MessageFilters(Paging):
@@ -104,34 +105,63 @@ class DeliveryAttempt(Shape):
 
 
 async def index(call: Call) -> Response:
-    read = partial(messages.page, **letters.sight(call.member))
+    read = partial(messages.page, **account_mail.sight(call.member))
     return await paging.index(call, MessageFilters, read, lambda row: summary(readable(call, row)))
 
 
 async def resend(call: Call) -> Response:
-    """A new attempt for a message that is FAILED or UNKNOWN."""
+    """A new attempt for a message that is FAILED, BOUNCED or UNKNOWN, or that was SUPPRESSED as the
+    workspace might not send it: unverified, or beyond a limit of its own. While the address is
+    suppressed for the bounce: 409; delete that suppression first."""
     workspace_id, id = call.member.workspace_id, call.path("id")
-    sight = letters.sight(call.member)
+    sight = account_mail.sight(call.member)
     row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
     if row is None:
         raise Problem("not_found", "There is no such message.")
-    attempt_id = await ordering.resend(call.process, call.db, workspace_id, id, RESENDABLE)
+    if row["status"] == "BOUNCED":
+        await _refuse_suppressed(call, row)
+    attempt_id = await create.resend(
+        call.process, call.db, workspace_id, id, RESENDABLE, unsent=messages.UNSENT
+    )
     if attempt_id is None:
-        raise Problem("conflict", "Only a message that is FAILED or UNKNOWN can be sent again.")
+        raise Problem(
+            "conflict",
+            "Only a message that is FAILED, BOUNCED or UNKNOWN can be sent again, or one that was"
+            f" suppressed for {', '.join(messages.UNSENT)}.",
+        )
     noted = {"channel": row["channel"], "templateId": row["template_id"], "attempt": attempt_id}
     await call.note("message.resent", id, after=noted)
     return queued(id, attempt_id)
 
 
-def queued(message_id: str, attempt_id: str) -> Response:
+async def _refuse_suppressed(call: Call, row: Row) -> None:
+    """It would end there, SUPPRESSED for good."""
+    workspace_id, channel, to = call.member.workspace_id, row["channel"], row["to_address"]
+    if to is None:
+        return
+    hash = subscriptions.hashed(
+        call.process.vault, workspace_id, channel, subscriptions.key(channel, to)
+    )
+    held = await suppressions.by_reason(
+        call.db, workspace_id=workspace_id, address_hash=hash, reason="bounced"
+    )
+    if held is not None:
+        raise Problem(
+            "conflict",
+            f"The address is suppressed since it bounced ({held['id']}): if it gets mail again,"
+            f" DELETE /suppressions/{held['id']}, then send the message again.",
+        )
+
+
+def queued(message_id: str, attempt_id: str, **more: Json) -> Response:
     return reply.accepted(
-        {"messageId": message_id, "deliveryAttemptId": attempt_id, "status": "QUEUED"}
+        {"messageId": message_id, "deliveryAttemptId": attempt_id, "status": "QUEUED", **more}
     )
 
 
 async def show(call: Call) -> Response:
     workspace_id, id = call.member.workspace_id, call.path("id")
-    sight = letters.sight(call.member)
+    sight = account_mail.sight(call.member)
     row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
     if row is None:
         raise Problem("not_found", "There is no such message.")
@@ -140,7 +170,7 @@ async def show(call: Call) -> Response:
 
 
 async def index_attempts(call: Call) -> Response:
-    read = partial(delivery_attempts.page, **letters.sight(call.member))
+    read = partial(delivery_attempts.page, **account_mail.sight(call.member))
     return await paging.index(call, Filters, read, lambda row: attempt(readable(call, row)))
 
 
@@ -149,7 +179,7 @@ async def show_attempt(call: Call) -> Response:
         call.db,
         workspace_id=call.member.workspace_id,
         id=call.path("id"),
-        **letters.sight(call.member),
+        **account_mail.sight(call.member),
     )
     if row is None:
         raise Problem("not_found", "There is no such delivery attempt.")

@@ -8,15 +8,18 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import addresses, subscriptions
+from app.audience import addresses, subscriptions
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine.content import ChannelName
-from app.machine.fields import Place
-from app.machine.program import Finding
-from app.messages import composing, ordering
+from app.messages import composing
+from app.messages.create import Order
+from app.messages.create import create as create_message
 from app.routes.contacts import country_of
+from app.routes.definition_shapes import Finding
 from app.routes.messages import MessageQueued, queued
+from app.routes.templates import without_address
+from app.runtime.compute import Job
 from app.store import contacts, memberships, templates
 from app.web.body import Shape
 from app.web.routing import Call, post
@@ -32,6 +35,7 @@ class TestEmail(Shape):
     template_id: str | None = None
     subject: str | None = None
     html: str | None = None
+    text: str | None = None
     contact_id: str | None = None
     data: dict[str, Any] = Field(default_factory=dict)
 
@@ -48,16 +52,22 @@ class NewMessage(Shape):
     data: dict[str, Any] = Field(default_factory=dict)
 
 
+class MessageAccepted(MessageQueued):
+    """`findings`, if there are any, warn of what the message lacks."""
+
+    findings: list[Finding] = Field(default_factory=list)
+
+
 async def create(call: Call) -> Response:
     """Sends one message, if the recipient may be written to at the time of sending."""
     new = call.read(NewMessage)
     to = await _check_new(call, new)
     content = new.content or {}
     category = content.get("category", "transactional")
-    made = await ordering.create(
+    made = await create_message(
         call.process,
         call.db,
-        ordering.Order(
+        Order(
             workspace_id=call.member.workspace_id,
             channel=new.channel,
             contact_id=new.contact_id,
@@ -70,7 +80,8 @@ async def create(call: Call) -> Response:
     )
     noted = _noted(new.channel, new.template_id, category)
     await call.note("message.created", made.message_id, after=noted)
-    return queued(made.message_id, made.attempt_id)
+    findings = await _findings(call, new, category)
+    return queued(made.message_id, made.attempt_id, **({"findings": findings} if findings else {}))
 
 
 async def test_email(call: Call) -> Response:
@@ -79,10 +90,10 @@ async def test_email(call: Call) -> Response:
     wanted = call.read(TestEmail)
     await _check(call, wanted)
     await call.throttle.check(TEST_EMAIL, call.member.workspace_id)
-    made = await ordering.create(
+    made = await create_message(
         call.process,
         call.db,
-        ordering.Order(
+        Order(
             workspace_id=call.member.workspace_id,
             channel="email",
             contact_id=wanted.contact_id,
@@ -96,6 +107,15 @@ async def test_email(call: Call) -> Response:
     noted = _noted("email", wanted.template_id, composing.TEST)
     await call.note("message.tested", made.message_id, after=noted)
     return queued(made.message_id, made.attempt_id)
+
+
+async def _findings(call: Call, new: NewMessage, category: str) -> list[dict[str, str]]:
+    if new.template_id is None:
+        return await without_address(call, new.channel, category, "/content")
+    id, workspace_id = new.template_id, call.member.workspace_id
+    template = await templates.by_id(call.db, workspace_id=workspace_id, id=id)
+    effective = template["category"] if template else category
+    return await without_address(call, new.channel, effective, "/templateId")
 
 
 def _noted(channel: str, template_id: str | None, category: str) -> dict[str, str | None]:
@@ -119,9 +139,8 @@ async def _check_new(call: Call, new: NewMessage) -> str | None:
     if new.template_id is not None and new.content is not None:
         found.append(("/content", "Give a templateId, or content, not both."))
     elif new.content is not None:
-        findings: list[Finding] = []
-        contents.read(new.channel, new.content, Place("/content", findings), contents.CATEGORY)
-        found += [(finding.pointer, finding.message) for finding in findings]
+        given = (new.channel, new.content, "/content", tuple(contents.CATEGORY))
+        found += _wrong_parts(call, given)
     _refuse("The message cannot be sent like this; see errors.", found)
     return to
 
@@ -152,7 +171,7 @@ async def _check(call: Call, wanted: TestEmail) -> None:
         ("/to", await _wrong_address(call, wanted.to)),
         ("/contactId", await _wrong_contact(call, wanted.contact_id)),
         ("/templateId", await _wrong_template(call, "email", wanted.template_id)),
-        *_wrong_content(wanted),
+        *_wrong_content(call, wanted),
     ]
     _refuse("The test email cannot be sent like this; see errors.", found)
 
@@ -188,17 +207,22 @@ async def _wrong_template(call: Call, channel: str, id: str | None) -> str | Non
     return None if row and row["channel"] == channel else f"There is no such {channel} template."
 
 
-def _wrong_content(wanted: TestEmail) -> list[tuple[str, str]]:
+def _wrong_content(call: Call, wanted: TestEmail) -> list[tuple[str, str]]:
     if wanted.template_id is not None:
-        both = "Give a templateId, or subject and html, not both."
+        both = "Give a templateId, or subject and html or text, not both."
         return [("/templateId", both)] if _content(wanted) else []
-    findings: list[Finding] = []
-    contents.read("email", _content(wanted), Place("", findings))
+    return _wrong_parts(call, ("email", _content(wanted), ""))
+
+
+def _wrong_parts(call: Call, given: tuple[Any, ...]) -> list[tuple[str, str]]:
+    """Raises Heavy."""
+    job = Job(call.member.workspace_id, contents.checked, given)
+    _, findings = call.process.compute.here(job)
     return [(finding.pointer, finding.message) for finding in findings]
 
 
 def _content(wanted: TestEmail) -> dict[str, str]:
-    given = {"subject": wanted.subject, "html": wanted.html}
+    given = {"subject": wanted.subject, "html": wanted.html, "text": wanted.text}
     return {name: source for name, source in given.items() if source is not None}
 
 
@@ -208,7 +232,7 @@ routes = [
         create,
         can="messages:write",
         takes=NewMessage,
-        gives={202: MessageQueued},
+        gives={202: MessageAccepted},
     ),
     post(
         "/messages/test-email",

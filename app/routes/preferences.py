@@ -11,9 +11,10 @@ from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
-from app.contacts import consent, preferences
-from app.contacts.preferences import Choice, Link
-from app.contacts.subscriptions import Reason
+from app.audience.subscriptions import Reason
+from app.consent import consent, preferences
+from app.consent.preferences import Choice, Link
+from app.messages.footers import EXAMPLE
 from app.store import workspaces
 from app.web.page import page
 from app.web.routing import PUBLIC, Call, get, post
@@ -37,10 +38,16 @@ BARRED = "This cannot be changed here; see the reason below."
 UNSUBSCRIBED = "Done: you are unsubscribed, and no further message is on its way."
 LEFT = "Done: you are unsubscribed. A message sent before may still arrive."
 UNKNOWN = "The address that this mail was sent to"
+EXAMPLE_WORDS = (
+    "This link comes from a preview, a simulation or a test email, and changes nothing. In a"
+    " message that is sent, it leads its recipient to their own choices."
+)
 NOBODY = "We no longer have an address of yours, so you get no messages."
 
 
 async def show(call: Call) -> Response:
+    if call.path("token") == EXAMPLE:
+        return _example()
     link = preferences.read_link(call.process, call.path("token"))
     return _nowhere() if link is None else await _page(call, link)
 
@@ -48,16 +55,18 @@ async def show(call: Call) -> Response:
 async def choose(call: Call) -> Response:
     """A request that says nothing else unsubscribes from the channel of the mail. Answered once no
     further message is on its way."""
+    if call.path("token") == EXAMPLE:
+        return _example()
     link = preferences.read_link(call.process, call.path("token"))
     if link is None:
         return _nowhere()
-    said = _said(await call.receive_body())
-    channel = said.get("unsubscribe", link.channel)
+    form = _said(await call.receive_body())
+    channel = form.get("unsubscribe", link.channel)
     if channel not in CHANNELS:  # whatever it says, it is no less a wish to hear no more
         channel = link.channel
-    if "subscribe" in said:
+    if "subscribe" in form:
         async with call.process.database.write() as db:
-            is_back = await preferences.opt_in(call.process, db, link, said["subscribe"])
+            is_back = await preferences.opt_in(call.process, db, link, form["subscribe"])
         return await _page(call, link, SUBSCRIBED if is_back else BARRED)
     async with call.process.database.write() as db:
         out = await preferences.opt_out(call.process, db, link, channel)
@@ -88,15 +97,19 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
 
 def _choice(choice: Choice) -> str:
     whose = UNKNOWN if choice.address is None else masked(choice.address)
-    told = f"{escape(whose)} {STATES[choice.reason]}"
+    sentence = f"{escape(whose)} {STATES[choice.reason]}"
     button = BUTTONS.get(choice.reason, "").format(choice.channel, CHANNELS[choice.channel])
-    return f"{told}<br>{button}"
+    return f"{sentence}<br>{button}"
 
 
 def masked(address: str) -> str:
     """Enough for whoever knows it: a link may be passed on with its mail."""
     local, at, domain = address.rpartition("@")
     return f"{local[:1]}•••@{domain}" if at else f"•••{address[-4:]}"
+
+
+def _example() -> Response:
+    return page("An example of the link", EXAMPLE_WORDS)
 
 
 def _nowhere() -> Response:

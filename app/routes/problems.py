@@ -139,6 +139,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "Wait as many seconds as <code>Retry-After</code> says; <code>RateLimit-Policy</code> says"
         " how many requests are allowed in how many seconds.",
     ),
+    "not_implemented": (
+        "The method is not one that is known here: methods are case-sensitive.",
+        "Send it in capitals, such as <code>GET</code>.",
+    ),
     "internal": (
         "This is an error on our side. It has been logged.",
         "Retry; if it persists, give the operator the <code>requestId</code>.",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from html import escape
 from importlib.resources import files
 from typing import Literal
 
 from starlette.responses import Response
 
-from app.errors import Unavailable
-from app.process import SCHEMA
-from app.store.db import RequestTimeouts, outstanding
+from app.database.db import RequestTimeouts, outstanding
+from app.errors import DiskFull, Unavailable
+from app.process import SCHEMA, Process
 from app.web import reply
 from app.web.body import Shape
+from app.web.packing import packed
 from app.web.page import page
 from app.web.routing import PUBLIC, Call, get
 
@@ -21,6 +23,7 @@ WHAT = (
     " and a message goes out."
 )
 SANDBOX = "This is a sandbox: every message is captured. <a href='sandbox'>See the messages</a>."
+CONSOLE = "<b><a href='console/'>Open the console</a></b>"
 PRODUCTION = "This is the API."
 REFERENCE = (
     "See the <a href='docs'>API reference</a>, or for programs:"
@@ -28,7 +31,7 @@ REFERENCE = (
 )
 PICTURE = (files("app.routes") / "path.svg").read_text("utf-8")
 BELOW = """<figure tabindex="0">{picture}</figure>
-<p>{told}</p>
+<p>{instructions}</p>
 <pre tabindex="0">{curl}</pre>
 """
 REGISTER = (
@@ -52,11 +55,15 @@ class Health(Shape):
 async def home(call: Call) -> Response:
     settings = call.process.settings
     where = PRODUCTION if settings.production else SANDBOX
-    told, curl = REGISTER if settings.registration == "open" else KEY
+    instructions, curl = REGISTER if settings.registration == "open" else KEY
     below = BELOW.format(
-        picture=PICTURE, told=told, curl=escape(curl.format(at=settings.base_url), quote=False)
+        picture=PICTURE,
+        instructions=instructions,
+        curl=escape(curl.format(at=settings.base_url), quote=False),
     )
-    return page("Tidings", WHAT, f"{where} {REFERENCE}", below=below)
+    ways = [WHAT, CONSOLE] if settings.console else [WHAT]
+    found = page("Tidings", *ways, f"{where} {REFERENCE}", below=below)
+    return packed(call.request.headers, found)
 
 
 async def check_health(_call: Call) -> Response:
@@ -65,13 +72,20 @@ async def check_health(_call: Call) -> Response:
 
 
 async def check_readiness(call: Call) -> Response:
-    """Checks the database and its schema. Not Redis: without it, hints are late and limits are per
+    """Checks the database and its schema, at most once a second, and whether its disk was found
+    full within the last 15 seconds. Not Redis: without it, hints are late and limits are per
     process."""
-    async with call.process.database.read(RequestTimeouts()) as db:
-        left = await outstanding(db, SCHEMA)
-    if left:
-        raise Unavailable(f"The schema lacks section {left[0]}: run python -m app migrate.")
+    if call.process.database.disk.is_full:
+        raise DiskFull
+    missing = await call.process.missing_section.get(partial(_missing_section, call.process))
+    if missing is not None:
+        raise Unavailable(f"The schema lacks section {missing}: run python -m app migrate.")
     return reply.ok({"status": "ok"})
+
+
+async def _missing_section(process: Process) -> str | None:
+    async with process.database.read(RequestTimeouts()) as db:
+        return next(iter(await outstanding(db, SCHEMA)), None)
 
 
 routes = [

@@ -11,7 +11,10 @@ from typing import Any
 from starlette.responses import HTMLResponse, Response
 
 from app.machine import document
-from app.web import conditions, openapi, reference
+from app.routes.outbound_events import EVENTS
+from app.simulation.cases import Case
+from app.web import conditions, openapi, reference, schemas
+from app.web.packing import packed
 from app.web.reference import HEADERS
 from app.web.reply import Revised
 from app.web.routing import PUBLIC, Call, Endpoint, get
@@ -62,6 +65,14 @@ WEBHOOK = {
     "contactDefaults": {"firstName": "{{trigger.data.name}}", "tags": ["lead"]},
 }
 EVENT = {"data": {"email": "ada@example.com", "name": "Ada", "plan": "pro"}}
+PAID = {
+    "match": {"email": "ada@example.com"},
+    "name": "order_paid",
+    "properties": {"total": 49.9},
+    "occurredAt": "2026-03-14T09:26:53.589Z",
+    "id": "order-1042-paid",
+    "createContact": True,
+}
 
 EXAMPLES: Mapping[str, Any] = {
     "contactId": CONTACT_ID,
@@ -85,6 +96,7 @@ EXAMPLES: Mapping[str, Any] = {
     "Registration.name": "Olivia Owner",
     "Registration.email": "olivia@example.com",
     "Credentials": {"email": "olivia@example.com", "password": "correct horse battery"},
+    "Held.reason": "erased",
     "Forgotten.email": "olivia@example.com",
     "Membership.name": "Ed Editor",
     "Membership.email": "ed@example.com",
@@ -97,6 +109,8 @@ EXAMPLES: Mapping[str, Any] = {
     "newPassword": "staple correct horse",
     "accessToken": "eyJhbGciOiJIUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJ1c3JfMDEifQ.c2lnbmVk",
     "refreshToken": "rt_9vXq2LrT7dPz4KfWm8YbHn",
+    "session": None,
+    "SignInLink.session": "cookie",
     "token": "nE7vR2mKq9XbT4wLz8PdYc1FhGsJ6a",
     "expiresIn": 900,
     "permissions": ["contacts:read", "contacts:write"],
@@ -140,6 +154,52 @@ EXAMPLES: Mapping[str, Any] = {
         "html": {"error": "trigger.data.plan is not there."},
     },
     "Preview": {"trigger": EVENT},
+    "UnsavedPreview": {
+        "template": {"name": "Welcome", "channel": "email", "content": CONTENT},
+        "trigger": EVENT,
+    },
+    "UnsavedAutomation": {
+        "definition": {"name": "Welcome", "trigger": WEBHOOK, "graph": GRAPH},
+        "trigger": EVENT,
+    },
+    "UnsavedWorkflow": {
+        "definition": {"name": "Welcome", "trigger": WEBHOOK, "steps": STEPS},
+        "trigger": EVENT,
+    },
+    "VersionDifference": {
+        "before": 1,
+        "after": 2,
+        "trigger": {"contactPath": ["data.email", "data.customer.email"]},
+        "nodes": {
+            "added": [{"id": "pause", "type": "wait"}],
+            "removed": [],
+            "changed": [
+                {
+                    "id": "hi",
+                    "type": "send_message",
+                    "members": {"to": [None, "{{trigger.data.email}}"]},
+                }
+            ],
+        },
+        "edges": {
+            "added": [{"source": "trigger", "port": "next", "target": "pause"}],
+            "removed": [{"source": "trigger", "port": "next", "target": "hi"}],
+        },
+        "runs": {"1": 12, "2": 0},
+    },
+    "Copy": {"name": "Welcome, again"},
+    "Unchecked": {"name": "Welcome", "trigger": {"source": "event"}},
+    "CheckResult": {
+        "findings": [
+            {
+                "severity": "error",
+                "code": "name_missing",
+                "pointer": "/trigger/name",
+                "message": "Say which event of a contact starts a run.",
+            }
+        ],
+        "positions": {"trigger": {"x": 0.0, "y": 0.0}, "steps[0]": {"x": 0.0, "y": 91.0}},
+    },
     "Given": {
         "trigger": EVENT,
         "contactId": CONTACT_ID,
@@ -147,6 +207,44 @@ EXAMPLES: Mapping[str, Any] = {
         "events": [{"at": "P1D", "name": "trial_ended"}],
     },
     "WritableEvent.name": "trial_ended",
+    "IdentifiedContact": {
+        "match": {"email": "ada@example.com"},
+        "firstName": "Ada",
+        "metadata": {"customerId": 981230455, "plan": "pro"},
+    },
+    "Match": {"email": "ada@example.com"},
+    "ReportableEvent": PAID,
+    "ReportedEvents": {
+        "events": [PAID, {"match": {"metadata": {"customerId": 7}}, "name": "seen"}]
+    },
+    "RecordedEvent.name": "order_paid",
+    "RecordedEvent.replayed": False,
+    "EventOutcomes": {
+        "recorded": 1,
+        "refused": 1,
+        "outcomes": [
+            {
+                "status": 202,
+                "event": {
+                    "id": "evt_01kk8f3m9xe2vb4z7c1q5t6w8y",
+                    "contactId": CONTACT_ID,
+                    "name": "order_paid",
+                    "at": "2026-03-14T09:26:53.589Z",
+                    "replayed": False,
+                },
+                "problem": None,
+            },
+            {
+                "status": 404,
+                "event": None,
+                "problem": {
+                    "code": "contact_not_found",
+                    "detail": "No contact matches the metadata field customerId; create it first.",
+                    "errors": [],
+                },
+            },
+        ],
+    },
     "Event": EVENT,
     "trigger": EVENT,
     "TemplatePatch": {"content": {"subject": "Good to see you"}},
@@ -171,6 +269,8 @@ EXAMPLES: Mapping[str, Any] = {
     "findings": [],
     "triggerSource": "inbound_webhook",
     "kind": "send_message",
+    "depth": None,
+    "root": None,
     "ProviderFault.kind": "throttle",
     "NewProviderFault.kind": "throttle",
     "nodeId": "hi",
@@ -210,6 +310,7 @@ EXAMPLES: Mapping[str, Any] = {
     "q": "ada",
     "code": "invalid",
     "Document": {"openapi": "3.1.0"},
+    "DefinitionSchema": {"$schema": "https://json-schema.org/draft/2020-12/schema"},
 }
 
 
@@ -220,6 +321,15 @@ class Document(Revised, extra="allow"):
     """This API as an OpenAPI 3.1 document."""
 
     openapi: str
+
+
+class DefinitionSchema(Revised, extra="allow"):
+    """A JSON Schema (2020-12)."""
+
+
+@lru_cache(1)
+def definition_schema() -> bytes:
+    return document.dumps({"title": "Tidings definition", **schemas.standing_alone(Case)})
 
 
 KEPT = {"Cache-Control": "no-cache"}  # by the browser, and asked for again
@@ -238,27 +348,51 @@ def routes(everywhere: Sequence[Endpoint], in_the_sandbox: Sequence[Endpoint]) -
     @lru_cache(4)
     def written(base_url: str, production: bool) -> Written:
         endpoints = everywhere if production else [*everywhere, *in_the_sandbox]
-        found = openapi.document(endpoints, base_url=base_url, version=VERSION, examples=EXAMPLES)
+        found = openapi.document(
+            endpoints, base_url=base_url, version=VERSION, examples=EXAMPLES, events=EVENTS
+        )
         text = document.dumps(found)
         return Written(text, reference.page(found), conditions.digest(text))
+
+    writing = asyncio.Lock()
 
     async def read_document(call: Call) -> Response:
         """This document."""
         found = await _of(call)
         headers = {"ETag": found.tag, **KEPT}
-        return Response(found.document, headers=headers, media_type="application/json")
+        response = Response(found.document, headers=headers, media_type="application/json")
+        return packed(call.request.headers, response)
+
+    async def read_definition_schema(call: Call) -> Response:
+        """A JSON Schema (2020-12) of definitions in files, as in docs/examples, for editors that
+        check what is typed: a workflow or an automation that may be active, with its templates and
+        what is tried with it."""
+        text = await asyncio.to_thread(definition_schema)
+        headers = {"ETag": conditions.digest(text), **KEPT}
+        response = Response(text, headers=headers, media_type="application/json")
+        return packed(call.request.headers, response)
 
     async def read_reference(call: Call) -> Response:
         """The same as a page for people."""
         found = await _of(call)
-        return HTMLResponse(found.page, headers={**HEADERS, **KEPT})
+        return packed(call.request.headers, HTMLResponse(found.page, headers={**HEADERS, **KEPT}))
 
     async def _of(call: Call) -> Written:
-        """In a thread: the first one takes a moment."""
+        """Written once, in a thread, for it takes a moment; all who ask meanwhile wait for it."""
         settings = call.process.settings
-        return await asyncio.to_thread(written, settings.base_url, settings.production)
+        if not written.cache_info().currsize:
+            async with writing:
+                await asyncio.to_thread(written, settings.base_url, settings.production)
+        return written(settings.base_url, settings.production)
 
     return [
         get("/openapi.json", read_document, can=PUBLIC, tx=None, gives={200: Document}),
+        get(
+            "/definition-schema",
+            read_definition_schema,
+            can=PUBLIC,
+            tx=None,
+            gives={200: DefinitionSchema},
+        ),
         get("/docs", read_reference, can=PUBLIC, tx=None, gives={200: ("text/html",)}),
     ]

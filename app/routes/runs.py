@@ -9,21 +9,22 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import reactions
+from app.database.db import Row
 from app.errors import Problem
-from app.machine import document
+from app.machine import description, document
 from app.machine.reasons import SENTENCES
+from app.outbound import chains
 from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
 from app.runs import run_control
 from app.store import definitions, messages, runs
-from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, Endpoint, Handler, get, post
+from app.web.schemas import referring
 
 OWNER = {"graph": "automationId", "steps": "workflowId"}
 
@@ -42,11 +43,19 @@ MessageStatus: TypeAlias = Literal[
 ]
 
 
+Trouble: TypeAlias = Literal["FAILED", "BOUNCED", "SUPPRESSED", "UNKNOWN"]
+
+
 class Filters(Paging):
     workflow_id: str | None = Field(None, description="Filter by workflow.")
     automation_id: str | None = Field(None, description="Filter by automation.")
     contact_id: str | None = Field(None, description="Filter by contact.")
     status: Status | None = Field(None, description="How far it is.")
+    message_status: Trouble | None = Field(
+        None,
+        description="One of its messages has this status. A run whose message failed goes on, and"
+        " may be COMPLETED.",
+    )
 
 
 class Reason(Shape):
@@ -82,7 +91,7 @@ class Sent(Shape):
     reason: Reason | None
 
 
-class RunStep(Shape):
+class RunStep(Shape, json_schema_extra={"allOf": referring(description.outputs())}):
     """`message` is present if the step sends one."""
 
     node_id: str
@@ -91,7 +100,7 @@ class RunStep(Shape):
     status: str
     reason: Reason | None
     port: str | None
-    output: Any
+    output: dict[str, Any] | None
     message: Sent | None
     started_at: datetime
     finished_at: datetime | None
@@ -174,7 +183,7 @@ def start_of(kind: DefinitionKind) -> Handler:
             definition_id=row["id"],
             contact_id=new.contact_id,
             data=new.data,
-            depth=reactions.depth_told(call.request.headers.getlist(reactions.DEPTH)),
+            depth=chains.depth_of(call.request.headers.getlist(chains.DEPTH)),
         )
         await call.note("run.started", run_id, after={"contactId": new.contact_id})
         return _receipt(run_id, new.contact_id)

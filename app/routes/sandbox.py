@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.resources import files
 from typing import Annotated, Any
@@ -11,21 +12,28 @@ from typing import Annotated, Any
 from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
-from app.accounts import letters
+from app.accounts import account_mail
+from app.database.db import Row
+from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.ids import AttemptId, CapturedId, ContactId, MessageId, RunId
 from app.routes.messages import readable
+from app.runtime.sharing import Shared
 from app.store import sandbox
-from app.store.db import Row
 from app.web import paging
 from app.web.body import DIGITS, Shape
+from app.web.packing import packed
 from app.web.page import script_digest
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import PUBLIC, Call, get
 
 LONGEST_WAIT_SECONDS = 30
-LOOK_AGAIN_SECONDS = 0.05
+LOOK_SECONDS = 5.0  # then it is looked in any case: of two workers the later may write the lower id
+ASK_SECONDS = 0.05
+LONGEST_PAUSE = 1.0
+MOST_WAITING = 20  # of one workspace, for each holds a connection that makes no room
+ALL_WAITING = 200  # likewise, of a process
 
 PAGE = (files("app.routes") / "sandbox.html").read_text("utf-8")
 
@@ -64,12 +72,41 @@ class CapturedMessage(Shape):
 
 
 async def index(call: Call) -> Response:
-    """At once when there is something to show, else after `wait` seconds at the latest."""
+    """At once when there is something to show, else after `wait` seconds at the latest. Who has
+    waited for longer asks less often."""
     query = call.query(Filters)
+    if not query.wait:
+        return await _listed(call, query)
+    with _place(call):
+        return await _listed(call, query)
+
+
+@contextmanager
+def _place(call: Call) -> Iterator[None]:
+    """Among those that wait. Raises Problem `rate_limited`."""
+    waiting, workspace_id = call.process.waiting, call.member.workspace_id
+    if waiting[workspace_id] >= MOST_WAITING or waiting.total() >= ALL_WAITING:
+        raise Problem(
+            "rate_limited",
+            f"At most {MOST_WAITING} requests of a workspace, and {ALL_WAITING} of all, may wait at"
+            " the same time; ask without wait, or let one of them end.",
+            headers={"Retry-After": "1"},
+        )
+    waiting[workspace_id] += 1
+    try:
+        yield
+    finally:
+        waiting[workspace_id] -= 1
+        if not waiting[workspace_id]:
+            del waiting[workspace_id]
+
+
+async def _listed(call: Call, query: Filters) -> Response:
     before = paging.position(call, query)
-    deadline = time.monotonic() + query.wait
+    began, newest = time.monotonic(), _newest(call)
     while True:
         await call.recheck()  # what may be seen follows the role that the member has by then
+        seen = await newest() if query.wait else None  # first: nothing slips between the two
         # A connection for each look: nobody who waits holds one.
         async with call.process.database.read() as db:
             rows = await sandbox.page(
@@ -78,18 +115,35 @@ async def index(call: Call) -> Response:
                 filters=query.filters(),
                 before=before,
                 limit=query.limit + 1,
-                **letters.sight(call.member),
+                **account_mail.sight(call.member),
             )
-        if rows or time.monotonic() >= deadline:
+        left = began + query.wait - time.monotonic()
+        if rows or left <= 0:
             return paging.page(call, query, rows, lambda row: captured(readable(call, row)))
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        until = time.monotonic() + min(left, LOOK_SECONDS)
+        while (now := time.monotonic()) < until:
+            pause = max(ASK_SECONDS, min((now - began) / 10, LONGEST_PAUSE))
+            await call.pause(min(pause, until - now))
+            if await newest() != seen:
+                break
 
 
-async def page(_call: Call) -> Response:
+def _newest(call: Call) -> Callable[[], Awaitable[str | None]]:
+    """What was captured last: a question that all share who watch a workspace at the time."""
+    process, workspace_id = call.process, call.member.workspace_id
+
+    async def ask() -> str | None:
+        async with process.database.read() as db:
+            return await sandbox.newest(db, workspace_id=workspace_id)
+
+    shared = process.newest_captured.setdefault(workspace_id, Shared(ASK_SECONDS))
+    return lambda: shared.get(ask)
+
+
+async def page(call: Call) -> Response:
     """Reads the list above with the key that it asks for."""
-    return HTMLResponse(
-        PAGE, headers={"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
-    )
+    headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+    return packed(call.request.headers, HTMLResponse(PAGE, headers=headers))
 
 
 def captured(row: Row) -> dict[str, Any]:

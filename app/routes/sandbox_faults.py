@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
+from app.database.db import Row, new_id
 from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.ids import FaultId
 from app.store import sandbox_faults
-from app.store.db import Row, new_id
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging

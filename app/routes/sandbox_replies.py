@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import addresses, consent, keywords
-from app.contacts.keywords import Meaning
+from app.audience import addresses
+from app.consent import consent, keywords
+from app.consent.keywords import Meaning
+from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.store import workspaces
-from app.store.db import Row
 from app.web import reply
 from app.web.body import Shape
 from app.web.routing import Call, post
@@ -39,7 +40,7 @@ async def create(call: Call) -> Response:
     new, workspace_id = call.read(NewReply), call.member.workspace_id
     workspace = await workspaces.by_id(call.db, id=workspace_id)
     assert workspace is not None  # noqa: S101 - its member has asked
-    heard = await keywords.obey(
+    meaning = await keywords.obey(
         call.process,
         call.db,
         workspace_id=workspace_id,
@@ -48,14 +49,14 @@ async def create(call: Call) -> Response:
         workspace_name=workspace["name"],
         channel=new.channel,
     )
-    noted = {"channel": new.channel, "meaning": heard.meaning}  # not whose: see suppressions
+    noted = {"channel": new.channel, "meaning": meaning.meaning}  # not whose: see suppressions
     await call.note("sandbox_reply.heard", workspace_id, after=noted)
-    return reply.ok({"meaning": heard.meaning, "answer": heard.reply})
+    return reply.ok({"meaning": meaning.meaning, "answer": meaning.reply})
 
 
 async def _quiet(call: Call, answer: Response) -> Response:
     """Nothing more is on its way to who opted out, when a STOP is answered, or answered again."""
-    if reply.told(answer).get("meaning") != "stop":
+    if reply.payload(answer).get("meaning") != "stop":
         return answer
     new, workspace_id = call.read(NewReply), call.member.workspace_id
     async with call.process.database.read() as db:

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 from starlette.responses import Response
 
-from app.accounts import access_tokens, identity, passwords, signing_in
 from app.accounts import registration as accounts
+from app.accounts import signing_in
 from app.accounts.signing_in import SignIn
-from app.contacts import addresses
-from app.contacts.addresses import Email
-from app.errors import Problem
+from app.audience import addresses
+from app.audience.addresses import Email
+from app.database.db import Row
+from app.errors import FieldError, Problem
+from app.identity import access_tokens, identity, passwords
+from app.net.networks import site
+from app.routes import session_cookie
 from app.routes.ids import UserId
+from app.routes.session_cookie import InCookie
 from app.routes.settings import Workspace, workspace_resource
 from app.store import users, workspaces
-from app.store.db import Row
 from app.web import reply
 from app.web.body import Name, Query, Shape
 from app.web.routing import MEMBER, PUBLIC, Call, get, patch, post
-from app.web.throttle import AUTH, Rule
+from app.web.throttle import AUTH, REGISTER, Rule
 
-LETTERS = Rule("letters", 10, 3_600)  # to one account: not a flood in its inbox
+# Wrong passwords of one account: few from one network, and so many from all that nobody locks
+# somebody else out alone.
+FAILED = Rule("failed", 10, 600)
+FAILED_ANYWHERE = Rule("failed-anywhere", 100, 600)
+RESETS = Rule("resets", 5, 3_600)  # asked for from one network, for one account
+LETTERS = Rule("letters", 15, 3_600)  # of one kind to one account: not a flood in its inbox
+LETTERS_FROM = Rule("letters-from", 100, 86_400)  # that one network has us write, in production
+REFRESH = Rule("refresh", 60, 60)  # of one session, wherever its tokens are sent from
 FORGOTTEN_SECONDS = 0.25  # more than either answer takes, so that both take the same
 
 # --- shapes -------------------------------------------------------------------------------------
@@ -56,16 +69,21 @@ class Registration(Shape):
     password: NewPassword
     name: Name
     workspace_name: Name
+    session: InCookie = None
 
 
 class Credentials(Shape):
     email: Address
     password: Password
     workspace_id: Id | None = None
+    session: InCookie = None
 
 
 class Refresh(Shape):
-    refresh_token: Token
+    """`refreshToken`, or `"session": "cookie"` from a page of this service."""
+
+    refresh_token: Token | None = None
+    session: InCookie = None
 
 
 class Forgotten(Shape):
@@ -88,6 +106,7 @@ class Verification(Shape):
 
 class Switch(Shape):
     workspace_id: Id
+    session: InCookie = None
 
 
 # --- resources ----------------------------------------------------------------------------------
@@ -103,9 +122,11 @@ class User(Shape):
 
 
 class SignedIn(Shape):
+    """`refreshToken` is null when the session is in a cookie."""
+
     workspace: Workspace
     access_token: str
-    refresh_token: str
+    refresh_token: str | None
     expires_in: int
 
 
@@ -147,7 +168,7 @@ def sign_in_resource(signed: SignIn) -> dict[str, Any]:
     return {
         "workspace": workspace_resource(signed.workspace),
         "accessToken": signed.access_token,
-        "refreshToken": signed.refresh_token,
+        "refreshToken": None if signed.in_cookie else signed.refresh_token,
         "expiresIn": access_tokens.LIFETIME_SECONDS,
     }
 
@@ -156,50 +177,87 @@ def sign_in_resource(signed: SignIn) -> dict[str, Any]:
 
 
 async def register(call: Call) -> Response:
-    await call.throttle.check(AUTH, call.client)
+    await call.throttle.check(REGISTER, call.client)
     await call.receive_body()
     new = call.read(Registration)
-    await call.throttle.check(AUTH, account(call, new.email.key))
-    user, signed = await accounts.register(
-        call.process,
-        call.where,
-        email=new.email,
-        password=new.password,
-        name=new.name,
-        workspace_name=new.workspace_name,
-    )
-    return reply.created("/auth/me", {"user": user_resource(user), **sign_in_resource(signed)})
+    in_cookie = session_cookie.wanted(call, new.session)
+    await count_letter(call)
+    async with guessing(call, f"register|{new.email.key}", failure="conflict"):
+        user, signed = await accounts.register(
+            call.process,
+            call.where,
+            email=new.email,
+            password=new.password,
+            name=new.name,
+            workspace_name=new.workspace_name,
+            in_cookie=in_cookie,
+        )
+    answer = {"user": user_resource(user), **sign_in_resource(signed)}
+    return session_cookie.kept(call, reply.created("/auth/me", answer), signed)
 
 
 async def sign_in_with_password(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     given = call.read(Credentials)
-    await call.throttle.check(AUTH, account(call, given.email.key))
-    signed = await signing_in.with_password(
-        call.process,
-        call.where,
-        email=given.email,
-        password=given.password,
-        workspace_id=given.workspace_id,
-    )
-    return reply.ok(sign_in_resource(signed))
+    in_cookie = session_cookie.wanted(call, given.session)
+    async with guessing(call, given.email.key):
+        signed = await signing_in.with_password(
+            call.process,
+            call.where,
+            email=given.email,
+            password=given.password,
+            workspace_id=given.workspace_id,
+            in_cookie=in_cookie,
+        )
+    return session_cookie.kept(call, reply.ok(sign_in_resource(signed)), signed)
 
 
 async def refresh(call: Call) -> Response:
-    await call.throttle.check(AUTH, call.client)
+    """Spends the refresh token, once: an older one ends the session. In a cookie, the one before is
+    answered alike for 30 seconds, because the tabs of a browser share it; without a cookie there
+    is nothing to refresh: 204."""
     await call.receive_body()
+    try:
+        token, in_cookie = _refresh_token(call)
+    except Problem:
+        await call.throttle.check(AUTH, call.client)
+        raise
+    if in_cookie and not token:
+        return reply.no_content()
+    session = signing_in.session_of(call.process, token)
+    # Tokens that we signed are counted by their session: many people may share an address, and
+    # every tab of theirs asks. Others are guesses.
+    bucket = (AUTH, call.client) if session is None else (REFRESH, session.id)
+    await call.throttle.check(*bucket)
+    signed = await signing_in.refresh(call.process, call.where, token, in_cookie=in_cookie)
+    return session_cookie.kept(call, reply.ok(sign_in_resource(signed)), signed)
+
+
+def _refresh_token(call: Call) -> tuple[str, bool]:
+    """And whether it came in the cookie. Raises Problem `invalid`, `forbidden`."""
     given = call.read(Refresh)
-    signed = await signing_in.refresh(call.process, call.where, given.refresh_token)
-    return reply.ok(sign_in_resource(signed))
+    in_cookie = session_cookie.wanted(call, given.session)
+    if in_cookie == (given.refresh_token is not None):
+        detail = 'Send either refreshToken, or "session": "cookie".'
+        raise Problem("invalid", detail, errors=[FieldError("/refreshToken", detail)])
+    if given.refresh_token is None:
+        return session_cookie.read(call), True
+    return given.refresh_token, False
 
 
 async def switch_workspace(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     wanted = call.read(Switch)
-    signed = await signing_in.switch(call.process, call.origin, call.member, wanted.workspace_id)
-    return reply.ok(sign_in_resource(signed))
+    signed = await signing_in.switch(
+        call.process,
+        call.origin,
+        call.member,
+        wanted.workspace_id,
+        in_cookie=session_cookie.wanted(call, wanted.session),
+    )
+    return session_cookie.kept(call, reply.ok(sign_in_resource(signed)), signed)
 
 
 async def forget_password(call: Call) -> Response:
@@ -210,8 +268,9 @@ async def forget_password(call: Call) -> Response:
     await call.receive_body()
     email = call.read(Forgotten).email
     key = account(call, email.key)
-    await call.throttle.check(AUTH, key)
-    verdict = await call.throttle.hit(LETTERS, key)
+    await call.throttle.check(RESETS, f"{key}|{site(call.client)}")
+    await count_letter(call)
+    verdict = await call.throttle.hit(LETTERS, f"reset|{key}")
     if verdict.allowed:
         await accounts.forget_password(call.process, email)
     await asyncio.sleep(began + FORGOTTEN_SECONDS - time.monotonic())
@@ -237,15 +296,17 @@ async def change_password(call: Call) -> Response:
         user = await users.by_id(db, id=call.member.user_id)
     if user is None:
         raise identity.unauthenticated("There is no such account any more.")
-    await call.throttle.check(AUTH, account(call, user["email_key"]))
-    await accounts.change_password(
-        call.process,
-        call.origin,
-        call.member,
-        user,
-        current=wanted.current_password,
-        new=wanted.new_password,
-    )
+    # By the account alone: only who has a session can use these up.
+    guesses = [(FAILED, account(call, f"change|{user['email_key']}"))]
+    async with counting(call, guesses, failure="invalid"):
+        await accounts.change_password(
+            call.process,
+            call.origin,
+            call.member,
+            user,
+            current=wanted.current_password,
+            new=wanted.new_password,
+        )
     return reply.no_content()
 
 
@@ -263,15 +324,23 @@ async def send_verification(call: Call) -> Response:
     user = await users.by_id(call.db, id=call.member.user_id)
     if user is None:
         raise identity.unauthenticated("There is no such account any more.")
-    await call.throttle.check(LETTERS, account(call, user["email_key"]))
+    await call.throttle.check(LETTERS, f"verification|{account(call, user['email_key'])}")
+    await count_letter(call)
     await accounts.ask_to_verify(call.process, call.db, user, call.member.workspace_id)
     return reply.accepted({})
 
 
 async def logout(call: Call) -> Response:
+    """Removes the session's cookie too, if it has one."""
+    token = session_cookie.read(call)
+    session = signing_in.session_of(call.process, token)
+    in_cookie = session is not None and session.id == call.member.via_id
+    if in_cookie:
+        session_cookie.require_own_page(call)
     await signing_in.end(call.db, call.member)
     await call.note("session.ended", call.member.via_id)
-    return reply.no_content()
+    answer = reply.no_content()
+    return session_cookie.forgotten(call, answer) if in_cookie else answer
 
 
 async def show_me(call: Call) -> Response:
@@ -297,6 +366,51 @@ def account(call: Call, email_key: str) -> str:
     return call.process.vault.keyed_hash("account", email_key.encode()).hex()
 
 
+def guessing(
+    call: Call, email_key: str, *, failure: str = "unauthenticated"
+) -> AbstractAsyncContextManager[None]:
+    """The limits around a try at the password of an account, be there one or not."""
+    key = account(call, email_key)
+    buckets = [(FAILED, f"{key}|{site(call.client)}"), (FAILED_ANYWHERE, key)]
+    return counting(call, buckets, failure=failure)
+
+
+@asynccontextmanager
+async def counting(
+    call: Call, buckets: Sequence[tuple[Rule, str]], *, failure: str | None
+) -> AsyncIterator[None]:
+    """Count what ends in a Problem of the code `failure`, or for None what ends in no Problem.
+    Counted before it is tried, or many at once would pass, and forgiven when it was something else.
+    Raises Problem `rate_limited`."""
+    counted: list[tuple[Rule, str]] = []
+    try:
+        for rule, key in buckets:
+            await call.throttle.check(rule, key)
+            counted.append((rule, key))
+        yield
+    except Problem as problem:
+        if problem.code != failure:
+            await _forgive(call, counted)
+        raise
+    if failure is not None:
+        await _forgive(call, counted)
+
+
+async def _forgive(call: Call, counted: Sequence[tuple[Rule, str]]) -> None:
+    for rule, key in counted:
+        await call.throttle.forgive(rule, key)
+
+
+async def count_letter(call: Call) -> None:
+    """A mail that a stranger might get because of this caller. Raises Problem `rate_limited`."""
+    for rule, key in letter_buckets(call):
+        await call.throttle.check(rule, key)
+
+
+def letter_buckets(call: Call) -> list[tuple[Rule, str]]:
+    return [(LETTERS_FROM, site(call.client))] if call.process.settings.production else []
+
+
 LIMITED = ("rate_limited",)
 AT_THE_DOOR = ("rate_limited", "unauthenticated")
 
@@ -319,7 +433,7 @@ routes = [
         query=Query,
         takes=Credentials,
         gives={200: SignedIn},
-        raises=(*AT_THE_DOOR, "not_found"),
+        raises=(*AT_THE_DOOR, "not_found", "forbidden"),
     ),
     post(
         "/auth/refresh",
@@ -328,8 +442,8 @@ routes = [
         tx=None,
         query=Query,
         takes=Refresh,
-        gives={200: SignedIn},
-        raises=AT_THE_DOOR,
+        gives={200: SignedIn, 204: None},
+        raises=(*AT_THE_DOOR, "forbidden"),
     ),
     post("/auth/logout", logout, can=MEMBER, gives={204: None}, raises=("forbidden",)),
     post(

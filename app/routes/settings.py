@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from email.utils import parseaddr
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app import closure, paying, places
-from app.accounts import keyring, roles
-from app.contacts import addresses
+from app.accounts import closure
+from app.audience import addresses
+from app.billing import paying
+from app.config import places
+from app.database.db import Row
 from app.errors import FieldError, Problem
-from app.messages import parking
+from app.identity import keyring, roles
+from app.messages import parking, senders
 from app.routes.ids import KeyId, WorkspaceId
 from app.store import api_keys, channel_settings, workspaces
-from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Moment, Name, Shape, Writable
 from app.web.paging import Paging
@@ -42,12 +44,26 @@ def _email(text: str) -> str:
     return addresses.email(text).address
 
 
+LONGEST_ADDRESS, MOST_LINES = 500, 8
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def _postal_address(text: str) -> str:
+    """Its lines, without empty ones."""
+    lines = [stripped for line in text.splitlines() if (stripped := line.strip())]
+    if not lines or len(lines) > MOST_LINES or any(_CONTROL.search(line) for line in lines):
+        raise ValueError(f"Must be one to {MOST_LINES} lines of text, without control characters.")
+    return "\n".join(lines)
+
+
+PostalAddress = Annotated[str, Field(max_length=LONGEST_ADDRESS), AfterValidator(_postal_address)]
 EmailAddress = Annotated[str, AfterValidator(_email)]
 
 
 class Sender(Shape):
-    """The sender of the workspace's mail, unless its content names one; null means the
-    operator's."""
+    """The sender of the workspace's mail, unless its content names one. Where `fromEmail` is null,
+    mail goes out from the sender of the workspace's own provider or, without one, from the address
+    that the workspace has on the operator's domain."""
 
     from_name: Name | None = None
     from_email: EmailAddress | None = None
@@ -60,6 +76,7 @@ class WritableWorkspace(Writable):
     country: Annotated[str, AfterValidator(_country)] | None = None
     retention_days: Annotated[int, Field(ge=1, le=3_650)] | None = None
     sender: Sender | None = None
+    postal_address: PostalAddress | None = None
     sending_paused: bool = False
 
 
@@ -83,6 +100,7 @@ class WorkspaceFields(Shape):
     country: str | None
     retention_days: int | None
     sender: Sender
+    postal_address: str | None
     sending_paused: bool
     created_at: datetime
     updated_at: datetime
@@ -129,6 +147,7 @@ def _writable(row: Row) -> dict[str, Any]:
             "fromEmail": row["from_email"],
             "replyTo": row["reply_to"],
         },
+        "postalAddress": row["postal_address"],
         "sendingPaused": row["sending_paused"],
     }
 
@@ -164,7 +183,7 @@ async def update_workspace(call: Call) -> Response:
     new = call.patch(WritableWorkspace, _writable(row))
     sender = new.sender or Sender()
     if sender.from_email not in (None, row["from_email"]):
-        await _require_own_domain(call, sender.from_email)
+        await _require_own_address(call, row, sender.from_email)
     changed = await workspaces.update(
         call.db,
         id=row["id"],
@@ -172,6 +191,7 @@ async def update_workspace(call: Call) -> Response:
         timezone=new.timezone,
         country=new.country,
         retention_days=new.retention_days,
+        postal_address=new.postal_address,
         sending_paused=new.sending_paused,
         **sender.model_dump(),
     )
@@ -184,33 +204,26 @@ async def update_workspace(call: Call) -> Response:
 
 async def _obeyed(call: Call, answer: Response) -> Response:
     """A pause that was known before, too: that it was answered then is not known."""
-    if reply.told(answer).get("sendingPaused"):
+    if reply.payload(answer).get("sendingPaused"):
         await parking.obeyed(call.process, call.member.workspace_id)
     return answer
 
 
-async def _require_own_domain(call: Call, from_email: str) -> None:
-    """Our mail server signs for MAIL_FROM's domain alone, and receivers check (RFC 7489 §3.1)."""
-    if is_our_domain(call, from_email):
+async def _require_own_address(call: Call, row: Row, from_email: str) -> None:
+    """Our mail server signs for MAIL_FROM's domain alone, and receivers check (RFC 7489 §3.1). On
+    that domain, which all workspaces share, each has the address that it is given: whoever could
+    choose one would be security@ to the world."""
+    given = senders.given(call.process.settings, row["id"], row["name"])
+    if from_email == given:
         return
-    own = await channel_settings.get(
-        call.db, workspace_id=call.member.workspace_id, channel="email"
-    )
-    if own is None:
+    own = await channel_settings.get(call.db, workspace_id=row["id"], channel="email")
+    if own is None or senders.is_operators(call.process.settings, from_email):
         sentence = (
-            f"Must end in @{_our_domain(call)}: for another domain the workspace needs its own"
-            " email provider."
+            f"Must be {given}, the workspace's address on this domain, or null, which means it"
+            " too: for an address on another domain, set up the workspace's own email provider"
+            " first, with PUT /settings/channels/email."
         )
         raise Problem("invalid", sentence, errors=[FieldError("/sender/fromEmail", sentence)])
-
-
-def is_our_domain(call: Call, from_email: str) -> bool:
-    return from_email.rpartition("@")[2] == _our_domain(call)
-
-
-def _our_domain(call: Call) -> str:
-    ours = parseaddr(call.process.settings.mail_from)[1].rpartition("@")[2]
-    return addresses.email(f"x@{ours}").key.rpartition("@")[2]
 
 
 async def remove_workspace(call: Call) -> Response:

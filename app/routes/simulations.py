@@ -2,43 +2,58 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import audience
+from app.audience import audience
+from app.database.db import Handle, Row
 from app.definitions import activation, credentials, findings
+from app.definitions.activation import Draft
 from app.definitions.findings import Subject
 from app.errors import FieldError, Problem
-from app.machine import check, document
+from app.intake import lookup
+from app.machine import description, document
 from app.machine.program import Finding as Found
 from app.machine.program import Json
 from app.machine.reasons import SAID
-from app.messages import composing, providers
+from app.messages import facts, providers, senders
 from app.routes import automations, workflows
-from app.routes.definitions import DefinitionKind, Finding
+from app.routes.definition_shapes import Finding, WritableAutomation, WritableWorkflow
+from app.routes.definitions import DefinitionKind
 from app.routes.runs import Reason
-from app.simulations import cases, scenes, simulation, traces
-from app.simulations.scenes import Given
-from app.simulations.simulation import Scenario
-from app.simulations.traces import Passage, Trace
-from app.store import contacts, definitions, templates, workspaces
-from app.store.db import Handle, Row
+from app.runtime.compute import Job
+from app.simulation import scenes, simulation, trial
+from app.simulation.scenes import Given
+from app.simulation.traces import Passage, Trace
+from app.simulation.trial import Setting
+from app.store import channel_settings, contacts, definitions, templates, workspaces
 from app.web import reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
-from app.webhooks import lookup
+from app.web.schemas import referring
 
-# One at a time in each process: it holds the interpreter's lock, and intakes wait for that too.
-PAPER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="simulation")
+SECONDS = simulation.MOST_SECONDS + 0.2  # of CPU time: it ends by its own limits
 
 
 class Wanted(Query):
     case: bool = Field(False, description="Also as a file for `python -m app simulate`.")
+
+
+class UnsavedAutomation(Given):
+    """`definition` is as POST `/automations` takes it."""
+
+    definition: WritableAutomation
+
+
+class UnsavedWorkflow(Given):
+    """`definition` is as POST `/workflows` takes it."""
+
+    definition: WritableWorkflow
 
 
 class Said(Shape):
@@ -51,7 +66,7 @@ class Said(Shape):
     content: dict[str, Any] | None
 
 
-class SimulatedStep(Shape):
+class SimulatedStep(Shape, json_schema_extra={"allOf": referring(description.outputs())}):
     """`changes` of the contact: by field, before and after."""
 
     node_id: str
@@ -60,7 +75,7 @@ class SimulatedStep(Shape):
     status: str
     reason: Reason | None
     port: str | None
-    output: Any
+    output: dict[str, Any] | None
     message: Said | None
     changes: dict[str, list[Any]] | None
     entered_at: datetime
@@ -93,19 +108,15 @@ def simulated(kind: DefinitionKind) -> Endpoint:
     async def simulate(call: Call) -> Response:
         """What a run would do, on a virtual clock; nothing is written or sent."""
         await call.receive_body()
-        given, wanted = call.read(Given), call.query(Wanted)
-        async with call.process.database.read() as db:
-            subject, found = await _looked_at(call, db, kind)
-            given = await _filled(db, given, subject)
-            scenario = await _scenario(call, db, subject, given)
-        trace = None
-        if scenario is not None:
-            loop = asyncio.get_running_loop()
-            trace = await loop.run_in_executor(PAPER, simulation.simulate, scenario)
-        told = _told(given, found, trace)
-        if wanted.case and scenario is not None and trace is not None:
-            told["case"] = _case(call.body, subject, given, scenario, trace)
-        return reply.ok(told)
+        given = call.read(Given)
+
+        async def look() -> _Looked:
+            async with call.process.database.read() as db:
+                row = await kind.named(call, db, call.path("id"))
+                assert row is not None  # noqa: S101 - an id was given
+                return await _looked_at(call, db, row, given)
+
+        return await _tried(call, look)
 
     return post(
         f"{kind.path}/{{id}}/simulate",
@@ -119,23 +130,83 @@ def simulated(kind: DefinitionKind) -> Endpoint:
     )
 
 
+def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
+    """The route that tries what is not saved."""
+    model: type[UnsavedAutomation | UnsavedWorkflow]
+    model = UnsavedAutomation if kind.shape == "graph" else UnsavedWorkflow
+
+    async def simulate(call: Call) -> Response:
+        """The same for a definition that is not saved; nothing is written or sent."""
+        await call.receive_body()
+        asked = call.read(model)
+        given = Given.model_construct(**{name: getattr(asked, name) for name in Given.model_fields})
+        definition = asked.definition
+        body = definition.graph if isinstance(definition, WritableAutomation) else definition.steps
+        draft = Draft(definition.name, "DRAFT", definition.trigger.stored(), body)
+
+        async def look() -> _Looked:
+            async with call.process.database.read() as db:
+                text = activation.within_limits(kind.shape, body)
+                row = {**activation.unsaved(kind.shape, draft), "body": text}
+                return await _looked_at(call, db, row, given)
+
+        return await _tried(call, look)
+
+    simulate.__name__ = f"simulate_unsaved_{kind.noun}"
+    return post(
+        f"{kind.path}/simulate",
+        simulate,
+        can=f"{kind.noun}s:read",
+        tx=None,
+        takes=model,
+        query=Wanted,
+        gives={200: Simulation},
+        raises=("lookup_unresolved", "contact_not_found"),
+    )
+
+
+async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]]) -> Response:
+    compute = call.process.compute
+    looked = await compute.within(look)
+    program, setting = looked.subject.compiled.program, looked.setting
+    if program is None or setting is None:
+        return reply.ok(_told(looked.given, looked.found, None))
+    workspace_id, trigger = looked.subject.workspace_id, looked.subject.trigger
+    tried = (looked.given, trigger, program, setting)
+    trace = await compute.call(Job(workspace_id, trial.run, tried, SECONDS))
+    answer = _told(looked.given, looked.found, trace)
+    if call.query(Wanted).case:
+        noted = (looked.given, trigger, looked.subject.compiled, setting, trace)
+        expected = await compute.call(Job(workspace_id, trial.expected, noted, SECONDS))
+        answer["case"] = _case(call.body, looked, setting, expected)
+    return reply.ok(answer)
+
+
 # --- what is tried --------------------------------------------------------------------------------
 
 
-async def _looked_at(call: Call, db: Handle, kind: DefinitionKind) -> tuple[Subject, list[Found]]:
-    """The definition as it is now, draft or not, and all that its activation would find."""
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What the database says: of the definition as it is now, draft or not, all that its activation
+    would find; and, unless it cannot run, where."""
+
+    subject: Subject
+    found: list[Found]
+    given: Given
+    setting: Setting | None
+
+
+async def _looked_at(call: Call, db: Handle, row: Row, given: Given) -> _Looked:
     workspace_id = call.member.workspace_id
-    row = await definitions.by_id(
-        db, workspace_id=workspace_id, shape=kind.shape, id=call.path("id")
-    )
-    if row is None:
-        raise kind.unknown()
     body = credentials.opened(
         call.process.vault, workspace_id, row["id"], document.parse(row["body"].encode())
     )
-    compiled = check.compile(row["shape"], body)
-    subject = Subject(workspace_id, row, row["trigger_config"], None, compiled)
-    return subject, [*compiled.findings, *await findings.find(call.process, db, subject)]
+    length = len(row["body"])
+    compiled = findings.compiled(call.process, workspace_id, row["shape"], body, length=length)
+    subject = Subject(workspace_id, row, row["trigger_config"], body, length, None, compiled)
+    found = [*compiled.findings, *await findings.find(call.process, db, subject)]
+    filled = await _filled(db, given, subject)
+    return _Looked(subject, found, filled, await _setting(call, db, subject))
 
 
 async def _filled(db: Handle, given: Given, subject: Subject) -> Given:
@@ -174,7 +245,7 @@ async def _contact(db: Handle, given: Given, subject: Subject) -> Row | None:
     return row or None
 
 
-async def _scenario(call: Call, db: Handle, subject: Subject, given: Given) -> Scenario | None:
+async def _setting(call: Call, db: Handle, subject: Subject) -> Setting | None:
     """None for a program that cannot run."""
     compiled, workspace_id = subject.compiled, subject.workspace_id
     workspace = await workspaces.by_id(db, id=workspace_id)
@@ -183,16 +254,19 @@ async def _scenario(call: Call, db: Handle, subject: Subject, given: Given) -> S
     started = [start.id for start in compiled.starts]
     targets = await definitions.bodies(db, workspace_id=workspace_id, ids=started)
     named = {reference.id for reference in compiled.templates}
-    sender = {part: workspace[column] for part, column in composing.SENDER.items()}
-    return Scenario(
-        workspace={name: workspace[name] for name in ("id", "name", "timezone", "country")},
+    rows = await templates.named(db, workspace_id=workspace_id, ids=sorted(named))
+    own = await channel_settings.names(db, workspace_id=workspace_id)
+    is_own = call.process.settings.production and "email" in own
+    chosen = (workspace[column] for column in senders.PARTS.values())
+    sender = senders.WorkspaceSender(workspace_id, workspace["name"], *chosen)
+    return Setting(
+        workspace=facts.workspace_root(workspace),
         definition_id=subject.row["id"],
         version=max(subject.row["version"], 1),
-        sender={part: value for part, value in sender.items() if value is not None},
-        templates=await templates.named(db, workspace_id=workspace_id, ids=sorted(named)),
+        sender=senders.of(call.process.settings, sender, through_operator=not is_own),
+        templates={id: dict(row) for id, row in rows.items()},
         channels=sorted(await providers.names(call.process, db, workspace_id)),
         startable=[row["id"] for row in targets if row["state"] == "ACTIVE"],
-        **scenes.of(given, compiled.program, subject.trigger, workspace["country"]),
     )
 
 
@@ -201,7 +275,7 @@ async def _scenario(call: Call, db: Handle, subject: Subject, given: Given) -> S
 
 def _told(given: Given, found: list[Found], trace: Trace | None) -> dict[str, Any]:
     return {
-        "findings": activation.told(found),
+        "findings": activation.listed(found),
         "startAt": given.start_at,
         "steps": [_step(passage) for passage in trace.passages] if trace else [],
         "end": trace
@@ -216,7 +290,7 @@ def _told(given: Given, found: list[Found], trace: Trace | None) -> dict[str, An
 
 
 def _step(passage: Passage) -> dict[str, Any]:
-    said = passage.said
+    sent = passage.sent
     return {
         "nodeId": passage.node_id,
         "kind": passage.kind,
@@ -225,13 +299,13 @@ def _step(passage: Passage) -> dict[str, Any]:
         "reason": _reason(passage.code, passage.detail),
         "port": passage.port,
         "output": passage.output,
-        "message": said
+        "message": sent
         and {
-            "channel": said.channel,
-            "to": said.to,
-            "templateId": said.template_id,
-            "status": said.status,
-            "content": said.content,
+            "channel": sent.channel,
+            "to": sent.to,
+            "templateId": sent.template_id,
+            "status": sent.status,
+            "content": sent.content,
         },
         "changes": passage.changes
         and {name: list(values) for name, values in passage.changes.items()},
@@ -246,29 +320,37 @@ def _reason(code: str | None, detail: str | None) -> dict[str, Json] | None:
     return {"code": code, "detail": detail or SAID.get(code or "")}
 
 
+_ELSEWHERE = ("contactId", "definition")
+
+
 def _case(
-    body: bytes, subject: Subject, given: Given, scenario: Scenario, trace: Trace
+    body: bytes, looked: _Looked, setting: Setting, expected: Mapping[str, Json]
 ) -> dict[str, Json]:
     """As a file has it: with all that it needs, and what came of it."""
-    place = {name: scenario.workspace[name] for name in ("name", "timezone", "country")}
-    answers = {"channels": list(scenario.channels), "startable": scenario.startable}
-    asked = {name: value for name, value in document.parse(body).items() if name != "contactId"}
+    given, row = looked.given, looked.subject.row
+    place = {
+        name: setting.workspace[name] for name in ("name", "timezone", "country", "postalAddress")
+    }
+    answers = {"channels": list(setting.channels), "startable": setting.startable}
+    asked = {name: value for name, value in document.parse(body).items() if name not in _ELSEWHERE}
     contact = {} if given.contact is None else {"contact": given.contact}
-    found = cases.found(subject.trigger, subject.compiled, scenario.templates, given.trigger)
     return {
-        "name": subject.row["name"],
+        "name": row["name"],
         "definition": {
-            "trigger": subject.trigger,
-            subject.row["shape"]: credentials.masked(document.parse(subject.row["body"].encode())),
+            "trigger": looked.subject.trigger,
+            row["shape"]: credentials.masked(document.parse(row["body"].encode())),
         },
         "templates": {
-            id: {name: row[name] for name in ("name", "channel", "category", "content")}
-            for id, row in scenario.templates.items()
+            id: {name: template[name] for name in ("name", "channel", "category", "content")}
+            for id, template in setting.templates.items()
         },
-        "workspace": {**place, "sender": scenario.sender, **answers},
+        "workspace": {**place, "sender": setting.sender, **answers},
         "input": {**asked, **contact, "startAt": given.start_at},
-        "expected": {"findings": cases.noted(found), **traces.normal(trace)},
+        "expected": expected,
     }
 
 
-routes = [simulated(automations.kind), simulated(workflows.kind)]
+routes = [
+    *(simulated_unsaved(kind) for kind in (automations.kind, workflows.kind)),
+    *(simulated(kind) for kind in (automations.kind, workflows.kind)),
+]

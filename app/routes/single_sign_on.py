@@ -2,48 +2,123 @@
 
 from __future__ import annotations
 
+import re
+from functools import wraps
+from html import escape
 from urllib.parse import urlsplit
 
 from starlette.responses import RedirectResponse, Response
 
 from app.accounts import single_sign_on
 from app.accounts.single_sign_on import PLACES, Answer
-from app.config import Settings
+from app.config.settings import Settings
+from app.errors import Problem
+from app.routes import session_cookie
 from app.routes.sessions import Registered, sign_in_resource, user_resource
 from app.web import reply
-from app.web.routing import PUBLIC, Call, get
+from app.web.page import page
+from app.web.routing import PUBLIC, Call, Handler, get
 from app.web.throttle import AUTH
 
 COOKIE_SECONDS = int(single_sign_on.LIFETIME.total_seconds())
 
 
+LANDED = "/auth/oidc/done"
+CONSOLE = re.compile(r"/console(?:/[A-Za-z0-9_-]+)*/?(?:\?[A-Za-z0-9_.=&%+-]*)?")
+
+
+def in_words(handler: Handler) -> Handler:
+    """Answer a browser with a page where a program gets a problem."""
+
+    @wraps(handler)
+    async def answer(call: Call) -> Response:
+        try:
+            return await handler(call)
+        except Problem as problem:
+            if "text/html" not in _accept(call):
+                raise
+            call.process.metrics.count("tidings_refusals", code=problem.code)
+            login = escape(f"{call.process.settings.base_url}/auth/oidc/login")
+            again = f'<a href="{login}">Begin again</a>, or close this page.'
+            ways = () if call.process.provider is None else (again,)
+            response = page("You are not signed in", escape(problem.detail), *ways)
+            response.status_code = problem.status
+            response.headers.update(problem.headers)
+            return response
+
+    return answer
+
+
+def _accept(call: Call) -> str:
+    return ",".join(call.request.headers.getlist("accept")).lower()
+
+
 async def begin_single_sign_on(call: Call) -> Response:
-    """Unknown query parameters are ignored, because whoever links here may append their own."""
+    """Unknown query parameters are ignored, because whoever links here may append their own. The
+    console says with `returnTo` which of its pages to come back to, signed in."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
     workspace_id = call.request.query_params.get("workspaceId")
     kept = call.request.cookies
     taken = {one for one in PLACES if _cookie(call.process.settings, one) in kept}
-    departure = await single_sign_on.depart(call.process, workspace_id, taken)
+    departure = await single_sign_on.depart(call.process, workspace_id, taken, _page(call))
     response = RedirectResponse(departure.url, 302, {"Referrer-Policy": "no-referrer"})
     cookie = _cookie(call.process.settings, departure.place)
     _keep(call.process.settings, response, cookie, departure.kept, COOKIE_SECONDS)
     return response
 
 
+def _page(call: Call) -> str | None:
+    """Of the console, to come back to, and of nobody else: it may be the link of a stranger."""
+    wanted = call.request.query_params.get("returnTo")
+    if wanted is None or not call.process.settings.console:
+        return None
+    session_cookie.require_safe(call.process.settings)
+    return wanted if CONSOLE.fullmatch(wanted) else "/console/"
+
+
 async def finish_single_sign_on(call: Call) -> Response:
-    """The same response as POST /auth/token, with the user. Removes the sign-in cookie."""
+    """With `Accept: application/json`, the response of POST /auth/token, with the user. A browser
+    is led back to the page of the console that it began on, with its session in a cookie; or, if
+    it began elsewhere, to a page without a session: tokens do not belong on a screen. Removes the
+    sign-in cookie."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
     given = call.request.query_params
     answer = Answer(given.get("state"), given.get("code"), given.get("error"), given.get("iss"))
     cookie = _cookie(call.process.settings, single_sign_on.place(answer.state))
     kept = call.request.cookies.get(cookie)
-    user, signed = await single_sign_on.arrive(call.process, call.where, answer, kept)
-    response = reply.ok({"user": user_resource(user), **sign_in_resource(signed)})
+    wanted = _accept(call)
+    is_program = "application/json" in wanted and "text/html" not in wanted
+    arrival = await single_sign_on.arrive(
+        call.process, call.where, answer, kept, begins_session=is_program
+    )
+    response: Response
+    if is_program and arrival.signed is not None:
+        user = user_resource(arrival.user)
+        response = reply.ok({"user": user, **sign_in_resource(arrival.signed)})
+    else:
+        landed = f"{call.process.settings.base_url}{arrival.return_to or LANDED}"
+        response = RedirectResponse(landed, 303)
+        if arrival.signed is not None:
+            session_cookie.kept(call, response, arrival.signed)
     response.headers["Referrer-Policy"] = "no-referrer"
     _keep(call.process.settings, response, cookie, "", 0)
     return response
+
+
+async def show_single_sign_on(_call: Call) -> Response:
+    """The page on which a browser lands after single sign-on."""
+    return page(
+        "Your account is ready",
+        "Your provider has vouched for you, and you are a member of your workspace.",
+        "This page shows no tokens. A program gets them if it"
+        " follows the same redirects and sends <code>Accept: application/json</code> to the last"
+        " one.",
+        "To use the API by hand, have a link for a password sent to your address with"
+        " <code>POST /auth/password/forgot</code>, sign in with <code>POST /auth/token</code>, and"
+        " make an API key with <code>POST /settings/api-keys</code>.",
+    )
 
 
 def _cookie(settings: Settings, place: str) -> str:
@@ -69,21 +144,24 @@ def _keep(settings: Settings, response: Response, cookie: str, value: str, secon
     )
 
 
+PAGES = dict.fromkeys((401, 403, 404, 409, 429, 503), ("text/html",))
+
 routes = [
+    get(LANDED, show_single_sign_on, can=PUBLIC, tx=None, gives={200: ("text/html",)}),
     get(
         "/auth/oidc/login",
-        begin_single_sign_on,
+        in_words(begin_single_sign_on),
         can=PUBLIC,
         tx=None,
-        gives={302: None},
+        gives={302: None, **PAGES},
         raises=("rate_limited", "not_found"),
     ),
     get(
         "/auth/oidc/callback",
-        finish_single_sign_on,
+        in_words(finish_single_sign_on),
         can=PUBLIC,
         tx=None,
-        gives={200: Registered},
+        gives={200: Registered, 303: None, **PAGES},
         raises=(
             "rate_limited",
             "unauthenticated",

@@ -8,14 +8,15 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts import addresses, consent, subscriptions
-from app.contacts.subscriptions import Reason
+from app.audience import addresses, subscriptions
+from app.audience.subscriptions import Reason
+from app.consent import consent
+from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine.content import ChannelName
 from app.routes.contacts import country_of
 from app.routes.ids import MessageId, SuppressionId
 from app.store import erasure, suppressions
-from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -94,8 +95,8 @@ async def _quiet(call: Call, answer: Response) -> Response:
     """Nothing but what the record names will arrive after any answer that leads to the record: the
     first one, a copy, and that it is there already. What was written down of the first one was so
     before the wait."""
-    told = reply.told(answer)
-    id = told.get("id") or told.get("existingId")
+    answered = reply.payload(answer)
+    id = answered.get("id") or answered.get("existingId")
     row = await _row(call, id) if id else None
     if row is None:  # refused, or off the list again
         return answer
@@ -118,24 +119,7 @@ async def remove(call: Call) -> Response:
     """Messages to the address are allowed again, unless another reason suppresses it."""
     row, workspace_id = await _found(call), call.member.workspace_id
     call.match_shown(resource(row))
-    if row["address"] is None:
-        # Nobody can tell whose it is: a contact that came back stays unsubscribed until it is told.
-        await suppressions.lift(
-            call.db,
-            workspace_id=workspace_id,
-            address_hash=row["address_hash"],
-            reasons=[row["reason"]],
-        )
-    else:
-        await consent.lift(
-            call.process,
-            call.db,
-            workspace_id=workspace_id,
-            channel=row["channel"],
-            address=row["address"],
-            reasons=[row["reason"]],
-            source="member",
-        )
+    await consent.lift_one(call.process, call.db, row, workspace_id=workspace_id, source="member")
     # By its row the answer would be found when the person behind the address is erased.
     await erasure.forget_answers(call.db, workspace_id=workspace_id, about=[row["id"]])
     await call.note("suppression.deleted", row["id"], before=_told(row))

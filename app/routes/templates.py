@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel
 from starlette.responses import Response
 
+from app.database.db import Handle, Row, new_id
+from app.definitions import activation, inspection
 from app.errors import FieldError, Problem
 from app.machine import content as contents
+from app.machine import content_schema
 from app.machine.content import ChannelName
-from app.machine.fields import Place
-from app.machine.kind import missing
-from app.machine.program import Finding, Json
+from app.machine.lint import Review
+from app.machine.program import Facts, Json
+from app.machine.schema import ref
+from app.messages import facts, footers
+from app.process import Process
+from app.routes.definition_shapes import Finding
 from app.routes.ids import TemplateId
-from app.runs import facts
-from app.runtime import slow_workspaces
-from app.store import contacts, definitions, templates
-from app.store.db import Handle, Row, new_id
+from app.runtime.compute import Job
+from app.store import contacts, definitions, templates, workspaces
 from app.web import paging, reply
 from app.web.body import Name, Shape, Writable
 from app.web.paging import Changing
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
+from app.web.schemas import described, referring
 
 Category = Literal["transactional", "marketing"]
 
 
-class WritableTemplate(Writable):
+class WritableTemplate(
+    Writable, json_schema_extra={"allOf": referring(content_schema.by_channel("Content"))}
+):
+    """`content` has the parts of its `channel`: see EmailContent, SmsContent, WhatsappContent."""
+
     name: Name
     channel: ChannelName
     category: Category = "transactional"
-    content: dict[str, Any]
+    content: Annotated[dict[str, Any], described(ref("Content"))]
 
 
 class Preview(Shape):
     contact_id: str | None = None
     trigger: dict[str, Any] = Field(default_factory=dict)
+
+
+class UnsavedPreview(Preview):
+    """`template` is as POST `/templates` takes it."""
+
+    template: WritableTemplate
 
 
 class TemplateSummary(Shape):
@@ -54,10 +70,12 @@ class TemplateSummary(Shape):
 
 
 class Template(TemplateSummary, Revised):
-    """`variables` are the paths that its parts read."""
+    """`variables` are the paths that its parts read; `findings` warn of those that are in no
+    contact, workspace or run."""
 
     content: dict[str, str | dict[str, str]]
     variables: list[str]
+    findings: list[Finding]
 
 
 class RenderedPart(Shape):
@@ -78,7 +96,8 @@ async def index(call: Call) -> Response:
 
 async def show(call: Call) -> Response:
     row = await _found(call, call.db)
-    return reply.ok(resource(row), revision=row["revision"])
+    shown = await _warned(call, row, resource(call, row))
+    return reply.ok(shown, revision=row["revision"])
 
 
 async def create(call: Call) -> Response:
@@ -90,10 +109,12 @@ async def create(call: Call) -> Response:
         name=new.name,
         channel=new.channel,
         category=new.category,
-        content=_checked(new),
+        content=_checked(call, new),
     )
-    await call.note("template.created", row["id"], after=resource(row))
-    return reply.created(f"/templates/{row['id']}", resource(row), revision=row["revision"])
+    shown = resource(call, row)
+    await call.note("template.created", row["id"], after=shown)
+    shown = await _warned(call, row, shown)
+    return reply.created(f"/templates/{row['id']}", shown, revision=row["revision"])
 
 
 async def update(call: Call) -> Response:
@@ -105,7 +126,7 @@ async def update(call: Call) -> Response:
     new = call.patch(WritableTemplate, stored)
     if new.channel != row["channel"]:
         raise _invalid([("/channel", "A template keeps its channel; make another one instead.")])
-    content = _checked(new, row["content"])
+    content = _checked(call, new, row["content"])
     changed = await templates.update(
         call.db,
         workspace_id=call.member.workspace_id,
@@ -115,8 +136,9 @@ async def update(call: Call) -> Response:
         content=content,
         version=row["version"] + (content != row["content"]),
     )
-    await call.note("template.updated", row["id"], resource(row), resource(changed))
-    return reply.ok(resource(changed), revision=changed["revision"])
+    shown = resource(call, changed)
+    await call.note("template.updated", row["id"], resource(call, row), shown)
+    return reply.ok(await _warned(call, changed, shown), revision=changed["revision"])
 
 
 async def remove(call: Call) -> Response:
@@ -133,7 +155,7 @@ async def remove(call: Call) -> Response:
             usedBy=users,
         )
     await templates.delete(call.db, workspace_id=workspace_id, id=id)
-    await call.note("template.deleted", id, before=resource(row))
+    await call.note("template.deleted", id, before=resource(call, row))
     return reply.no_content()
 
 
@@ -142,31 +164,64 @@ async def preview(call: Call) -> Response:
     it is derived from the HTML."""
     await call.receive_body()
     wanted, workspace_id = call.read(Preview), call.member.workspace_id
+    return reply.ok(await rendered(call.process, workspace_id, call.path("id"), wanted))
+
+
+async def rendered(
+    process: Process, workspace_id: str, id: str, wanted: Preview
+) -> Mapping[str, Mapping[str, Json]]:
+    """Each part, by name. Raises Problem `not_found`, `invalid`."""
+    async with process.database.read() as db:
+        row = await templates.by_id(db, workspace_id=workspace_id, id=id)
+        if row is None:
+            raise _unknown()
+        known = await _facts(db, workspace_id, wanted)
+    what = Previewed(row["channel"], row["category"], row["content"])
+    return await _previewed(process, workspace_id, what, known)
+
+
+async def preview_unsaved_template(call: Call) -> Response:
+    """The same of a template that is not saved; nothing is written."""
+    await call.receive_body()
+    wanted = call.read(UnsavedPreview)
+    template, workspace_id = wanted.template, call.member.workspace_id
+    job = Job(
+        workspace_id, contents.checked, (template.channel, template.content, "/template/content")
+    )
+    content, wrong = await call.process.compute.call(job)
+    if wrong:
+        raise _invalid([(finding.pointer, finding.message) for finding in wrong])
     async with call.process.database.read() as db:
-        row = await _found(call, db)
-        contact = await _contact(db, workspace_id, wanted)
-        roots = await facts.of_contact(db, workspace_id, contact, wanted.trigger)
-    # Without a connection, and beside the loop: intakes do not wait for what takes long.
-    return reply.ok(await slow_workspaces.Meter(workspace_id).run_in_thread(_parts, row, roots))
+        known = await _facts(db, workspace_id, wanted)
+    what = Previewed(template.channel, template.category, content)
+    return reply.ok(await _previewed(call.process, workspace_id, what, known))
 
 
-def _parts(row: Row, roots: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-    parts = {
-        name: _part(row["channel"], name, row["content"][name], roots)
-        for name in contents.given(row["channel"], row["content"])
-    }
-    rendered = {name: part["rendered"] for name, part in parts.items() if "rendered" in part}
-    if "error" not in parts.get("text", {}):
-        parts |= {name: {"rendered": text} for name, text in contents.derived(rendered).items()}
-    return parts
+async def _facts(db: Handle, workspace_id: str, wanted: Preview) -> Facts:
+    contact = await _contact(db, workspace_id, wanted)
+    return await facts.of_contact(db, workspace_id, contact, wanted.trigger)
 
 
-def _part(channel: str, name: str, source: Json, roots: Mapping[str, Json]) -> dict[str, Json]:
-    try:
-        rendered = contents.render_part(channel, name, source, roots)
-        return {"rendered": rendered.text, **missing(rendered.missing)}
-    except contents.PartError as error:
-        return {"error": error.message}
+@dataclass(frozen=True, slots=True)
+class Previewed:
+    """A template, saved or not, as far as a preview needs it."""
+
+    channel: str
+    category: str
+    content: Mapping[str, Json]
+
+
+async def _previewed(
+    process: Process, workspace_id: str, template: Previewed, known: Facts
+) -> Mapping[str, Mapping[str, Json]]:
+    url = footers.example_url(process.settings.base_url)
+    roots = footers.with_links(known, url)
+    footer = None
+    if template.category == footers.MARKETING:
+        footer = footers.footer_of(roots, template.content, url, takes_replies=True)
+    # Without a connection: it may wait for its turn.
+    job = Job(workspace_id, footers.preview, (template.channel, template.content, roots, footer))
+    return await process.compute.call(job)
 
 
 async def _contact(db: Handle, workspace_id: str, wanted: Preview) -> Row | None:
@@ -182,11 +237,11 @@ async def _contact(db: Handle, workspace_id: str, wanted: Preview) -> Row | None
     return row
 
 
-def _checked(template: WritableTemplate, stored: Json = None) -> dict[str, Json]:
+def _checked(call: Call, template: WritableTemplate, stored: Json = None) -> dict[str, Json]:
     """The content without its empty parts. Raises Problem `invalid`, but for no limit that what is
-    `stored` already is beyond."""
-    findings: list[Finding] = []
-    content = contents.read(template.channel, template.content, Place("/content", findings))
+    `stored` already is beyond; and Heavy."""
+    job = Job(call.member.workspace_id, contents.checked, (template.channel, template.content))
+    content, findings = call.process.compute.here(job)
     wrong = [one for one in findings if not (one.limit and template.content == stored)]
     if wrong:
         raise _invalid([(finding.pointer, finding.message) for finding in wrong])
@@ -222,12 +277,36 @@ def summary(row: Row) -> dict[str, Any]:
     }
 
 
-def resource(row: Row) -> dict[str, Any]:
+def resource(call: Call, row: Row) -> dict[str, Any]:
+    """Raises Heavy."""
+    given = row["channel"], row["category"], row["content"]
+    job = Job(call.member.workspace_id, inspection.review, given)
+    review: Review = call.process.compute.here(job)
     return {
         **summary(row),
         "content": row["content"],
-        "variables": contents.variables(row["channel"], row["content"]),
+        "variables": review.variables,
+        "findings": activation.listed(review.findings),
     }
+
+
+async def _warned(call: Call, row: Row, shown: dict[str, Any]) -> dict[str, Any]:
+    """With the findings that are not of the template alone."""
+    found = await without_address(call, row["channel"], row["category"], "/content")
+    return {**shown, "findings": [*shown["findings"], *found]}
+
+
+async def without_address(
+    call: Call, channel: str, category: str, pointer: str
+) -> list[dict[str, str]]:
+    """The finding about marketing mail of a workspace that has not said where it is, as clients see
+    it."""
+    if channel != "email" or category != footers.MARKETING:
+        return []
+    workspace = await workspaces.by_id(call.db, id=call.member.workspace_id)
+    if workspace is not None and workspace["postal_address"]:
+        return []
+    return activation.listed([inspection.postal_address_missing(pointer)])
 
 
 routes = [
@@ -240,6 +319,14 @@ routes = [
     ),
     post(
         "/templates", create, can="templates:write", takes=WritableTemplate, gives={201: Template}
+    ),
+    post(
+        "/templates/preview",
+        preview_unsaved_template,
+        can="templates:read",
+        tx=None,
+        takes=UnsavedPreview,
+        gives={200: Rendered},
     ),
     get("/templates/{id}", show, can="templates:read", gives={200: Template}),
     patch(

@@ -9,18 +9,24 @@ from typing import Any
 
 from starlette.responses import Response
 
-from app.definitions import credentials
+from app.database.db import Row
+from app.definitions import credentials, version_diff
 from app.errors import Problem
 from app.machine import document
 from app.routes import automations, workflows
+from app.routes.definition_shapes import Graph, Steps
 from app.routes.definitions import DefinitionKind
-from app.store import definitions
-from app.store.db import Row
+from app.runtime.compute import Job
+from app.store import definitions, runs
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
 from app.web.reply import Page, Revised
 from app.web.routing import Call, Endpoint, get
+
+MOST_RUNS = 1_000  # that are counted
+SECONDS = 2.0  # of CPU time for a comparison
+LARGE = 8 * 1024  # characters of both that are not compared on the event loop
 
 
 class VersionSummary(Shape):
@@ -32,15 +38,57 @@ class VersionSummary(Shape):
 class AutomationVersion(Revised):
     version: int
     trigger: dict[str, Any]
-    graph: dict[str, Any]
+    graph: Graph
     created_at: datetime
 
 
 class WorkflowVersion(Revised):
     version: int
     trigger: dict[str, Any]
-    steps: list[Any]
+    steps: Steps
     created_at: datetime
+
+
+class NodeName(Shape):
+    id: str
+    type: str
+
+
+class NodeChange(NodeName):
+    """`members` has before and after of each that differs."""
+
+    members: dict[str, list[Any]]
+
+
+class NodeDifference(Shape):
+    added: list[NodeName]
+    removed: list[NodeName]
+    changed: list[NodeChange]
+
+
+class EdgeName(Shape):
+    """From `trigger` to the first node, and from each node by a port to the next one."""
+
+    source: str
+    port: str
+    target: str
+
+
+class EdgeDifference(Shape):
+    added: list[EdgeName]
+    removed: list[EdgeName]
+
+
+class VersionDifference(Shape):
+    """What became of a version in another one. `runs` are the unfinished ones on each, among the
+    newest thousand. Credentials are masked, so that another one is no difference."""
+
+    before: int
+    after: int
+    trigger: dict[str, list[Any]]
+    nodes: NodeDifference
+    edges: EdgeDifference
+    runs: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +121,33 @@ class Versions:
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
         return reply.ok(self._resource(row), revision=row["version"])
 
+    async def diff(self, call: Call) -> Response:
+        """Nodes, members and edges that two versions do not have in common, and how many runs still
+        walk each."""
+        numbers = _number(call.path("version")), _number(call.path("other"))
+        of = {
+            "workspace_id": call.member.workspace_id,
+            "definition_id": await self._definition(call),
+        }
+        rows = [await definitions.version(call.db, **of, version=one) for one in numbers]
+        sides = [self._side(row) for row in rows if row is not None]
+        if len(sides) < len(rows):
+            raise Problem("not_found", f"This {self.kind.noun} has no such version.")
+        job = Job(of["workspace_id"], version_diff.of, (self.kind.shape, *sides), seconds=SECONDS)
+        is_large = sum(len(body) for _, body in sides) > LARGE
+        difference = call.process.compute.here(job, large=is_large)
+        walked = await runs.unfinished_by_version(call.db, **of, most=MOST_RUNS)
+        on_each = {str(one): walked.get(one, 0) for one in numbers}
+        named = {"before": numbers[0], "after": numbers[1]}
+        return reply.ok({**named, **difference, "runs": on_each})
+
+    def _side(self, row: Row) -> tuple[dict[str, Any], str]:
+        body = credentials.masked(document.parse(row["body"].encode()))
+        return row["trigger_config"], document.dumps(body).decode()
+
     async def _definition(self, call: Call) -> str:
-        id, workspace_id = call.path("id"), call.member.workspace_id
-        row = await definitions.by_id(
-            call.db, workspace_id=workspace_id, shape=self.kind.shape, id=id
-        )
-        if row is None:
-            raise self.kind.unknown()
-        return id
+        await self.kind.named(call, call.db, call.path("id"))
+        return call.path("id")
 
     def _resource(self, row: Row) -> dict[str, Any]:
         return {
@@ -95,6 +162,12 @@ class Versions:
         return [
             get(path, self.index, can=can, query=Paging, gives={200: Page[VersionSummary]}),
             get(f"{path}/{{version}}", self.show, can=can, gives={200: self.shown}),
+            get(
+                f"{path}/{{version}}/diff/{{other}}",
+                self.diff,
+                can=can,
+                gives={200: VersionDifference},
+            ),
         ]
 
 

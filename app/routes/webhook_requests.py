@@ -10,21 +10,21 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.contacts.reactions import WorkspaceContext
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Handle, Row
+from app.intake import path_picker, retrying
+from app.intake.path_picker import Proposal
 from app.routes import automations, workflows
 from app.routes.contacts import workspace_of
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import ContactId, RequestId, RunId
 from app.routes.webhooks import Accepted
 from app.store import definitions, webhook_requests
-from app.store.db import Handle, Row
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, Endpoint, get, post
-from app.webhooks import picking, retrying
-from app.webhooks.picking import Proposal
 
 Outcome = Literal["ACCEPTED", "REPEATED", "REFUSED"]
 
@@ -115,8 +115,8 @@ class Webhook:
 
     async def show_schema(self, call: Call) -> Response:
         workspace = await _workspace(call)
-        found = await picking.recorded(call.db, workspace, await self._known(call))
-        lookups = await picking.proposals(call.db, workspace, found)
+        definition_id = await self._known(call)
+        places, lookups = await path_picker.look(call.process, call.db, workspace, definition_id)
         paths = [
             {
                 "path": place.path,
@@ -124,7 +124,7 @@ class Webhook:
                 "presence": place.presence,
                 "example": place.example,
             }
-            for place in found.places()
+            for place in places
         ]
         return reply.ok({"paths": paths, "lookups": [_lookup(lookup) for lookup in lookups]})
 

@@ -7,14 +7,16 @@ from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from app import intake, tokens
+from app.intake import acceptance, webhooks
+from app.intake.webhook_requests import Head
 from app.process import Process
 from app.routes.ids import ContactId, RunId
+from app.vault import tokens
 from app.web.body import Shape, received, require_media_type
 from app.web.routing import bare_post
 from app.web.throttle import INTAKE, Throttle
-from app.webhooks import acceptance
-from app.webhooks.webhook_requests import Head
+
+SHORT_BYTES = 16 * 1024
 
 
 class Event(BaseModel):
@@ -38,16 +40,20 @@ async def receive(
 ) -> None:
     """Starts one run for the right contact, committed before the response. Sign the body with
     `X-Service-Signature: sha256=<hex>` if the trigger has a signing secret."""
-    # Counted before anything is judged, and judged before anything is looked up.
+    # Counted before anything is answered or written; a short body is read meanwhile.
     head = Head(scope["headers"], scope["client"][0])
-    await throttle.check(INTAKE, head.ip)
     # Not the route's parameter: a regular expression's end of line forgives a line break.
     token = scope["path"].removeprefix("/v1/webhooks/in/")
-    if not tokens.is_well_formed(token):
-        raise intake.unknown_token()
-    body = await received(receive)
-    require_media_type(Headers(raw=head.headers))
-    accepted = await intake.receive(
+    async with throttle.counting(INTAKE, head.ip):
+        is_long = _is_long(head, process.settings.max_body_bytes)
+        if not tokens.is_well_formed(token):
+            raise webhooks.unknown_token()
+        body = b"" if is_long else await received(receive)
+        require_media_type(Headers(raw=head.headers))
+    if is_long:
+        scope["state"]["allowance"].hold.belongs_to(await webhooks.whose(process, token))
+        body = await received(receive)
+    accepted = await webhooks.receive(
         process,
         token=token,
         body=body,
@@ -55,6 +61,13 @@ async def receive(
         head=head,
     )
     await _answer(accepted, send)
+
+
+def _is_long(head: Head, most: int) -> bool:
+    """Whether its body may take longer, and more memory, than to ask for the token first. One that
+    is too long is not read at all."""
+    length = head.values(b"content-length")
+    return not length or SHORT_BYTES < int(length[0]) <= most  # h11 has checked the number
 
 
 async def _answer(accepted: acceptance.Accepted, send: Send) -> None:

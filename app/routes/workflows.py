@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.routes.definitions import DefinitionKind, Workflow, WorkflowSummary, WritableWorkflow
+from app.routes.definition_shapes import Workflow, WorkflowSummary, WritableWorkflow
+from app.routes.definitions import DefinitionKind
 from app.routes.drawings import drawn
 from app.web.reply import Page
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from app.accounts import registration as accounts
+from app.database.db import Row
 from app.errors import Problem
 from app.routes.settings import WorkspaceFields, workspace_resource
 from app.store import memberships
-from app.store.db import Row
 from app.web import paging, reply
 from app.web.body import Name, Shape
 from app.web.paging import Changing

@@ -1,1 +1,1 @@
-"""What runner.py leads to: what a run waited for, what it sees, what its steps do to the world."""
+"""2. A run moves on: claim → machine.step → state and effects in one transaction."""

@@ -14,17 +14,19 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
-from app.contacts import reactions
-from app.egress import Answer, Failure, Request
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Handle, new_id
+from app.jobs import leases
 from app.machine import document
 from app.machine.program import HttpCall, Json
 from app.machine.reasons import Reason
+from app.net.egress import Answer, Failure, Request
+from app.outbound import chains
 from app.process import Process
-from app.runtime import leases
 from app.runtime.backoff import jittered, retry_after
-from app.runtime.leases import Lease
 from app.store import calls, jobs, runs
-from app.store.db import Handle, Row, new_id
+from app.store.calls import HeldCall
+from app.store.jobs import Job
 
 TRIES = 3
 RETRY_SECONDS = (2, 10)
@@ -48,11 +50,15 @@ POISONED = "Making the call broke the worker several times."
 
 
 async def create(
-    process: Process, db: Handle, workspace_id: str, run_id: str, effect: HttpCall, *, depth: int
+    process: Process,
+    db: Handle,
+    workspace: WorkspaceContext,
+    run_id: str,
+    effect: HttpCall,
 ) -> str:
     """The call, to be made once the transaction commits; its id. It may hold credentials, so it is
     encrypted until it is answered, and then forgotten."""
-    id = new_id("call")
+    id, workspace_id, root = new_id("call"), workspace.id, workspace.root or run_id
     parts = ("v1", run_id, effect.node_id, str(effect.visit))
     request = {
         "method": effect.method,
@@ -60,8 +66,9 @@ async def create(
         "headers": [
             *effect.headers,
             ("Idempotency-Key", hashlib.sha256("|".join(parts).encode()).hexdigest()[:40]),
-            # Should the request come back to us, what it starts is that deep in the chain.
-            (reactions.DEPTH, str(depth)),
+            # Should the request come back to us, what it starts is that deep in this chain.
+            (chains.DEPTH, str(workspace.depth)),
+            (chains.CHAIN, chains.chain_token(process.vault, workspace_id, root)),
         ],
         "body": effect.body,
         "timeoutMs": effect.timeout_ms,
@@ -73,120 +80,129 @@ async def create(
         run_id=run_id,
         sealed=process.vault.encrypt(SEALED, document.dumps(request), workspace_id, id),
     )
-    process.queue.call(db, workspace_id, id)
+    process.queue.due(db, "call", workspace_id, id)
     return id
 
 
-claim = partial(leases.claim, "calls")
-
-
-async def make(process: Process, claimed: Row) -> None:
+async def make(process: Process, job: Job) -> None:
     """Make the claimed call, and write down what it came to."""
-    lease = Lease(process, "calls", claimed)
-    request = await lease.until_known(partial(_begin, process, claimed))
-    if request is None:
-        return
-    if not lease.held:
-        await _set_down(process, claimed)
-        return
-    outcome = await lease.over(process.egress.call(request)) or CUT_OFF
+    async with process.lease(job) as lease:
+        request = await lease.until_known(partial(_begin, process, job))
+        if request is None:
+            return
+        if not lease.is_held:
+            await _set_down(process, job)
+            return
+        outcome = await lease.over(process.egress.call(request)) or CUT_OFF
 
-    async def record() -> None:
-        async with process.database.write() as db:
-            row = await _held(db, claimed)
-            if row is not None:
-                await _settle(process, db, row, request, outcome)
+        async def record() -> None:
+            async with process.database.write() as db:
+                row = await _held(db, job)
+                if row is not None:
+                    await _settle(process, db, row, request, outcome)
 
-    await leases.surely(record, claimed["id"])
+        await leases.until_recorded(record, job.id)
 
 
-async def _begin(process: Process, claimed: Row) -> Request | None:
+async def _begin(process: Process, job: Job) -> Request | None:
     """Count the try; None when nobody waits for it any more, or it was the last. Done again after a
     COMMIT whose answer was lost, it counts the same one.
 
     A request that cannot be opened counts no try, so the claims are bounded too, and both are
     looked at before it is opened."""
     async with process.database.write() as db:
-        row = await _held(db, claimed)
+        row = await _held(db, job)
         if row is None:
             return None
-        if claimed["claims"] > jobs.MAX_CLAIMS:
+        if job.claims > jobs.MAX_CLAIMS:
             await _fail(process, db, row, Reason.POISONED, POISONED)
             return None
-        if claimed["tries"] >= TRIES:
+        tries = _tries_before(job, row)
+        if tries >= TRIES:
             await _fail(process, db, row, Reason.HTTP_BROKEN, LOST)
             return None
         request = _request(process, row)
         await calls.begin(
             db,
-            **jobs.fenced_key(row),
-            tries=claimed["tries"] + 1,
-            wake_at=await db.now() + timedelta(seconds=process.settings.lease_seconds),
+            workspace_id=job.workspace_id,
+            id=job.id,
+            lease_token=job.lease_token,
+            tries=tries + 1,
         )
         return request
 
 
-async def _set_down(process: Process, claimed: Row) -> None:
+def _tries_before(job: Job, row: HeldCall) -> int:
+    """That were counted before this claim."""
+    tries: int = row.tries
+    is_counted: bool = row.begun_by == job.lease_token
+    return tries - is_counted
+
+
+async def _set_down(process: Process, job: Job) -> None:
     """Nobody was called: it was no try."""
     async with process.database.write() as db:
-        await calls.requeue(
-            db, **jobs.fenced_key(claimed), tries=claimed["tries"], wake_at=await db.now()
-        )
+        row = await _held(db, job)
+        if row is not None:
+            await _requeue(db, row, _tries_before(job, row), await db.now())
 
 
-async def _held(db: Handle, claimed: Row) -> Row | None:
-    """The claimed call with its run, both locked; None when it is lost, or for nothing."""
-    workspace_id, id = claimed["workspace_id"], claimed["id"]
-    run_id = await calls.run_of(db, workspace_id=workspace_id, id=id)
-    if run_id is None:
+async def _held(db: Handle, job: Job) -> HeldCall | None:
+    """The claimed call, locked; None when it is lost, or for nothing."""
+    if not await jobs.lock(db, [job]):
         return None
-    run = await runs.locked(db, workspace_id=workspace_id, id=run_id)
-    row = await calls.held(db, **jobs.fenced_key(claimed))
-    archived = run is not None and run["definition_state"] == "ARCHIVED"
-    if row is not None and (archived or not row["awaited"]):
-        await calls.delete_of_run(db, workspace_id=workspace_id, run_id=run_id)
-        return None
-    return row
+    row = await calls.held(db, workspace_id=job.workspace_id, id=job.id)
+    if row is not None and row.awaited:
+        return row
+    await calls.delete(db, workspace_id=job.workspace_id, id=job.id)
+    return None
 
 
-def _request(process: Process, row: Row) -> Request:
-    told = document.parse(
-        process.vault.decrypt(SEALED, row["sealed"], row["workspace_id"], row["id"])
-    )
+async def _requeue(db: Handle, row: HeldCall, tries: int, wake_at: datetime) -> None:
+    whose = {"workspace_id": row.workspace_id, "id": row.id}
+    await calls.requeue(db, **whose, tries=tries)
+    await jobs.rest(db, "call", **whose, wake_at=wake_at)
+
+
+def _request(process: Process, row: HeldCall) -> Request:
+    parsed = document.parse(process.vault.decrypt(SEALED, row.sealed, row.workspace_id, row.id))
     return Request(
-        told["method"],
-        told["url"],
-        [(name, value) for name, value in told["headers"]],
-        told["body"].encode(),
-        told["timeoutMs"] / 1_000,
+        parsed["method"],
+        parsed["url"],
+        [(name, value) for name, value in parsed["headers"]],
+        parsed["body"].encode(),
+        parsed["timeoutMs"] / 1_000,
+        owner=row.workspace_id,
     )
 
 
 async def _settle(
-    process: Process, db: Handle, row: Row, request: Request, outcome: Answer | Failure
+    process: Process, db: Handle, row: HeldCall, request: Request, outcome: Answer | Failure
 ) -> None:
     """The call and the run that waits for it, in one transaction."""
-    mine = jobs.fenced_key(row)
-    if row["tries"] < TRIES and _again(request, outcome):
+    if row.tries < TRIES and _again(request, outcome):
         now = await db.now()
-        wait = timedelta(seconds=_retry_delay(row["tries"], outcome, now))
-        await calls.requeue(db, **mine, tries=row["tries"], wake_at=now + wait)
+        wait = timedelta(seconds=_retry_delay(row.tries, outcome, now))
+        await _requeue(db, row, row.tries, now + wait)
     elif isinstance(outcome, Answer):
-        await calls.answer(db, **mine, answer=document.dumps(_told(outcome)).decode())
-        await _wake(process, db, row)
+        await _answer(process, db, row, answer=document.dumps(_told(outcome)).decode())
     else:
         await _fail(process, db, row, REASONS[outcome.code], outcome.detail)
 
 
-async def _fail(process: Process, db: Handle, row: Row, code: Reason, detail: str) -> None:
-    mine = jobs.fenced_key(row)
-    await calls.answer(db, **mine, reason_code=code, reason_detail=detail)
-    await _wake(process, db, row)
+async def _fail(process: Process, db: Handle, row: HeldCall, code: Reason, detail: str) -> None:
+    await _answer(process, db, row, reason_code=code, reason_detail=detail)
 
 
-async def _wake(process: Process, db: Handle, row: Row) -> None:
-    await runs.wake(db, workspace_id=row["workspace_id"], id=row["run_id"], awaited_id=row["id"])
-    process.queue.advance(db, row["workspace_id"], row["run_id"])
+async def _answer(process: Process, db: Handle, row: HeldCall, **answer: str) -> None:
+    whose = {"workspace_id": row.workspace_id, "id": row.id}
+    await calls.answer(db, **whose, **answer)
+    await jobs.rest(db, "call", **whose, wake_at=None)
+    run = {"workspace_id": row.workspace_id, "id": row.run_id}
+    if await runs.wake(db, **run, awaited_id=row.id):
+        process.queue.due(db, "run", row.workspace_id, row.run_id)
+    else:  # it has ended meanwhile
+        await calls.delete(db, **whose)
 
 
 # --- again, or not --------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from app.contacts import audience, reactions, subscriptions
-from app.contacts.addresses import BadAddress
-from app.contacts.reactions import WorkspaceContext
+from app.audience import audience, reactions, subscriptions
+from app.audience.addresses import BadAddress
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Handle, Row, new_id
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import (
@@ -32,12 +33,13 @@ from app.machine.program import (
     WaitUntil,
 )
 from app.machine.reasons import Reason
-from app.messages import ordering
+from app.messages import create, facts
+from app.outbound import chains
 from app.process import Process
-from app.runs import calling, facts
+from app.runs import calling
 from app.runs.outcome import StepOutcome
 from app.store import runs, throttles
-from app.store.db import Handle, Row, new_id
+from app.store.runs import HeldRun
 
 Changed = TypeVar("Changed")
 
@@ -48,7 +50,7 @@ class RunContext:
 
     process: Process
     db: Handle
-    row: Row
+    row: HeldRun
     contact: Row
     facts: dict[str, Json]
     workspace: WorkspaceContext
@@ -56,7 +58,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a run waits for, as its row has it."""
+    """The awaited thing, as the run's row has it."""
 
     what: Mapping[str, Any]
     wake_at: datetime | None = None
@@ -74,22 +76,25 @@ async def apply(run: RunContext, step: Step) -> Outcome:
     if run.workspace.refused:
         outcome.note(Reason.CHAIN_TOO_LONG)
         run.workspace.refused.clear()
+    if run.workspace.crowded:
+        outcome.note(Reason.CHAIN_TOO_WIDE)
+        run.workspace.crowded.clear()
     return outcome
 
 
 async def _send(run: RunContext, effect: Send, outcome: Outcome) -> None:
-    made = await ordering.create(
+    made = await create.create(
         run.process,
         run.db,
-        ordering.Order(
-            workspace_id=run.row["workspace_id"],
+        create.Order(
+            workspace_id=run.row.workspace_id,
             channel=effect.channel,
             contact_id=run.contact["id"],
             to=effect.to and _addressed(effect.channel, effect.to, run.workspace.country),
             template_id=effect.template_id,
             content=effect.content,
             category=(effect.content or {}).get("category", "transactional"),
-            run_id=run.row["id"],
+            run_id=run.row.id,
             node_id=effect.node_id,
             visit=effect.visit,
         ),
@@ -106,12 +111,12 @@ def _addressed(channel: str, to: str, country: str | None) -> str:
 
 
 async def _resend(run: RunContext, effect: Resend, outcome: Outcome) -> None:
-    workspace_id, wake_at = run.row["workspace_id"], None
-    attempt_id = await ordering.resend(run.process, run.db, workspace_id, effect.message_id)
+    workspace_id, wake_at = run.row.workspace_id, None
+    attempt_id = await create.resend(run.process, run.db, workspace_id, effect.message_id)
     if attempt_id is None:
         # Its provider has told more since we looked, and wakes nobody for what had ended: look now.
         wake_at = await run.db.now()
-        run.process.queue.advance(run.db, workspace_id, run.row["id"])
+        run.process.queue.due(run.db, "run", workspace_id, run.row.id)
     outcome.waiting = Waiting({"kind": "delivery", "messageId": effect.message_id}, wake_at)
 
 
@@ -119,10 +124,9 @@ async def _call(run: RunContext, effect: HttpCall, outcome: Outcome) -> None:
     call_id = await calling.create(
         run.process,
         run.db,
-        run.row["workspace_id"],
-        run.row["id"],
+        run.workspace,
+        run.row.id,
         effect,
-        depth=run.workspace.depth,
     )
     outcome.waiting = Waiting({"kind": "http", "callId": call_id})
 
@@ -145,7 +149,8 @@ async def _remove_tag(run: RunContext, effect: RemoveTag, _outcome: Outcome) -> 
 
 
 async def _wait_until(_run: RunContext, effect: WaitUntil, outcome: Outcome) -> None:
-    outcome.waiting = Waiting({"kind": "time", "until": document.text(effect.at)}, effect.at)
+    until = _in_full(effect.at)
+    outcome.waiting = Waiting({"kind": "time", "until": document.text(until)}, until)
 
 
 async def _wait_for(_run: RunContext, effect: WaitFor, outcome: Outcome) -> None:
@@ -167,9 +172,9 @@ def _in_full(moment: datetime) -> datetime:
 async def _take(run: RunContext, effect: Take, outcome: Outcome) -> None:
     taken = await throttles.take(
         run.db,
-        workspace_id=run.row["workspace_id"],
+        workspace_id=run.row.workspace_id,
         contact_id=run.contact["id"],
-        definition_id=run.row["definition_id"],
+        definition_id=run.row.definition_id,
         node_id=effect.node_id,
         key=hashlib.sha256(effect.key.encode()).hexdigest(),
         limit=effect.limit,
@@ -179,9 +184,11 @@ async def _take(run: RunContext, effect: Take, outcome: Outcome) -> None:
 
 
 async def _start_run(run: RunContext, effect: StartRun, outcome: Outcome) -> None:
-    if run.workspace.depth > reactions.LONGEST_CHAIN:
+    if run.workspace.depth > chains.LONGEST_CHAIN:
         return outcome.note(Reason.CHAIN_TOO_LONG)
-    workspace_id, id = run.row["workspace_id"], new_id("run")
+    if await reactions.is_crowded(run.db, run.workspace):
+        return outcome.note(Reason.CHAIN_TOO_WIDE)
+    workspace_id, id = run.row.workspace_id, new_id("run")
     started = await runs.insert(
         run.db,
         workspace_id=workspace_id,
@@ -190,10 +197,11 @@ async def _start_run(run: RunContext, effect: StartRun, outcome: Outcome) -> Non
         contact_id=run.contact["id"],
         body=document.dumps(effect.data),
         depth=run.workspace.depth,
+        root=run.workspace.root,
     )
     if not started:
         return outcome.note(Reason.START_REFUSED)
-    run.process.queue.advance(run.db, workspace_id, id)
+    run.process.queue.due(run.db, "run", workspace_id, id)
     return outcome.add_output(runId=id)
 
 
@@ -227,4 +235,4 @@ async def _unless_refused(change: Awaitable[Changed], outcome: Outcome) -> Chang
 
 
 async def _see_contact(run: RunContext) -> None:
-    run.facts["contact"] = await facts.contact_root(run.db, run.row["workspace_id"], run.contact)
+    run.facts["contact"] = await facts.contact_root(run.db, run.row.workspace_id, run.contact)

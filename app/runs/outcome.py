@@ -14,8 +14,8 @@ Waiting = TypeVar("Waiting")
 
 @dataclass(slots=True)
 class StepOutcome(Generic[Waiting]):
-    """What follows for the run. `waiting` is what it waits for, in the form that the runner or the
-    simulation keeps."""
+    """The consequence for the run. `waiting` is what it waits for, in the form that the runner or
+    the simulation keeps."""
 
     record: Record | None
     waiting: Waiting | None = None

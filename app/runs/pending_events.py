@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.machine import document
 from app.machine.program import Answered, Changed, Delivered, Event, Go, Happened, Woken
 from app.messages import composing, settling
 from app.store import calls, contact_events, messages
-from app.store.db import Handle, Row
+from app.store.runs import HeldRun
 
 SIGNALS = 100  # looked at in one transaction
 
@@ -26,28 +27,34 @@ class PendingEvents:
     wake_at: datetime | None = None
 
 
-async def load(db: Handle, row: Row) -> PendingEvents:
-    match row["waiting_for"]:
-        case {"kind": "time"}:
-            return PendingEvents([Woken()])
+async def load(db: Handle, run: HeldRun) -> PendingEvents:
+    awaited: Mapping[str, Any] = run.waiting_for or {}
+    match awaited:
+        case {"kind": "time", "until": until}:
+            return await _time(db, datetime.fromisoformat(until))
         case {"kind": "delivery", "messageId": message_id}:
-            outcome = await _delivered(db, row["workspace_id"], message_id)
+            outcome = await _delivered(db, run.workspace_id, message_id)
             return PendingEvents([outcome] if outcome else [])
         case {"kind": "http", "callId": call_id}:
-            answer = await _answered(db, row["workspace_id"], call_id)
+            answer = await _answered(db, run.workspace_id, call_id)
             return PendingEvents([answer] if answer else [])
-        case {"kind": "event"} as waiting:
-            return await _contact_events(db, row, waiting)
+        case {"kind": "event"}:
+            return await _contact_events(db, run, awaited)
         case _:
             return PendingEvents([Go()])
 
 
-async def _contact_events(db: Handle, row: Row, waiting: Mapping[str, Any]) -> PendingEvents:
+async def _time(db: Handle, until: datetime) -> PendingEvents:
+    """The end of the wait, if its time has come: a run may be woken before."""
+    return PendingEvents([Woken()] if until <= await db.now() else [], until)
+
+
+async def _contact_events(db: Handle, run: HeldRun, waiting: Mapping[str, Any]) -> PendingEvents:
     """Events up to the deadline come before the timeout, however late the run is moved; later ones
     do not count."""
     until = waiting.get("until") and datetime.fromisoformat(waiting["until"])
     signals = await contact_events.take_signals(
-        db, workspace_id=row["workspace_id"], run_id=row["id"], limit=SIGNALS
+        db, workspace_id=run.workspace_id, run_id=run.id, limit=SIGNALS
     )
     events = [_event_of(signal) for signal in signals if until is None or signal["at"] <= until]
     now = await db.now()
@@ -67,24 +74,22 @@ def _event_of(signal: Row) -> Event:
 
 async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivered | None:
     outcome = await messages.outcome(db, workspace_id=workspace_id, id=message_id)
-    if outcome is None or outcome["status"] not in settling.ENDED:
+    if outcome is None or outcome.status not in settling.ENDED:
         return None
     return Delivered(
-        status=settling.ENDED[outcome["status"]],
+        status=settling.ENDED[outcome.status],
         message_id=message_id,
-        number=outcome["number"],
-        code=outcome["reason_code"],
-        detail=outcome["reason_detail"],
-        missing=composing.missing(outcome["events"]),
+        number=outcome.number,
+        code=outcome.reason_code,
+        detail=outcome.reason_detail,
+        missing=composing.missing(outcome.events),
     )
 
 
 async def _answered(db: Handle, workspace_id: str, call_id: str) -> Answered | None:
     """The answer leaves its call and enters the run, in one transaction."""
-    row = await calls.take(db, workspace_id=workspace_id, id=call_id)
-    if row is None:
+    call = await calls.take(db, workspace_id=workspace_id, id=call_id)
+    if call is None:
         return None
-    answer = document.parse(row["answer"].encode()) if row["answer"] else {"status": None}
-    return Answered(
-        **answer, tries=row["tries"], code=row["reason_code"], detail=row["reason_detail"]
-    )
+    answer = document.parse(call.answer.encode()) if call.answer else {"status": None}
+    return Answered(**answer, tries=call.tries, code=call.reason_code, detail=call.reason_detail)

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from app.definitions import credentials
-from app.machine import check, document
+from app.database.db import Handle
+from app.definitions import credentials, findings
+from app.machine import document
+from app.machine.kept import Kept
 from app.machine.program import Program
+from app.process import Process
 from app.store import definitions
-from app.store.db import Handle, Row
-from app.vault import Vault
+from app.store.runs import HeldRun
 
-MOST = 100  # kept compiled; a large one takes some megabytes
+MOST_BYTES = 20 * 1024 * 1024  # kept compiled
+WEIGHT = 32  # bytes for each character of a body, measured
 
-_programs: dict[tuple[str, int], Program] = {}
+_programs: Kept[tuple[str, int], Program] = Kept(MOST_BYTES)
 
 
-async def of(vault: Vault, db: Handle, row: Row) -> Program:
-    """Compiled once a version: a version never changes, so the cache cannot outlive anything."""
-    key = (row["definition_id"], row["version"])
-    if key not in _programs:
+async def of(process: Process, db: Handle, run: HeldRun) -> Program:
+    """Compiled once a version: a version never changes, so the cache cannot outlive anything.
+    Raises Heavy."""
+    key = (run.definition_id, run.version)
+    program = _programs.get(key)
+    if program is None:
+        workspace_id = run.workspace_id
         pinned = await definitions.pinned(
-            db, workspace_id=row["workspace_id"], definition_id=key[0], version=key[1]
+            db, workspace_id=workspace_id, definition_id=key[0], version=key[1]
         )
         body = credentials.opened(
-            vault, row["workspace_id"], key[0], document.parse(pinned["body"].encode())
+            process.vault, workspace_id, key[0], document.parse(pinned["body"].encode())
         )
-        compiled = check.compile(pinned["shape"], body)
-        while len(_programs) >= MOST:
-            del _programs[next(iter(_programs))]
+        length = len(pinned["body"])
+        compiled = findings.compiled(process, workspace_id, pinned["shape"], body, length=length)
         # Checked when it was pinned, and a limit set since is none here; a step that newer code
         # cannot read any more ends the run by STEP_MISSING.
-        _programs[key] = compiled.program or Program("gone", {})
-    return _programs[key]
+        program = compiled.program or Program("gone", {})
+        _programs.keep(key, program, WEIGHT * length)
+    return program

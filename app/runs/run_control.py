@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.contacts import reactions
+from app.database.db import Handle, Row, new_id
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json, State
 from app.machine.reasons import Reason
 from app.messages import settling
+from app.outbound import chains
 from app.process import Process
-from app.store import contacts, runs
-from app.store.db import Handle, Row, new_id
+from app.store import contacts, jobs, runs
 
 
 async def start(
@@ -29,7 +29,7 @@ async def start(
     depth: int = 0,
 ) -> str:
     """A run of what the definition is now, with `data` as its trigger; its id. Raises Problem."""
-    reactions.refuse_too_deep(depth)
+    chains.refuse_too_deep(depth)
     if await contacts.by_id(db, workspace_id=workspace_id, id=contact_id) is None:
         raise Problem(
             "invalid",
@@ -51,7 +51,7 @@ async def _begin(process: Process, db: Handle, workspace_id: str, new: Mapping[s
     id = new_id("run")
     if not await runs.insert(db, workspace_id=workspace_id, id=id, **new):
         raise Problem("conflict", "Only an ACTIVE definition accepts new runs; activate it first.")
-    process.queue.advance(db, workspace_id, id)
+    process.queue.due(db, "run", workspace_id, id)
     return id
 
 
@@ -63,10 +63,13 @@ async def cancel(process: Process, db: Handle, workspace_id: str, row: Row) -> N
     """
     if row["finished_at"] is None:
         await settling.suppress(process, db, workspace_id, row["id"], Reason.CANCELLED)
-        await runs.locked(db, workspace_id=workspace_id, id=row["id"])  # once no worker moves it
-        await runs.cancel_some(
+        whose = {"workspace_id": workspace_id, "id": row["id"]}
+        await jobs.take(db, "run", **whose)  # so that nobody moves it
+        cancelled = await runs.cancel_some(
             db, workspace_id=workspace_id, reason_code=Reason.CANCELLED, limit=1, run_id=row["id"]
         )
+        if not cancelled:  # it has ended meanwhile, and the job is ours alone
+            await jobs.rest(db, "run", **whose, wake_at=await db.now())
     ended = await runs.by_id(db, workspace_id=workspace_id, id=row["id"])
     if ended is None or ended["status"] != "CANCELLED":
         raise Problem("conflict", "The run has ended, so there is nothing to cancel.")
@@ -90,7 +93,7 @@ async def retry(process: Process, db: Handle, workspace_id: str, row: Row) -> No
         entered = replace(failed, waiting=False, since_wait=0)
         state = document.dumps(entered.to_json()).decode()
     await runs.reopen(db, workspace_id=workspace_id, id=row["id"], state=state)
-    process.queue.advance(db, workspace_id, row["id"])
+    process.queue.due(db, "run", workspace_id, row["id"])
 
 
 async def _refuse_erased(db: Handle, workspace_id: str, row: Row) -> None:

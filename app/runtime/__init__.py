@@ -1,1 +1,1 @@
-"""What every process runs on: batches, tasks, leases, logs, metrics; nothing of the product."""
+"""The base of every process: computing, batches, tasks, logs, metrics; no product."""

@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from app.errors import Unavailable
 from app.runtime import tasks
@@ -44,7 +44,31 @@ class BatchKind(Generic[Context, Item, Result]):
     weigh: Callable[[Item], int] = lambda _: 0  # in bytes
     max_weight: int = 4 * 1024 * 1024  # of a batch, unless one item alone exceeds it
     concurrency: int = 1  # batches that run at a time
-    max_backlog: int = 1_000  # queued items, for submit_nowait
+    max_backlog: int = 1_000  # queued items, for run_later
+
+    def one_by_one(self) -> BatchKind[Context, Item, Result]:
+        """A kind of its own whose batches have one item each."""
+        return replace(self, max_items=1)
+
+
+class _Decorator(Protocol):
+    def __call__(
+        self, work: Callable[[Context, Sequence[Item]], Awaitable[Sequence[Result | Exception]]], /
+    ) -> BatchKind[Context, Item, Result]: ...
+
+
+def batched(
+    *, max_items: int = 64, weigh: Callable[[Any], int] = lambda _: 0, concurrency: int = 1
+) -> _Decorator:
+    """Make a function that processes many items a kind of batch: `batches.run(it, context, item)`
+    calls it with the items that were given meanwhile."""
+
+    def decorate(
+        work: Callable[[Context, Sequence[Item]], Awaitable[Sequence[Result | Exception]]], /
+    ) -> BatchKind[Context, Item, Result]:
+        return BatchKind(work, max_items=max_items, weigh=weigh, concurrency=concurrency)
+
+    return decorate
 
 
 async def coalesce() -> None:
@@ -60,7 +84,7 @@ class Batches:
     def __init__(self) -> None:
         self._queues: dict[tuple[BatchKind[Any, Any, Any], int], _Queue[Any, Any, Any]] = {}
 
-    async def submit(
+    async def run(
         self, kind: BatchKind[Context, Item, Result], context: Context, item: Item
     ) -> Result:
         """The result of the item. Raises its exception. Cancelling the caller cancels no batch."""
@@ -68,7 +92,7 @@ class Batches:
         self._queue_of(kind, context).put(item, result)
         return await result
 
-    def submit_nowait(
+    def run_later(
         self, kind: BatchKind[Context, Item, Result], context: Context, item: Item
     ) -> bool:
         """Queue the item, whose result is dropped. False when the queue is full."""

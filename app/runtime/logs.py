@@ -22,7 +22,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from app.config import Settings
+from app.config.settings import Settings
 from app.machine import secrets
 
 RECORD_BYTES = 8_192
@@ -147,7 +147,7 @@ _telling = _Telling()
 
 
 class _Writer:
-    """Where structlog's lines end; a reader that went away must not fail the request."""
+    """The sink of structlog's lines; a reader that went away must not fail the request."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         self.name = name
@@ -162,7 +162,7 @@ class _Writer:
 
 
 class _Handler(logging.Handler):
-    """Where the lines of the standard library's loggers end: the same place."""
+    """The handler of the standard library's loggers, with the same sink."""
 
     def __init__(self, writer: _Writer) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ def _masking(known: Iterable[str]) -> Mask:
 
 
 def _plain(value: Any, mask: Mask, name: str = "", depth: int = DEPTH) -> Any:
-    """What JSON can say of a value, with secrets masked by their name or by their looks."""
+    """The value as JSON can hold it, with secrets masked by their name or by their looks."""
     if value is None or _is_number(value):
         return value
     if secrets.is_secret_name(name):

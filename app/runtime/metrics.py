@@ -1,4 +1,5 @@
-"""Figures for Prometheus: counted in every process, added up in the database, shown by any of them.
+"""Figures for Prometheus: counted in every process, shown by any of them (app/store/counters.py
+adds up).
 
 A scrape reaches one web process by chance, and workers listen to nobody. So each process adds what
 it counted to the database every few seconds, and a sum never falls when a process ends. What stands
@@ -7,9 +8,7 @@ in the database anyway is not counted but looked up, at each scrape.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,13 +25,6 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from app.errors import Unavailable
-from app.store import counters
-from app.store.db import Database
-
-log = logging.getLogger(__name__)
-
-ADD_UP_SECONDS = 5.0
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0)
 INFINITE = "+Inf"
 
@@ -62,6 +54,13 @@ FAMILIES: Mapping[str, Family] = {
     "tidings_inbound_flagged": Family(
         "counter", "Incoming messages without a keyword that may be opt-outs.", ("channel",)
     ),
+    "tidings_compute_jobs": Family(
+        "counter", "Jobs for the compute process, by outcome.", ("outcome",)
+    ),
+    "tidings_compute_processes_started": Family("counter", "Compute processes started."),
+    "tidings_compute_seconds": Family(
+        "histogram", "Time from the submission of a job for the compute process to its end."
+    ),
     "tidings_acceptance_to_first_step_seconds": Family(
         "histogram", "Time from the acceptance of an event to the first step of its run."
     ),
@@ -81,14 +80,40 @@ FAMILIES: Mapping[str, Family] = {
     "tidings_database_connections": Family(
         "gauge", "Database connections of the process that answers, by state.", ("state",)
     ),
+    "tidings_connections": Family(
+        "gauge",
+        "Open connections of the process that answers, by what they wait for: a request's head or"
+        " body, an answer (work), its reader (write, close), or nothing (idle).",
+        ("phase",),
+    ),
+    "tidings_body_bytes": Family(
+        "gauge", "Bytes of request bodies that the process that answers holds."
+    ),
+    "tidings_bodies_refused": Family(
+        "counter", "Request bodies refused because too many were held at once."
+    ),
+    "tidings_connections_closed": Family(
+        "counter",
+        "Closed connections: by the client, after an answer, after a timeout, for others (capacity,"
+        " share), at the end of the process (stop), or at once (refused).",
+        ("cause",),
+    ),
 }
 
 
 class Metrics:
-    """What one process has counted and not yet added up."""
+    """The counts of one process that are not yet added up."""
 
     def __init__(self) -> None:
         self._counted: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._gauges: dict[tuple[str, str], float] = {}  # of this process, never added up
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        self._gauges[name, _written(name, **labels)] = value
+
+    def gauges(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
+        for (name, written), value in self._gauges.items():
+            yield name, json.loads(written), value
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         self._counted[name, _written(name, **labels)] += amount
@@ -116,29 +141,6 @@ def _written(name: str, **labels: str) -> str:
     if not set(labels) <= set(known):
         raise ValueError(f"{name} has no label among {sorted(labels)}")
     return json.dumps({label: labels[label] for label in known if label in labels})
-
-
-async def add_up_for_ever(database: Database, metrics: Metrics) -> None:
-    """Ends by cancellation, the last figures added."""
-    try:
-        while True:
-            await asyncio.sleep(ADD_UP_SECONDS)
-            await add_up(database, metrics)
-    finally:
-        await add_up(database, metrics)
-
-
-async def add_up(database: Database, metrics: Metrics) -> None:
-    """To the sums in the database; later, when it does not answer now."""
-    taken = metrics.take()
-    if not taken:
-        return
-    try:
-        async with database.write() as db:
-            await counters.add(db, taken)
-    except Unavailable as problem:  # of a COMMIT without an answer too: figures, not promises
-        metrics.give_back(taken)
-        log.warning("metrics not stored yet", extra={"error": problem.detail})
 
 
 # --- as Prometheus reads it ---------------------------------------------------------------------

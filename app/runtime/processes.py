@@ -22,7 +22,7 @@ from typing import NoReturn, TypeAlias
 import structlog
 import uvloop
 
-from app.config import ConfigError
+from app.config.settings import ConfigError
 
 log = structlog.get_logger(__name__)
 

@@ -47,7 +47,7 @@ async def before(deadline: float, work: Coroutine[Any, Any, Result]) -> Result:
 
 @coroutine
 def _rest(work: Coroutine[Any, Any, Result], waits_for: Any) -> Generator[Any, Any, Result]:
-    """Of work that has begun, and waits for this."""
+    """The rest of work that has begun, and waits for this."""
     try:
         yield waits_for
     except BaseException:

@@ -1,11 +1,11 @@
-"""What happened to a contact: its events, runs, messages and opt-outs in one line of time."""
+"""The activity of a contact: its events, runs, messages and opt-outs in one line of time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 from app.store.runs import COLUMNS
 
 LAST = "z" * 27  # behind every id

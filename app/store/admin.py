@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import audit_logs, delivery_attempts, keyset, runs
-from app.store.db import Handle, Row
-from app.store.jobs import Table
+from app.store.jobs import Key, Kind
 from app.store.messages import VISIBLE
 
 ENOUGH = 10_000  # of what should be none, more are told as so many
@@ -17,7 +17,7 @@ RUN = runs.COLUMNS
 ENTRY = audit_logs.COLUMNS
 ATTEMPT = delivery_attempts.COLUMNS
 
-WORKSPACE = """w.id, w.name, w.suspended, w.deleted_at, w.created_at,
+WORKSPACE = """w.id, w.name, w.suspended, w.deleted_at, w.daily_limit, w.created_at,
              (SELECT count(*) FROM memberships m WHERE m.workspace_id = w.id) AS members"""
 WORKSPACES: Mapping[str, str] = {
     "q": "lower(w.name) LIKE :q ESCAPE '!'",
@@ -33,18 +33,20 @@ USERS: Mapping[str, str] = {
     "created_after": "u.created_at > :created_after",
     "created_before": "u.created_at < :created_before",
 }
+RUN_STATUSES = ("QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED")
+ATTEMPT_STATUSES = (
+    "QUEUED", "SENDING", "SENT", "DELIVERED", "FAILED", "BOUNCED", "COMPLAINED", "SUPPRESSED",
+    "UNKNOWN",
+)  # fmt: skip
 RUNS: Mapping[str, str] = {
     "workspace_id": "r.workspace_id = :workspace_id",
     "status": "r.status = :status",
-    "failed": "r.status = 'FAILED' AND r.status = :failed",  # the first for its index
     "created_after": "r.created_at > :created_after",
     "created_before": "r.created_at < :created_before",
 }
 ATTEMPTS: Mapping[str, str] = {
     "workspace_id": "a.workspace_id = :workspace_id",
     "status": "a.status = :status",
-    "troubled": """a.status IN ('FAILED', 'UNKNOWN', 'BOUNCED', 'COMPLAINED')
-          AND a.status = :troubled""",
     "created_after": "a.created_at > :created_after",
     "created_before": "a.created_at < :created_before",
 }
@@ -116,7 +118,15 @@ async def users(
 async def runs_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:
-    """`filters` name a workspace, or ask for what failed: anything else would be a walk."""
+    bounded = await keyset.by_time(db, "run", filters)
+    each = _by_status(bounded, RUN_STATUSES)
+    pages = [await _runs(db, filters=one, before=before, limit=limit) for one in each]
+    return _newest(pages, limit)
+
+
+async def _runs(
+    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
     narrowed, values = keyset.narrowed(RUNS, filters, before, "r.id")
     return await db.fetch_all(
         f"""
@@ -135,7 +145,16 @@ async def runs_page(
 async def attempts_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:
-    """`filters` name a workspace, or ask for what is troubled. Without mails about accounts."""
+    """Without mails about accounts."""
+    bounded = await keyset.by_time(db, "att", filters)
+    each = _by_status(bounded, ATTEMPT_STATUSES)
+    pages = [await _attempts(db, filters=one, before=before, limit=limit) for one in each]
+    return _newest(pages, limit)
+
+
+async def _attempts(
+    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
     narrowed, values = keyset.narrowed(ATTEMPTS, filters, before, "a.id")
     return await db.fetch_all(
         f"""
@@ -151,6 +170,18 @@ async def attempts_page(
         reader=None,
         **values,
     )
+
+
+def _by_status(filters: Mapping[str, Any], statuses: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Filters for each status where no other narrows the list: there the indexes are by status."""
+    if filters.keys() & {"workspace_id", "status"}:
+        return [filters]
+    return [{**filters, "status": status} for status in statuses]
+
+
+def _newest(pages: Sequence[list[Row]], limit: int) -> list[Row]:
+    rows = [row for page in pages for row in page]
+    return sorted(rows, key=lambda row: str(row["id"]), reverse=True)[:limit]
 
 
 async def audit_page(
@@ -174,7 +205,7 @@ async def audit_page(
 
 
 async def counts(db: Handle) -> Row:
-    """Of what there are few enough to be counted."""
+    """The counts of what there are few enough to be counted."""
     row = await db.fetch_one(
         """
         SELECT (SELECT count(*) FROM workspaces WHERE deleted_at IS NULL) AS workspaces,
@@ -186,15 +217,16 @@ async def counts(db: Handle) -> Row:
     return row or {}
 
 
-async def overdue(db: Handle, table: Table, *, late: datetime) -> int:
-    """How many rows have been due since `late`, up to ENOUGH: nobody is going to do them."""
+async def overdue(db: Handle, kind: Kind, *, late: datetime) -> int:
+    """How many jobs have been due since `late`, up to ENOUGH: nobody is going to do them."""
     return int(
         await db.fetch_value(
-            f"""
+            """
             SELECT count(*)
-            FROM (SELECT 1 AS one FROM {table}
-                  WHERE wake_at IS NOT NULL AND wake_at < :late LIMIT :enough) AS late
+            FROM (SELECT 1 AS one FROM jobs
+                  WHERE kind = :kind AND wake_at < :late LIMIT :enough) AS late
             """,
+            kind=kind,
             late=late,
             enough=ENOUGH,
         )
@@ -216,25 +248,27 @@ async def unchained(db: Handle, *, late: datetime) -> int:
     )
 
 
-Key: TypeAlias = tuple[str, str, str]  # of an unfinished run, in the order of their index
-BEGINNING: Key = ("", "", "")
 UNFINISHED = """FROM runs
              WHERE finished_at IS NULL
                AND (workspace_id, definition_id, id) > (:workspace_id, :definition_id, :id)
              ORDER BY workspace_id, definition_id, id"""
 
 
-async def orphans(db: Handle, *, after: Key) -> tuple[int, Key | None]:
-    """Of the next RUNS_AT_ONCE unfinished runs those that nobody will ever move: not due, and what
-    they wait for is over or gone. And the last of the next; None when there are fewer.
+async def orphans(db: Handle, *, after: Key | None) -> tuple[int, Key | None]:
+    """The next RUNS_AT_ONCE unfinished runs, of them those that nobody will ever move: no job, and
+    what they wait for is over or gone. And the last of the next; None when there are fewer.
 
-    By one statement: of two, each sees another end when a run finishes or starts between them."""
+    By one statement: of two, each sees another end when a run finishes or starts between them.
+    """
     row = await db.returning(
         f"""
         SELECT (
             SELECT count(*)
-            FROM (SELECT workspace_id, wake_at, waiting_for {UNFINISHED} LIMIT :at_once) AS r
-            WHERE r.wake_at IS NULL AND COALESCE(r.waiting_for ->> 'kind', '') <> 'event'
+            FROM (SELECT workspace_id, id, waiting_for {UNFINISHED} LIMIT :at_once) AS r
+            WHERE COALESCE(r.waiting_for ->> 'kind', '') <> 'event'
+              AND NOT EXISTS (
+                  SELECT 1 FROM jobs j
+                  WHERE j.workspace_id = r.workspace_id AND j.kind = 'run' AND j.id = r.id)
               AND NOT EXISTS (
                   SELECT 1 FROM messages m
                   WHERE m.workspace_id = r.workspace_id AND m.id = r.waiting_for ->> 'messageId'
@@ -249,7 +283,7 @@ async def orphans(db: Handle, *, after: Key) -> tuple[int, Key | None]:
             SELECT workspace_id, definition_id, id {UNFINISHED} LIMIT 1 OFFSET :others
         ) AS last ON TRUE
         """,
-        **dict(zip(("workspace_id", "definition_id", "id"), after, strict=True)),
+        **dict(zip(("workspace_id", "definition_id", "id"), after or ("", "", ""), strict=True)),
         at_once=RUNS_AT_ONCE,
         others=RUNS_AT_ONCE - 1,
     )

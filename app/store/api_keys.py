@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from app.store import keyset
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
+from app.store import directory, keyset
 
 COLUMNS = "id, name, role, last4, made_by, created_at, expires_at, last_used_at"
 
@@ -24,6 +24,8 @@ async def insert(
     made_by: str,
     expires_at: datetime | None,
 ) -> Row:
+    """Raises errors.Duplicate when there is this key already."""
+    await directory.put(db, "api_key", workspace_id=workspace_id, id=id, key=hash.hex())
     return await db.returning(
         f"""
         INSERT INTO api_keys (workspace_id, id, name, role, hash, last4, made_by, created_at,
@@ -43,7 +45,10 @@ async def insert(
 
 
 async def bearer(db: Handle, *, hash: bytes) -> Row | None:
-    """Who is calling with this key; None when it is unknown or over, or its maker has left."""
+    """The bearer of this key; None when it is unknown or over, or its maker has left."""
+    place = await directory.find_one(db, "api_key", key=hash.hex())
+    if place is None:
+        return None
     return await db.fetch_one(
         """
         SELECT k.id AS via_id, k.workspace_id, k.made_by AS user_id, k.name, k.role,
@@ -51,10 +56,11 @@ async def bearer(db: Handle, *, hash: bytes) -> Row | None:
         FROM api_keys k
         JOIN memberships m ON m.workspace_id = k.workspace_id AND m.user_id = k.made_by
         JOIN workspaces w ON w.id = k.workspace_id AND w.deleted_at IS NULL
-        WHERE k.hash = :hash AND k.revoked_at IS NULL
+        WHERE k.workspace_id = :workspace_id AND k.id = :id AND k.revoked_at IS NULL
           AND (k.expires_at IS NULL OR k.expires_at > :now)
         """,
-        hash=hash,
+        workspace_id=place.workspace_id,
+        id=place.id,
     )
 
 
@@ -121,16 +127,20 @@ async def revoke(db: Handle, *, workspace_id: str, id: str) -> bool:
         workspace_id=workspace_id,
         id=id,
     )
+    await directory.delete(db, "api_key", workspace_id=workspace_id, ids=[id])
     return revoked is not None
 
 
 async def revoke_of(db: Handle, *, workspace_id: str, made_by: str) -> None:
     """Those that somebody made who leaves: coming back must not bring them back."""
-    await db.execute(
+    rows = await db.fetch_all(
         """
         UPDATE api_keys SET revoked_at = :now
         WHERE workspace_id = :workspace_id AND made_by = :made_by AND revoked_at IS NULL
+        RETURNING id
         """,
         workspace_id=workspace_id,
         made_by=made_by,
     )
+    ids = [row["id"] for row in rows]
+    await directory.delete(db, "api_key", workspace_id=workspace_id, ids=ids)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import keyset
-from app.store.db import Handle, Row
 
 COLUMNS = """workspace_id, id, action, actor_type, actor_id, actor_name, resource_type, resource_id,
                changes, salt, changes_hash, forgotten, ip, request_id, created_at, mac, sequence,
@@ -95,22 +95,23 @@ async def forget(db: Handle, *, workspace_id: str, allowed: Mapping[str, bytes])
 
 
 async def unchained_workspaces(db: Handle, *, limit: int) -> list[str]:
-    """One index probe for each that has something to chain."""
-    rows = await db.fetch_all(
-        """
-        WITH RECURSIVE pending (workspace_id) AS (
-            SELECT min(workspace_id) FROM audit_logs WHERE sequence IS NULL
-            UNION ALL
-            SELECT (SELECT min(a.workspace_id) FROM audit_logs a
-                    WHERE a.sequence IS NULL AND a.workspace_id > pending.workspace_id)
-            FROM pending
-            WHERE pending.workspace_id IS NOT NULL
+    """One index probe for each that has something to chain, nearly always none. Each is asked for
+    by itself: a database that is spread by workspace walks through no recursion."""
+    found: list[str] = []
+    while len(found) < limit:
+        workspace_id = await db.fetch_value(
+            """
+            SELECT workspace_id FROM audit_logs
+            WHERE sequence IS NULL AND workspace_id > :after
+            ORDER BY workspace_id, id
+            LIMIT 1
+            """,
+            after=found[-1] if found else "",
         )
-        SELECT workspace_id FROM pending WHERE workspace_id IS NOT NULL LIMIT :limit
-        """,
-        limit=limit,
-    )
-    return [row["workspace_id"] for row in rows]
+        if workspace_id is None:
+            break
+        found.append(workspace_id)
+    return found
 
 
 async def unchained(db: Handle, *, workspace_id: str, after: str = "", limit: int) -> list[Row]:
@@ -158,7 +159,7 @@ async def links(db: Handle, *, workspace_id: str, after: int, limit: int) -> lis
 
 
 async def head(db: Handle, *, workspace_id: str) -> Row | None:
-    """Where the chain begins and ends, with the MAC over that."""
+    """The beginning and end of the chain, with the MAC over them."""
     return await db.fetch_one(
         """
         SELECT first_sequence, first_hash, sequence, hash, mac FROM audit_heads
@@ -169,7 +170,7 @@ async def head(db: Handle, *, workspace_id: str) -> Row | None:
 
 
 async def head_locked(db: Handle, *, workspace_id: str) -> Row | None:
-    """Whoever moves the head locks it first, so that a chain has one writer at a time."""
+    """Lock the head before it is moved, so that a chain has one writer at a time."""
     return await db.fetch_one(
         """
         SELECT first_sequence, first_hash, sequence, hash, mac FROM audit_heads
@@ -210,7 +211,7 @@ async def move_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any]) -
 async def oldest_links(
     db: Handle, *, workspace_id: str, after: int, moment: datetime, limit: int
 ) -> list[Row]:
-    """Of the `limit` links behind `after` those that say to be older than `moment`."""
+    """The links, of the `limit` behind `after`, that claim to be older than `moment`."""
     return await db.fetch_all(
         f"""
         SELECT {COLUMNS} FROM audit_logs

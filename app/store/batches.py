@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import usage
 from app.store.contacts import COLUMNS, searchable
-from app.store.db import Handle, Row
 
 
 async def matching(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 
 
-async def heard(db: Handle, *, workspace_id: str, id: str, expires_at: datetime) -> bool:
+async def record(db: Handle, *, workspace_id: str, id: str, expires_at: datetime) -> bool:
     """False when it was told before. Of two copies at once the second waits for the first."""
     new = await db.fetch_value(
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 
 COLUMNS = "workspace_id, channel, sealed, token, revision, created_at, updated_at"
 
@@ -39,15 +39,20 @@ async def names(db: Handle, *, workspace_id: str) -> list[str]:
     return [row["channel"] for row in rows]
 
 
-async def by_token(db: Handle, *, token: str) -> Row | None:
-    """Whose callbacks these are: the token says it, and nothing else."""
+async def by_token(db: Handle, *, workspace_id: str, token: str) -> Row | None:
+    """The channel whose callbacks come under the token."""
     return await db.fetch_one(
-        f"SELECT {COLUMNS} FROM channel_settings WHERE token = :token", token=token
+        f"""
+        SELECT {COLUMNS} FROM channel_settings
+        WHERE workspace_id = :workspace_id AND token = :token
+        """,
+        workspace_id=workspace_id,
+        token=token,
     )
 
 
 async def put(db: Handle, *, workspace_id: str, channel: str, sealed: bytes, token: str) -> Row:
-    """What was there is replaced but for its token: the callback's address stays."""
+    """Replace the settings but for their token: the callback's address stays."""
     return await db.returning(
         f"""
         INSERT INTO channel_settings (workspace_id, channel, sealed, token, revision, created_at,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 
 
 async def insert(
@@ -35,14 +35,16 @@ async def insert(
     )
 
 
-async def by_token(db: Handle, *, token_hash: bytes) -> Row | None:
+async def by_token(db: Handle, *, workspace_id: str, token_hash: bytes) -> Row | None:
     return await db.fetch_one(
         """
         SELECT c.workspace_id, c.id, c.plan, c.status, c.success_url, c.cancel_url, w.name
         FROM checkouts c
         JOIN workspaces w ON w.id = c.workspace_id AND w.deleted_at IS NULL
-        WHERE c.token_hash = :token_hash AND c.expires_at > :now
+        WHERE c.workspace_id = :workspace_id AND c.token_hash = :token_hash
+          AND c.expires_at > :now
         """,
+        workspace_id=workspace_id,
         token_hash=token_hash,
     )
 

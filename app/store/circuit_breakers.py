@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 
 
 async def record_failure(
     db: Handle, *, workspace_id: str, channel: str, provider: str, code: str, is_probe: bool
 ) -> Row:
     """Count one more failure in a row; returns {failures, ask_at}, locked. While the circuit is
-    open only a probe counts: other calls were in progress when it was opened."""
+    open only a probe counts: other calls were in progress when it was opened. A server that refuses
+    its recipients does so until one is taken, whatever else it says meanwhile."""
     return await db.returning(
         """
         INSERT INTO provider_troubles (workspace_id, channel, provider, code, failures)
@@ -24,7 +25,12 @@ async def record_failure(
                 ELSE provider_troubles.failures END,
             ask_at = CASE WHEN provider_troubles.provider = excluded.provider
                           THEN provider_troubles.ask_at END,
-            provider = excluded.provider, code = excluded.code
+            provider = excluded.provider,
+            code = CASE
+                WHEN provider_troubles.provider = excluded.provider
+                 AND provider_troubles.code = 'recipients_refused'
+                 AND provider_troubles.ask_at IS NOT NULL
+                THEN provider_troubles.code ELSE excluded.code END
         RETURNING failures, ask_at
         """,
         workspace_id=workspace_id,
@@ -144,7 +150,10 @@ async def hold_back(db: Handle, *, workspace_id: str, id: str) -> None:
     """Mark a message that is to be retried: `wake_held_back` may wake it earlier."""
     await db.execute(
         """
-        UPDATE messages SET held_back = TRUE
+        UPDATE messages
+        SET held_until = (SELECT j.wake_at FROM jobs j
+                          WHERE j.workspace_id = :workspace_id AND j.kind = 'message'
+                            AND j.id = :id)
         WHERE workspace_id = :workspace_id AND id = :id AND status = 'QUEUED'
         """,
         workspace_id=workspace_id,
@@ -155,66 +164,98 @@ async def hold_back(db: Handle, *, workspace_id: str, id: str) -> None:
 async def schedule_probe(db: Handle, *, workspace_id: str, channel: str, ask_at: datetime) -> None:
     """Make one of the held back messages due at that time. Not the one that waits longest, for it
     may be the very message that the provider does not take."""
-    await db.execute(
+    waiting = f"""
+        SELECT m.id {HELD_BACK}
+        ORDER BY m.held_until DESC
+        LIMIT 1
+        FOR UPDATE OF j SKIP LOCKED
         """
-        UPDATE messages SET wake_at = :ask_at
-        WHERE workspace_id = :workspace_id AND id = (
-            SELECT id FROM messages
-            WHERE workspace_id = :workspace_id AND channel = :channel AND held_back
-              AND wake_at IS NOT NULL AND claims = 0
-            ORDER BY wake_at DESC
-            LIMIT 1
-            FOR UPDATE SKIP LOCKED)
+    scheduled = await _schedule(
+        db, waiting, workspace_id=workspace_id, channel=channel, wake_at=ask_at
+    )
+    if scheduled:
+        await db.execute(
+            """
+            UPDATE messages SET held_until = :ask_at
+            WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+            """,
+            workspace_id=workspace_id,
+            ids=scheduled,
+            ask_at=ask_at,
+        )
+
+
+HELD_BACK = """FROM messages m
+        JOIN jobs j ON j.workspace_id = m.workspace_id AND j.kind = 'message' AND j.id = m.id
+        WHERE m.workspace_id = :workspace_id AND m.channel = :channel
+          AND m.held_until IS NOT NULL AND j.lease_token = 0"""
+
+
+async def _schedule(
+    db: Handle, waiting: str, *, workspace_id: str, channel: str, wake_at: datetime, **more: int
+) -> list[str]:
+    """Make the jobs of the `waiting` messages due then, with those locked; their ids."""
+    scheduled = await db.fetch_all(
+        f"""
+        WITH pending AS MATERIALIZED ({waiting})
+        UPDATE jobs SET wake_at = :wake_at
+        FROM pending
+        WHERE jobs.workspace_id = :workspace_id AND jobs.kind = 'message' AND jobs.id = pending.id
+        RETURNING jobs.id
         """,
         workspace_id=workspace_id,
         channel=channel,
-        ask_at=ask_at,
+        wake_at=wake_at,
+        **more,
     )
+    return [row["id"] for row in scheduled]
 
 
 async def wake_held_back(db: Handle, *, workspace_id: str, channel: str, limit: int) -> list[str]:
     """Make up to `limit` held back messages due now, the longest held first; their ids. A claimed
-    one is left alone: its wake_at is the end of a lease."""
-    woken = await db.fetch_all(
+    one is left alone: its worker asks for itself."""
+    waiting = f"""
+        SELECT m.id {HELD_BACK}
+        ORDER BY m.held_until
+        LIMIT :limit
+        FOR UPDATE OF j SKIP LOCKED
         """
-        WITH pending AS MATERIALIZED (
-            SELECT id FROM messages
-            WHERE workspace_id = :workspace_id AND channel = :channel AND held_back
-              AND claims = 0 AND wake_at IS NOT NULL
-            ORDER BY wake_at
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        UPDATE messages SET wake_at = :now, held_back = FALSE
-        FROM pending
-        WHERE messages.workspace_id = :workspace_id AND messages.id = pending.id
-        RETURNING messages.id
-        """,
+    return await _release(db, waiting, workspace_id=workspace_id, channel=channel, limit=limit)
+
+
+async def _release(
+    db: Handle, waiting: str, *, workspace_id: str, channel: str, limit: int
+) -> list[str]:
+    woken = await _schedule(
+        db,
+        waiting,
         workspace_id=workspace_id,
         channel=channel,
+        wake_at=await db.now(),
         limit=limit,
     )
-    return [row["id"] for row in woken]
+    if woken:
+        await db.execute(
+            """
+            UPDATE messages SET held_until = NULL
+            WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+            """,
+            workspace_id=workspace_id,
+            ids=woken,
+        )
+    return woken
 
 
 async def wake_misconfigured(db: Handle, *, workspace_id: str, channel: str, limit: int) -> None:
     """Make up to `limit` messages due now that wait because their provider did not take the
     channel's credentials or sender."""
-    await db.execute(
+    waiting = """
+        SELECT m.id FROM messages m
+        JOIN jobs j ON j.workspace_id = m.workspace_id AND j.kind = 'message' AND j.id = m.id
+        WHERE m.workspace_id = :workspace_id AND m.status = 'QUEUED' AND m.channel = :channel
+          AND m.reason_code = 'provider_misconfigured' AND j.lease_token = 0 AND j.wake_at > :now
+        ORDER BY m.id
+        LIMIT :limit
+        FOR UPDATE OF j SKIP LOCKED
         """
-        WITH due AS MATERIALIZED (
-            SELECT id FROM messages
-            WHERE workspace_id = :workspace_id AND wake_at > :now AND status = 'QUEUED'
-              AND channel = :channel AND reason_code = 'provider_misconfigured'
-            ORDER BY wake_at, id
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        )
-        UPDATE messages SET wake_at = :now, held_back = FALSE
-        FROM due
-        WHERE messages.workspace_id = :workspace_id AND messages.id = due.id
-        """,
-        workspace_id=workspace_id,
-        channel=channel,
-        limit=limit,
-    )
+    await _release(db, waiting, workspace_id=workspace_id, channel=channel, limit=limit)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
+from app.store import jobs
 
 CONTACT = "contact"  # the signal that the contact was changed
 
 
-async def insert(
-    db: Handle, *, workspace_id: str, id: str, contact_id: str, name: str, properties: str
-) -> Row:
-    return await db.returning(
+async def insert_many(db: Handle, *, workspace_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    await db.execute_many(
         """
         INSERT INTO contact_events (workspace_id, id, contact_id, name, properties, at)
-        VALUES (:workspace_id, :id, :contact_id, :name, :properties, :now)
-        RETURNING id, contact_id, name, at
+        VALUES (:workspace_id, :id, :contact_id, :name, :properties, :at)
         """,
-        workspace_id=workspace_id,
-        id=id,
-        contact_id=contact_id,
-        name=name,
-        properties=properties,
+        [{"workspace_id": workspace_id, **row} for row in rows],
     )
 
 
@@ -37,11 +32,22 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
+async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    return await db.fetch_all(
+        """
+        SELECT id, contact_id, name, at FROM contact_events
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
 async def listening(db: Handle, *, workspace_id: str, contact_ids: Sequence[str]) -> list[Row]:
     """The runs of locked contacts that stand in a wait_for, and what they wait for."""
     return await db.fetch_all(
         """
-        SELECT id, waiting_for FROM runs
+        SELECT id, contact_id, waiting_for FROM runs
         WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
           AND waiting_for ->> 'kind' = 'event'
         """,
@@ -60,19 +66,7 @@ async def signal(db: Handle, *, workspace_id: str, run_ids: Sequence[str], id: s
         """,
         [{"workspace_id": workspace_id, "run_id": run_id, "id": id} for run_id in run_ids],
     )
-    await wake(db, workspace_id=workspace_id, run_ids=run_ids)
-
-
-async def wake(db: Handle, *, workspace_id: str, run_ids: Sequence[str]) -> None:
-    """One that is claimed is left to its worker, who looks for signals once it has the contact."""
-    await db.execute(
-        """
-        UPDATE runs SET wake_at = :now
-        WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND claims = 0
-        """,
-        workspace_id=workspace_id,
-        ids=list(run_ids),
-    )
+    await jobs.wake(db, "run", workspace_id=workspace_id, ids=run_ids)
 
 
 async def take_signals(db: Handle, *, workspace_id: str, run_id: str, limit: int) -> list[Row]:
@@ -104,7 +98,7 @@ async def take_signals(db: Handle, *, workspace_id: str, run_id: str, limit: int
 
 
 async def forget_signals(db: Handle, *, workspace_id: str, run_id: str) -> None:
-    """What reached the run before it came to where it waits now."""
+    """Delete the signals that reached the run before it came to where it waits now."""
     await db.execute(
         "DELETE FROM run_signals WHERE workspace_id = :workspace_id AND run_id = :run_id",
         workspace_id=workspace_id,

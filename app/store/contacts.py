@@ -6,15 +6,15 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import keyset, usage
-from app.store.db import Handle, Row
 
 COLUMNS = """id, email, email_key, phone, first_name, last_name, timezone, locale, metadata,
              subscriptions, revision, created_at, updated_at"""
 
 
 def search_key(text: str) -> str:
-    """As a search compares it. Folded here: the engines fold only what is ASCII."""
+    """The key that a search compares. Folded here: the engines fold only what is ASCII."""
     return unicodedata.normalize("NFC", text.strip()).casefold()
 
 
@@ -86,7 +86,7 @@ async def set_subscriptions(
 
 
 async def touch(db: Handle, *, workspace_id: str, id: str) -> None:
-    """What belongs to the contact, but stands in another table, has changed."""
+    """Note a change of what belongs to the contact but stands in another table."""
     await db.execute(
         """
         UPDATE contacts SET revision = revision + 1, updated_at = :now
@@ -315,7 +315,7 @@ async def tag_names(db: Handle, *, workspace_id: str, after: str | None, limit: 
 
 
 async def field_names(db: Handle, *, workspace_id: str, limit: int) -> list[str]:
-    """Of all metadata; found like the tags."""
+    """The names of all metadata fields; found like the tags."""
     rows = await db.fetch_all(
         """
         WITH RECURSIVE names (name, n) AS (
@@ -428,8 +428,8 @@ async def keep_former(
     workspace_id: str,
     changed: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]],
 ) -> None:
-    """Of contacts, by id with what their columns were and what they are: the addresses that they
-    have no longer."""
+    """Keep the addresses that changed contacts, each an id with its columns before and after, have
+    no longer."""
     rows = [
         {
             "workspace_id": workspace_id,

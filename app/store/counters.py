@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 
-from app.store.db import Handle
+from app.database.db import Database, Handle
+from app.errors import Unavailable
+from app.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+ADD_UP_SECONDS = 5.0
 
 
 async def add(db: Handle, amounts: Mapping[tuple[str, str], float]) -> None:
@@ -25,3 +33,26 @@ async def add(db: Handle, amounts: Mapping[tuple[str, str], float]) -> None:
 async def every(db: Handle) -> list[tuple[str, str, float]]:
     rows = await db.fetch_all("SELECT name, labels, value FROM counters ORDER BY name, labels")
     return [(row["name"], row["labels"], row["value"]) for row in rows]
+
+
+async def add_up_for_ever(database: Database, metrics: Metrics) -> None:
+    """Ends by cancellation, the last figures added."""
+    try:
+        while True:
+            await asyncio.sleep(ADD_UP_SECONDS)
+            await add_up(database, metrics)
+    finally:
+        await add_up(database, metrics)
+
+
+async def add_up(database: Database, metrics: Metrics) -> None:
+    """To the sums in the database; later, when it does not answer now."""
+    taken = metrics.take()
+    if not taken:
+        return
+    try:
+        async with database.write() as db:
+            await add(db, taken)
+    except Unavailable as problem:  # of a COMMIT without an answer too: figures, not promises
+        metrics.give_back(taken)
+        log.warning("metrics not stored yet", extra={"error": problem.detail})

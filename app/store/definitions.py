@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.store import keyset
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
+from app.store import directory, keyset
+from app.store.directory import Place
 
 COLUMNS = """id, shape, name, state, trigger_config, body, version, secret_last4,
              CAST(COALESCE(length(signing_secret), 0) > 0 AS BOOLEAN) AS secret_set, token,
@@ -53,6 +55,8 @@ async def update(
     version: int,
     token: str | None,
 ) -> Row:
+    """Raises errors.Duplicate when another has the token."""
+    await directory.put(db, "webhook", workspace_id=workspace_id, id=id, key=token)
     return await db.returning(
         f"""
         UPDATE definitions
@@ -90,6 +94,8 @@ async def set_secret(
 
 
 async def set_token(db: Handle, *, workspace_id: str, id: str, token: str) -> Row:
+    """Raises errors.Duplicate when another has the token."""
+    await directory.put(db, "webhook", workspace_id=workspace_id, id=id, key=token)
     return await db.returning(
         f"""
         UPDATE definitions SET token = :token, revision = revision + 1, updated_at = :now
@@ -142,20 +148,34 @@ async def locked(db: Handle, *, workspace_id: str, shape: str, id: str) -> Row |
     )
 
 
-async def by_tokens(db: Handle, *, tokens: Sequence[str]) -> list[Row]:
-    """What webhook tokens belong to, in whatever state, with what the intake needs of it.
+async def by_tokens(
+    db: Handle, *, tokens: Sequence[str], known: Mapping[str, Place] | None = None
+) -> list[Row]:
+    """The definitions that webhook tokens belong to, in whatever state, with what the intake needs
+    of them; one statement for each workspace, in one trip.
 
-    The one query without a workspace: the token is what tells it.
+    The places of tokens that are `known` are not looked up: such a token never moves to another
+    definition, but may be replaced there, so that a row has another token than was asked for.
     """
-    return await db.fetch_all(
+    places = dict(known or {})
+    unknown = [token for token in tokens if token not in places]
+    if unknown:
+        places |= await directory.find(db, "webhook", keys=unknown)
+    ids: defaultdict[str, list[str]] = defaultdict(list)
+    for place in places.values():
+        ids[place.workspace_id].append(place.id)
+    if not ids:
+        return []
+    found = await db.fetch_each(
         f"""
         SELECT {TARGET_COLUMNS}
         FROM definitions d
         JOIN workspaces w ON w.id = d.workspace_id
-        WHERE d.token = ANY(:tokens)
+        WHERE d.workspace_id = :workspace_id AND d.id = ANY(:ids)
         """,
-        tokens=list(tokens),
+        [{"workspace_id": workspace_id, "ids": some} for workspace_id, some in ids.items()],
     )
+    return [row for rows in found for row in rows]
 
 
 async def webhook_target(db: Handle, *, workspace_id: str, id: str) -> Row | None:
@@ -195,22 +215,31 @@ async def started_by(db: Handle, *, workspace_id: str, source: str, key: str) ->
     return [row["id"] for row in rows]
 
 
-async def any_ending(db: Handle) -> bool:
-    """Without a lock: asked often, and nearly always No."""
-    return await db.fetch_one("SELECT id FROM definitions WHERE ending LIMIT 1") is not None
-
-
 async def ending(db: Handle) -> Row | None:
-    """An ARCHIVED one whose runs may not all have ended, locked for whoever ends them."""
+    """An ARCHIVED one whose runs may not all have ended. Without a lock: asked often, and nearly
+    always None."""
     return await db.fetch_one(
         """
         SELECT workspace_id, id FROM definitions
         WHERE ending
         ORDER BY workspace_id, id
         LIMIT 1
-        FOR UPDATE SKIP LOCKED
         """
     )
+
+
+async def lock_ending(db: Handle, *, workspace_id: str, id: str) -> bool:
+    """For whoever ends its runs; False when another does, or they have ended."""
+    locked = await db.fetch_value(
+        """
+        SELECT id FROM definitions
+        WHERE workspace_id = :workspace_id AND id = :id AND ending
+        FOR UPDATE SKIP LOCKED
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+    return locked is not None
 
 
 async def ended(db: Handle, *, workspace_id: str, id: str) -> None:
@@ -228,8 +257,18 @@ async def ended(db: Handle, *, workspace_id: str, id: str) -> None:
     )
 
 
+async def signing_secret(db: Handle, *, workspace_id: str, id: str) -> bytes | None:
+    """Encrypted."""
+    row = await db.fetch_one(
+        "SELECT signing_secret FROM definitions WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+    return None if row is None else row["signing_secret"]
+
+
 async def bodies(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
-    """What these are and say now."""
+    """The definitions as they are now, with their bodies."""
     return await db.fetch_all(
         """
         SELECT id, shape, state, body FROM definitions

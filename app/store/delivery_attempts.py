@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import keyset
-from app.store.db import Handle, Row
 from app.store.messages import VISIBLE
 
 COLUMNS = """a.id, a.message_id, m.run_id, m.node_id, m.contact_id, m.channel, m.category,

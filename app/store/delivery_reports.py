@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.store.db import Handle, Row
-from app.store.messages import MAY_ARRIVE, accepting_since
+from app.database.db import Handle
+from app.store import jobs
+from app.store.messages import MAY_ARRIVE, MessageAttempt, accepting_since
 
 
-async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> Row | None:
-    """The attempt and its message, which is locked; whoever has a claim waits, or is waited for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedAttempt(MessageAttempt):
+    """An attempt that its provider tells of."""
+
+    to_address: str | None
+    status: str  # of the attempt, …
+    reason_code: str | None  # … like its reason
+    is_newest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A status that a provider reported, with its reason."""
+
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+
+
+async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> ReportedAttempt | None:
+    """The attempt and its message, which is locked, and its job held; whoever has a claim waits, or
+    is waited for.
 
     Read after the lock is held: what was read with it may be what was so before.
     """
     message_id = await db.fetch_value(
         """
-        SELECT m.id FROM messages m
-        JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
-        WHERE a.workspace_id = :workspace_id AND a.id = :attempt_id
-        FOR UPDATE OF m
+        SELECT message_id FROM delivery_attempts
+        WHERE workspace_id = :workspace_id AND id = :attempt_id
         """,
         workspace_id=workspace_id,
         attempt_id=attempt_id,
     )
     if message_id is None:
         return None
-    return await db.fetch_one(
+    await jobs.hold(db, "message", workspace_id=workspace_id, ids=[message_id])
+    await db.fetch_value(
+        "SELECT id FROM messages WHERE workspace_id = :workspace_id AND id = :id FOR UPDATE",
+        workspace_id=workspace_id,
+        id=message_id,
+    )
+    return await db.fetch_one_as(
+        ReportedAttempt,
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.to_address,
                m.account_mail,
@@ -72,9 +99,7 @@ async def move_attempt(
     *,
     workspace_id: str,
     attempt_id: str,
-    status: str,
-    reason_code: str | None,
-    reason_detail: str | None,
+    ending: Ending,
 ) -> None:
     """Whatever a provider tells of, it had accepted."""
     await db.execute(
@@ -86,9 +111,7 @@ async def move_attempt(
         """,
         workspace_id=workspace_id,
         attempt_id=attempt_id,
-        status=status,
-        reason_code=reason_code,
-        reason_detail=reason_detail,
+        **asdict(ending),
     )
 
 
@@ -97,9 +120,7 @@ async def move_message(
     *,
     workspace_id: str,
     id: str,
-    status: str,
-    reason_code: str | None,
-    reason_detail: str | None,
+    ending: Ending,
 ) -> None:
     """There is nothing left to do for it, and who has a claim loses it. Its attempt has moved
     before; an older one may arrive still."""
@@ -107,14 +128,13 @@ async def move_message(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
-            wake_at = NULL, held_back = FALSE, claims = 0, lease_token = lease_token + 1,
+            parked = FALSE, held_until = NULL,
             address_hash = CASE WHEN {MAY_ARRIVE} THEN address_hash END, sealed = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
         id=id,
-        status=status,
-        reason_code=reason_code,
-        reason_detail=reason_detail,
+        **asdict(ending),
         accepting_since=await accepting_since(db),
     )
+    await jobs.delete(db, "message", workspace_id=workspace_id, ids=[id])

@@ -43,7 +43,7 @@ class DryRunContacts:
     def find(
         self, *, email_keys: Sequence[str], phones: Sequence[str], ids: Sequence[str]
     ) -> dict[str, Any]:
-        """What was kept of those who have one of these, by id."""
+        """The kept contacts that have one of these, by id."""
         given = zip(FOUND, (email_keys, phones, ids), strict=True)
         rows = (row for sql, values in given for value in values for row in self._rows(sql, value))
         return {id: json.loads(body) for id, body in rows}

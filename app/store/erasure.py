@@ -1,4 +1,4 @@
-"""What is left of an erased contact: that something happened, and when, but not a word of it.
+"""The erasure of a contact, which leaves that something happened, and when, but not a word of it.
 
 Whatever table comes to hold a payload, a rendered text or an address of a contact belongs here.
 """
@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 from app.store.messages import MAY_ARRIVE, accepting_since
 
 
 async def forget_some(
     db: Handle, *, workspace_id: str, contact_id: str, addresses: Sequence[str], limit: int
 ) -> bool:
-    """Of each table so many rows of the contact, and of what was sent to its addresses, which are
-    in lower case, for nobody's or somebody else's sake. False when nothing was left to forget."""
+    """Forget so many rows of each table of the contact, and of what was sent to its addresses,
+    which are in lower case, for nobody's or somebody else's sake. False when nothing was left to
+    forget."""
     runs = await _remembering_runs(db, workspace_id, contact_id, limit)
     messages = await _remembering_messages(db, workspace_id, contact_id, limit)
     sent = await _messages_to(db, workspace_id, addresses, limit)
@@ -67,7 +68,7 @@ async def forget_answers(db: Handle, *, workspace_id: str, about: Sequence[str])
 
 
 async def forget_messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
-    """What may still arrive keeps its address's hash until it cannot (messages.forget_addresses):
+    """Forget messages; one that may still arrive keeps its address's hash until it cannot:
     by that the erasure, and every opt-out after it, can tell of it."""
     if not ids:
         return
@@ -95,7 +96,7 @@ async def forget_messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) 
 
 
 async def forget_message(db: Handle, *, workspace_id: str, id: str) -> None:
-    """Whose reader was erased while it was under way."""
+    """Forget a message whose reader was erased while it was under way."""
     await forget_messages(db, workspace_id=workspace_id, ids=[id])
     await db.execute(
         """

@@ -1,12 +1,12 @@
-"""Who is told of events, signed with which secrets."""
+"""The endpoints that events are posted to, and the secrets that sign them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from app.database.db import Handle, Row
 from app.store import keyset
-from app.store.db import Handle, Row
 
 COLUMNS = """id, url, description, types, disabled_reason, disabled_at, failing_since, revision,
              created_at, updated_at"""
@@ -115,7 +115,7 @@ async def update(
     types: Sequence[str],
     disabled_reason: str | None,
 ) -> Row:
-    """What a member wants of a locked endpoint; one that is enabled starts with a clean slate."""
+    """Change a locked endpoint; one that is enabled starts with a clean slate."""
     return await db.returning(
         f"""
         UPDATE event_endpoints

@@ -1,5 +1,4 @@
-"""Outbound events, and the attempts to bring each to an endpoint. An attempt's row is its own job
-(store/jobs.py).
+"""Outbound events, and the attempts to bring each to an endpoint.
 
 No foreign keys: an endpoint that is removed meanwhile must fail no message. Whoever claims an
 attempt without an endpoint deletes it.
@@ -8,11 +7,12 @@ attempt without an endpoint deletes it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from app.store import keyset
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
+from app.store import jobs, keyset
 
 
 async def listening(db: Handle, *, workspace_id: str) -> list[Row]:
@@ -42,12 +42,12 @@ async def insert(
 async def insert_attempts(
     db: Handle, *, workspace_id: str, rows: Sequence[tuple[str, str, str]]
 ) -> None:
-    """Of id, endpoint and event; QUEUED and due at once."""
+    """Insert attempts, each of an id, an endpoint and an event: QUEUED and due at once."""
     await db.execute_many(
         """
-        INSERT INTO event_attempts (workspace_id, id, endpoint_id, event_id, status, tries, wake_at,
-                                    lease_token, claims, created_at)
-        VALUES (:workspace_id, :id, :endpoint_id, :event_id, 'QUEUED', :tries, :now, 0, 0, :now)
+        INSERT INTO event_attempts (workspace_id, id, endpoint_id, event_id, status, tries,
+                                    created_at)
+        VALUES (:workspace_id, :id, :endpoint_id, :event_id, 'QUEUED', :tries, :now)
         """,
         [
             {
@@ -60,17 +60,45 @@ async def insert_attempts(
             for id, endpoint_id, event_id in rows
         ],
     )
+    await jobs.add(db, "event_attempt", workspace_id=workspace_id, ids=[id for id, _, _ in rows])
 
 
 # --- on its way -----------------------------------------------------------------------------------
 
 
-async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
-    """The claimed attempt with its event and its endpoint, whose columns are NULL when it is gone;
-    None when the claim is lost, or the workspace was deleted."""
-    return await db.fetch_one(
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The parts of an event endpoint that a delivery needs; its secrets are encrypted."""
+
+    url: str
+    secret: bytes
+    old_secret: bytes | None
+    old_secret_until: datetime | None
+    disabled_reason: str | None
+    failing_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedAttempt:
+    """An attempt that has not ended, with its event, and its endpoint unless that is gone."""
+
+    workspace_id: str
+    id: str
+    endpoint_id: str
+    event_id: str
+    tries: list[Mapping[str, Any]]
+    type: str
+    data: str  # JSON
+    happened_at: datetime
+    suspended: bool  # the workspace
+    endpoint: Endpoint | None
+
+
+async def unfinished(db: Handle, *, workspace_id: str, id: str) -> UnfinishedAttempt | None:
+    """None when the attempt has ended, or the workspace was deleted."""
+    row = await db.fetch_one(
         """
-        SELECT a.workspace_id, a.id, a.endpoint_id, a.event_id, a.tries, a.lease_token,
+        SELECT a.workspace_id, a.id, a.endpoint_id, a.event_id, a.tries,
                e.type, e.data, e.created_at AS happened_at,
                p.url, p.secret, p.old_secret, p.old_secret_until, p.disabled_reason,
                p.failing_since, CAST(w.suspended AS BOOLEAN) AS suspended
@@ -78,12 +106,16 @@ async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> R
         JOIN workspaces w ON w.id = a.workspace_id AND w.deleted_at IS NULL
         JOIN events e ON e.workspace_id = a.workspace_id AND e.id = a.event_id
         LEFT JOIN event_endpoints p ON p.workspace_id = a.workspace_id AND p.id = a.endpoint_id
-        WHERE a.workspace_id = :workspace_id AND a.id = :id AND a.lease_token = :lease_token
-          AND a.wake_at IS NOT NULL
+        WHERE a.workspace_id = :workspace_id AND a.id = :id AND a.finished_at IS NULL
         """,
         workspace_id=workspace_id,
         id=id,
-        lease_token=lease_token,
+    )
+    if row is None:
+        return None
+    endpoint = {field.name: row.pop(field.name) for field in fields(Endpoint)}
+    return UnfinishedAttempt(
+        **row, endpoint=None if endpoint["url"] is None else Endpoint(**endpoint)
     )
 
 
@@ -92,7 +124,6 @@ async def settle(
     *,
     workspace_id: str,
     id: str,
-    lease_token: int,
     status: str,
     reason_code: str | None,
     reason_detail: str | None,
@@ -101,61 +132,40 @@ async def settle(
     tries: Sequence[Mapping[str, Any]],
     wake_at: datetime | None,
     finished_at: datetime | None,
-) -> bool:
-    """What became of it; with a `wake_at` it is due again then. False when the claim is lost."""
-    settled = await db.fetch_value(
+) -> None:
+    """Record the result of an attempt whose job is held; with a `wake_at` it is due again then."""
+    await db.execute(
         """
         UPDATE event_attempts
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
             response_status = :response_status, response_excerpt = :response_excerpt,
-            tries = :tries, wake_at = :wake_at, claims = 0, finished_at = :finished_at
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
-          AND wake_at IS NOT NULL
-        RETURNING id
+            tries = :tries, finished_at = :finished_at
+        WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
         id=id,
-        lease_token=lease_token,
         status=status,
         reason_code=reason_code,
         reason_detail=reason_detail,
         response_status=response_status,
         response_excerpt=response_excerpt,
         tries=list(tries),
-        wake_at=wake_at,
         finished_at=finished_at,
     )
-    return settled is not None
+    await jobs.rest(db, "event_attempt", workspace_id=workspace_id, id=id, wake_at=wake_at)
 
 
-async def put_off(
-    db: Handle, *, workspace_id: str, id: str, lease_token: int, wake_at: datetime
-) -> None:
-    """As if it had not been claimed, and due then."""
-    await db.execute(
-        """
-        UPDATE event_attempts SET wake_at = :wake_at, claims = 0
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
-          AND wake_at IS NOT NULL
-        """,
-        workspace_id=workspace_id,
-        id=id,
-        lease_token=lease_token,
-        wake_at=wake_at,
-    )
-
-
-async def delete_attempt(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> None:
-    """For whoever holds the claim: its endpoint is gone."""
+async def delete_unfinished(db: Handle, *, workspace_id: str, id: str) -> None:
+    """For whoever holds its job: its endpoint is gone."""
     await db.execute(
         """
         DELETE FROM event_attempts
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
+        WHERE workspace_id = :workspace_id AND id = :id AND finished_at IS NULL
         """,
         workspace_id=workspace_id,
         id=id,
-        lease_token=lease_token,
     )
+    await jobs.delete(db, "event_attempt", workspace_id=workspace_id, ids=[id])
 
 
 # --- once more ------------------------------------------------------------------------------------
@@ -198,8 +208,10 @@ async def missed(
 # --- read -----------------------------------------------------------------------------------------
 
 COLUMNS = """a.id, a.endpoint_id, a.event_id, e.type, a.status, a.reason_code, a.reason_detail,
-             a.response_status, a.response_excerpt, a.tries, a.wake_at, a.created_at,
-             a.finished_at"""
+             a.response_status, a.response_excerpt, a.tries, a.created_at, a.finished_at,
+             CAST((SELECT j.wake_at FROM jobs j
+                   WHERE j.workspace_id = a.workspace_id AND j.kind = 'event_attempt'
+                     AND j.id = a.id) AS TIMESTAMPTZ) AS wake_at"""
 
 
 async def attempt(db: Handle, *, workspace_id: str, endpoint_id: str, id: str) -> Row | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.store.db import Handle
+from app.database.db import Handle
 
 # Table → its primary key.
 KEYS: Mapping[str, str] = {
@@ -12,7 +12,7 @@ KEYS: Mapping[str, str] = {
     "checkouts": "workspace_id, id",
     "idempotency_keys": "workspace_id, id",
     "receipts": "workspace_id, id",
-    "sessions": "id",  # ended ones too, once their refresh tokens would have expired
+    "sessions": "workspace_id, id",  # ended ones too, once their refresh tokens would have expired
     "throttle_takes": "workspace_id, id",
 }
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from app.store.db import Handle, Row
-from app.store.jobs import Table
+from app.database.db import Handle, Row
+from app.store.jobs import Kind
 
-TABLES: tuple[Table, ...] = ("runs", "messages", "calls", "event_attempts")
 ENOUGH = 10_000  # more is told as this many: counting on would cost what the backlog costs
 
 
-async def due(db: Handle, table: Table) -> Row:
-    """How many rows are due, up to ENOUGH, and since when the oldest: {count, oldest_at, now}."""
+async def due(db: Handle, kind: Kind) -> Row:
+    """How many jobs are due, up to ENOUGH, and since when the oldest: {count, oldest_at, now}."""
     row = await db.fetch_one(
-        f"""
+        """
         SELECT count(*) AS count, CAST(min(wake_at) AS TIMESTAMPTZ) AS oldest_at
-        FROM (SELECT wake_at FROM {table}
-              WHERE wake_at IS NOT NULL AND wake_at <= :now
-              ORDER BY wake_at, id
+        FROM (SELECT wake_at FROM jobs
+              WHERE kind = :kind AND wake_at <= :now
+              ORDER BY wake_at NULLS FIRST, id
               LIMIT :enough) AS due
         """,
+        kind=kind,
         enough=ENOUGH,
     )
     return {**(row or {}), "now": await db.now()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 
 
 async def lock(db: Handle, *, id: bytes) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import keyset
-from app.store.db import Handle, Row
 
 # Not for RETURNING: there SQLite 3.40 takes a NULL for NOT NULL when other columns cannot be NULL.
 # EXPIRED is a matter of time and stands in no row; what was revoked later stays EXPIRED.
@@ -67,7 +67,11 @@ async def page(
     )
 
 
+# What may still be accepted.
+OPEN = "accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now"
+
 CLAUSES = {
+    "open": f"{OPEN} AND :open",
     "created_after": "created_at > :created_after",
     "created_before": "created_at < :created_before",
 }
@@ -93,7 +97,7 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def by_hash(db: Handle, *, hash: bytes) -> Row | None:
+async def by_hash(db: Handle, *, workspace_id: str, hash: bytes) -> Row | None:
     """With the inviter's role today, which is None when they have left."""
     return await db.fetch_one(
         f"""
@@ -102,14 +106,15 @@ async def by_hash(db: Handle, *, hash: bytes) -> Row | None:
                 WHERE m.workspace_id = invitations.workspace_id
                   AND m.user_id = invitations.invited_by) AS inviter_role
         FROM invitations
-        WHERE hash = :hash
+        WHERE workspace_id = :workspace_id AND hash = :hash
         """,
+        workspace_id=workspace_id,
         hash=hash,
     )
 
 
 async def offers(db: Handle, *, email_key: str, workspace_id: str | None) -> list[Row]:
-    """What this address could take, here or anywhere, the newest first, and no long list of it;
+    """The invitations of this address, here or anywhere, the newest first, and no long list of it;
     each with the inviter's role today, as by_hash."""
     return await db.fetch_all(
         f"""
@@ -126,6 +131,18 @@ async def offers(db: Handle, *, email_key: str, workspace_id: str | None) -> lis
         """,
         email_key=email_key,
         workspace_id=workspace_id,
+    )
+
+
+async def open_one(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    """The invitation, if it may still be accepted."""
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM invitations
+        WHERE workspace_id = :workspace_id AND id = :id AND {OPEN}
+        """,
+        workspace_id=workspace_id,
+        id=id,
     )
 
 
@@ -157,7 +174,7 @@ async def revoke(db: Handle, *, workspace_id: str, id: str) -> None:
 
 
 async def revoke_of(db: Handle, *, workspace_id: str, email_key: str) -> None:
-    """What this address was offered here."""
+    """Revoke the invitations of this address here."""
     await db.execute(
         """
         UPDATE invitations SET revoked_at = :now
@@ -170,7 +187,7 @@ async def revoke_of(db: Handle, *, workspace_id: str, email_key: str) -> None:
 
 
 async def pending(db: Handle, *, workspace_id: str, email_key: str) -> Row | None:
-    """What this address could take here, locked."""
+    """The invitation that this address could take here, locked."""
     return await db.fetch_one(
         f"""
         SELECT {COLUMNS} FROM invitations

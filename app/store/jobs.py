@@ -1,56 +1,298 @@
-"""What makes a row its own job, the same for runs, messages, calls and events.
+"""The jobs table: work claimed fairly, by one worker at a time, and fenced.
 
-A row is due when wake_at has come; wake_at is NULL when there is nothing to do. Claiming raises
-lease_token and moves wake_at to the end of the lease, so that a claim whose worker died is simply
-due again. Every later write of the claim names its lease_token: a worker that slept through its
-lease writes nothing.
+A job is due when wake_at has come. Claiming draws a token and moves wake_at to the end of the
+lease, so that a claim whose worker died is simply due again. There is no job for what has ended, or
+waits for somebody else.
+
+Three rules. A token is drawn afresh at every claim: a job comes and goes, and a token that was
+counted would fit a worker that slept through the job's earlier life. Whoever acts on a job, or ends
+it, locks it before the row that it is the work of (and after the contact of a run); one that is
+only looked at fences nothing. And whoever wakes a claimed job marks it, so that `rest` does not
+lose what came meanwhile.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Sequence
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal, TypedDict
+from typing import Literal, TypeAlias
 
-from app.store.db import Handle, Row
+from app.database.db import Handle
 
-Table = Literal["runs", "messages", "calls", "event_attempts"]
+Kind = Literal["run", "message", "call", "event_attempt"]
 
-# Further columns of a claim: runs are ordered by their contacts, which never change; the tries of a
-# call are those before this claim.
-EXTRA_COLUMNS = {
-    "runs": ", runs.contact_id",
-    "messages": "",
-    "calls": ", calls.tries",
-    "event_attempts": "",
+
+@dataclass(frozen=True, slots=True)
+class KindOfWork:
+    """The rows that jobs of a kind are the work of: `open` as the index over the columns `key` says
+    it, and `owed` of those, which must have a job. In SQL, of a row `t`."""
+
+    table: str
+    key: tuple[str, ...]
+    open: str
+    owed: str = "TRUE"
+
+
+KINDS: Mapping[Kind, KindOfWork] = {
+    "run": KindOfWork(
+        "runs",
+        ("workspace_id", "definition_id", "id"),
+        "t.finished_at IS NULL",
+        "(t.waiting_for IS NULL OR t.waiting_for ->> 'until' IS NOT NULL)",
+    ),
+    "message": KindOfWork(
+        "messages",
+        ("workspace_id", "id"),
+        "COALESCE(t.status IN ('QUEUED', 'SENDING'), FALSE)",
+        "NOT t.parked",
+    ),
+    "call": KindOfWork("calls", ("workspace_id", "id"), "t.status <> 'ANSWERED'"),
+    "event_attempt": KindOfWork("event_attempts", ("workspace_id", "id"), "t.finished_at IS NULL"),
 }
-
 
 MAX_CLAIMS = 5  # without progress: a row that ends its worker every time is set aside
 HEAD = 64  # the oldest due rows; nearly always these are all
 SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
 
 
-class FencedKey(TypedDict):
-    """What each write of a claim names; `lease_token` is its fencing token."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claimed one."""
 
+    kind: Kind
     workspace_id: str
     id: str
     lease_token: int
+    claims: int = 1  # without progress, with this one
 
 
-def fenced_key(claimed: Row) -> FencedKey:
-    return FencedKey(
-        workspace_id=claimed["workspace_id"], id=claimed["id"], lease_token=claimed["lease_token"]
+# --- made, woken, ended ---------------------------------------------------------------------------
+
+COLUMNS = "workspace_id, kind, id, wake_at, lease_token, claims, woken"
+DUE_NOW = ":now, 0, 0, FALSE"
+OR_WAKE = """
+    ON CONFLICT (workspace_id, kind, id) DO UPDATE
+    SET wake_at = CASE WHEN jobs.lease_token = 0 THEN excluded.wake_at ELSE jobs.wake_at END,
+        woken = jobs.lease_token <> 0
+    """
+
+
+async def add(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str]) -> None:
+    """Add the jobs of new rows: due at once."""
+    await db.execute_many(
+        f"INSERT INTO jobs ({COLUMNS}) VALUES (:workspace_id, :kind, :id, {DUE_NOW})",
+        [{"workspace_id": workspace_id, "kind": kind, "id": id} for id in ids],
     )
+
+
+async def wake(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str]) -> None:
+    """Due at once, whether there was one or not; a claimed one once its claim ends."""
+    await db.execute_many(
+        f"INSERT INTO jobs ({COLUMNS}) VALUES (:workspace_id, :kind, :id, {DUE_NOW}) {OR_WAKE}",
+        [{"workspace_id": workspace_id, "kind": kind, "id": id} for id in sorted(ids)],
+    )
+
+
+async def delete(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str]) -> None:
+    """Delete the jobs of rows that have ended, or are gone; whoever has a claim loses it."""
+    if ids:
+        await db.execute(
+            """
+            DELETE FROM jobs
+            WHERE workspace_id = :workspace_id AND kind = :kind AND id = ANY(:ids)
+            """,
+            workspace_id=workspace_id,
+            kind=kind,
+            ids=list(ids),
+        )
+
+
+DELETE_RESTING = """
+    DELETE FROM jobs
+    WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND NOT woken
+    """
+MOVE_WOKEN = """
+    UPDATE jobs SET wake_at = :now, lease_token = 0, claims = 0, woken = FALSE
+    WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND woken
+    """
+
+
+async def rest(
+    db: Handle, kind: Kind, *, workspace_id: str, id: str, wake_at: datetime | None
+) -> None:
+    """The end of a claim, whose job is locked: due again then, or no more. Whatever was woken
+    meanwhile is due at once."""
+    key = {"workspace_id": workspace_id, "kind": kind, "id": id}
+    if wake_at is not None:
+        await db.execute(
+            """
+            UPDATE jobs
+            SET wake_at = CASE WHEN woken THEN :now ELSE CAST(:wake_at AS TIMESTAMPTZ) END,
+                lease_token = 0, claims = 0, woken = FALSE
+            WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+            """,
+            wake_at=wake_at,
+            **key,
+        )
+    elif db.engine == "sqlite":  # which changes nothing within WITH
+        await db.execute(DELETE_RESTING, **key)
+        await db.execute(MOVE_WOKEN, **key)
+    else:
+        await db.execute(f"WITH resting AS ({DELETE_RESTING}) {MOVE_WOKEN}", **key)
+
+
+async def delete_some(db: Handle, *, workspace_id: str, limit: int) -> int:
+    """Delete some jobs of a closed workspace; how many."""
+    deleted = await db.fetch_all(
+        """
+        DELETE FROM jobs
+        WHERE workspace_id = :workspace_id
+          AND ctid IN (SELECT ctid FROM jobs WHERE workspace_id = :workspace_id LIMIT :limit)
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+    return len(deleted)
+
+
+# --- held -----------------------------------------------------------------------------------------
+
+
+async def lock(db: Handle, claimed: Sequence[Job]) -> set[Job]:
+    """Those of one kind whose claim is not lost: locked, and nobody's else until the transaction
+    ends. One statement for each workspace, in one trip.
+
+    Each is looked up by itself: asked for all of them at once, a planner whose statistics know
+    nothing of their workspace reads it whole."""
+    if not claimed:
+        return set()
+    whose: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in sorted(claimed, key=lambda job: job.id):
+        whose[job.workspace_id].append(job)
+    found = await db.fetch_each(
+        """
+        SELECT given.id,
+               (SELECT j.lease_token FROM jobs j
+                WHERE j.workspace_id = :workspace_id AND j.kind = :kind AND j.id = given.id
+                  AND j.lease_token = given.lease_token
+                FOR UPDATE) AS lease_token
+        FROM unnest(CAST(:ids AS TEXT[]), CAST(:lease_tokens AS BIGINT[]))
+             AS given (id, lease_token)
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "kind": jobs[0].kind,
+                "ids": [job.id for job in jobs],
+                "lease_tokens": [job.lease_token for job in jobs],
+            }
+            for workspace_id, jobs in sorted(whose.items())
+        ],
+    )
+    held = {
+        (workspace_id, row["id"], row["lease_token"])
+        for workspace_id, rows in zip(sorted(whose), found, strict=True)
+        for row in rows
+    }
+    return {job for job in claimed if (job.workspace_id, job.id, job.lease_token) in held}
+
+
+async def hold(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str]) -> None:
+    """Lock those that there are, whoever has a claim, once those who hold them have committed."""
+    if ids:
+        await db.execute(
+            """
+            SELECT id FROM jobs
+            WHERE workspace_id = :workspace_id AND kind = :kind AND id = ANY(:ids)
+            ORDER BY id
+            FOR UPDATE
+            """,
+            workspace_id=workspace_id,
+            kind=kind,
+            ids=list(ids),
+        )
+
+
+async def take(db: Handle, kind: Kind, *, workspace_id: str, id: str) -> None:
+    """Lock a job, or make one that nobody else can claim. The transaction must put it to
+    rest, or delete it."""
+    await db.execute(
+        f"""
+        INSERT INTO jobs ({COLUMNS})
+        VALUES (:workspace_id, :kind, :id, :now, :lease_token, 0, FALSE)
+        ON CONFLICT (workspace_id, kind, id) DO UPDATE SET lease_token = excluded.lease_token
+        """,
+        workspace_id=workspace_id,
+        kind=kind,
+        id=id,
+        lease_token=_drawn(),
+    )
+
+
+async def renew(
+    db: Handle, job: Job, *, lease_seconds: float, has_progressed: bool = False
+) -> bool:
+    """False when the lease is somebody else's by now, or its work is done. Under a lease that
+    `has_progressed` claims start again."""
+    renewed = await db.fetch_value(
+        """
+        UPDATE jobs
+        SET wake_at = :until, claims = CASE WHEN :has_progressed THEN 1 ELSE claims END
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+          AND lease_token = :lease_token
+        RETURNING id
+        """,
+        workspace_id=job.workspace_id,
+        kind=job.kind,
+        id=job.id,
+        lease_token=job.lease_token,
+        until=await db.now() + timedelta(seconds=lease_seconds),
+        has_progressed=has_progressed,
+    )
+    return renewed is not None
+
+
+async def release(db: Handle, job: Job, *, pause_seconds: float = 0) -> None:
+    """Give a claim back untouched: due after the pause, and not counted against the row. Nothing is
+    written under it any more, not by a batch either in which its worker still stands in line.
+
+    Not a message that is SENDING: its intent stands, and only the end of its lease may judge it."""
+    await db.execute(
+        """
+        UPDATE jobs
+        SET wake_at = CASE WHEN woken THEN :now ELSE CAST(:wake_at AS TIMESTAMPTZ) END,
+            claims = claims - 1, lease_token = 0, woken = FALSE
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+          AND lease_token = :lease_token
+          AND NOT (kind = 'message' AND EXISTS (
+              SELECT 1 FROM messages m
+              WHERE m.workspace_id = jobs.workspace_id AND m.id = jobs.id
+                AND m.status = 'SENDING'))
+        """,
+        workspace_id=job.workspace_id,
+        kind=job.kind,
+        id=job.id,
+        lease_token=job.lease_token,
+        wake_at=await db.now() + timedelta(seconds=pause_seconds),
+    )
+
+
+def _drawn() -> int:
+    """Never 0, which nobody's claim has."""
+    return secrets.randbits(63) or 1
+
+
+# --- claimed --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class FairShare:
-    """What one worker pool remembers between claims, to share its slots fairly among workspaces."""
+    """The memory of one worker pool between claims, to share its slots fairly among workspaces."""
 
     in_progress: Counter[str] = field(default_factory=Counter)  # rows, by workspace id
     cursor: str = ""  # the workspace that was scanned last
@@ -63,52 +305,60 @@ class FairShare:
         return max(0, (free - self.in_progress[workspace_id] + 1) // 2)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """The values that a claim writes into every job that it takes."""
+
+    kind: Kind
+    token: int
+    until: datetime
+
+
 async def claim(
     db: Handle,
-    table: Table,
+    kind: Kind,
     *,
     hinted: Sequence[tuple[str, str]],
     limit: int,
     lease_seconds: float,
     fair_share: FairShare | None = None,
-) -> list[Row]:
-    """Up to `limit` due rows as {workspace_id, id, status, lease_token, claims}, of a run also
-    {contact_id}, of a call {tries}.
+) -> list[Job]:
+    """Up to `limit` due ones.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
     does not stand before another's single row. With `fair_share` each has its quota at most.
     """
     await db.use(lambda link: link.follow_indexes())
-    until = await db.now() + timedelta(seconds=lease_seconds)
+    lease = _Lease(kind, _drawn(), await db.now() + timedelta(seconds=lease_seconds))
     claimed = _Claim(limit, fair_share)
     fresh = claimed.allowed(hinted[: limit - 1])
     if fresh:
-        claimed.add(await _claim_hinted(db, table, fresh, until))
-    workspaces = await _due_workspaces(db, table, fair_share or FairShare())
+        claimed.add(await _claim_hinted(db, lease, fresh))
+    workspaces = await _due_workspaces(db, kind, fair_share or FairShare())
     workspaces = claimed.drawn(workspaces)
     while workspaces:
         share = claimed.free // len(workspaces)
         unfinished = []
         for workspace_id in workspaces:
             most = min(share, claimed.quota_left(workspace_id))
-            rows = await _claim_oldest(db, table, workspace_id, most, until) if most else []
-            claimed.add(rows)
-            if rows and len(rows) == share:
+            jobs = await _claim_oldest(db, lease, workspace_id, most) if most else []
+            claimed.add(jobs)
+            if jobs and len(jobs) == share:
                 unfinished.append(workspace_id)
-            elif len(rows) == most:
+            elif len(jobs) == most:
                 claimed.held_back = True
         workspaces = unfinished[: claimed.free]
     if fair_share is not None:
         fair_share.held_back = claimed.held_back
-    return claimed.rows
+    return claimed.jobs
 
 
 class _Claim:
-    """The rows of one claim so far, and what may be added."""
+    """The jobs of one claim so far, and what may be added."""
 
     def __init__(self, limit: int, fair_share: FairShare | None) -> None:
-        self.rows: list[Row] = []
+        self.jobs: list[Job] = []
         self.free = limit
         self.held_back = False
         self._capped = fair_share is not None
@@ -117,21 +367,20 @@ class _Claim:
     def quota_left(self, workspace_id: str) -> int:
         return self._fair_share.quota_left(workspace_id, self.free) if self._capped else self.free
 
-    def add(self, rows: Sequence[Row]) -> None:
-        self.rows += rows
-        self.free -= len(rows)
-        self._fair_share.in_progress.update(row["workspace_id"] for row in rows)
+    def add(self, jobs: Sequence[Job]) -> None:
+        self.jobs += jobs
+        self.free -= len(jobs)
+        self._fair_share.in_progress.update(job.workspace_id for job in jobs)
 
-    def allowed(self, hinted: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        kept: Counter[str] = Counter()
-        allowed = []
+    def allowed(self, hinted: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+        """Ids by workspace."""
+        allowed: defaultdict[str, list[str]] = defaultdict(list)
         for workspace_id, id in hinted:
-            if kept[workspace_id] < self.quota_left(workspace_id):
-                kept[workspace_id] += 1
-                allowed.append((workspace_id, id))
+            if len(allowed[workspace_id]) < self.quota_left(workspace_id):
+                allowed[workspace_id].append(id)
             else:
                 self.held_back = True
-        return allowed
+        return {workspace_id: ids for workspace_id, ids in allowed.items() if ids}
 
     def drawn(self, workspaces: Sequence[str]) -> list[str]:
         """A random choice, so that a single row to claim is not always from the longest queue."""
@@ -140,69 +389,89 @@ class _Claim:
         return random.sample(open_to, min(len(open_to), self.free))
 
 
+# What was found is written by its place: to find it again by its id, a plan made while the table
+# was empty compares every job of the workspace with every one that was found.
+CLAIM = """
+    UPDATE jobs
+    SET lease_token = :lease_token, claims = claims + 1, wake_at = :until, woken = FALSE
+    FROM due
+    WHERE jobs.ctid = due.place
+    RETURNING jobs.id, jobs.claims
+    """
+
+
 async def _claim_hinted(
-    db: Handle, table: Table, hinted: Sequence[tuple[str, str]], until: datetime
-) -> list[Row]:
+    db: Handle, lease: _Lease, hinted: Mapping[str, Sequence[str]]
+) -> list[Job]:
     """Each is looked up by itself: asked for all of them at once, a planner whose statistics know
-    nothing of their workspaces reads these whole."""
-    return await db.fetch_all(
+    nothing of their workspace reads it whole."""
+    found = await db.fetch_each(
         f"""
         WITH due AS MATERIALIZED (
-            SELECT (SELECT t.ctid FROM {table} t
-                    WHERE t.workspace_id = given.workspace_id AND t.id = given.id
-                      AND COALESCE(t.wake_at <= :now, FALSE)
+            SELECT (SELECT j.ctid FROM jobs j
+                    WHERE j.workspace_id = :workspace_id AND j.kind = :kind
+                      AND j.id = given.value AND j.wake_at <= :now
                     FOR UPDATE SKIP LOCKED) AS place
-            FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]))
-                AS given (workspace_id, id)
+            FROM unnest(CAST(:ids AS TEXT[])) AS given (value)
         )
-        UPDATE {table}
-        SET lease_token = lease_token + 1, claims = claims + 1, wake_at = :until
-        FROM due
-        WHERE {table}.ctid = due.place
-        RETURNING {table}.workspace_id, {table}.id, {table}.status, {table}.lease_token,
-                  {table}.claims {EXTRA_COLUMNS[table]}
+        {CLAIM}
         """,
-        workspace_ids=[workspace_id for workspace_id, _ in hinted],
-        ids=[id for _, id in hinted],
-        until=until,
+        [
+            {**_values(lease), "workspace_id": workspace_id, "ids": list(ids)}
+            for workspace_id, ids in hinted.items()
+        ],
     )
+    return [
+        _job(lease, workspace_id, row["id"], row["claims"])
+        for workspace_id, rows in zip(hinted, found, strict=True)
+        for row in rows
+    ]
 
 
-async def _due_workspaces(db: Handle, table: Table, fair_share: FairShare) -> list[str]:
+def _values(lease: _Lease) -> dict[str, str | int | datetime]:
+    return {"kind": lease.kind, "lease_token": lease.token, "until": lease.until}
+
+
+def _job(lease: _Lease, workspace_id: str, id: str, claims: int) -> Job:
+    return Job(lease.kind, workspace_id, id, lease.token, claims)
+
+
+async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
     """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a scan,
     so that a workspace behind a backlog is served a few claims later. The cost does not depend on
     the number of workspaces or of due rows."""
     rows = await db.fetch_all(
-        f"""
+        """
         SELECT workspace_id
-        FROM (SELECT workspace_id, wake_at FROM {table}
-              WHERE wake_at IS NOT NULL
-              ORDER BY wake_at, id
+        FROM (SELECT workspace_id, wake_at FROM jobs
+              WHERE kind = :kind
+              ORDER BY wake_at NULLS FIRST, id
               LIMIT :limit) AS oldest
         WHERE wake_at <= :now
         """,
+        kind=kind,
         limit=HEAD,
     )
     found = dict.fromkeys(row["workspace_id"] for row in rows)
     if len(rows) == HEAD:
-        found |= dict.fromkeys(await _scan_workspaces(db, table, fair_share))
+        found |= dict.fromkeys(await _scan_workspaces(db, kind, fair_share))
     return list(found)
 
 
-async def _scan_workspaces(db: Handle, table: Table, fair_share: FairShare) -> list[str]:
+async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
     """The due ones of the next SCANNED workspaces: one or two index probes for each, however long
     its queue is. Not min(workspace_id): a planner that expects few rows reads the whole backlog."""
     rows = await db.fetch_all(
-        f"""
+        """
         WITH RECURSIVE pending (workspace_id, n) AS (
-            SELECT (SELECT t.workspace_id FROM {table} t
-                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > :asked
-                    ORDER BY t.workspace_id, t.wake_at
+            SELECT (SELECT j.workspace_id FROM jobs j
+                    WHERE j.kind = :kind AND j.workspace_id > :asked
+                    ORDER BY j.workspace_id, j.wake_at
                     LIMIT 1), 1
             UNION ALL
-            SELECT (SELECT t.workspace_id FROM {table} t
-                    WHERE t.wake_at IS NOT NULL AND t.workspace_id > pending.workspace_id
-                    ORDER BY t.workspace_id, t.wake_at
+            SELECT (SELECT j.workspace_id FROM jobs j
+                    WHERE j.kind = :kind AND j.workspace_id > pending.workspace_id
+                    ORDER BY j.workspace_id, j.wake_at
                     LIMIT 1), n + 1
             FROM pending
             WHERE pending.workspace_id IS NOT NULL AND n < :most
@@ -210,12 +479,13 @@ async def _scan_workspaces(db: Handle, table: Table, fair_share: FairShare) -> l
         SELECT workspace_id, n
         FROM pending
         WHERE n = :most OR workspace_id IS NULL
-           OR (SELECT t.wake_at FROM {table} t
-               WHERE t.wake_at IS NOT NULL AND t.workspace_id >= pending.workspace_id
-               ORDER BY t.workspace_id, t.wake_at
+           OR (SELECT j.wake_at FROM jobs j
+               WHERE j.kind = :kind AND j.workspace_id >= pending.workspace_id
+               ORDER BY j.workspace_id, j.wake_at
                LIMIT 1) <= :now
         ORDER BY n
         """,
+        kind=kind,
         asked=fair_share.cursor,
         most=SCANNED,
     )
@@ -223,103 +493,129 @@ async def _scan_workspaces(db: Handle, table: Table, fair_share: FairShare) -> l
     return [row["workspace_id"] for row in rows if row["workspace_id"] is not None]
 
 
-async def _claim_oldest(
-    db: Handle, table: Table, workspace_id: str, limit: int, until: datetime
-) -> list[Row]:
-    """Workspace and time are compared as one: asked for equality, a planner whose statistics know
-    a single workspace walks everybody's due rows, the oldest first, to find another's. What was
-    found is written by its place: to find it again by its id, a plan made while the table was empty
-    compares every row of the workspace with every one that was found."""
-    return await db.fetch_all(
+async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
+    rows = await db.fetch_all(
         f"""
         WITH due AS MATERIALIZED (
-            SELECT ctid AS place FROM {table}
-            WHERE workspace_id >= :workspace_id AND (workspace_id, wake_at) <= (:workspace_id, :now)
-              AND wake_at IS NOT NULL
-            ORDER BY workspace_id, wake_at, id
+            SELECT ctid AS place FROM jobs
+            WHERE kind = :kind AND workspace_id = :workspace_id AND wake_at <= :now
+            ORDER BY wake_at, id
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         )
-        UPDATE {table}
-        SET lease_token = lease_token + 1, claims = claims + 1, wake_at = :until
-        FROM due
-        WHERE {table}.ctid = due.place
-        RETURNING {table}.workspace_id, {table}.id, {table}.status, {table}.lease_token,
-                  {table}.claims {EXTRA_COLUMNS[table]}
+        {CLAIM}
         """,
+        **_values(lease),
         workspace_id=workspace_id,
         limit=limit,
-        until=until,
     )
+    return [_job(lease, workspace_id, row["id"], row["claims"]) for row in rows]
 
 
-async def renew(
-    db: Handle,
-    table: Table,
-    *,
-    workspace_id: str,
-    id: str,
-    lease_token: int,
-    lease_seconds: float,
-) -> bool:
-    """False when the lease is somebody else's by now, or the work under it is settled.
-
-    Every save sets claims to 0, but for that of a run which goes on under its claim: what was saved
-    by a COMMIT whose answer was lost keeps its wake_at.
-    """
-    renewed = await db.fetch_value(
+async def next_due(db: Handle) -> dict[Kind, datetime]:
+    """When the next job of each kind, claimed ones included, is due; without the kinds of which
+    there is none. One statement: every worker asks it all the time."""
+    each = [
         f"""
-        UPDATE {table} SET wake_at = :until
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
-          AND wake_at IS NOT NULL AND claims > 0
-        RETURNING id
-        """,
-        workspace_id=workspace_id,
-        id=id,
-        lease_token=lease_token,
-        until=await db.now() + timedelta(seconds=lease_seconds),
-    )
-    return renewed is not None
-
-
-async def release(
-    db: Handle,
-    table: Table,
-    *,
-    workspace_id: str,
-    id: str,
-    lease_token: int,
-    pause_seconds: float = 0,
-) -> None:
-    """Give a claim back untouched: due after the pause, and not counted against the row. Nothing is
-    written under it any more, not by a batch either in which its worker still stands in line.
-
-    Not what was saved after all by a COMMIT whose answer was lost: saving sets claims to 0. (A run
-    that goes on under its claim keeps that, and goes on after the pause.) Nor a message that is
-    SENDING: its intent stands, and only the end of its lease may judge it.
-    """
-    await db.execute(
-        f"""
-        UPDATE {table}
-        SET wake_at = :wake_at, claims = claims - 1, lease_token = lease_token + 1
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
-          AND wake_at IS NOT NULL AND claims > 0 AND status <> 'SENDING'
-        """,
-        workspace_id=workspace_id,
-        id=id,
-        lease_token=lease_token,
-        wake_at=await db.now() + timedelta(seconds=pause_seconds),
-    )
-
-
-async def next_at(db: Handle, table: Table) -> datetime | None:
-    """When the next row, leased ones included, is due."""
-    row = await db.fetch_one(
-        f"""
-        SELECT wake_at FROM {table}
-        WHERE wake_at IS NOT NULL
-        ORDER BY wake_at, id
-        LIMIT 1
+        SELECT kind, wake_at FROM (
+            SELECT kind, wake_at FROM jobs
+            WHERE kind = '{kind}'
+            ORDER BY wake_at NULLS FIRST, id
+            LIMIT 1) AS next_{kind}
         """
+        for kind in KINDS
+    ]
+    rows = await db.fetch_all(" UNION ALL ".join(each))
+    return {row["kind"]: row["wake_at"] for row in rows}
+
+
+# --- both directions ------------------------------------------------------------------------------
+
+Pair: TypeAlias = tuple[str, str]  # (workspace_id, id)
+Key: TypeAlias = tuple[str, ...]  # of a row, in the order of an index
+
+
+async def missing(
+    db: Handle, kind: Kind, *, after: Key | None, limit: int
+) -> tuple[list[Pair], Key | None]:
+    """The rows, of the next `limit` open ones, that have no job and should; and the last of the
+    next, None when there are fewer. By one statement: of two, each sees another end."""
+    work = KINDS[kind]
+    key = ", ".join(f"t.{column}" for column in work.key)
+    named = ", ".join(f":{column}" for column in work.key)
+    begin = after or ("",) * len(work.key)
+    rows = await db.fetch_all(
+        f"""
+        SELECT next.*,
+               CAST(next.is_owed AND NOT EXISTS (
+                   SELECT 1 FROM jobs j
+                   WHERE j.workspace_id = next.workspace_id AND j.kind = :kind AND j.id = next.id
+               ) AND NOT EXISTS (
+                   SELECT 1 FROM workspaces w
+                   WHERE w.id = next.workspace_id AND w.deleted_at IS NOT NULL
+               ) AS BOOLEAN) AS is_missing
+        FROM (SELECT {key}, CAST({work.owed} AS BOOLEAN) AS is_owed
+              FROM {work.table} t
+              WHERE {work.open}
+                AND ({key}) > ({named})
+              ORDER BY {key}
+              LIMIT :limit) AS next
+        """,
+        kind=kind,
+        limit=limit,
+        **dict(zip(work.key, begin, strict=True)),
     )
-    return row["wake_at"] if row else None
+    found = [(row["workspace_id"], row["id"]) for row in rows if row["is_missing"]]
+    keys = [tuple(row[column] for column in work.key) for row in rows]
+    return found, max(keys) if len(rows) == limit else None
+
+
+async def delete_stray(
+    db: Handle, kind: Kind, *, workspace_id: str, id: str, late: datetime
+) -> None:
+    """One that `strays` has found, unless it was woken or claimed since."""
+    await db.execute(
+        """
+        DELETE FROM jobs
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND lease_token = 0
+          AND NOT wake_at BETWEEN :late AND :now
+        """,
+        workspace_id=workspace_id,
+        kind=kind,
+        id=id,
+        late=late,
+    )
+
+
+async def strays(
+    db: Handle, *, late: datetime, after: Key | None, limit: int
+) -> tuple[list[tuple[Kind, str, str]], Key | None]:
+    """The jobs, of the next `limit`, whose rows have ended or are gone; and the last of the next.
+
+    Not one that is claimed, or due since no longer than `late`: whoever claims it deletes it."""
+    alive = " ".join(
+        f"""WHEN '{kind}' THEN EXISTS (
+                SELECT 1 FROM {work.table} t
+                WHERE t.workspace_id = next.workspace_id AND t.id = next.id AND {work.open})"""
+        for kind, work in KINDS.items()
+    )
+    workspace_id, kind, id = after or ("", "", "")
+    rows = await db.fetch_all(
+        f"""
+        SELECT next.workspace_id, next.kind, next.id,
+               CAST(next.lease_token = 0 AND NOT next.wake_at BETWEEN :late AND :now
+                    AND NOT CASE next.kind {alive} ELSE FALSE END AS BOOLEAN) AS is_stray
+        FROM (SELECT workspace_id, kind, id, wake_at, lease_token FROM jobs
+              WHERE (workspace_id, kind, id) > (:workspace_id, :after_kind, :id)
+              ORDER BY workspace_id, kind, id
+              LIMIT :limit) AS next
+        """,
+        late=late,
+        workspace_id=workspace_id,
+        after_kind=kind,
+        id=id,
+        limit=limit,
+    )
+    keys = [(row["workspace_id"], row["kind"], row["id"]) for row in rows]
+    found = [(row["kind"], row["workspace_id"], row["id"]) for row in rows if row["is_stray"]]
+    return found, max(keys) if len(keys) == limit else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.store.db import Handle
+from app.database.db import Handle
 
 FIRST = "dk_1"
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from app.store.db import Handle
-from app.store.ids import first_id
+from app.database.db import Handle
+from app.database.ids import first_id
 
 # How far the clocks of our machines may be from the database's.
 SKEW = timedelta(hours=1)

@@ -1,12 +1,12 @@
-"""Who belongs to which workspace, in which role."""
+"""The members of workspaces, and their roles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import keyset, workspaces
-from app.store.db import Handle, Row
 
 COLUMNS = "m.id, m.user_id, m.role, m.revision, m.created_at, u.email, u.email_key, u.name"
 WORKSPACE = ", ".join(f"w.{column.strip()}" for column in workspaces.COLUMNS.split(","))
@@ -14,20 +14,20 @@ WORKSPACE = ", ".join(f"w.{column.strip()}" for column in workspaces.COLUMNS.spl
 
 async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: str) -> Row:
     """Raises errors.Duplicate for a member."""
-    return await db.returning(
+    await db.execute(
         """
         INSERT INTO memberships (workspace_id, id, user_id, role, created_at)
         VALUES (:workspace_id, :id, :user_id, :role, :now)
-        RETURNING id, user_id, role, revision, created_at,
-                  (SELECT u.email FROM users u WHERE u.id = memberships.user_id) AS email,
-                  (SELECT u.email_key FROM users u WHERE u.id = memberships.user_id) AS email_key,
-                  (SELECT u.name FROM users u WHERE u.id = memberships.user_id) AS name
         """,
         workspace_id=workspace_id,
         id=id,
         user_id=user_id,
         role=role,
     )
+    row = await by_id(db, workspace_id=workspace_id, id=id)
+    if row is None:
+        raise LookupError("a membership that was just made is there")
+    return row
 
 
 async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Row | None:
@@ -123,6 +123,15 @@ async def count(db: Handle, *, workspace_id: str) -> int:
     return members
 
 
+async def count_owned(db: Handle, *, user_id: str) -> int:
+    """The workspaces that the user is an owner of."""
+    owned: int = await db.fetch_value(
+        "SELECT count(*) FROM memberships WHERE user_id = :user_id AND role = 'owner'",
+        user_id=user_id,
+    )
+    return owned
+
+
 async def owners(db: Handle, *, workspace_id: str) -> list[str]:
     """Ids of the owners' memberships, locked: of two owners who leave at once the second waits,
     and no longer finds the first."""
@@ -139,17 +148,13 @@ async def owners(db: Handle, *, workspace_id: str) -> list[str]:
 
 
 async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
-        f"""
-        SELECT {COLUMNS}
-        FROM memberships m
-        JOIN users u ON u.id = m.user_id
-        WHERE m.workspace_id = :workspace_id AND m.id = :id
-        FOR UPDATE OF m
-        """,
+    """The person is read afterwards: they are in no workspace's shard."""
+    await db.execute(
+        "SELECT id FROM memberships WHERE workspace_id = :workspace_id AND id = :id FOR UPDATE",
         workspace_id=workspace_id,
         id=id,
     )
+    return await by_id(db, workspace_id=workspace_id, id=id)
 
 
 async def change_role(db: Handle, *, workspace_id: str, id: str, role: str) -> int:

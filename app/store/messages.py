@@ -1,13 +1,14 @@
-"""Messages, and what became of each. A message's row is its own job (store/jobs.py)."""
+"""Messages, and what became of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.store import keyset
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
+from app.store import jobs, keyset
 
 ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
 
@@ -19,6 +20,71 @@ MAY_ARRIVE = """EXISTS (
               WHERE unsure.workspace_id = messages.workspace_id AND unsure.message_id = messages.id
                 AND COALESCE(unsure.status = 'UNKNOWN', FALSE)
                 AND unsure.finished_at > :accepting_since)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageAttempt:
+    """A locked message with one of its attempts."""
+
+    workspace_id: str
+    id: str
+    run_id: str | None
+    contact_id: str | None
+    channel: str
+    account_mail: str | None  # its kind, of mail about an account
+    attempt_id: str
+    provider: str | None  # that was called last
+    events: list[Mapping[str, Any]]  # the attempt's history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsettledMessage(MessageAttempt):
+    """One that has not ended, with its newest attempt."""
+
+    status: str
+    created_at: datetime
+    tries: int  # of the attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledMessage(UnsettledMessage):
+    """One for which a provider was called, or may be, with the trouble that there is."""
+
+    trouble_code: str | None  # every try of the attempt has failed with, …
+    trouble_since: datetime | None  # … since then
+    trouble_provider: str | None  # of the workspace's channel
+    ask_at: datetime | None  # when that one's circuit is half-open; None while it is closed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMessage(CalledMessage):
+    """One whose job is held, with all that its composing needs."""
+
+    template_id: str | None
+    category: str
+    to_address: str | None
+    source: str  # JSON: content and data; {} once its reader was erased
+    sealed: bytes | None  # the source of mail about an account, encrypted
+    intended_by: int | None  # the lease token of the claim that recorded the intent
+    message_key: str
+    account: str | None  # a hash of the provider's account that was called
+    sending_paused: bool
+    plan: str
+    workspace_name: str
+    from_name: str | None
+    from_email: str | None
+    reply_to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOutcome:
+    """How a message ended, the number of its newest attempt, and that one's history."""
+
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    number: int
+    events: list[Mapping[str, Any]]
 
 
 async def insert(
@@ -44,10 +110,10 @@ async def insert(
         """
         INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, template_id,
                               channel, category, to_address, source, account_mail, addressee_id,
-                              sealed, status, wake_at, lease_token, claims, created_at)
+                              sealed, status, created_at)
         VALUES (:workspace_id, :id, :run_id, :node_id, :visit, :contact_id, :template_id,
                 :channel, :category, :to_address, :source, :account_mail, :addressee_id,
-                :sealed, 'QUEUED', :now, 0, 0, :now)
+                :sealed, 'QUEUED', :now)
         """,
         workspace_id=workspace_id,
         id=id,
@@ -64,63 +130,98 @@ async def insert(
         addressee_id=addressee_id,
         sealed=sealed,
     )
+    await jobs.add(db, "message", workspace_id=workspace_id, ids=[id])
 
 
-async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
-    """The claimed message, locked, with its newest attempt, its workspace's sender and the trouble
-    that the workspace has with the channel's provider; None when the claim is lost, or the
+async def held(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | None:
+    """The message whose job is held, locked, with its newest attempt, its workspace's sender and
+    the trouble that the workspace has with the channel's provider; None when it has ended, or the
     workspace was deleted: what is inserted while it is may be due after `stop`.
 
     The attempt is locked too: of what is not, PostgreSQL reads what was so before a wait.
     """
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        HeldMessage,
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.template_id, m.channel, m.category,
-               m.to_address, m.source, m.account_mail, m.sealed, m.status, m.lease_token,
+               m.to_address, m.source, m.account_mail, m.sealed, m.status, m.intended_by,
                m.created_at,
                a.id AS attempt_id, a.message_key, a.provider, a.account, a.tries, a.events,
                a.trouble_code, a.trouble_since, t.provider AS trouble_provider, t.ask_at,
                CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
-               w.from_name, w.from_email, w.reply_to
+               w.name AS workspace_name, w.from_name, w.from_email, w.reply_to
         FROM messages m
         JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         LEFT JOIN provider_troubles t ON t.workspace_id = m.workspace_id AND t.channel = m.channel
-        WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.lease_token = :lease_token
-          AND m.wake_at IS NOT NULL
+        WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.status IN ('QUEUED', 'SENDING')
         ORDER BY a.number DESC
         LIMIT 1
         FOR UPDATE OF m, a
         """,
         workspace_id=workspace_id,
         id=id,
-        lease_token=lease_token,
     )
 
 
-async def queued_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
-    """Like held, whoever has a claim: what the run is about to send. COALESCE keeps a planner from
-    walking all that is queued."""
-    return await db.fetch_all(
+async def taken_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[UnsettledMessage]:
+    """The messages that the run is about to send, whoever has a claim. COALESCE keeps a planner
+    from walking all that is queued."""
+    queued = await db.fetch_all(
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
-               m.account_mail, m.created_at,
-               a.id AS attempt_id, a.provider, a.tries, a.events
+        SELECT id FROM messages
+        WHERE workspace_id = :workspace_id AND run_id = :run_id
+          AND COALESCE(status = 'QUEUED', FALSE)
+        """,
+        workspace_id=workspace_id,
+        run_id=run_id,
+    )
+    if not queued:
+        return []
+    found = await taken(db, workspace_id=workspace_id, ids=[row["id"] for row in queued])
+    return [message for message in found if message.status == "QUEUED"]
+
+
+async def hold_unsent(db: Handle, *, workspace_id: str, contact_id: str) -> None:
+    """Lock the jobs of the contact's messages that are queued or being sent. COALESCE keeps a
+    planner from walking everybody's."""
+    unsent = await db.fetch_all(
+        """
+        SELECT id FROM messages
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+          AND COALESCE(status, '') IN ('QUEUED', 'SENDING')
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+    )
+    ids = [row["id"] for row in unsent]
+    await jobs.hold(db, "message", workspace_id=workspace_id, ids=ids)
+
+
+async def taken(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[UnsettledMessage]:
+    """Those of the messages that have not ended, with their newest attempts, whoever has a claim:
+    their jobs are held, and they are locked."""
+    await jobs.hold(db, "message", workspace_id=workspace_id, ids=ids)
+    return await db.fetch_all_as(
+        UnsettledMessage,
+        """
+        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.account_mail,
+               m.created_at, a.id AS attempt_id, a.provider, a.tries, a.events
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
-        WHERE m.workspace_id = :workspace_id AND m.run_id = :run_id
-          AND COALESCE(m.status = 'QUEUED' AND m.wake_at IS NOT NULL, FALSE)
+        WHERE m.workspace_id = :workspace_id AND m.id = ANY(:ids)
+          AND COALESCE(m.status IN ('QUEUED', 'SENDING'), FALSE)
           AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
                           WHERE newest.workspace_id = m.workspace_id AND newest.message_id = m.id)
         FOR UPDATE OF m
         """,
         workspace_id=workspace_id,
-        run_id=run_id,
+        ids=list(ids),
     )
 
 
 async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
-    """What has become of each message of a run, by the visit that asked for it."""
+    """The status of each message of a run, by the visit that asked for it."""
     return await db.fetch_all(
         """
         SELECT id, node_id, visit, status, reason_code, reason_detail
@@ -133,24 +234,29 @@ async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
     )
 
 
-async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str) -> Row | None:
-    """Like held, whoever has a claim: the message whose newest attempt this is, as long as nobody
-    knows what became of it.
+async def of_attempt(
+    db: Handle, *, workspace_id: str, id: str, attempt_id: str
+) -> CalledMessage | None:
+    """The message whose newest attempt this is, as long as nobody knows what became of it, whoever
+    has a claim: its job is held, and it is locked.
 
     Read after the lock is held: what was read with it may be what was so before.
     """
+    await jobs.hold(db, "message", workspace_id=workspace_id, ids=[id])
     await db.fetch_value(
         "SELECT id FROM messages WHERE workspace_id = :workspace_id AND id = :id FOR UPDATE",
         workspace_id=workspace_id,
         id=id,
     )
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        CalledMessage,
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
-               m.account_mail, m.created_at,
-               a.id AS attempt_id, a.provider, a.tries, a.events, a.trouble_code, a.trouble_since
+        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.account_mail,
+               m.created_at, a.id AS attempt_id, a.provider, a.tries, a.events, a.trouble_code,
+               a.trouble_since, t.provider AS trouble_provider, t.ask_at
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
+        LEFT JOIN provider_troubles t ON t.workspace_id = m.workspace_id AND t.channel = m.channel
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND a.id = :attempt_id
           AND m.status IN ('SENDING', 'UNKNOWN')
           AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
@@ -163,25 +269,13 @@ async def of_attempt(db: Handle, *, workspace_id: str, id: str, attempt_id: str)
 
 
 async def intended(db: Handle, *, workspace_id: str, id: str) -> str | None:
-    """What was to be said, as the intent recorded it: JSON."""
+    """The content as the intent recorded it: JSON."""
     content: str | None = await db.fetch_value(
         "SELECT content FROM messages WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
     )
     return content
-
-
-async def reopen(db: Handle, *, workspace_id: str, id: str) -> None:
-    """A message locked by of_attempt may be settled once more; who has a claim loses it."""
-    await db.execute(
-        """
-        UPDATE messages SET lease_token = lease_token + 1, wake_at = :now
-        WHERE workspace_id = :workspace_id AND id = :id
-        """,
-        workspace_id=workspace_id,
-        id=id,
-    )
 
 
 async def intend(
@@ -195,19 +289,16 @@ async def intend(
     category: str,
     template_version: int | None,
     content: str,
-    wake_at: datetime,
 ) -> None:
-    """The intent to call the provider, with what will be said, for a message that `held` has
-    locked. Raises ValueError when the claim is lost all the same: nobody is to be called then."""
-    await db.returning(
+    """The intent to call the provider under this claim, with what will be said, for a message that
+    `held` has locked."""
+    await db.execute(
         """
         UPDATE messages
-        SET status = 'SENDING', held_back = FALSE, to_address = :to_address,
-            address_hash = :address_hash, category = :category,
-            template_version = :template_version, content = :content, wake_at = :wake_at
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
-          AND status = 'QUEUED'
-        RETURNING id
+        SET status = 'SENDING', intended_by = :lease_token, parked = FALSE, held_until = NULL,
+            to_address = :to_address, address_hash = :address_hash, category = :category,
+            template_version = :template_version, content = :content
+        WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
         id=id,
@@ -217,7 +308,6 @@ async def intend(
         category=category,
         template_version=template_version,
         content=content,
-        wake_at=wake_at,
     )
 
 
@@ -226,28 +316,27 @@ async def settle(
     *,
     workspace_id: str,
     id: str,
-    lease_token: int,
     status: str,
     reason_code: str | None,
     reason_detail: str | None,
     wake_at: datetime | None,
     held_back: bool = False,
-) -> Row | None:
-    """What became of it; with a `wake_at` it is due again then, without one nothing sealed is kept.
-    Opt-outs find it by its address for as long as an attempt may arrive. None when the claim is
-    lost; `orphaned` when whoever reads it was erased meanwhile: its contact is gone, or its source
-    is empty, as store/erasure.py leaves it."""
+) -> bool:
+    """Record the result of a message whose job is held; with a `wake_at` it is due again then,
+    without one nothing sealed is kept. Opt-outs find it by its address for as long as an attempt
+    may arrive. Whether whoever reads it was erased meanwhile: its contact is gone, or its source is
+    empty, as store/erasure.py leaves it."""
     # COALESCE: in a RETURNING SQLite 3.40 takes NULL for NOT NULL.
-    return await db.fetch_one(
+    settled = await db.returning(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
-            wake_at = :wake_at, claims = 0, held_back = :held_back,
+            parked = FALSE,
+            held_until = CASE WHEN :held_back THEN CAST(:wake_at AS TIMESTAMPTZ) END,
             address_hash = CASE WHEN CAST(:status AS TEXT) = 'UNKNOWN' OR {MAY_ARRIVE}
                                 THEN address_hash END,
             sealed = CASE WHEN CAST(:wake_at AS TIMESTAMPTZ) IS NULL THEN NULL ELSE sealed END
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
-          AND wake_at IS NOT NULL
+        WHERE workspace_id = :workspace_id AND id = :id
         RETURNING id, CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
             SELECT 1 FROM contacts c
             WHERE c.workspace_id = messages.workspace_id AND c.id = messages.contact_id
@@ -255,7 +344,6 @@ async def settle(
         """,
         workspace_id=workspace_id,
         id=id,
-        lease_token=lease_token,
         status=status,
         reason_code=reason_code,
         reason_detail=reason_detail,
@@ -263,25 +351,51 @@ async def settle(
         held_back=held_back,
         accepting_since=await accepting_since(db),
     )
+    await jobs.rest(db, "message", workspace_id=workspace_id, id=id, wake_at=wake_at)
+    return bool(settled["orphaned"])
+
+
+# Of a message that is SUPPRESSED: the workspace, and not its recipient, stood in the way.
+UNSENT = ("suppressed_unverified", "suppressed_daily_limit", "suppressed_quota")
+
+
+@dataclass(frozen=True, slots=True)
+class RequeuedMessage:
+    """The parts of a message that the key of its next attempt is made of."""
+
+    run_id: str | None
+    node_id: str | None
+    visit: int | None
+    channel: str
 
 
 async def requeue(
-    db: Handle, *, workspace_id: str, id: str, ended: Sequence[str] = ("UNKNOWN",)
-) -> Row | None:
-    """A message that has `ended` like this is due again, for a new attempt; None when it has not,
-    or was about an account: what that said is gone."""
-    return await db.fetch_one(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    ended: Sequence[str] = ("UNKNOWN",),
+    unsent: Sequence[str] = (),
+) -> RequeuedMessage | None:
+    """A message that has `ended` like this, or was suppressed for one of the reasons `unsent`, is
+    due again, for a new attempt; None when it has not, or was about an account: what that said is
+    gone."""
+    requeued = await db.fetch_one_as(
+        RequeuedMessage,
         """
-        UPDATE messages SET status = 'QUEUED', reason_code = NULL, reason_detail = NULL,
-                            wake_at = :now
-        WHERE workspace_id = :workspace_id AND id = :id AND status = ANY(:ended)
-          AND account_mail IS NULL
+        UPDATE messages SET status = 'QUEUED', reason_code = NULL, reason_detail = NULL
+        WHERE workspace_id = :workspace_id AND id = :id AND account_mail IS NULL
+          AND (status = ANY(:ended) OR (status = 'SUPPRESSED' AND reason_code = ANY(:unsent)))
         RETURNING run_id, node_id, visit, channel
         """,
         workspace_id=workspace_id,
         id=id,
         ended=list(ended),
+        unsent=list(unsent),
     )
+    if requeued is not None:
+        await jobs.wake(db, "message", workspace_id=workspace_id, ids=[id])
+    return requeued
 
 
 async def in_flight(db: Handle, *, workspace_id: str, address_hash: str) -> list[Row]:
@@ -301,12 +415,13 @@ async def in_flight(db: Handle, *, workspace_id: str, address_hash: str) -> list
 
 
 async def accepting_since(db: Handle) -> datetime:
-    """What became UNKNOWN before will not arrive any more."""
+    """The moment before which an UNKNOWN message will not arrive any more."""
     return await db.now() - ACCEPTING
 
 
 async def forget_addresses(db: Handle, *, workspace_id: str, limit: int) -> None:
-    """Of messages of which nothing may arrive any more: no opt-out has to find them."""
+    """Forget the address hashes of messages that cannot arrive any more: no opt-out has to find
+    them."""
     await db.execute(
         f"""
         WITH ending AS MATERIALIZED (
@@ -325,9 +440,10 @@ async def forget_addresses(db: Handle, *, workspace_id: str, limit: int) -> None
     )
 
 
-async def outcome(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """What a waiting run asks: how the message ended, under which number, and its history."""
-    return await db.fetch_one(
+async def outcome(db: Handle, *, workspace_id: str, id: str) -> MessageOutcome | None:
+    """The outcome that a waiting run asks for."""
+    return await db.fetch_one_as(
+        MessageOutcome,
         """
         SELECT m.status, m.reason_code, m.reason_detail, a.number, a.events
         FROM messages m
@@ -408,18 +524,23 @@ async def stop(db: Handle, *, workspace_id: str, limit: int) -> bool:
     when nothing is left."""
     stopped = await db.fetch_all(
         """
-        WITH due AS MATERIALIZED (
-            SELECT id FROM messages
-            WHERE workspace_id = :workspace_id AND wake_at IS NOT NULL
-            ORDER BY wake_at, id
-            LIMIT :limit
-        )
-        UPDATE messages SET wake_at = NULL, sealed = NULL, lease_token = lease_token + 1
-        FROM due
-        WHERE messages.workspace_id = :workspace_id AND messages.id = due.id
-        RETURNING messages.id
+        DELETE FROM jobs
+        WHERE workspace_id = :workspace_id AND kind = 'message' AND id IN (
+            SELECT id FROM jobs
+            WHERE workspace_id = :workspace_id AND kind = 'message'
+            ORDER BY id
+            LIMIT :limit)
+        RETURNING id
         """,
         workspace_id=workspace_id,
         limit=limit,
+    )
+    await db.execute(
+        """
+        UPDATE messages SET parked = TRUE, sealed = NULL
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=[row["id"] for row in stopped],
     )
     return len(stopped) == limit

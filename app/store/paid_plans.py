@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
+from app.store import directory
 
 COLUMNS = """s.workspace_id, s.provider, s.customer_id, s.subscription_id, s.plan, s.next_plan,
              s.status, s.renews_at, s.revision"""
@@ -19,15 +20,17 @@ async def by_workspace(db: Handle, *, workspace_id: str) -> Row | None:
 
 async def by_customer(db: Handle, *, provider: str, customer_id: str) -> Row | None:
     """None for a customer of somebody else, or of a workspace that is going."""
+    place = await directory.find_one(db, "customer", key=_key(provider, customer_id))
+    if place is None:
+        return None
     return await db.fetch_one(
         f"""
         SELECT {COLUMNS}
         FROM paid_plans s
         JOIN workspaces w ON w.id = s.workspace_id AND w.deleted_at IS NULL
-        WHERE s.customer_id = :customer_id AND s.provider = :provider
+        WHERE s.workspace_id = :workspace_id
         """,
-        provider=provider,
-        customer_id=customer_id,
+        workspace_id=place.workspace_id,
     )
 
 
@@ -50,10 +53,18 @@ async def begin(
         customer_id=customer_id,
         plan=plan,
     )
-    return await db.returning(
+    row = await db.returning(
         f"SELECT {COLUMNS} FROM paid_plans s WHERE s.workspace_id = :workspace_id FOR UPDATE",
         workspace_id=workspace_id,
     )
+    kept = row["customer_id"]
+    key = kept and _key(row["provider"], kept)
+    await directory.put(db, "customer", workspace_id=workspace_id, id=workspace_id, key=key)
+    return row
+
+
+def _key(provider: str, customer_id: str) -> str:
+    return f"{provider} {customer_id}"
 
 
 async def change(
@@ -89,18 +100,27 @@ async def change(
 
 async def claim_over(db: Handle, *, looked_before: datetime) -> str | None:
     """The workspace of one whose period has ended, and that nobody has looked at since; nobody
-    else gets it for as long again."""
+    else gets it for as long again. Found without a lock: of two who find the same one waits, and
+    goes without."""
+    found = await db.fetch_value(
+        """
+        SELECT workspace_id FROM paid_plans
+        WHERE renews_at <= :now AND updated_at <= :looked_before
+        ORDER BY renews_at
+        LIMIT 1
+        """,
+        looked_before=looked_before,
+    )
+    if found is None:
+        return None
     workspace_id: str | None = await db.fetch_value(
         """
         UPDATE paid_plans SET updated_at = :now
-        WHERE workspace_id = (
-            SELECT s.workspace_id FROM paid_plans s
-            WHERE s.renews_at <= :now AND s.updated_at <= :looked_before
-            ORDER BY s.renews_at
-            LIMIT 1
-            FOR UPDATE SKIP LOCKED)
+        WHERE workspace_id = :workspace_id
+          AND renews_at <= :now AND updated_at <= :looked_before
         RETURNING workspace_id
         """,
+        workspace_id=found,
         looked_before=looked_before,
     )
     return workspace_id

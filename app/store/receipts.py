@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.store.db import Handle
+from app.database.db import Handle
+
+KEPT_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)

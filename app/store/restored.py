@@ -2,64 +2,75 @@
 
 from __future__ import annotations
 
-from app.store.db import Handle, Row
+from app.database.db import Handle
+from app.store import calls, jobs
 
 
 async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: int) -> int:
     """Runs that were about to move, or waited for a message or an answer, have FAILED where they
-    stand, up to `limit`; how many. Those that wait for a time to come or for an event go on."""
+    stand, up to `limit` of a workspace; how many. Those that wait for a time to come or for an
+    event go on."""
+    workspace_id = await db.fetch_value(
+        f"SELECT r.workspace_id FROM runs r WHERE {ABOUT_TO_MOVE} LIMIT 1"
+    )
+    if workspace_id is None:
+        return 0
     rows = await db.fetch_all(
-        """
+        f"""
         WITH due AS MATERIALIZED (
-            SELECT workspace_id, id FROM runs
-            WHERE finished_at IS NULL
-              AND (wake_at <= :now OR waiting_for ->> 'kind' IN ('delivery', 'http'))
+            SELECT r.id FROM runs r
+            WHERE r.workspace_id = :workspace_id AND {ABOUT_TO_MOVE}
             LIMIT :limit
             FOR UPDATE
         )
         UPDATE runs
         SET status = 'FAILED', reason_code = :reason_code, reason_detail = :reason_detail,
-            waiting_for = NULL, wake_at = NULL, lease_token = lease_token + 1, finished_at = :now
+            waiting_for = NULL, finished_at = :now
         FROM due
-        WHERE runs.workspace_id = due.workspace_id AND runs.id = due.id
-        RETURNING runs.workspace_id, runs.id
+        WHERE runs.workspace_id = :workspace_id AND runs.id = due.id
+        RETURNING runs.id
         """,
+        workspace_id=workspace_id,
         reason_code=reason_code,
         reason_detail=reason_detail,
         limit=limit,
     )
-    of = {
-        "workspace_ids": sorted({row["workspace_id"] for row in rows}),
-        "ids": [row["id"] for row in rows],
-    }
+    ids = [row["id"] for row in rows]
+    await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
     await db.execute(
         """
         UPDATE run_steps SET status = 'FAILED', reason_code = :reason_code, finished_at = :now
-        WHERE workspace_id = ANY(:workspace_ids) AND run_id = ANY(:ids) AND finished_at IS NULL
+        WHERE workspace_id = :workspace_id AND run_id = ANY(:ids) AND finished_at IS NULL
         """,
+        workspace_id=workspace_id,
         reason_code=reason_code,
-        **of,
+        ids=ids,
     )
-    await db.execute(
-        "DELETE FROM calls WHERE workspace_id = ANY(:workspace_ids) AND run_id = ANY(:ids)", **of
-    )
-    return len(rows)
+    await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
+    return len(ids)
 
 
-async def messages_due(db: Handle, *, limit: int) -> list[Row]:
-    """Like messages.held, whoever has a claim: what would be sent, or was being sent."""
-    return await db.fetch_all(
+# No worker runs, so nobody waits for anybody, in whatever order they are locked.
+ABOUT_TO_MOVE = """r.finished_at IS NULL
+              AND (r.waiting_for ->> 'kind' IN ('delivery', 'http')
+                   OR EXISTS (SELECT 1 FROM jobs j
+                              WHERE j.workspace_id = r.workspace_id AND j.kind = 'run'
+                                AND j.id = r.id
+                                AND (j.wake_at <= :now OR j.lease_token <> 0)))"""
+
+
+async def messages_due(db: Handle, *, limit: int) -> tuple[str, list[str]] | None:
+    """One workspace's id, and the ids of its messages that would be sent, or were being sent."""
+    rows = await db.fetch_all(
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.lease_token,
-               m.account_mail, m.created_at, a.id AS attempt_id, a.provider, a.tries, a.events
-        FROM messages m
-        JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
-        WHERE m.wake_at IS NOT NULL
-          AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
-                          WHERE newest.workspace_id = m.workspace_id AND newest.message_id = m.id)
-        ORDER BY m.wake_at, m.id
+        SELECT workspace_id, id FROM jobs
+        WHERE kind = 'message'
+        ORDER BY workspace_id, wake_at
         LIMIT :limit
-        FOR UPDATE OF m
         """,
         limit=limit,
     )
+    if not rows:
+        return None
+    workspace_id = rows[0]["workspace_id"]
+    return workspace_id, [row["id"] for row in rows if row["workspace_id"] == workspace_id]

@@ -6,12 +6,13 @@ the end counts. What is in no table of these stays, and docs/operating.md says w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.store.db import Handle, Row
-from app.store.ids import first_id
+from app.database.db import Handle, Row
+from app.database.ids import first_id
+from app.store import jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,16 @@ async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: i
         moment=moment,
         limit=limit,
     )
+    await _delete_jobs(db, "runs", workspace_id, deleted)
     return len(deleted)
+
+
+async def _delete_jobs(db: Handle, table: str, workspace_id: str, deleted: Sequence[Row]) -> None:
+    """Delete the jobs that were woken just as their rows ended."""
+    for kind, work in jobs.KINDS.items():
+        if work.table == table:
+            ids = [row["id"] for row in deleted]
+            await jobs.delete(db, kind, workspace_id=workspace_id, ids=ids)
 
 
 async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, limit: int) -> int:
@@ -107,4 +117,5 @@ async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, l
         limit=limit,
         **values,
     )
+    await _delete_jobs(db, table, workspace_id, deleted)
     return len(deleted)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.store import keyset
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
+from app.store import calls, jobs, keyset
 
 INSERT = """
-    INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
-                      wake_at, lease_token, claims, depth, created_at)
+    INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body, depth,
+                      root, created_at)
     SELECT workspace_id, CAST(:id AS TEXT), id, version, CAST(:contact_id AS TEXT), 'QUEUED',
-           CAST(:body AS BYTEA), :now, 0, 0, CAST(:depth AS INTEGER), :now
+           CAST(:body AS BYTEA), CAST(:depth AS INTEGER), CAST(:root AS TEXT), :now
     FROM definitions
     WHERE workspace_id = :workspace_id AND id = :definition_id AND state = 'ACTIVE'
     ON CONFLICT DO NOTHING
@@ -30,37 +30,74 @@ class NewRun:
     contact_id: str
     body: bytes
     depth: int = 0  # in a chain of runs that start one another
+    root: str | None = None  # of that chain
 
 
-async def depth(db: Handle, *, workspace_id: str, id: str) -> int:
-    """In its chain; 0 when it is gone."""
-    found: int | None = await db.fetch_value(
-        "SELECT depth FROM runs WHERE workspace_id = :workspace_id AND id = :id",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """A run as templates and conditions see it, with its definition's state."""
+
+    workspace_id: str
+    id: str
+    definition_id: str
+    version: int  # of the definition that it walks
+    contact_id: str
+    status: str
+    reason_code: str | None
+    body: bytes  # of the event that started it
+    state: str | None  # JSON: where it is; None before its first step
+    created_at: datetime
+    definition_state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRun(RunFacts):
+    """A run that has not ended, whose job is held."""
+
+    waiting_for: Mapping[str, Any] | None
+    depth: int  # in a chain of runs that start one another …
+    root: str | None  # … which this one began; None when that is itself
+
+
+async def chain(db: Handle, *, workspace_id: str, id: str) -> tuple[int, str]:
+    """The run's depth in its chain, and the root of that; as of a root when it is gone."""
+    found = await db.fetch_one(
+        "SELECT depth, root FROM runs WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
     )
-    return found or 0
+    return (0, id) if found is None else (found["depth"], found["root"] or id)
+
+
+INSERT_EACH = """
+    INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body, depth,
+                      root, created_at)
+    SELECT d.workspace_id, given.id, d.id, d.version, given.contact_id, 'QUEUED', given.body,
+           given.depth, given.root, :now
+    FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]),
+                CAST(:definition_ids AS TEXT[]), CAST(:revisions AS INTEGER[]),
+                CAST(:contact_ids AS TEXT[]), CAST(:bodies AS BYTEA[]),
+                CAST(:depths AS INTEGER[]), CAST(:roots AS TEXT[]))
+         AS given (workspace_id, id, definition_id, revision, contact_id, body, depth, root)
+    JOIN definitions d ON d.workspace_id = given.workspace_id AND d.id = given.definition_id
+    WHERE d.state = 'ACTIVE' AND d.revision = given.revision
+    ON CONFLICT DO NOTHING
+    RETURNING workspace_id, id
+    """
+INSERT_EACH_WITH_JOBS = f"""
+    WITH made AS ({INSERT_EACH})
+    INSERT INTO jobs ({jobs.COLUMNS})
+    SELECT workspace_id, 'run', id, {jobs.DUE_NOW} FROM made
+    RETURNING workspace_id, id
+    """
 
 
 async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
-    """The ids of those that are there now for this: not of one whose definition is no longer
-    ACTIVE or has been changed since, nor of one whose id existed."""
+    """The ids of those that are there now for this, and due: not of one whose definition is no
+    longer ACTIVE or has been changed since, nor of one whose id existed."""
+    within = db.engine == "postgresql"  # SQLite changes nothing within WITH
     rows = await db.fetch_all(
-        """
-        INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
-                          wake_at, lease_token, claims, depth, created_at)
-        SELECT d.workspace_id, given.id, d.id, d.version, given.contact_id, 'QUEUED', given.body,
-               :now, 0, 0, given.depth, :now
-        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]),
-                    CAST(:definition_ids AS TEXT[]), CAST(:revisions AS INTEGER[]),
-                    CAST(:contact_ids AS TEXT[]), CAST(:bodies AS BYTEA[]),
-                    CAST(:depths AS INTEGER[]))
-             AS given (workspace_id, id, definition_id, revision, contact_id, body, depth)
-        JOIN definitions d ON d.workspace_id = given.workspace_id AND d.id = given.definition_id
-        WHERE d.state = 'ACTIVE' AND d.revision = given.revision
-        ON CONFLICT DO NOTHING
-        RETURNING id
-        """,
+        INSERT_EACH_WITH_JOBS if within else INSERT_EACH,
         workspace_ids=[run.workspace_id for run in runs],
         ids=[run.id for run in runs],
         definition_ids=[run.definition_id for run in runs],
@@ -68,7 +105,11 @@ async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
         contact_ids=[run.contact_id for run in runs],
         bodies=[run.body for run in runs],
         depths=[run.depth for run in runs],
+        roots=[run.root for run in runs],
     )
+    if not within:
+        for row in rows:
+            await jobs.add(db, "run", workspace_id=row["workspace_id"], ids=[row["id"]])
     return {row["id"] for row in rows}
 
 
@@ -81,6 +122,7 @@ async def insert(
     contact_id: str,
     body: bytes,
     depth: int = 0,
+    root: str | None = None,
 ) -> bool:
     """False when the definition is no longer ACTIVE, whatever was read before, or the id exists."""
     inserted = await db.fetch_value(
@@ -91,8 +133,27 @@ async def insert(
         contact_id=contact_id,
         body=body,
         depth=depth,
+        root=root,
     )
+    if inserted is not None:
+        await jobs.add(db, "run", workspace_id=workspace_id, ids=[id])
     return inserted is not None
+
+
+async def started_by_root(db: Handle, *, workspace_id: str, root: str, most: int) -> int:
+    """How many runs the chain that began with this one has started, up to `most`. Those that did
+    not come back by a webhook are of one contact: while it is locked, nobody else starts any."""
+    counted: int = await db.fetch_value(
+        """
+        SELECT count(*) FROM (
+            SELECT id FROM runs WHERE workspace_id = :workspace_id AND root = :root LIMIT :most
+        ) AS started
+        """,
+        workspace_id=workspace_id,
+        root=root,
+        most=most,
+    )
+    return counted
 
 
 async def insert_many(
@@ -102,20 +163,28 @@ async def insert_many(
     rows: Iterable[tuple[str, str, str]],
     body: bytes,
     depth: int,
+    root: str | None = None,
 ) -> None:
     """(id, definition, contact) of each; none of a definition that is no longer ACTIVE."""
-    same = {"workspace_id": workspace_id, "body": body, "depth": depth}
-    await db.execute_many(
-        INSERT,
-        [
-            {"id": id, "definition_id": definition_id, "contact_id": contact_id, **same}
-            for id, definition_id, contact_id in rows
-        ],
+    same = {"workspace_id": workspace_id, "body": body, "depth": depth, "root": root}
+    made = [
+        {"id": id, "definition_id": definition_id, "contact_id": contact_id, **same}
+        for id, definition_id, contact_id in rows
+    ]
+    await db.execute_many(INSERT, made)
+    await db.execute(
+        f"""
+        INSERT INTO jobs ({jobs.COLUMNS})
+        SELECT workspace_id, 'run', id, {jobs.DUE_NOW} FROM runs
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=[row["id"] for row in made],
     )
 
 
 async def contacts_of(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Which of these runs exist, by workspace and id, and for whom."""
+    """Which of these runs exist, by workspace and id, and for whom, which never changes."""
     rows = await db.fetch_all(
         """
         SELECT r.id, r.contact_id
@@ -129,22 +198,21 @@ async def contacts_of(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str,
     return {row["id"]: row["contact_id"] for row in rows}
 
 
-async def held(db: Handle, *, workspace_id: str, id: str, lease_token: int) -> Row | None:
-    """The claimed run, locked, with its definition's state; None when the claim is lost."""
-    return await db.fetch_one(
+async def held(db: Handle, *, workspace_id: str, id: str) -> HeldRun | None:
+    """The run whose job is held, locked; None when it has ended."""
+    return await db.fetch_one_as(
+        HeldRun,
         """
-        SELECT r.workspace_id, r.id, r.definition_id, r.version, r.contact_id, r.status, r.body,
-               r.state, r.waiting_for, r.lease_token, r.depth, r.created_at,
+        SELECT r.workspace_id, r.id, r.definition_id, r.version, r.contact_id, r.status,
+               r.reason_code, r.body, r.state, r.waiting_for, r.depth, r.root, r.created_at,
                d.state AS definition_state
         FROM runs r
         JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
-        WHERE r.workspace_id = :workspace_id AND r.id = :id AND r.lease_token = :lease_token
-          AND r.wake_at IS NOT NULL
+        WHERE r.workspace_id = :workspace_id AND r.id = :id AND r.finished_at IS NULL
         FOR UPDATE OF r
         """,
         workspace_id=workspace_id,
         id=id,
-        lease_token=lease_token,
     )
 
 
@@ -153,56 +221,51 @@ async def save(
     *,
     workspace_id: str,
     id: str,
-    lease_token: int,
     status: str,
     state: str | None,
     waiting_for: Mapping[str, Any] | None,
-    wake_at: datetime | None,
     reason_code: str | None,
     reason_detail: str | None,
     finished_at: datetime | None,
-    goes_on: bool = False,
 ) -> None:
-    """Where a run that `held` has locked stands now; progress, so claims start again at 0, or at
-    the one under which it `goes_on`. Raises ValueError when the claim is lost all the same: what
-    its steps did must not be committed."""
-    await db.returning(
+    """Save the state of a run that `held` has locked."""
+    await db.execute(
         """
         UPDATE runs
-        SET status = :status, state = :state, waiting_for = :waiting_for, wake_at = :wake_at,
+        SET status = :status, state = :state, waiting_for = :waiting_for,
             reason_code = :reason_code, reason_detail = :reason_detail,
-            started_at = COALESCE(started_at, :now), finished_at = :finished_at,
-            claims = :claims
-        WHERE workspace_id = :workspace_id AND id = :id AND lease_token = :lease_token
-          AND wake_at IS NOT NULL
-        RETURNING id
+            started_at = COALESCE(started_at, :now), finished_at = :finished_at
+        WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
         id=id,
-        lease_token=lease_token,
         status=status,
         state=state,
         waiting_for=waiting_for,
-        wake_at=wake_at,
         reason_code=reason_code,
         reason_detail=reason_detail,
         finished_at=finished_at,
-        claims=int(goes_on),
     )
 
 
-async def wake(db: Handle, *, workspace_id: str, id: str, awaited_id: str) -> None:
-    """The message or the call that the run waits for has come to an end."""
-    await db.execute(
-        """
-        UPDATE runs SET wake_at = :now
+async def wake(db: Handle, *, workspace_id: str, id: str, awaited_id: str) -> bool:
+    """The message or the call that the run waits for has come to an end; False when it does not
+    wait for that. The run is not locked: should it end meanwhile, whoever claims its job deletes
+    that."""
+    woken = await db.fetch_value(
+        f"""
+        INSERT INTO jobs ({jobs.COLUMNS})
+        SELECT workspace_id, 'run', id, {jobs.DUE_NOW} FROM runs
         WHERE workspace_id = :workspace_id AND id = :id AND status = 'WAITING'
           AND COALESCE(waiting_for ->> 'messageId', waiting_for ->> 'callId') = :awaited_id
+        {jobs.OR_WAKE}
+        RETURNING id
         """,
         workspace_id=workspace_id,
         id=id,
         awaited_id=awaited_id,
     )
+    return woken is not None
 
 
 async def cancel_some(
@@ -220,17 +283,31 @@ async def cancel_some(
     being moved at this moment is passed over: it looks for itself before it goes on."""
     owners = {"definition_id": definition_id, "contact_id": contact_id, "id": run_id}
     whose, id = next((column, id) for column, id in owners.items() if id is not None)
+    locked = await db.fetch_all(
+        f"""
+        SELECT j.id FROM runs r
+        JOIN jobs j ON j.workspace_id = r.workspace_id AND j.kind = 'run' AND j.id = r.id
+        WHERE r.workspace_id = :workspace_id AND r.{whose} = :id AND r.finished_at IS NULL
+        LIMIT :limit
+        FOR UPDATE OF j SKIP LOCKED
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        limit=limit,
+    )
     rows = await db.fetch_all(
         f"""
         WITH ending AS MATERIALIZED (
-            SELECT id FROM runs
-            WHERE workspace_id = :workspace_id AND {whose} = :id AND finished_at IS NULL
+            SELECT r.id FROM runs r
+            WHERE r.workspace_id = :workspace_id AND r.{whose} = :id AND r.finished_at IS NULL
+              AND (r.id = ANY(:locked) OR NOT EXISTS (
+                  SELECT 1 FROM jobs j
+                  WHERE j.workspace_id = r.workspace_id AND j.kind = 'run' AND j.id = r.id))
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         )
         UPDATE runs
-        SET status = 'CANCELLED', reason_code = :reason_code, waiting_for = NULL, wake_at = NULL,
-            lease_token = lease_token + 1, finished_at = :now
+        SET status = 'CANCELLED', reason_code = :reason_code, waiting_for = NULL, finished_at = :now
         FROM ending
         WHERE runs.workspace_id = :workspace_id AND runs.id = ending.id
         RETURNING runs.id
@@ -238,17 +315,14 @@ async def cancel_some(
         workspace_id=workspace_id,
         reason_code=reason_code,
         id=id,
+        locked=[row["id"] for row in locked],
         limit=limit,
     )
     ids = [row["id"] for row in rows]
     if ids:
+        await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
         await cancel_steps(db, workspace_id=workspace_id, run_ids=ids, reason_code=reason_code)
-        # After the runs: whoever locks both locks the run first.
-        await db.execute(
-            "DELETE FROM calls WHERE workspace_id = :workspace_id AND run_id = ANY(:ids)",
-            workspace_id=workspace_id,
-            ids=ids,
-        )
+        await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
     return len(ids)
 
 
@@ -269,18 +343,19 @@ async def cancel_steps(
 
 
 async def reopen(db: Handle, *, workspace_id: str, id: str, state: str | None) -> None:
-    """A locked run that had ended is due again, as it stands in `state`."""
+    """A locked run that had ended, and has no job, is due again, as it stands in `state`."""
     await db.execute(
         """
         UPDATE runs
         SET status = 'QUEUED', state = :state, reason_code = NULL, reason_detail = NULL,
-            wake_at = :now, lease_token = lease_token + 1, claims = 0, finished_at = NULL
+            finished_at = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
         id=id,
         state=state,
     )
+    await jobs.wake(db, "run", workspace_id=workspace_id, ids=[id])
 
 
 async def record(
@@ -343,11 +418,26 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
+async def facts_of(db: Handle, *, workspace_id: str, id: str) -> RunFacts | None:
+    return await db.fetch_one_as(
+        RunFacts,
+        """
+        SELECT r.workspace_id, r.id, r.definition_id, r.version, r.contact_id, r.status,
+               r.reason_code, r.body, r.state, r.created_at, d.state AS definition_state
+        FROM runs r
+        JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
+        WHERE r.workspace_id = :workspace_id AND r.id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """Like by_id, with its definition's state; whoever would cancel the run waits."""
+    """Like by_id, with its state and its definition's; whoever would change the run waits."""
     return await db.fetch_one(
         f"""
-        SELECT {COLUMNS}, r.workspace_id, r.body, r.state, d.state AS definition_state
+        SELECT {COLUMNS}, r.state, d.state AS definition_state
         FROM runs r
         JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
         WHERE r.workspace_id = :workspace_id AND r.id = :id
@@ -376,7 +466,7 @@ async def steps_of(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
 async def bodies(
     db: Handle, *, workspace_id: str, definition_id: str, most: int, most_bytes: int
 ) -> list[bytes]:
-    """Of the newest `most` runs, those not longer than that."""
+    """The bodies of the newest `most` runs that are not longer than that."""
     rows = await db.fetch_all(
         """
         SELECT body
@@ -435,11 +525,34 @@ async def statuses(
     return {row["status"]: int(row["count"]) for row in rows}
 
 
+async def unfinished_by_version(
+    db: Handle, *, workspace_id: str, definition_id: str, most: int
+) -> dict[int, int]:
+    """How many of the newest `most` unfinished runs walk which version."""
+    rows = await db.fetch_all(
+        """
+        SELECT version, COUNT(*) AS count
+        FROM (SELECT version FROM runs
+              WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+                    AND finished_at IS NULL
+              ORDER BY id DESC
+              LIMIT :most) newest
+        GROUP BY version
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        most=most,
+    )
+    return {int(row["version"]): int(row["count"]) for row in rows}
+
+
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Row]:
-    """Filters: see CLAUSES."""
+    """Filters: see CLAUSES; `message_status` is what one of their messages has come to."""
     filters = await keyset.by_time(db, "run", filters)
+    if "message_status" in filters:
+        return await _page_by_messages(db, workspace_id, filters, before, limit)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "r.id")
     return await db.fetch_all(
         f"""
@@ -456,11 +569,38 @@ async def page(
     )
 
 
+async def _page_by_messages(
+    db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Row]:
+    """Along an index in the order of the page; of several messages of a run the last one."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.run_id")
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS}
+        FROM messages m
+        JOIN runs r ON r.workspace_id = m.workspace_id AND r.id = m.run_id
+        JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
+        WHERE m.workspace_id = :workspace_id AND m.run_id IS NOT NULL AND {IN_TROUBLE} {narrowed}
+          AND NOT EXISTS (SELECT 1 FROM messages later
+                          WHERE later.workspace_id = :workspace_id AND later.run_id = m.run_id
+                            AND later.id > m.id AND COALESCE(later.status, '') = m.status)
+        ORDER BY m.run_id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+# As the index of schema.sql says it, word for word: SQLite compares no more than that.
+IN_TROUBLE = "m.status IN ('BOUNCED', 'FAILED', 'SUPPRESSED', 'UNKNOWN')"
 CLAUSES = {
     "workflow_id": "r.definition_id = :workflow_id AND d.shape = 'steps'",
     "automation_id": "r.definition_id = :automation_id AND d.shape = 'graph'",
     "contact_id": "r.contact_id = :contact_id",
     "status": "r.status = :status",
+    "message_status": "m.status = :message_status",
     "created_after": "r.created_at > :created_after",
     "created_before": "r.created_at < :created_before",
 }

@@ -1,4 +1,4 @@
-"""What the sandbox captured instead of sending it."""
+"""The messages that the sandbox captured instead of sending them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from app.database.db import Handle, Row, new_id
 from app.store import keyset
-from app.store.db import Handle, Row, new_id
 from app.store.messages import VISIBLE
 
 if TYPE_CHECKING:
@@ -22,19 +22,26 @@ async def insert_each(db: Handle, captured: Sequence[DataclassInstance]) -> None
                                        run_id, contact_id, channel, to_address, from_address,
                                        subject, text, html, headers, captured_at,
                                        category, account_mail, addressee_id)
-        VALUES (:workspace_id, :id, :message_key, :message_id, :attempt_id,
-                :run_id, :contact_id, :channel, :to_address, :from_address,
-                :subject, :text, :html, :headers, :now,
-                (SELECT category FROM messages
-                 WHERE workspace_id = :workspace_id AND id = :message_id),
-                (SELECT account_mail FROM messages
-                 WHERE workspace_id = :workspace_id AND id = :message_id),
-                (SELECT addressee_id FROM messages
-                 WHERE workspace_id = :workspace_id AND id = :message_id))
-        ON CONFLICT (message_key) DO NOTHING
+        SELECT :workspace_id, :id, :message_key, :message_id, :attempt_id,
+               :run_id, :contact_id, :channel, :to_address, :from_address,
+               :subject, :text, :html, :headers, :now,
+               m.category, m.account_mail, m.addressee_id
+        FROM (SELECT 1 AS one) AS given
+        LEFT JOIN messages m ON m.workspace_id = :workspace_id AND m.id = :message_id
+        WHERE TRUE
+        ON CONFLICT (workspace_id, message_key) DO NOTHING
         """,
         [{"id": new_id("cap"), **asdict(one)} for one in captured],
     )
+
+
+async def newest(db: Handle, *, workspace_id: str) -> str | None:
+    """The id of what was captured last."""
+    id: str | None = await db.fetch_value(
+        "SELECT max(id) FROM captured_messages WHERE workspace_id = :workspace_id",
+        workspace_id=workspace_id,
+    )
+    return id
 
 
 async def page(

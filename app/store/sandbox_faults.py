@@ -1,12 +1,12 @@
-"""What the sandbox's provider is to do wrong next."""
+"""The faults that the sandbox's provider is to show next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from app.database.db import Handle, Row
 from app.store import keyset
-from app.store.db import Handle, Row
 
 COLUMNS = "id, kind, channel, count, remaining, created_at"
 

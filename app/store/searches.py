@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import contacts, keyset
 from app.store.contacts import EMAIL, LAST_NAME, LEADS, NAME, PHONE
-from app.store.db import Handle, Row
 
 FEW = 1_000  # that are looked at one by one
 # That are walked by for a page, when more than those are found: most pages are full by the first.
@@ -54,7 +54,8 @@ async def page(
 
 
 def _values(q: str, q_phone: str | None) -> dict[str, str | None]:
-    """What a text is followed by comes before U+10FFFF; what a number is, before a letter."""
+    """The range of values: what follows a text comes before U+10FFFF, what follows a number, before
+    a letter."""
     name, email = contacts.search_key(q), q.lower()  # as `addresses` makes the key of an email
     return {
         "q_email": email,

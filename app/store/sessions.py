@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 
 
 async def insert(
@@ -15,17 +15,21 @@ async def insert(
     workspace_id: str,
     refresh_hash: bytes,
     expires_at: datetime,
+    in_cookie: bool,
 ) -> None:
+    """Raises errors.Duplicate when there has been a session of this id."""
     await db.execute(
         """
-        INSERT INTO sessions (id, user_id, workspace_id, refresh_hash, created_at, expires_at)
-        VALUES (:id, :user_id, :workspace_id, :refresh_hash, :now, :expires_at)
+        INSERT INTO sessions (id, user_id, workspace_id, refresh_hash, created_at, expires_at,
+                              in_cookie)
+        VALUES (:id, :user_id, :workspace_id, :refresh_hash, :now, :expires_at, :in_cookie)
         """,
         id=id,
         user_id=user_id,
         workspace_id=workspace_id,
         refresh_hash=refresh_hash,
         expires_at=expires_at,
+        in_cookie=in_cookie,
     )
 
 
@@ -38,7 +42,7 @@ async def bearer(
     issued_at: datetime,
     expires_at: datetime,
 ) -> Row | None:
-    """Who is calling with an access token of these claims; None when it has lost its force."""
+    """The bearer of an access token of these claims; None when it has lost its force."""
     return await db.fetch_one(
         """
         SELECT s.id AS via_id, s.workspace_id, s.user_id, u.name, u.super_admin, m.role,
@@ -47,7 +51,7 @@ async def bearer(
         JOIN users u ON u.id = s.user_id
         JOIN memberships m ON m.workspace_id = s.workspace_id AND m.user_id = s.user_id
         JOIN workspaces w ON w.id = s.workspace_id AND w.deleted_at IS NULL
-        WHERE s.id = :id AND s.user_id = :user_id AND s.workspace_id = :workspace_id
+        WHERE s.workspace_id = :workspace_id AND s.id = :id AND s.user_id = :user_id
           AND s.ended_at IS NULL AND s.expires_at > :now
           AND :issued_at <= :now AND :expires_at > :now
         """,
@@ -59,40 +63,77 @@ async def bearer(
     )
 
 
-async def rotate(db: Handle, *, id: str, spent_hash: bytes, refresh_hash: bytes) -> Row | None:
-    """A new refresh token for the newest; None when that was spent, or the session is over."""
+async def renew(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    spent_hash: bytes,
+    refresh_hash: bytes,
+    in_cookie: bool,
+    unless_since: datetime,
+) -> Row | None:
+    """A new refresh token for the newest; None when that was spent, or the session is over or of
+    the other kind, or, in a cookie, when it was renewed after `unless_since`."""
     return await db.fetch_one(
         """
-        UPDATE sessions SET refresh_hash = :refresh_hash
-        WHERE id = :id AND refresh_hash = :spent_hash AND ended_at IS NULL AND expires_at > :now
-        RETURNING id, user_id, workspace_id
+        UPDATE sessions
+        SET refresh_hash = :refresh_hash, previous_hash = :spent_hash, renewed_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id AND refresh_hash = :spent_hash
+          AND in_cookie = :in_cookie AND ended_at IS NULL AND expires_at > :now
+          AND (NOT in_cookie OR renewed_at IS NULL OR renewed_at <= :unless_since)
+        RETURNING id, user_id, workspace_id, refresh_hash, expires_at
         """,
+        workspace_id=workspace_id,
         id=id,
         spent_hash=spent_hash,
         refresh_hash=refresh_hash,
+        in_cookie=in_cookie,
+        unless_since=unless_since,
     )
 
 
-async def expiry(db: Handle, *, id: str) -> datetime | None:
+async def renewed(
+    db: Handle, *, workspace_id: str, id: str, hash: bytes, since: datetime
+) -> Row | None:
+    """The session in a cookie that was renewed after `since`, by its newest refresh token or the
+    one before."""
+    return await db.fetch_one(
+        """
+        SELECT id, user_id, workspace_id, refresh_hash, expires_at FROM sessions
+        WHERE workspace_id = :workspace_id AND id = :id AND in_cookie
+          AND (refresh_hash = :hash OR previous_hash = :hash)
+          AND renewed_at > :since AND ended_at IS NULL AND expires_at > :now
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        hash=hash,
+        since=since,
+    )
+
+
+async def expiry(db: Handle, *, workspace_id: str, id: str) -> datetime | None:
     """When the session will be over; None when it is."""
     expires_at: datetime | None = await db.fetch_value(
         """
         SELECT expires_at FROM sessions
-        WHERE id = :id AND ended_at IS NULL AND expires_at > :now
+        WHERE workspace_id = :workspace_id AND id = :id AND ended_at IS NULL AND expires_at > :now
         """,
+        workspace_id=workspace_id,
         id=id,
     )
     return expires_at
 
 
-async def end(db: Handle, *, id: str) -> Row | None:
-    """Whose it was, and where; None when it was over before."""
+async def end(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+    """End the session; its user, None when it was over before."""
     return await db.fetch_one(
         """
         UPDATE sessions SET ended_at = :now
-        WHERE id = :id AND ended_at IS NULL AND expires_at > :now
-        RETURNING user_id, workspace_id
+        WHERE workspace_id = :workspace_id AND id = :id AND ended_at IS NULL AND expires_at > :now
+        RETURNING user_id
         """,
+        workspace_id=workspace_id,
         id=id,
     )
 

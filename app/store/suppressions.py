@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import keyset
-from app.store.db import Handle, Row
 
 COLUMNS = "id, channel, address, reason, source, in_flight, created_at"
 
@@ -103,7 +103,7 @@ async def reasons(
 async def reasons_in(
     db: Handle, *, workspace_ids: Sequence[str], address_hashes: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Likewise for addresses of several workspaces: each is known by a hash of its own."""
+    """The reasons for addresses of several workspaces: each is known by a hash of its own."""
     rows = await db.fetch_all(
         """
         SELECT address_hash, reason FROM suppressions
@@ -158,11 +158,39 @@ async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]
     return [row["id"] for row in forgotten]
 
 
+async def recognize(db: Handle, rows: Sequence[Mapping[str, str]]) -> None:
+    """Rows of workspace_id, address_hash and address: whose the suppressions are is known again."""
+    if rows:
+        await db.execute_many(
+            """
+            UPDATE suppressions SET address = :address
+            WHERE workspace_id = :workspace_id AND address_hash = :address_hash
+              AND address IS NULL
+            """,
+            rows,
+        )
+
+
+async def of_addresses(
+    db: Handle, *, workspace_id: str, address_hashes: Sequence[str]
+) -> list[Row]:
+    """{id, channel, reason} of each, the oldest first."""
+    return await db.fetch_all(
+        """
+        SELECT id, channel, reason FROM suppressions
+        WHERE workspace_id = :workspace_id AND address_hash = ANY(:address_hashes)
+        ORDER BY id
+        """,
+        workspace_id=workspace_id,
+        address_hashes=list(address_hashes),
+    )
+
+
 async def name_in_flight(
     db: Handle, *, workspace_id: str, address_hash: str, reason: str, message_ids: Sequence[str]
 ) -> None:
-    """What may arrive although it was answered that nothing will, beside what earlier answers have
-    named: what one of them said stays true."""
+    """Name the messages that may arrive although the answer says none will, beside those that
+    earlier answers have named: what one of them said stays true."""
     where = {"workspace_id": workspace_id, "address_hash": address_hash, "reason": reason}
     row = await db.fetch_one(
         """

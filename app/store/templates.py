@@ -1,12 +1,12 @@
-"""What messages say: one row a template, its newest content and the number of its version."""
+"""The templates of messages: one row each, its newest content and the number of its version."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.database.db import Handle, Row
 from app.store import keyset
-from app.store.db import Handle, Row
 
 COLUMNS = "id, name, channel, category, content, version, revision, created_at, updated_at"
 

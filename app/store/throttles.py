@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.store.db import Handle, new_id
+from app.database.db import Handle, new_id
 
 
 async def take(

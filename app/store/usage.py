@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from app.store.db import Handle, new_id
+from app.database.db import Handle, new_id
 
 CONTACTS, MESSAGES = "contacts", "messages"
+DAILY = "daily messages"  # through the operator's channels, of a workspace with a daily limit
 
 OF_IT = "workspace_id = :workspace_id AND meter = :meter AND period = :period"
 USED = f"""(
@@ -23,7 +24,7 @@ async def add(
     db: Handle, *, workspace_id: str, meter: str, amount: int = 1, period: str = ""
 ) -> None:
     """`amount` in what the meter counts: contacts, or messages. `period` is a month, as in
-    2026-01, for a meter that begins anew with each."""
+    2026-01, or a day, for a meter that begins anew with each."""
     await add_each(db, meter=meter, amounts={workspace_id: amount}, period=period)
 
 
@@ -76,7 +77,8 @@ async def used(db: Handle, *, workspace_id: str, meter: str, period: str = "") -
 
 
 async def lock(db: Handle, *, workspace_id: str, meter: str, period: str = "") -> None:
-    """Whoever takes of it with this lock is alone; others add meanwhile only from far below."""
+    """Lock a meter: who takes of it with this lock is alone; others add meanwhile only from far
+    below."""
     await db.execute(
         """
         INSERT INTO usage_totals (workspace_id, meter, period, amount)
@@ -86,6 +88,19 @@ async def lock(db: Handle, *, workspace_id: str, meter: str, period: str = "") -
         workspace_id=workspace_id,
         meter=meter,
         period=period,
+    )
+
+
+async def forget_days(db: Handle, *, workspace_id: str, before: str) -> None:
+    """Delete what was counted on days before this one."""
+    await db.execute(
+        """
+        DELETE FROM usage_totals
+        WHERE workspace_id = :workspace_id AND meter = :meter AND period < :before
+        """,
+        workspace_id=workspace_id,
+        meter=DAILY,
+        before=before,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.store.db import Handle
+from app.database.db import Handle
 
 
 async def insert(db: Handle, *, issuer: str, subject: str, user_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
 
 COLUMNS = "id, email, email_key, name, password_hash, super_admin, email_verified_at, created_at"
 
@@ -30,7 +30,7 @@ async def by_id(db: Handle, *, id: str) -> Row | None:
 
 
 async def locked(db: Handle, *, id: str) -> Row | None:
-    """Whoever makes or ends sessions of a user does it one after the other."""
+    """Lock the user: sessions of one are made and ended one after the other."""
     return await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE id = :id FOR UPDATE", id=id)
 
 
@@ -73,6 +73,24 @@ async def change_password(db: Handle, *, id: str, old_hash: str, new_hash: str) 
         new_hash=new_hash,
     )
     return changed is not None
+
+
+async def count_founded(db: Handle, *, id: str, day: str) -> int:
+    """One more workspace that they found; how many on that day. Whoever founds two at once waits
+    here."""
+    founded: int = await db.fetch_value(
+        """
+        INSERT INTO foundings (user_id, day, amount)
+        VALUES (:id, :day, 1)
+        ON CONFLICT (user_id) DO UPDATE
+        SET amount = CASE WHEN foundings.day = excluded.day THEN foundings.amount + 1 ELSE 1 END,
+            day = excluded.day
+        RETURNING amount
+        """,
+        id=id,
+        day=day,
+    )
+    return founded
 
 
 async def verify_email(db: Handle, *, id: str) -> Row:

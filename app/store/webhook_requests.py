@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
+from app.database.db import Handle, Row
+from app.database.ids import first_id
+from app.database.sql import Document
 from app.store import keyset
-from app.store.db import Handle, Row
-from app.store.ids import first_id
-from app.store.sql import Document
 
 COLUMNS = """id, definition_id, outcome, status, code, cause, detail, headers, body, ip,
              duration_ms, run_id, contact_id, created_at"""
@@ -44,7 +44,7 @@ class RequestRecord:
 
 
 async def insert_many(db: Handle, requests: Sequence[RequestRecord]) -> None:
-    """Of any workspaces. What belongs to a definition that is gone by now is left out."""
+    """Insert records of any workspaces, leaving out those of a definition that is gone by now."""
     await db.execute(
         """
         INSERT INTO webhook_requests (workspace_id, id, definition_id, outcome, status, code, cause,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
+from datetime import datetime
 
-from app.store.db import Handle, Row
+from app.database.db import Handle, Row
+from app.store import jobs
 
 COLUMNS = """id, name, timezone, country, retention_days, from_name, from_email, reply_to,
-             sending_paused, suspended, plan, revision, created_at, updated_at"""
+             postal_address, sending_paused, suspended, plan, daily_limit, revision, created_at,
+             updated_at"""
 
 
 async def insert(db: Handle, *, id: str, name: str, timezone: str) -> Row:
@@ -42,7 +45,7 @@ async def sending_paused(db: Handle, *, id: str) -> bool:
 
 
 async def share_sending(db: Handle, *, ids: Collection[str]) -> None:
-    """Whoever is about to read that they send says so. Until the transaction ends, who pauses one
+    """Announce that one is about to read that they send. Until the transaction ends, who pauses one
     of them is not answered (`await_senders`). No share of their rows: under a queue that is long
     somebody always has one, and a pause would never get its turn."""
     await db.share(*map(_sending, ids))
@@ -70,6 +73,7 @@ async def update(
     from_name: str | None = None,
     from_email: str | None = None,
     reply_to: str | None = None,
+    postal_address: str | None = None,
     sending_paused: bool = False,
 ) -> Row:
     return await db.returning(
@@ -77,7 +81,8 @@ async def update(
         UPDATE workspaces
         SET name = :name, timezone = :timezone, country = :country,
             retention_days = :retention_days, from_name = :from_name, from_email = :from_email,
-            reply_to = :reply_to, sending_paused = :sending_paused,
+            reply_to = :reply_to, postal_address = :postal_address,
+            sending_paused = :sending_paused,
             revision = revision + 1, updated_at = :now
         WHERE id = :id
         RETURNING {COLUMNS}
@@ -90,7 +95,42 @@ async def update(
         from_name=from_name,
         from_email=from_email,
         reply_to=reply_to,
+        postal_address=postal_address,
         sending_paused=sending_paused,
+    )
+
+
+async def set_daily_limit(db: Handle, *, id: str, limit: int | None) -> None:
+    """The operator's; None for the rule of all."""
+    await db.execute(
+        "UPDATE workspaces SET daily_limit = :limit WHERE id = :id", id=id, limit=limit
+    )
+
+
+async def earned(db: Handle, *, id: str, new_since: datetime) -> Row | None:
+    """The facts that judge whether it may send: when it was made, the operator's limit, and whether
+    one of its owners has proved an address. `allowance_of` is the oldest workspace that shares an
+    owner with it, this one included, among those that are new and pay nothing: all of them draw on
+    the allowance of that one."""
+    return await db.fetch_one(
+        """
+        SELECT w.plan, w.created_at AS founded_at, w.daily_limit,
+               CAST(EXISTS (SELECT 1 FROM memberships o
+                            JOIN users u ON u.id = o.user_id AND u.email_verified_at IS NOT NULL
+                            WHERE o.workspace_id = w.id AND o.role = 'owner') AS BOOLEAN)
+                   AS owner_verified,
+               COALESCE((SELECT min(s.id) FROM memberships o
+                         JOIN memberships p ON p.user_id = o.user_id AND p.role = 'owner'
+                         JOIN workspaces s ON s.id = p.workspace_id
+                         WHERE o.workspace_id = w.id AND o.role = 'owner'
+                           AND s.plan = 'starter' AND s.daily_limit IS NULL
+                           AND s.deleted_at IS NULL AND s.created_at > :new_since),
+                        w.id) AS allowance_of
+        FROM workspaces w
+        WHERE w.id = :id
+        """,
+        id=id,
+        new_since=new_since,
     )
 
 
@@ -118,6 +158,8 @@ TABLES: Mapping[str, str] = {
     "captured_messages": "id",
     "delivery_attempts": "id",
     "provider_troubles": "channel",
+    "recipient_counts": "slot",
+    "refused_recipients": "suppression_id",
     "sandbox_faults": "id",
     "messages": "id",
     "run_signals": "run_id",
@@ -139,6 +181,8 @@ TABLES: Mapping[str, str] = {
     "channel_settings": "channel",
     "callbacks": "id",
     "shared_recipients": "address_hash",
+    "sign_in_domains": "domain",
+    "directory": "kind",
     "invitations": "id",
     "api_keys": "id",
     "sessions": "id",
@@ -152,32 +196,33 @@ async def close(db: Handle, *, id: str) -> None:
     await db.execute("UPDATE workspaces SET deleted_at = :now WHERE id = :id", id=id)
     await db.execute("DELETE FROM memberships WHERE workspace_id = :id", id=id)
     await db.execute("DELETE FROM invitations WHERE workspace_id = :id", id=id)
+    await db.execute("DELETE FROM sign_in_domains WHERE workspace_id = :id", id=id)
+    await db.execute("DELETE FROM directory WHERE workspace_id = :id", id=id)
     await db.execute(
         "UPDATE definitions SET state = 'ARCHIVED', token = NULL WHERE workspace_id = :id", id=id
     )
 
 
-async def any_closed(db: Handle) -> bool:
-    """Without a lock: asked often, and nearly always No."""
-    found = await db.fetch_value(
+async def closed(db: Handle) -> str | None:
+    """One whose rows are still there. Without a lock: asked often, and nearly always None."""
+    id: str | None = await db.fetch_value(
         "SELECT id FROM workspaces WHERE deleted_at IS NOT NULL ORDER BY id LIMIT 1"
     )
-    return found is not None
+    return id
 
 
-async def closed(db: Handle) -> str | None:
-    """One whose rows are still there and that nobody else removes, locked: nothing can be added to
-    it, for that takes a share of this lock."""
-    id: str | None = await db.fetch_value(
+async def lock_closed(db: Handle, *, id: str) -> bool:
+    """For whoever removes its rows; False when another does. Nothing can be added to it meanwhile,
+    for that takes a share of this lock."""
+    locked = await db.fetch_value(
         """
         SELECT id FROM workspaces
-        WHERE deleted_at IS NOT NULL
-        ORDER BY id
-        LIMIT 1
+        WHERE id = :id AND deleted_at IS NOT NULL
         FOR UPDATE SKIP LOCKED
-        """
+        """,
+        id=id,
     )
-    return id
+    return locked is not None
 
 
 async def delete_some(db: Handle, *, id: str, limit: int) -> bool:
@@ -185,7 +230,10 @@ async def delete_some(db: Handle, *, id: str, limit: int) -> bool:
 
     A range of keys and not a list: that is one walk along an index whatever a planner knows.
     """
+    limit -= await jobs.delete_some(db, workspace_id=id, limit=limit)
     for table, whose in TABLES.items():
+        if limit <= 0:
+            return True
         deleted = await db.fetch_all(
             f"""
             DELETE FROM {table}
@@ -203,7 +251,7 @@ async def delete_some(db: Handle, *, id: str, limit: int) -> bool:
             limit=limit,
         )
         limit -= len(deleted)
-        if limit <= 0:
-            return True
+    if limit <= 0:
+        return True
     await db.execute("DELETE FROM workspaces WHERE id = :id", id=id)
     return False

@@ -1,1 +1,1 @@
-"""HTTP itself: the edge, routing, bodies, replies. Knows no resource."""
+"""HTTP itself: the edge, routing, bodies, replies; knows no resource."""

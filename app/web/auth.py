@@ -7,28 +7,39 @@ import re
 import structlog
 from starlette.datastructures import Headers
 
-from app import plans
-from app.accounts import identity
-from app.accounts.identity import Member
+from app.config import plans
 from app.errors import Problem
+from app.identity import identity
+from app.identity.identity import Member
 from app.process import Process
 
 PUBLIC = "PUBLIC"  # anybody may call: the intake, sign-in, health
 MEMBER = "MEMBER"  # whoever is signed in, whatever the role
 ADMIN = "admin"  # a super-admin's session
 
+BARE = re.compile(r"\s*(?:td_|eyJ)")  # how a key begins, and a token
 BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,4096}=*)", re.IGNORECASE)  # RFC 6750 §2.1
 
 
-async def authenticate(process: Process, headers: Headers, *, ongoing: bool = False) -> Member:
-    """Raises Problem `unauthenticated`. `ongoing` as in identity.authenticate."""
+def bearer_of(headers: Headers) -> str:
+    """Raises Problem `unauthenticated`."""
     values = headers.getlist("authorization")
     match = BEARER.fullmatch(values[0]) if len(values) == 1 else None
+    if match is None and len(values) == 1 and BARE.match(values[0]):
+        raise identity.unauthenticated(
+            "The Authorization header holds a key without Bearer: send"
+            " `Authorization: Bearer` and then the key, with a space between them."
+        )
     if match is None:
         raise identity.unauthenticated(
             "Send exactly one header `Authorization: Bearer` with an access token or an API key."
         )
-    member = await identity.authenticate(process, match[1], ongoing=ongoing)
+    return match[1]
+
+
+async def authenticate(process: Process, headers: Headers, *, ongoing: bool = False) -> Member:
+    """Raises Problem `unauthenticated`. `ongoing` as in identity.authenticate."""
+    member = await identity.authenticate(process, bearer_of(headers), ongoing=ongoing)
     structlog.contextvars.bind_contextvars(workspace_id=member.workspace_id)
     return member
 

@@ -27,7 +27,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from app.errors import FieldError, Problem
-from app.machine import document
+from app.machine import document, spelling
 from app.machine.program import Json
 from app.machine.text import is_storable
 
@@ -38,6 +38,9 @@ MERGE_PATCH = JSON | {"application/merge-patch+json"}  # RFC 7396 §4
 BREAKING = frozenset({"Cc", "Cs", "Zl", "Zp"})  # Unicode: controls, half pairs, line separators
 PARAMETERS = 100  # of one query string
 ERRORS = 100  # that are listed: an answer must not outgrow its question
+# Of one body, for it is parsed and checked on the event loop: a graph of the largest size has about
+# two thirds of that.
+MOST_VALUES = 30_000
 
 
 class Shape(BaseModel):
@@ -55,7 +58,8 @@ class Shape(BaseModel):
 
 
 class Writable(Shape):
-    """What of a resource can be written: POST takes all of it, PATCH what changes of it."""
+    """The fields of a resource that can be written: POST takes all of it, PATCH what changes of
+    it."""
 
     @classmethod
     def normal(cls, changes: dict[str, Json]) -> dict[str, Json]:
@@ -71,7 +75,7 @@ class Unchanged(Exception):
 
 
 class Nothing(Shape):
-    """What a route takes that takes no body: an empty object, where a client has to send one."""
+    """The body of a route that takes none: an empty object, where a client has to send one."""
 
 
 class Query(BaseModel):
@@ -109,7 +113,7 @@ def _after(moment: datetime) -> datetime:
 
 
 def _before(moment: datetime) -> datetime:
-    """As above: what is shown earlier."""
+    """The bound of what is shown as earlier: answers show milliseconds."""
     over = moment.microsecond % 1_000
     try:
         return moment + timedelta(microseconds=1_000 - over if over else 0)
@@ -148,6 +152,12 @@ def read(model: type[Model], headers: Headers, body: bytes) -> Model:
     return _checked(model, _object(headers, body, JSON), "body", _pointer)
 
 
+def part(model: type[Model], value: Json, *place: int | str) -> Model:
+    """A part of a body, at this place in it, that is right or wrong by itself. Raises Problem
+    `invalid` with every error."""
+    return _checked(model, value, "body", lambda tokens: _pointer([*place, *tokens]))
+
+
 def nothing(headers: Headers, body: bytes) -> None:
     """Raises Problem for a body that says something: it must not be ignored."""
     if body and body != b"{}":  # whatever media type a client gives to so little
@@ -157,7 +167,7 @@ def nothing(headers: Headers, body: bytes) -> None:
 def patch(
     model: type[Written], stored: Mapping[str, Json], headers: Headers, body: bytes
 ) -> Written:
-    """What `stored`, the writable part of a resource, is after the merge patch (RFC 7396). Raises
+    """The writable part of a resource, `stored`, after the merge patch (RFC 7396). Raises
     Unchanged when that is what it was; the patch must be right all the same."""
     patched = _patched(model, stored, model.normal(_object(headers, body, MERGE_PATCH)))
     checked = _checked(model, patched, "body", _pointer)
@@ -172,8 +182,8 @@ def _is_same(checked: BaseModel, model: type[BaseModel], stored: Mapping[str, Js
         before = model.model_validate(dict(stored))
     except ValidationError:  # stored under other rules: the patch has put that right
         return False
-    told, was = (document.pretty(_said(one), sort=True) for one in (checked, before))
-    return told == was
+    given, was = (document.pretty(_said(one), sort=True) for one in (checked, before))
+    return given == was
 
 
 def _said(value: Json) -> Json:
@@ -181,13 +191,13 @@ def _said(value: Json) -> Json:
     does an object of such members; but whoever names what is never read back has said something."""
     if not isinstance(value, BaseModel):
         return value
-    said = dict(value.model_extra or {})
+    values = dict(value.model_extra or {})
     for name, field in type(value).model_fields.items():
         inner = _said(getattr(value, name))
         named = name in value.model_fields_set and field.json_schema_extra == WRITE_ONLY
         if inner is not None or named:
-            said[field.alias or name] = inner
-    return said or None
+            values[field.alias or name] = inner
+    return values or None
 
 
 def _patched(
@@ -273,12 +283,15 @@ def _object(headers: Headers, body: bytes, allowed: frozenset[str]) -> dict[str,
         raise Problem("malformed_json", "The body is empty; send a JSON object.")
     require_media_type(headers, allowed)
     try:
+        document.refuse_many(body, MOST_VALUES)
         value = document.parse(body)
+    except document.TooManyValues:
+        raise _invalid("body", [FieldError("", f"Hold at most {MOST_VALUES:,} values.")]) from None
     except document.MalformedJson as error:
         raise Problem("malformed_json", str(error)) from None
     if not isinstance(value, dict):
         raise _invalid("body", [FieldError("", "Must be an object.")])
-    if _ESCAPES.search(body):
+    if ESCAPES.search(body):
         _refuse_unstorable("body", value, _pointer)
     return value
 
@@ -320,12 +333,33 @@ Pointer: TypeAlias = Callable[[Tokens], str]
 
 
 def _checked(model: type[Model], value: Json, what: str, pointer: Pointer) -> Model:
+    _refuse_strange(model, value, what, pointer)
     try:
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[:ERRORS]
-        errors = [FieldError(pointer(_place(one, value)), _sentence(what, one)) for one in found]
+        errors = [
+            FieldError(pointer(_place(one, value)), _sentence(what, one) + _hint(model, one))
+            for one in found
+        ]
         raise _invalid(what, errors) from None
+
+
+def _refuse_strange(
+    model: type[BaseModel], value: Json, what: str, pointer: Pointer, place: Tokens = ()
+) -> None:
+    """More unknown names than are listed, before pydantic makes an error of each."""
+    if not isinstance(value, dict) or model.model_config.get("extra") != "forbid":
+        return
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    if len(value) > len(fields) + ERRORS:
+        strange = [name for name in value if name not in fields]
+        sentence = SENTENCES[what, "extra_forbidden"]
+        errors = [FieldError(pointer((*place, name)), sentence) for name in strange[:ERRORS]]
+        raise _invalid(what, errors)
+    for name, field in fields.items():
+        if isinstance(value.get(name), dict) and (inner := _model_in(field.annotation)):
+            _refuse_strange(inner, value[name], what, pointer, (*place, name))
 
 
 def _invalid(what: str, errors: Sequence[FieldError]) -> Problem:
@@ -345,6 +379,43 @@ def _sentence(what: str, error: ErrorDetails) -> str:
         return "Must not be empty."
     template = SENTENCES.get((what, error["type"])) or SENTENCES.get(("", error["type"]))
     return template.format(**context) if template else f"{error['msg']}."
+
+
+# What other APIs call the parameters of a page.
+PAGED = frozenset({"page", "pageNumber", "p", "offset", "skip", "start", "after", "pageToken"})
+
+
+def _hint(model: type[BaseModel], error: ErrorDetails) -> str:
+    """Behind the sentence about a name that nobody knows."""
+    if error["type"] != "extra_forbidden":
+        return ""
+    name, known = str(error["loc"][-1]), _names_at(model, error["loc"][:-1])
+    if name in PAGED and {"cursor", "limit"} <= set(known):
+        return " Lists are read with cursor, which takes the nextCursor of the page before."
+    return "" if name in known else spelling.hint(name, known)
+
+
+def _names_at(model: type[BaseModel], place: Tokens) -> list[str]:
+    """The fields that there are at a place, of every model that may stand there."""
+    models = [model]
+    for token in place:
+        within = [
+            inner
+            for one in models
+            for name, field in one.model_fields.items()
+            if token in (field.alias, name)
+            for inner in _models_within(field.annotation)
+        ]
+        models = within or models  # an index, or the tag of a union
+    fields = (item for one in models for item in one.model_fields.items())
+    return [field.alias or name for name, field in fields]
+
+
+def _models_within(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_within(inner)
 
 
 SENTENCES: Mapping[tuple[str, str], str] = {
@@ -384,7 +455,7 @@ SENTENCES: Mapping[tuple[str, str], str] = {
 
 
 def _place(error: ErrorDetails, value: Json) -> Tokens:
-    """Where it is in the document. What pydantic adds, such as the tag of a union, is not there."""
+    """The place in the document, without what pydantic adds, such as the tag of a union."""
     location = error["loc"]
     missing = location[-1:] if error["type"] == "missing" else ()
     tokens = []
@@ -401,7 +472,7 @@ def _pointer(tokens: Tokens) -> str:
 
 
 def _parameter(tokens: Tokens) -> str:
-    """As it stands in the URL: `?limit`, `?metadata[city]`."""
+    """The parameter as it stands in the URL: `?limit`, `?metadata[city]`."""
     name, *inner = tokens or [""]
     return f"?{name}" + "".join(f"[{token}]" for token in inner)
 
@@ -409,7 +480,7 @@ def _parameter(tokens: Tokens) -> str:
 # --- text that cannot be kept -----------------------------------------------------------------
 
 # How a NUL or half of a surrogate pair gets into JSON.
-_ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def _refuse_unstorable(what: str, value: Json, pointer: Pointer) -> None:

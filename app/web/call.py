@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from app.accounts import identity
-from app.accounts.identity import Member
 from app.audit import trail
 from app.audit.trail import Origin, Where
+from app.database.db import Handle
 from app.errors import Problem
+from app.identity import identity
+from app.identity.identity import Member
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
-from app.store.db import Handle
 from app.web import auth, body, conditions, idempotency
 from app.web.accept import acceptable
 from app.web.auth import PUBLIC
@@ -110,7 +112,8 @@ class Call:
         self._match(None if revision is None else conditions.tag(revision))
 
     def match_shown(self, resource: Mapping[str, Json]) -> None:
-        """Likewise, of what has no revision: `resource` as a GET would show it to the caller."""
+        """Match If-Match for what has no revision: `resource` as a GET would show it to the
+        caller."""
         self._match(conditions.digest(document.dumps(resource)))
 
     def _match(self, current: str | None) -> None:
@@ -149,14 +152,14 @@ class Call:
 
     @property
     def origin(self) -> Origin:
-        """Who acts, and from where."""
+        """The actor, and where the call comes from."""
         member = self.member
         if member.via == "key":
             return Origin("api_key", member.via_id, member.name, self.client, self.request_id)
         return Origin("user", member.user_id, member.name, self.client, self.request_id)
 
     async def conclude(self, work: Callable[[Handle], Awaitable[Response]]) -> Response:
-        """What `work` answers in a transaction of its own, or has answered to this request before:
+        """The answer of `work` in a transaction of its own, or its earlier answer to this request:
         the end of a `concludes` route, which until here has asked somebody else."""
         self.has_concluded = True
         async with self.process.database.write() as db:
@@ -195,6 +198,14 @@ class Call:
             await self.authorize()
             self._checked_at = time.monotonic()
 
+    async def pause(self, seconds: float) -> None:
+        """Sleep, once the body is read. Raises ClientDisconnect when the client leaves."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while (await self.request.receive())["type"] != "http.disconnect":
+                    pass
+                raise ClientDisconnect
+
     def stream_body(
         self, max_bytes: int, piece_seconds: float, all_seconds: float
     ) -> AsyncIterator[bytes]:
@@ -209,13 +220,13 @@ class Call:
         return model
 
     def refuse_the_ignored(self) -> None:
-        """What the caller asked for and the handler took no notice of."""
+        """Refuse parameters and headers that the handler took no notice of."""
         unjudged = not self._if_match_was_judged and self.request.method not in SAFE
         if unjudged and conditions.names_a_revision(self.request.headers):
             raise Problem("stale", "This resource has no revision to match; leave out If-Match.")
 
     def refuse_unacceptable(self, content_type: str) -> None:
-        """Of an answer that the client cannot read; "" is that of one without a body."""
+        """Refuse a request whose answer the client cannot read; "" is the type of none."""
         media_type = content_type.partition(";")[0]
         if media_type and not acceptable(self.request.headers, media_type):
             raise Problem("not_acceptable", f"Accept {media_type}: no other format is available.")

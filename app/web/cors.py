@@ -23,8 +23,8 @@ PREFLIGHT_SECONDS = b"600"
 def headers(
     origins: Collection[bytes], method: str, asked: Sequence[bytes], answer: Pairs
 ) -> list[tuple[bytes, bytes]]:
-    """What to add to an answer. `asked` is what the request has as Origin; a preflight is what
-    OPTIONS always is, with the Allow of the answer in other words."""
+    """The headers to add to an answer. `asked` is what the request has as Origin; a preflight is
+    what OPTIONS always is, with the Allow of the answer in other words."""
     if not origins:
         return []
     added = [(b"vary", b"Origin")]  # to every answer, or a cache would mix them up

@@ -19,14 +19,16 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import tokens
-from app.config import Settings
+from app.config.settings import Settings
+from app.database.ids import uuid7
 from app.errors import Problem, Unavailable
 from app.machine.text import is_line
+from app.net.networks import subscriber
 from app.runtime import logs, tasks
 from app.runtime.metrics import Metrics
-from app.store.ids import uuid7
-from app.web import cors, reply
+from app.vault import tokens
+from app.web import bodies, cors, reply
+from app.web.bodies import Bodies, Hold
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +44,7 @@ ROUTINE = {"/healthz", "/readyz", "/sandbox/messages"}  # asked every few second
 # What follows in such a path is a credential, and so is whatever looks like one elsewhere.
 MASKED = rf"\1{logs.MASK}"
 CREDENTIAL = re.compile(
-    rf"(/webhooks/in/|^/u/|^/sandbox/checkouts/).*|(?<=/){tokens.PATTERN}(?![A-Za-z0-9])",
+    rf"(/webhooks/in/|^/u/|^/sandbox/checkouts/|^/preview/).*|(?<=/){tokens.PATTERN}(?![A-Za-z0-9])",
     re.DOTALL,
 )
 
@@ -55,7 +57,11 @@ class Allowance:
 
     max_bytes: int
     seconds: float
+    hold: Hold
     all_seconds: float | None = None  # of a stream
+
+    def narrow(self, max_bytes: int) -> None:
+        self.max_bytes = min(self.max_bytes, max_bytes)
 
     def widen(self, max_bytes: int, piece_seconds: float, all_seconds: float) -> None:
         self.max_bytes, self.seconds, self.all_seconds = max_bytes, piece_seconds, all_seconds
@@ -79,12 +85,11 @@ class Edge:
             self.always.append((b"strict-transport-security", b"max-age=31536000"))
         self.cors_origins = frozenset(origin.encode() for origin in settings.cors_origins)
         self.body_seconds = body_seconds
+        self.bodies = Bodies(self.max_body_bytes, self.metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await _Exchange(self, scope, receive, send).run()
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close"})  # before it is accepted: the server answers 403
         else:
             await self.app(scope, receive, send)
 
@@ -102,7 +107,8 @@ class _Exchange:
         self._client = client_address(
             scope.get("client"), self._headers[b"x-forwarded-for"], edge.trusted_hops
         )
-        self._allowed = Allowance(edge.max_body_bytes, edge.body_seconds)
+        self._hold = Hold(subscriber(self._client))
+        self._allowed = Allowance(edge.max_body_bytes, edge.body_seconds, self._hold)
         self._limits: dict[str, str] = {}  # of a bearer: told with whatever is answered
         self._scope = scope  # which the server made for this request
         scope["client"] = (self._client, 0)
@@ -113,6 +119,7 @@ class _Exchange:
             "limits": self._limits,
         }
         self._declared = int((self._headers[b"content-length"] or (b"0",))[0])  # checked by h11
+        self._is_small = 0 < self._declared <= bodies.SMALL_BYTES
         self._received = 0
         self._body_deadline: float | None = None
         self._waited = 0.0  # seconds, for pieces of the body
@@ -142,6 +149,7 @@ class _Exchange:
                 )
             )
         finally:
+            self._edge.bodies.release(self._hold)
             self._log()
 
     # --- the request's body ---------------------------------------------------------------------
@@ -163,6 +171,11 @@ class _Exchange:
             self._waited += clock() - began
         if self._received > self._allowed.max_bytes:
             raise self._too_large()
+        is_counted = (
+            self._allowed.all_seconds is None and not self._is_small
+        )  # a stream is not held
+        if is_counted and (count := len(message.get("body", b""))):
+            self._edge.bodies.take(self._hold, count)
         return message
 
     def _deadline(self, now: float) -> float:
@@ -181,10 +194,10 @@ class _Exchange:
 
     def _too_slow(self) -> Problem:
         whole, piece = self._allowed.all_seconds, self._allowed.seconds
-        told = f"the whole body within {piece:g} seconds"
+        limit = f"the whole body within {piece:g} seconds"
         if whole is not None:
-            told = f"more of the body within {piece:g} seconds, and the whole within {whole:g}"
-        return Problem("request_timeout", f"Send {told}.", headers={"Connection": "close"})
+            limit = f"more of the body within {piece:g} seconds, and the whole within {whole:g}"
+        return Problem("request_timeout", f"Send {limit}.", headers={"Connection": "close"})
 
     def _too_large(self) -> Problem:
         return Problem("body_too_large", f"Send at most {self._allowed.max_bytes} bytes.")
@@ -222,8 +235,8 @@ class _Exchange:
         if b"cache-control" not in dict(headers):
             complete.append((b"cache-control", b"no-store"))
         if b"ratelimit" not in dict(headers):  # a refusal by another limit tells of that one
-            told = self._limits.items()
-            complete += [(name.lower().encode(), value.encode()) for name, value in told]
+            limits = self._limits.items()
+            complete += [(name.lower().encode(), value.encode()) for name, value in limits]
         method, origin = self._scope["method"], self._headers[b"origin"]
         complete += cors.headers(edge.cors_origins, method, origin, headers)
         return complete
@@ -290,7 +303,7 @@ def _grouped(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
 
 
 def refuse_ambiguous(scope: Scope, headers: Headers) -> None:
-    """What two readers could understand in two ways, which is how requests are smuggled."""
+    """Refuse a head that two readers could understand in two ways: so requests are smuggled."""
     # The intake counts every try and answers them alike, these too.
     if not is_line(scope["path"]) and not scope["path"].startswith(INTAKE):
         raise Problem("not_found", "Nothing exists at this path.")
@@ -301,6 +314,14 @@ def refuse_ambiguous(scope: Scope, headers: Headers) -> None:
         cause = "Send one Host header."  # RFC 9112 §3.2
     elif not scope["http_version"].startswith("1."):
         cause = "Speak HTTP/1.1."
+    elif headers[b"transfer-encoding"] and scope["http_version"] == "1.0":
+        cause = "HTTP/1.0 has no Transfer-Encoding; send Content-Length."  # RFC 9112 §6.1
+    if not scope["method"].isupper():
+        raise Problem(
+            "not_implemented",
+            f"Methods are case-sensitive: send {scope['method'].upper()[:20]}.",
+            headers={"Connection": "close"},
+        )
     if cause:
         raise Problem("malformed_request", cause, headers={"Connection": "close"})
 

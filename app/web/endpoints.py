@@ -28,7 +28,7 @@ Bare: TypeAlias = Callable[[Process, Throttle, Scope, Receive, Send], Awaitable[
 
 
 class Says(TypedDict, total=False):
-    """What a route says beside its path.
+    """The declarations of a route beside its path.
 
     takes   the body, or, of a PATCH that takes a Writable, what the patch has to make of it
     query   the parameters; without, there are none, and whoever sends one is told so, but for a

@@ -17,11 +17,11 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app.accounts.identity import Member
+from app.database.db import Handle, Row
 from app.errors import Problem
+from app.identity.identity import Member
 from app.store import idempotency
-from app.store.db import Handle, Row
-from app.vault import Vault
+from app.vault.vault import Vault
 from app.web.reply import SecretResponse
 
 KEPT_FOR = timedelta(hours=24)
@@ -67,8 +67,8 @@ class Asked:
         )
 
     async def answer(self, db: Handle) -> Response | None:
-        """What was answered before. Raises Problem `idempotency_mismatch`, and `conflict` when
-        nobody may be told that any more."""
+        """The answer that was given before. Raises Problem `idempotency_mismatch`, and `conflict`
+        when nobody may be told that any more."""
         member = self.member
         kept = await idempotency.by_id(db, workspace_id=member.workspace_id, id=self.id)
         if kept is None:
@@ -85,7 +85,7 @@ class Asked:
         )
 
     async def once(self, db: Handle, work: Callable[[], Awaitable[Response]]) -> Response:
-        """What `work` answers, or answered before; `db` is the transaction that it works in.
+        """The answer of `work`, or its earlier one; `db` is the transaction that it works in.
 
         Raises Problem `idempotency_in_progress`, `idempotency_mismatch` and `conflict`.
         """

@@ -32,7 +32,7 @@ def tag_of(endpoint: Endpoint) -> str:
 
 
 def words_of(endpoint: Endpoint) -> list[str]:
-    """What it does, in words: a verb, and its object from the path."""
+    """The operation in words: a verb, and its object from the path."""
     handler = endpoint.handler.__name__.rstrip("_").split("_")
     verb = VERBS.get(handler[0])
     if verb is None and len(handler) > 1:

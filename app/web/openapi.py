@@ -6,17 +6,19 @@ import inspect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
 
-from app.accounts.roles import PERMISSIONS, ROLES
 from app.errors import CODES
+from app.identity.roles import PERMISSIONS, ROLES
 from app.machine.content import CHANNELS
 from app.web.body import MERGE_PATCH, Query, Writable
 from app.web.call import Content
 from app.web.endpoints import Endpoint
 from app.web.idempotency import KEY
+from app.web.multipart import FORM
 from app.web.naming import PARAMETER, operation_id, path_of, tag_of, words_of
 from app.web.reply import Page
 from app.web.routing import ADMIN, MEMBER, PUBLIC
@@ -51,6 +53,16 @@ refused, not ignored. Any operation can answer 500 `internal` if there is an err
 **Limits.** 600 requests a minute for each key or session. Every response to one says in `RateLimit`
 how many are left; a 429 says in `Retry-After` when to retry.
 """
+
+# What a body of another media type than JSON is, where that is not a text.
+FILES: Mapping[str, Schema] = {
+    FORM: {
+        "type": "object",
+        "required": ["file"],
+        "properties": {"file": {"type": "string", "format": "binary"}},
+        "additionalProperties": False,
+    }
+}
 
 PROBLEM: Schema = {
     "type": "object",
@@ -126,6 +138,7 @@ IN_PATHS: Mapping[str, Schema] = {
     "code": {"type": "string", "enum": list(CODES)},
     "channel": {"type": "string", "enum": list(CHANNELS)},
     "version": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+    "other": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
 }
 LIMITS = ("RateLimit", "RateLimit-Policy")
 CODE_HEADERS: Mapping[str, Sequence[str]] = {
@@ -140,9 +153,16 @@ CODE_HEADERS: Mapping[str, Sequence[str]] = {
 
 
 def document(
-    endpoints: Sequence[Endpoint], *, base_url: str, version: str, examples: Mapping[str, Any]
+    endpoints: Sequence[Endpoint],
+    *,
+    base_url: str,
+    version: str,
+    examples: Mapping[str, Any],
+    events: Mapping[str, type[BaseModel]] = MappingProxyType({}),
 ) -> Schema:
-    schemas = Schemas(set(_models(endpoints)), examples)
+    """`events` are the models of what is posted to a workspace's own endpoints, by type."""
+    taken = {one.takes for one in endpoints if isinstance(one.takes, type)}
+    schemas = Schemas({*_models(endpoints), *events.values()}, examples, taken)
     writer = _Writer(schemas, {(one.method, one.path): one for one in endpoints})
     paths: defaultdict[str, Schema] = defaultdict(dict)
     for endpoint in endpoints:
@@ -155,6 +175,7 @@ def document(
         "servers": [{"url": base_url}],
         "tags": [{"name": tag} for tag in tags],
         "paths": dict(paths),
+        "webhooks": {type: writer.webhook(type, model) for type, model in events.items()},
         "components": {
             "securitySchemes": {
                 "bearer": {
@@ -213,6 +234,31 @@ class _Writer:
             operation["requestBody"] = {"required": True, "content": self._taken(endpoint)}
         return {key: value for key, value in operation.items() if value != [] or key == "security"}
 
+    def webhook(self, type: str, model: type[BaseModel]) -> Schema:
+        schema = self._schemas.of(model)
+        example = {**self._schemas.example(schema), "type": type}
+        media = {"schema": schema, "example": example}
+        noun, _, verb = type.partition(".")
+        return {
+            "post": {
+                "operationId": f"on{noun.capitalize()}{verb.capitalize()}",
+                "summary": f"{noun} {verb}".capitalize(),
+                "description": f"`{type}`, posted to the event endpoints that want it and signed by"
+                " the Standard Webhooks specification.",
+                "parameters": [
+                    {"name": name, "in": "header", "required": True, "schema": TEXT}
+                    for name in ("webhook-id", "webhook-timestamp", "webhook-signature")
+                ],
+                "requestBody": {"required": True, "content": {"application/json": media}},
+                "responses": {
+                    "2XX": {"description": "Counts as delivered."},
+                    "410": {"description": "Disables the endpoint."},
+                    "default": {"description": "Tried again, ten times in three days."},
+                },
+                "security": [],
+            }
+        }
+
     # --- what comes in ---
 
     def _path_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
@@ -268,7 +314,7 @@ class _Writer:
     def _taken(self, endpoint: Endpoint) -> Schema:
         takes = endpoint.takes
         if isinstance(takes, tuple):
-            return {media_type: {"schema": TEXT} for media_type in takes}
+            return {media_type: {"schema": FILES.get(media_type, TEXT)} for media_type in takes}
         assert takes is not None  # noqa: S101 - its caller has looked
         patch = endpoint.method == "PATCH" and issubclass(takes, Writable)
         schema = self._schemas.patch_of(takes) if patch else self._schemas.of(takes)
@@ -282,9 +328,9 @@ class _Writer:
         """A page may say no; what is no path of ours gets a problem there all the same."""
         answers, refusals = self._answers(endpoint), self._refusals(endpoint)
         for status in answers.keys() & refusals.keys():
-            told = self.refusals[refusals[status]["$ref"].rpartition("/")[2]]
-            content = {**answers[status]["content"], **told["content"]}
-            answers[status] = {**told, "content": content}
+            refusal = self.refusals[refusals[status]["$ref"].rpartition("/")[2]]
+            content = {**answers[status]["content"], **refusal["content"]}
+            answers[status] = {**refusal, "content": content}
         return {**refusals, **answers}
 
     def _answers(self, endpoint: Endpoint) -> Schema:
@@ -381,10 +427,10 @@ def _headers(names: Sequence[str]) -> Schema:
 
 
 def _refusal(codes: Sequence[str], limits: Sequence[str]) -> Schema:
-    told = [name for code in codes for name in CODE_HEADERS.get(code, ())]
+    names = [name for code in codes for name in CODE_HEADERS.get(code, ())]
     return {
         "description": "; ".join(f"`{code}`: {CODES[code][1].lower()}" for code in codes),
-        "headers": _headers([*told, *limits]),
+        "headers": _headers([*names, *limits]),
         "content": {
             "application/problem+json": {
                 "schema": {"$ref": f"{PLACE}Problem"},
@@ -408,10 +454,10 @@ def _problem(code: str) -> Schema:
 
 
 def _description(endpoint: Endpoint) -> str:
-    told = inspect.getdoc(endpoint.handler) or ""
+    text = inspect.getdoc(endpoint.handler) or ""
     comes = f" Requires the plan `{endpoint.plan}` or above." if endpoint.plan else ""
     needs = _needs(endpoint.can) + comes
-    return "\n\n".join(part for part in (" ".join(told.split()), needs) if part)
+    return "\n\n".join(part for part in (" ".join(text.split()), needs) if part)
 
 
 def _needs(can: str) -> str:

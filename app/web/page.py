@@ -1,4 +1,4 @@
-"""What people read in a browser: one look, no script, nothing fetched from anywhere."""
+"""The pages that people read in a browser: one look, no script, nothing fetched from anywhere."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
+<link rel="icon" href="{icon}">
 <style>
   :root {{ color-scheme: light dark }}
   body {{ font: 1.1rem/1.6 system-ui, sans-serif; max-width: 36rem; margin: 10vh auto }}
@@ -27,13 +28,20 @@ PAGE = """<!doctype html>
   figure svg {{ display: block; width: 100%; min-width: 44rem }}
   pre {{ font-size: .9rem; padding: .8rem 1rem; border-left: 3px solid #888 }}
 </style>
+<main>
 <h1>{title}</h1>
 {body}
+</main>
 """
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http:%2F%2Fwww.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect"
+    " width='16' height='16' rx='4' fill='%231f5fbf'/%3E%3Cpath d='M4 6h8M4 10h5' stroke='white'"
+    " stroke-width='2'/%3E%3C/svg%3E"
+)
 
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none';"
-    " form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
 ASKING = {
@@ -50,11 +58,12 @@ def page(title: str, *paragraphs: str, below: str = "", asks: bool = False) -> H
     body = "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
     if asks:
         body = f'<form method="post">\n{body}\n</form>'
-    written = PAGE.format(title=escape(title), body=f"{body}\n{below}")
+    written = PAGE.format(title=escape(title), icon=ICON, body=f"{body}\n{below}")
     return HTMLResponse(written, headers=ASKING if asks else HEADERS)
 
 
 def script_digest(html: str) -> str:
-    """Of the page's one <script>, for its policy: the browser runs this text and no other."""
+    """The digest of the page's one <script>, for its policy: the browser runs this text and no
+    other."""
     [script] = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     return b64encode(sha256(script.encode()).digest()).decode()

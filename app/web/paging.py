@@ -10,8 +10,8 @@ from typing import Annotated, Any, Protocol
 from pydantic import Field
 from starlette.responses import Response
 
+from app.database.db import Handle, Row
 from app.errors import FieldError, Problem
-from app.store.db import Handle, Row
 from app.web import reply
 from app.web.body import DIGITS, After, Before, Query
 from app.web.routing import Call
@@ -26,7 +26,7 @@ CREATED_BEFORE = Field(None, description="Created before this time.")
 
 
 class Pages(Query):
-    """Where a page begins and how long it is."""
+    """The beginning and length of a page."""
 
     limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE), DIGITS] = Field(
         50, description="Page size."
@@ -36,19 +36,19 @@ class Pages(Query):
     )
 
     def filters(self) -> dict[str, Any]:
-        """What was asked for by name: all but where the page begins and how long it is."""
+        """The filters that were asked for: all parameters but the page's beginning and length."""
         return self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
 
 
 class Paging(Pages):
-    """What every list of resources takes; a resource adds its own filters in a subclass."""
+    """The parameters that every list takes; a resource adds its own filters in a subclass."""
 
     created_after: After | None = CREATED_AFTER
     created_before: Before | None = CREATED_BEFORE
 
 
 class Changing(Paging):
-    """Of resources that say when they were changed."""
+    """The parameters of lists of resources that say when they were changed."""
 
     updated_after: After | None = Field(None, description="Created or changed after this time.")
 
@@ -120,5 +120,5 @@ def page(
 def _binding(call: Call, query: Pages) -> bytes:
     """Names the list: whose it is, its path, and how it is filtered."""
     name = [call.member.workspace_id, call.request.scope["path"], query.filters()]
-    told = json.dumps(name, sort_keys=True, default=str)  # the order of metadata too says nothing
-    return sha256(told.encode()).digest()[:BINDING_BYTES]
+    text = json.dumps(name, sort_keys=True, default=str)  # the order of metadata too says nothing
+    return sha256(text.encode()).digest()[:BINDING_BYTES]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -12,7 +12,7 @@ from typing import Any
 
 from app.web.page import HEADERS as PAGE_HEADERS
 from app.web.page import script_digest
-from app.web.schemas import Schema, name_of
+from app.web.schemas import DEFAULT, Schema, name_of
 
 TEMPLATE = (files("app.web") / "reference.html").read_text("utf-8")
 HEADERS = {
@@ -58,6 +58,13 @@ def _contents(document: Schema) -> Iterator[str]:
             for method, path, operation in operations
         )
         yield f"<div><h2>{escape(tag)}</h2><ul>{items}</ul></div>"
+    events = [(type, item["post"]["operationId"]) for type, item in _events(document)]
+    if events:
+        items = "".join(
+            f'<li data-words="{escape(f"{type} {EVENTS}")}"><a href="#{id}">{escape(type)}</a></li>'
+            for type, id in events
+        )
+        yield f"<div><h2>{EVENTS}</h2><ul>{items}</ul></div>"
 
 
 def _words(method: str, path: str, operation: Schema) -> str:
@@ -72,6 +79,26 @@ def _sections(document: Schema) -> Iterator[str]:
             _operation(document, method, path, operation) for method, path, operation in operations
         )
         yield f"<section><h2>{escape(tag)}</h2>\n{articles}\n</section>"
+    events = "\n".join(_event(type, item["post"]) for type, item in _events(document))
+    if events:
+        yield f"<section><h2>{EVENTS}</h2>\n{events}\n</section>"
+
+
+EVENTS = "outbound events"
+
+
+def _events(document: Schema) -> Sequence[tuple[str, Schema]]:
+    return list(document.get("webhooks", {}).items())
+
+
+def _event(type: str, operation: Schema) -> str:
+    """What is posted to a workspace's own endpoints."""
+    id, media = operation["operationId"], operation["requestBody"]["content"]["application/json"]
+    return f"""<article id="{id}" data-words="{escape(f"{type} {id} {EVENTS}".lower())}">
+<div><h3><a href="#{id}">{escape(type)}</a></h3>{_prose(operation["description"])}
+<h4>Body</h4><p>{_type(media["schema"])}</p></div>
+<div>{_example("Body", _written(media["example"]))}</div>
+</article>"""
 
 
 # --- one operation --------------------------------------------------------------------------------
@@ -96,9 +123,9 @@ def _operation(document: Schema, method: str, path: str, operation: Schema) -> s
 
 
 def _parameters(operation: Schema) -> str:
-    told = {"path": "Path", "query": "Query", "header": "Headers"}
+    titles = {"path": "Path", "query": "Query", "header": "Headers"}
     groups = []
-    for place, title in told.items():
+    for place, title in titles.items():
         found = [one for one in operation.get("parameters", ()) if one["in"] == place]
         items = "".join(
             _item(one["name"], one["schema"], one.get("description"), one.get("required", False))
@@ -129,10 +156,10 @@ def _answers(document: Schema, operation: Schema) -> str:
             refused.append(f"<div><dt><b>{status}</b></dt>{codes}</div>")
         else:
             names = ", ".join(f"<code>{name}</code>" for name in [*answer.get("headers", ())][1:])
-            told = escape(answer["description"])
+            description = escape(answer["description"])
             headers = f"<dd>with {names}</dd>" if names else ""
             good.append(
-                f"<div><dt><b>{status}</b><span>{told}</span><span>{types}</span></dt>{headers}</div>"
+                f"<div><dt><b>{status}</b><span>{description}</span><span>{types}</span></dt>{headers}</div>"
             )
     return (
         f"<h4>Responses</h4><dl>{''.join(good)}</dl>"
@@ -218,10 +245,10 @@ def _fields(schema: Schema) -> str:
 
 def _item(name: str, schema: Schema, description: str | None, required: bool) -> str:
     needed = "<em>required</em>" if required else ""
-    told = f"<dd>{_inline(description)}</dd>" if description else ""
+    described = f"<dd>{_inline(description)}</dd>" if description else ""
     return (
         f"<div><dt><b>{escape(name)}</b><span>{_type(schema)}{_bounds(schema)}</span>{needed}</dt>"
-        f"{told}</div>"
+        f"{described}</div>"
     )
 
 
@@ -245,6 +272,8 @@ def _type(schema: Schema) -> str:
             return {"date-time": "time", "email": "email address"}.get(known, escape(known))
         case {"type": str(kind)}:
             return WORDS.get(kind, kind)
+        case {"type": list(kinds)}:
+            return " or ".join(WORDS.get(kind, kind) for kind in kinds)
     return "anything"
 
 
@@ -252,7 +281,7 @@ WORDS: Mapping[str, str] = {"string": "text", "integer": "whole number", "boolea
 
 
 def _bounds(schema: Schema) -> str:
-    told = {
+    bounds = {
         "minimum": "from {}",
         "maximum": "to {}",
         "minLength": "at least {} characters",
@@ -260,9 +289,10 @@ def _bounds(schema: Schema) -> str:
         "minItems": "at least {}",
         "maxItems": "at most {}",
     }
-    found = [words.format(schema[key]) for key, words in told.items() if key in schema]
-    if schema.get("default") not in (None, {}, []) and not isinstance(schema["default"], dict):
-        found.append(f"default {schema['default']}")
+    found = [words.format(schema[key]) for key, words in bounds.items() if key in schema]
+    default = schema.get("default", schema.get(DEFAULT))
+    if default not in (None, {}, []) and not isinstance(default, dict):
+        found.append(f"default {default}")
     return "".join(f", {escape(one)}" for one in found)
 
 

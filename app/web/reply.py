@@ -60,7 +60,7 @@ def created(
     return kind(resource, 201, {"Location": location, **_tagged(revision, beside)})
 
 
-def told(answer: Response) -> dict[str, Any]:
+def payload(answer: Response) -> dict[str, Any]:
     """The JSON object in it."""
     return cast(dict[str, Any], document.parse(bytes(answer.body)))
 
@@ -68,7 +68,7 @@ def told(answer: Response) -> dict[str, Any]:
 def amended(answer: Response, **values: Any) -> Response:
     """The same answer, which now says this."""
     headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
-    body = document.dumps({**told(answer), **values})
+    body = document.dumps({**payload(answer), **values})
     return Response(body, answer.status_code, headers)
 
 

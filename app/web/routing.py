@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
@@ -19,11 +20,14 @@ from starlette.responses import Response
 from starlette.routing import Route, Router, compile_path
 from starlette.types import Lifespan, Receive, Scope, Send
 
+from app.database.db import Handle
 from app.errors import Duplicate, Problem
+from app.machine import spelling
 from app.process import Process
-from app.store.db import Handle
 from app.web import auth, body, conditions, idempotency, reply
 from app.web.auth import ADMIN, MEMBER, PUBLIC
+from app.web.bearers import Bearers
+from app.web.bodies import SMALL_BYTES
 from app.web.call import SAFE, Call
 from app.web.endpoints import (
     Bare,
@@ -38,6 +42,8 @@ from app.web.endpoints import (
     put,
 )
 from app.web.throttle import API, Throttle
+
+STRANGERS_BYTES = 256 * 1024  # of a body that nobody vouches for; the intake has its own limit
 
 __all__ = [
     "ADMIN",
@@ -67,7 +73,10 @@ def mount(endpoints: Sequence[Endpoint], process: Process, throttle: Throttle) -
             raise ValueError(f"{endpoint.method} {endpoint.path} stands in the table twice")
         methods[endpoint.method] = endpoint
     _refuse_hidden(tuple(by_path))
-    return [Route(path, _Path(methods, process, throttle)) for path, methods in by_path.items()]
+    bearers = Bearers(throttle)
+    return [
+        Route(path, _Path(methods, process, throttle, bearers)) for path, methods in by_path.items()
+    ]
 
 
 @lru_cache  # of each pair, and a process of the tests mounts the same table thousands of times
@@ -81,18 +90,40 @@ def _refuse_hidden(paths: tuple[str, ...]) -> None:
 
 def router(routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) -> Router:
     """The application below the edge. It answers nothing by itself: no redirect, no error page."""
-    return Router(routes, redirect_slashes=False, default=_not_found, lifespan=lifespan)
+    unknown = _Unknown(sorted({route.path for route in routes}))
+    return Router(routes, redirect_slashes=False, default=unknown, lifespan=lifespan)
 
 
-async def _not_found(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    raise Problem("not_found", "Nothing exists at this path.")
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """Answers a path that is none of ours with the pattern that it reads most like; never with what
+    was asked for, which may hold a secret."""
+
+    paths: Sequence[str]
+
+    async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
+        asked = scope["path"].rstrip("/").split("/")
+        alike = {
+            "/".join(asked[i] if part.startswith("{") else part for i, part in enumerate(parts)): (
+                path
+            )
+            for path in self.paths
+            if len(parts := path.split("/")) == len(asked)
+        }
+        near = spelling.nearest("/".join(asked), alike)
+        hint = f" Did you mean {alike[near]}?" if near else ""
+        raise Problem("not_found", f"Nothing exists at this path.{hint}")
 
 
 class _Path:
     """Every method of one path."""
 
     def __init__(
-        self, endpoints: Mapping[str, Endpoint], process: Process, throttle: Throttle
+        self,
+        endpoints: Mapping[str, Endpoint],
+        process: Process,
+        throttle: Throttle,
+        bearers: Bearers,
     ) -> None:
         self._endpoints = dict(endpoints)
         if "GET" in endpoints:
@@ -100,6 +131,7 @@ class _Path:
         self._allow = {"Allow": ", ".join(self._endpoints)}
         self._process = process
         self._throttle = throttle
+        self._bearers = bearers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint = self._endpoints.get(scope["method"])
@@ -128,13 +160,27 @@ class _Path:
             return conditions.unchanged(request.headers, response)
         return response
 
-    async def _run(self, endpoint: Endpoint, call: Call) -> Response:
+    async def _permit(self, endpoint: Endpoint, call: Call) -> None:
+        """Judge the head by who sends it, and what its body may take."""
         if endpoint.can != PUBLIC:
-            call.caller = await auth.authenticate(call.process, call.request.headers)
+            headers = call.request.headers
+            call.caller = await self._bearers.judged(
+                call.client,
+                auth.bearer_of(headers),
+                lambda: auth.authenticate(call.process, headers),
+            )
             verdict = await call.throttle.check(API, call.member.via_id)
             call.request.state.limits.update(verdict.limits)
             auth.permit(call.member, endpoint.can)
             auth.afford(call.member, endpoint.plan)
+            call.request.state.allowance.hold.belongs_to(call.member.workspace_id)
+        else:
+            call.request.state.allowance.narrow(STRANGERS_BYTES)
+        if endpoint.takes is None:  # a form of a browser perhaps
+            call.request.state.allowance.narrow(SMALL_BYTES)
+
+    async def _run(self, endpoint: Endpoint, call: Call) -> Response:
+        await self._permit(endpoint, call)
         if endpoint.parameters is not None:
             call.parameters = body.query(endpoint.parameters, call.request.scope["query_string"])
         key = idempotency.key_of(call.request.headers) if endpoint.takes_key else None
@@ -149,8 +195,7 @@ class _Path:
                 call.request.scope, call.body, key, vault=call.process.vault, member=call.member
             )
         try:
-            async with self._connection(endpoint.tx) as call.connection:
-                response = await self._answered(endpoint, call)
+            response = await call.process.compute.within(lambda: self._connected(endpoint, call))
         except Duplicate:
             raise Problem(
                 "conflict", "Something else has the same value, which must be unique; change it."
@@ -160,6 +205,10 @@ class _Path:
                 await endpoint.awaits(call, reply.problem(refusal, call.request_id))
             raise
         return response if endpoint.awaits is None else await endpoint.awaits(call, response)
+
+    async def _connected(self, endpoint: Endpoint, call: Call) -> Response:
+        async with self._connection(endpoint.tx) as call.connection:
+            return await self._answered(endpoint, call)
 
     async def _answered(self, endpoint: Endpoint, call: Call) -> Response:
         asked = call.asked
@@ -192,7 +241,7 @@ class _Path:
         return response
 
     async def _as_it_is(self, call: Call) -> Response:
-        """What a GET of this path answers."""
+        """The answer to a GET of this path."""
         show = cast(Handler, self._endpoints["GET"].handler)
         if call.connection is not None:
             return await show(call)

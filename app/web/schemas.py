@@ -6,13 +6,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from app.machine import description
 
 Schema: TypeAlias = dict[str, Any]
 
 PLACE = "#/components/schemas/"
 UNTOLD = "…"
+DEFAULT = "x-default"  # of a member of a request
 
 
 class _Writer(GenerateJsonSchema):
@@ -22,32 +25,94 @@ class _Writer(GenerateJsonSchema):
 
     def normalize_name(self, name: str) -> str:
         """Pages by what is on them; of two that share a name, each with its module's before it."""
-        told = _QUALIFIED.sub(lambda match: match[1].title().replace("_", "") + match[2], name)
-        return super().normalize_name(_PAGE.sub(r"\1Page", told))
+        title = _QUALIFIED.sub(lambda match: match[1].title().replace("_", "") + match[2], name)
+        return super().normalize_name(_PAGE.sub(r"\1Page", title))
 
 
 _QUALIFIED = re.compile(r"(?:\w+\.)*(\w+)\.(\w+)")
 _PAGE = re.compile(r"^(?:Reply)?Page\[(\w+)\]$")
 
 
+# --- definitions in models ------------------------------------------------------------------------
+
+READ_BACK = "x-read-back"  # members that a patch may repeat as they were read
+COMPONENT = "x-component"  # a model names one so: pydantic knows only what it has written itself
+
+
+def described(schema: Schema) -> WithJsonSchema:
+    """A member as the description of definitions has it (app/machine/description.py)."""
+    return WithJsonSchema(referring(schema))
+
+
+def referring(schema: Any) -> Any:
+    """With its references written as pydantic lets them pass."""
+    match schema:
+        case {"$ref": name, **rest}:
+            return {COMPONENT: name, **rest}
+        case dict():
+            return {name: referring(inner) for name, inner in schema.items()}
+        case list():
+            return [referring(inner) for inner in schema]
+    return schema
+
+
+def _resolved(schema: Any, place: str) -> Any:
+    match schema:
+        case {"x-component": name, **rest}:
+            return {"$ref": place + name, **rest}
+        case dict():
+            return {name: _resolved(inner, place) for name, inner in schema.items()}
+        case list():
+            return [_resolved(inner, place) for inner in schema]
+    return schema
+
+
+def _written(
+    models: Collection[type[BaseModel]], place: str, *, active: bool
+) -> tuple[dict[type[BaseModel], Schema], dict[str, Schema]]:
+    """By model the reference to it, and by name all that is referred to."""
+    references, definitions = models_json_schema(
+        [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)],
+        ref_template=place + "{model}",
+        schema_generator=_Writer,
+    )
+    by_model = {model: references[model, "validation"] for model in models}
+    named = _resolved(definitions.get("$defs", {}), place)
+    named |= description.components(place, active=active)
+    # Not what was written for a field that has another schema.
+    reached = _reached(named, by_model.values(), place)
+    return by_model, {name: {**named[name], "title": name} for name in sorted(reached)}
+
+
+def standing_alone(model: type[BaseModel]) -> Schema:
+    """The model and the definitions in it, active ones, as a schema that needs no document."""
+    place = "#/$defs/"
+    references, named = _written([model], place, active=True)
+    whole = named.pop(references[model]["$ref"].removeprefix(place))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": named}
+
+
 class Schemas:
     """Every model by its name, as the document's components have them."""
 
-    def __init__(self, models: Collection[type[BaseModel]], examples: Mapping[str, Any]) -> None:
-        """`examples` are values by field, or by `Model.field` where that is not enough."""
-        references, definitions = models_json_schema(
-            [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)],
-            ref_template=PLACE + "{model}",
-            schema_generator=_Writer,
-        )
-        self.named: dict[str, Schema] = dict(definitions.get("$defs", {}))
-        self._references = {model: schema for (model, _), schema in references.items()}
+    def __init__(
+        self,
+        models: Collection[type[BaseModel]],
+        examples: Mapping[str, Any],
+        taken: Collection[type[BaseModel]] = (),
+    ) -> None:
+        """`examples` are values by field, or by `Model.field` where that is not enough; `taken` are
+        the models of requests."""
+        self._references, self.named = _written(models, PLACE, active=False)
         self._examples = examples
-        for name, schema in self.named.items():
-            schema["title"] = name
-        # What has been written for a field that was given another schema.
-        for name in set(self.named) - _reached(self.named, self._references.values()):
-            del self.named[name]
+        self._read_back = {
+            name: schema.pop(READ_BACK)
+            for name, schema in self.named.items()
+            if READ_BACK in schema
+        }
+        requests = [self._references[model] for model in taken]
+        for name in _reached(self.named, requests, PLACE):
+            _optional(self.named[name])
 
     def of(self, model: type[BaseModel]) -> Schema:
         return self._references[model]
@@ -73,7 +138,10 @@ class Schemas:
             name = f"{name_of(schema).removeprefix('Writable')}Patch"
             if name not in self.named:
                 self.named[name] = {}  # a definition may hold itself
-                self.named[name] = {**self._patched(self.resolved(schema)), "title": name}
+                patched = {**self._patched(self.resolved(schema)), "title": name}
+                for member, inner in self._read_back.get(name_of(schema), {}).items():
+                    patched["properties"][member] = {**inner, "readOnly": True}
+                self.named[name] = patched
             return {"$ref": PLACE + name}
         patched = {key: value for key, value in schema.items() if key not in _WHOLE}
         for several in ("anyOf", "oneOf"):
@@ -96,13 +164,13 @@ class Schemas:
         """What such a value looks like: the one that is given, or one made of its parts."""
         where = name_of(schema) if "$ref" in schema else ""
         found = self.resolved(schema)
-        given = next((found[key] for key in ("const", "default") if key in found), None)
+        given = next((found[key] for key in ("const", "default", DEFAULT) if key in found), None)
         for key in (where, field, field.lstrip("?"), field.rpartition(".")[2]):
             if key in self._examples:
                 return self._examples[key]
         if "examples" in found:
             return found["examples"][0]
-        for several in ("anyOf", "oneOf", "allOf"):
+        for several in ("anyOf", "oneOf"):
             if several in found:
                 return self.example(found[several][0], field)
         if given is not None:
@@ -128,35 +196,54 @@ class Schemas:
         return TIME if schema.get("format") == "date-time" else UNTOLD
 
 
-def _reached(named: Mapping[str, Schema], start: Iterable[Schema]) -> set[str]:
+def _optional(schema: Schema) -> None:
+    """Whoever generates types of a request takes a member with a `default` for one that is always
+    there (openapi-typescript does)."""
+    for name, inner in schema.get("properties", {}).items():
+        if "default" in inner:
+            rest = {key: value for key, value in inner.items() if key != "default"}
+            schema["properties"][name] = {**rest, DEFAULT: inner["default"]}
+
+
+def _reached(named: Mapping[str, Schema], start: Iterable[Schema], place: str) -> set[str]:
     reached: set[str] = set()
-    ahead = [found for schema in start for found in _names(schema)]
+    ahead = [found for schema in start for found in _names(schema, place)]
     while ahead:
         name = ahead.pop()
         if name not in reached:
             reached.add(name)
-            ahead += _names(named[name])
+            ahead += _names(named[name], place)
     return reached
 
 
-def _names(schema: Any) -> Iterator[str]:
+def _names(schema: Any, place: str) -> Iterator[str]:
     """What it refers to, wherever inside."""
     match schema:
         case {"$ref": str(reference)}:
-            yield reference.removeprefix(PLACE)
+            yield reference.removeprefix(place)
         case dict():
             for inner in schema.values():
-                yield from _names(inner)
+                yield from _names(inner, place)
         case list():
             for inner in schema:
-                yield from _names(inner)
+                yield from _names(inner, place)
 
 
 TIME = "2026-03-14T09:26:53.589Z"
 # What is not taken over as it stands: it is said of the whole, and a patch is a part.
 _WHOLE = (
     *("required", "minProperties", "maxProperties"),
-    *("default", "examples", "description", "title", "anyOf", "oneOf", "properties"),
+    *(
+        "default",
+        DEFAULT,
+        "examples",
+        "description",
+        "title",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "properties",
+    ),
 )
 
 

@@ -12,12 +12,24 @@ from starlette.types import Receive, Scope, Send
 JSON_LINES = "application/x-ndjson"
 
 
-class _WhileReading(StreamingResponse):
+class _Streamed(StreamingResponse):
+    """Starlette's own leaves an abandoned generator, and the database connection that it may hold,
+    to the garbage collector."""
+
+    body_iterator: AsyncGenerator[bytes, None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self.body_iterator):
+            await super().__call__(scope, receive, send)
+
+
+class _WhileReading(_Streamed):
     """Starlette's own would listen for the end of the connection, and swallow the body with it:
     whoever reads the body hears of that."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - see above
-        await self.stream_response(send)
+        async with aclosing(self.body_iterator):
+            await self.stream_response(send)
 
 
 async def answer(
@@ -36,7 +48,7 @@ async def answer(
         del response.headers["content-length"]  # a GET has more than nothing (RFC 9110 §8.6)
         return response
     first = await anext(pieces, b"")
-    kind = _WhileReading if while_reading else StreamingResponse
+    kind = _WhileReading if while_reading else _Streamed
     return kind(_all(first, pieces), headers=headers, media_type=media_type)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import logging
 import math
 import time
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import TypeAlias, cast
@@ -17,11 +16,11 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
 from app.errors import Problem
-from app.queue import SILENCE
+from app.jobs.queue import SILENCE
+from app.net.networks import subscriber
 from app.runtime import tasks
 from app.runtime.batching import coalesce
-
-log = logging.getLogger(__name__)
+from app.runtime.outages import Outage
 
 TRIP_SECONDS = 0.05  # nothing in a request's path waits for Redis longer
 RETRY_SECONDS = 1.0  # after a failure, before Redis is tried again
@@ -42,6 +41,7 @@ class Rule:
 
 INTAKE = Rule("intake", 120, 60)  # specification §8
 AUTH = Rule("auth", 10, 60)
+REGISTER = Rule("register", 10, 60)
 API = Rule("api", 600, 60)  # of one API key or session
 
 
@@ -77,7 +77,7 @@ TAKE_SHA = sha1(TAKE.encode(), usedforsecurity=False).hexdigest()  # how Redis n
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Where a key stands after a hit."""
+    """The state of a key after a hit."""
 
     wait: float  # seconds until it may hit again; 0 when this one was counted
     left: int
@@ -95,7 +95,8 @@ class Verdict:
 
     @property
     def limits(self) -> Mapping[str, str]:
-        """What is left, and when there is more (draft-ietf-httpapi-ratelimit-headers)."""
+        """The headers of what is left, and when there is more
+        (draft-ietf-httpapi-ratelimit-headers)."""
         name, renews = self.rule.name, math.ceil(self.tally.renews)
         return {
             "RateLimit-Policy": f'"{name}";q={self.rule.amount};w={self.rule.seconds}',
@@ -104,8 +105,30 @@ class Verdict:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of a refusal, which says when to come back as well."""
+        """The headers of a refusal, which says when to come back as well."""
         return {"Retry-After": str(math.ceil(self.tally.wait)), **self.limits}
+
+
+def _refuse(verdict: Verdict) -> Verdict:
+    """The verdict, if it allows; else Problem `rate_limited`."""
+    if verdict.allowed:
+        return verdict
+    raise Problem(
+        "rate_limited",
+        f"At most {verdict.rule.amount} requests are allowed in {verdict.rule.seconds} seconds;"
+        f" try again in {verdict.headers['Retry-After']} s.",
+        headers=verdict.headers,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A hit that is being counted: refused here already, or asked of Redis unless it is silent."""
+
+    rule: Rule
+    key: str
+    refusal: Tally | None
+    shared: asyncio.Future[Tally | None] | None
 
 
 class Throttle:
@@ -129,27 +152,54 @@ class Throttle:
 
     async def check(self, rule: Rule, key: str) -> Verdict:
         """Count one hit; raises Problem `rate_limited` when it is one too many."""
-        verdict = await self.hit(rule, key)
-        if not verdict.allowed:
-            raise Problem(
-                "rate_limited",
-                f"At most {rule.amount} requests are allowed in {rule.seconds} seconds;"
-                f" try again in {verdict.headers['Retry-After']} s.",
-                headers=verdict.headers,
-            )
-        return verdict
+        return _refuse(await self.hit(rule, key))
+
+    def used_up(self, rule: Rule, key: str) -> Verdict | None:
+        """The refusal of a key that has nothing left, as far as this process knows. Counts
+        nothing."""
+        tally = self._local.refusal(rule, subscriber(key))
+        return None if tally is None else Verdict(rule, tally)
 
     async def hit(self, rule: Rule, key: str) -> Verdict:
         """Count one hit of `key`; an address counts like any text, an IPv6 one by its /64."""
-        key = _bucket(key)
-        tally = self._local.refusal(rule, key)
-        if tally is None and self._shared is not None:
-            tally = await self._shared.take(rule, key)
+        return await self._judged(self._asked(rule, key))
+
+    @asynccontextmanager
+    async def counting(self, rule: Rule, key: str) -> AsyncIterator[None]:
+        """Count one hit while the block goes on, which must answer and write nothing; Problem
+        `rate_limited` comes before whatever the block raises."""
+        asked = self._asked(rule, key)
+        raised: Exception | None = None
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised below, unless the limit comes first
+            raised = error
+        _refuse(await self._judged(asked))
+        if raised is not None:
+            raise raised
+
+    def _asked(self, rule: Rule, key: str) -> _Asked:
+        key = subscriber(key)
+        refusal = self._local.refusal(rule, key)
+        shared = None
+        if refusal is None and self._shared is not None:
+            shared = self._shared.ask(rule, key)
+        return _Asked(rule, key, refusal, shared)
+
+    async def _judged(self, asked: _Asked) -> Verdict:
+        tally = asked.refusal if asked.shared is None else await asked.shared
         if tally is None or not tally.wait:
             # Asked again, for while Redis answered others may have taken what was left.
-            here = self._local.take(rule, key)
+            here = self._local.take(asked.rule, asked.key)
             tally = here if tally is None else min(here, tally, key=lambda one: one.left)
-        return Verdict(rule, tally)
+        return Verdict(asked.rule, tally)
+
+    async def forgive(self, rule: Rule, key: str) -> None:
+        """Take back the newest hit of `key`, which should not have counted."""
+        key = subscriber(key)
+        self._local.forgive(rule, key)
+        if self._shared is not None:
+            await self._shared.forgive(rule, key)
 
 
 @dataclass(slots=True)
@@ -160,7 +210,7 @@ class _Hit:
 
     @property
     def name(self) -> str:
-        return f"tidings:limits:{self.rule.name}:{self.key}"
+        return _name(self.rule, self.key)
 
 
 class _Shared:
@@ -177,8 +227,9 @@ class _Shared:
         self._waiting: list[_Hit] = []
         self._flushing: asyncio.Task[None] | None = None
         self._silent = False
+        self._outage = Outage("redis is silent, counting here", "redis answers again")
 
-    async def take(self, rule: Rule, key: str) -> Tally | None:
+    def ask(self, rule: Rule, key: str) -> asyncio.Future[Tally | None] | None:
         """Count a hit unless it has to wait. A silent Redis, None, holds nobody up."""
         if self._silent:
             return None
@@ -189,7 +240,15 @@ class _Shared:
         self._waiting.append(hit)
         if self._flushing is None or self._flushing.done():
             self._flushing = tasks.spawn_detached(self._flush_loop())
-        return await hit.result
+        return hit.result
+
+    async def forgive(self, rule: Rule, key: str) -> None:
+        """While Redis is silent the hit stays where it is, and ends with its window."""
+        if self._silent:
+            return
+        with suppress(*SILENCE):
+            async with asyncio.timeout(self._trip_seconds):
+                await cast("Awaitable[object]", self._redis.lpop(_name(rule, key)))
 
     def _watch(self, batch: Sequence[_Hit], polls: int = POLLS, grace: int = 4 * POLLS) -> None:
         """Release the hits of a batch when Redis has not answered in time. A poll that comes late
@@ -245,7 +304,7 @@ class _Shared:
         if not batch:
             await self._redis.ping()
             self._silent = False
-            log.info("redis answers again")
+            self._outage.worked()
             return
         for one, found in zip(batch, await self._take(batch), strict=True):
             wait, left, renews = found
@@ -262,15 +321,19 @@ class _Shared:
             return await self._answered(self._redis.eval(TAKE, len(batch), *given))
 
     async def _answered(self, asked: Awaitable[str] | str) -> list[Found]:
-        """What redis-py says it returns is true of other scripts."""
+        """The scripts' result: what redis-py declares is true of other scripts."""
         return cast("list[Found]", await cast("Awaitable[str]", asked))
 
     def _mark_silent(self, error: BaseException) -> None:
-        if not self._silent:
-            self._silent = True
-            log.warning("redis is silent, counting here", extra={"error": repr(error)})
+        self._silent = True
+        self._outage.failed(error)
         _release(self._waiting)
         self._waiting = []
+
+
+def _name(rule: Rule, key: str) -> str:
+    """The key in Redis."""
+    return f"tidings:limits:{rule.name}:{key}"
 
 
 def _release(hits: Iterable[_Hit]) -> None:
@@ -312,6 +375,14 @@ class _Local:
         _forget(windows, now - rule.seconds)
         return Tally(0, rule.amount - len(hits), hits[0] + rule.seconds - now)
 
+    def forgive(self, rule: Rule, key: str) -> None:
+        hits = self._hits[rule].get(key)
+        if hits is None:
+            return
+        hits.pop()
+        if not hits:
+            del self._hits[rule][key]
+
 
 def _forget(windows: OrderedDict[str, deque[float]], before: float) -> None:
     """Drop the keys that have been quiet since; the quietest stands first."""
@@ -320,13 +391,3 @@ def _forget(windows: OrderedDict[str, deque[float]], before: float) -> None:
         if windows[quietest][-1] >= before:
             return
         del windows[quietest]
-
-
-def _bucket(key: str) -> str:
-    """One bucket for a /64, which is what one subscriber is given (RFC 6177)."""
-    if ":" not in key:
-        return key
-    try:
-        return str(ipaddress.IPv6Network((key, 64), strict=False))
-    except ValueError:
-        return key  # not an address

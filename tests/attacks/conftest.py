@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from app.runtime.tls import system_trust
+from app.net.tls import system_trust
 from tests import servers
 from tests.attacks.target import Target
 from tests.deployment import Deployment, Part, answers, until

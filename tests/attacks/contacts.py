@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from app.store.db import new_id
+from app.database.db import new_id
 from tests.attacks.target import Hook, Line, Target
 
 
@@ -128,11 +128,11 @@ async def foreign_ids(target: Target) -> None:
     bearer = {"Authorization": f"Bearer {answer.json()['accessToken']}"}
     made = await target.api.post("/contacts", json={"email": "x@rival.test"}, headers=bearer)
     hook = await target.hook("contact_id", create=False)
-    told = []
+    listed = []
     for id in (made.json()["id"], new_id("con"), "con_x", "' OR 1=1 --"):
         refused = await hook.refuses(404, "contact_not_found", body(id, "contact_id"))
-        told.append(json.loads(refused.body)["detail"])
-    assert len(set(told)) == 1
+        listed.append(json.loads(refused.body)["detail"])
+    assert len(set(listed)) == 1
 
 
 async def at_once(target: Target) -> None:

@@ -17,10 +17,10 @@ from tests.attacks.target import (
     Target,
     anonymous,
     chunked,
+    payload_of,
     read,
     request,
     signed,
-    told,
 )
 
 CAP = 1_048_576
@@ -41,7 +41,7 @@ async def trailing_slash(target: Target) -> None:
     hook = await target.hook()
     for path in (hook.path + "/", hook.path + "//", hook.path + "/?a=b"):
         answer = await hook.sent(request(path, EVENT, JSON))
-        assert (answer.status, told(answer)["code"]) == (404, "not_found"), path
+        assert (answer.status, payload_of(answer)["code"]) == (404, "not_found"), path
 
 
 async def tokens_that_are_none(target: Target) -> None:
@@ -248,6 +248,47 @@ def peak_memory(process_id: int) -> int:
     return largest
 
 
+async def held_back(target: Target) -> None:
+    """Who is unknown is told so by the head: a body that is held back is neither read nor kept."""
+    length = "Content-Length: 200000"
+    for path in (IN + UNKNOWN, f"/v1/callbacks/twilio/{UNKNOWN}", "/v1/callbacks/resend/abc"):
+        raw = request(path, b"", JSON, length, length=False) + b"{"
+        answer = await target.exchange(raw)
+        assert (answer.status, payload_of(answer)["code"]) == (404, "not_found"), path
+
+
+async def methods_in_lower_case(target: Target) -> None:
+    """They are case-sensitive (RFC 9110 §9.1), and a next reader may take them for others."""
+    hook = await target.hook()
+    for method in ("post", "Post"):
+        reader, writer = await target.connect()
+        writer.write(request(hook.path, EVENT, JSON, method=method))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 501 "), method
+        writer.close()
+
+
+async def chunks_on_1_0(target: Target) -> None:
+    hook = await target.hook()
+    for headers in ((JSON, CHUNKED), (JSON, CHUNKED, "Connection: keep-alive")):
+        raw = request(hook.path, chunked(EVENT), *headers, length=False, version="1.0")
+        answer = await hook.sent(raw)
+        assert (answer.status, answer.headers["connection"]) == (400, "close")
+
+
+async def upgrades(target: Target) -> None:
+    """To nothing, whatever they are called; and every such connection ends."""
+    versions = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Version: 99", "Content-Length: 9")
+    for version in versions:
+        for number in ("1.0", "1.1"):
+            upgrade = ("Connection: upgrade", "Upgrade: websocket", version)
+            raw = request("/healthz", b"", *upgrade, method="GET", length=False, version=number)
+            reader, writer = await target.connect()
+            writer.write(raw)
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.read()).startswith(b"HTTP/1.1 200 "), (version, number)
+            writer.close()
+
+
 async def encoded_bodies(target: Target) -> None:
     hook = await target.hook()
     bomb = gzip.compress(padded(10_000_000))
@@ -269,7 +310,7 @@ async def expectations(target: Target) -> None:
     writer.write(request(hook.path, EVENT, JSON, expect).removesuffix(EVENT))
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
     writer.write(EVENT)
-    hook.accepted.append(told(await read(reader)))
+    hook.accepted.append(payload_of(await read(reader)))
     writer.close()
     reader, writer = await target.connect()
     large = f"Content-Length: {CAP + 1}"
@@ -322,7 +363,7 @@ async def one_connection(target: Target) -> None:
         assert answer.headers["x-request-id"] == f"{number:020}"
         statuses.append(answer.status)
         if answer.status == 202:
-            hook.accepted.append(told(answer))
+            hook.accepted.append(payload_of(answer))
     writer.close()
     assert statuses == [202 if n % 10 == 0 else 404 for n in range(120)] + [429] * (MANY - 120)
 
@@ -373,6 +414,7 @@ async def gone_halfway(target: Target) -> None:
 
 LINES: dict[str, Line] = {
     "A1": other_methods,
+    "A1 in lower case": methods_in_lower_case,
     "A2": trailing_slash,
     "A3": tokens_that_are_none,
     "A4": json_in_other_words,
@@ -382,6 +424,7 @@ LINES: dict[str, Line] = {
     "A8": two_media_types,
     "A9": two_lengths,
     "A10": two_framings,
+    "A10 on 1.0": chunks_on_1_0,
     "A11": chunks_of_all_sizes,
     "A12": broken_chunks,
     "A13": ends_of_lines,
@@ -390,9 +433,11 @@ LINES: dict[str, Line] = {
     "A16": empty_bodies,
     "A17": sizes,
     "A17 in parallel": memory,
+    "A17 held back": held_back,
     "A18": encoded_bodies,
     "A19": expectations,
     "A20": hosts,
+    "A21 upgrades": upgrades,
     "A22": one_connection,
     "A23": http_2,
     "A24": headers_of_answers,

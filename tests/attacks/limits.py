@@ -16,9 +16,9 @@ from tests.attacks.target import (
     Line,
     Target,
     address,
+    payload_of,
     read,
     request,
-    told,
 )
 from tests.web.wire import Answer
 
@@ -50,13 +50,13 @@ def while_redis_answers(line: Line) -> Line:
 
     async def tried(target: Target) -> None:
         for _ in range(TRIES):
-            silences = target.said("redis is silent")
+            silences = target.count_of("redis is silent")
             try:
                 return await line(target)
             except AssertionError:
-                if target.said("redis is silent") == silences:
+                if target.count_of("redis is silent") == silences:
                     raise
-            await target.heard("redis answers again", silences + 1)
+            await target.until_logged("redis answers again", silences + 1)
         raise AssertionError("Redis is slow all the time")
 
     return tried
@@ -191,7 +191,7 @@ async def limit_of_guesses(target: Target) -> None:
     for _ in range(10):
         assert (await target.exchange(raw, source=source)).status == 401
     refused = await target.exchange(raw, source=source)
-    assert (refused.status, told(refused)["code"]) == (429, "rate_limited")
+    assert (refused.status, payload_of(refused)["code"]) == (429, "rate_limited")
 
 
 LINES: dict[str, Line] = {

@@ -15,12 +15,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from app.machine.visible import shows_link
 from app.process import Process
-from tests import test_delivery_providers
+from lab.chaos.optout import sending
 from tests.cast import Cast, settle
-from tests.channels.test_mime import ALWAYS, TRICKS
-from tests.chaos.optout import sending
-from tests.contacts import test_keywords
+from tests.consent import test_keywords
+from tests.messages import test_delivery_providers
+from tests.providers.test_mime import ALWAYS, BREAKS, TRICKS
 from tests.receivers import Received, Receiver
 from tests.routes import test_callbacks, test_new_messages, test_settings, test_suppressions
 from tests.routes import test_channels as channels
@@ -28,7 +29,7 @@ from tests.routes import test_preferences as links
 
 CATALOGUE = {f"J{n + 1}" for n in range(13)}
 PARTS = ("subject", "fromName", "replyTo", "preheader")
-SPOKEN = [trick for trick in TRICKS if trick.isprintable() or "\ud83d" not in trick]  # as JSON
+SPOKEN = [trick for trick in (*BREAKS, *TRICKS) if "\ud83d" not in trick]  # as JSON
 MARKETING = {"subject": "News", "html": "<p>Hi</p>", "category": "marketing"}
 
 
@@ -140,6 +141,30 @@ async def a_way_out_of_all_marketing_and_no_other(wire: Wire) -> None:
         assert headers_of(mail).count("List-Unsubscribe") == 1
 
 
+# What a stranger says who wants the link hidden, or another one in its place.
+HIDING = (
+    "<!--", "--><!--", "<div style='display:none'>", "</body></html>", "<style>a{display:none}",
+    "<title>", "<a href='https://evil.test/u/x'>Unsubscribe</a>", "{{unsubscribeUrl}}",
+    "\u202e\u200b", "<" * 5_000, "Reply STOP to opt out", "\nUnsubscribe: https://evil.test/u/x",
+)  # fmt: skip
+
+
+async def no_value_hides_the_way_out(wire: Wire) -> None:
+    """J4, in what people read: by whatever a sender of ours or a contact can say."""
+    for word in HIDING:
+        for html in ("<body><p>{{trigger.word}}</p></body>", "<p title='{{trigger.word}}'>x</p>"):
+            content = {**MARKETING, "html": html, "text": "{{trigger.word}}"}
+            await wire.order(to="ada@acme.test", content=content, data={"word": word})
+    mails = await wire.sent()
+    assert len(mails) == 2 * len(HIDING)
+    for mail in mails:
+        [url] = re.findall(r"(?m)^List-Unsubscribe: <(\S+)>\r$", mail.raw.decode())
+        markup = mail.mail.get_body(("html",)).get_content()
+        assert shows_link(markup, url)
+        assert not shows_link(markup, "https://evil.test/u/x")
+        assert f"\nUnsubscribe: {url}" in mail.mail.get_body(("plain",)).get_content()
+
+
 async def one_message_id_for_each_message(wire: Wire) -> None:
     """J13: the same on each try, which the server shows by refusing the first ones."""
     wire.receiver.script.extend(["throttle", "hang_up", "throttle_data"])
@@ -149,7 +174,7 @@ async def one_message_id_for_each_message(wire: Wire) -> None:
     for _ in range(4):
         await wire.sent()
         async with wire.process.database.write() as db:
-            await db.execute("UPDATE messages SET wake_at = :now WHERE status = 'QUEUED'")
+            await db.execute("UPDATE jobs SET wake_at = :now WHERE kind = 'message'")
     mails = await wire.sent()
     async with wire.process.database.read() as db:
         rows = await db.fetch_all("SELECT message_key FROM delivery_attempts WHERE tries > 0")
@@ -164,6 +189,7 @@ LINES: dict[str, Line] = {
     "J2": one_recipient_or_none,
     "J3": no_mail_within_a_mail,
     "J4": a_way_out_of_all_marketing_and_no_other,
+    "J4 in what is read": no_value_hides_the_way_out,
     "J13": one_message_id_for_each_message,
 }
 # What is no mail is tried where it comes in, over the wire as well.
@@ -180,6 +206,7 @@ ELSEWHERE = {
     "J11": test_new_messages.test_in_production_a_test_email_goes_to_members_only,
     "J11 its limit": test_new_messages.test_a_workspace_has_thirty_test_emails_an_hour,
     "J12": test_settings.test_a_wrong_change_is_named_and_nothing_of_it_applied,
+    "J12 the operator's": test_settings.test_nobody_chooses_an_address_on_the_operator_s_domain,
     "J12 its own": channels.test_a_sender_of_another_domain_needs_its_own_provider_and_keeps_it,
 }
 

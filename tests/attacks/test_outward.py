@@ -21,19 +21,21 @@ from typing import Any, TypeAlias
 import httpx2
 import pytest
 
-from app.config import Settings
-from app.egress import KEPT_BYTES, Answer, Egress, Request
+from app.config.settings import Settings
 from app.machine.nodes.http_request import RESERVED
 from app.main import build_process
+from app.net.egress import KEPT_BYTES, Answer, Egress, Request
 from app.process import Process
 from app.routes import event_endpoints
 from tests import cast as company
-from tests import test_egress, test_loops, test_posting
+from tests import test_loops
 from tests.cast import Cast, settle
 from tests.conftest import Records
 from tests.listener import Asked, Listener, says
+from tests.net import test_egress
+from tests.net.test_egress import FORBIDDEN, SPELLINGS
+from tests.outbound import test_deliver
 from tests.servers import free_port
-from tests.test_egress import FORBIDDEN, SPELLINGS
 
 OPEN = "127.0.0.2"
 INSIDE = "127.0.0.1"
@@ -51,7 +53,7 @@ class Names:
 
     async def resolve(self, host: str) -> Sequence[str]:
         known = self.table.get(host)
-        return known() if known else await self.system._ask_system(host)
+        return known() if known else await self.system._resolver.resolve(host, host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class Ways:
             await settle(self.process, rounds=20 + 4 * len(urls))
             async with self.process.database.write() as db:
                 # What surely did not arrive is tried again later; its last try is now.
-                await db.execute("UPDATE calls SET tries = 2, wake_at = :now")
+                await db.execute("UPDATE calls SET tries = 2")
+                await db.execute("UPDATE jobs SET wake_at = :now")
         run = await self.cast.vic.read(f"/runs/{started['runId']}")
         assert run["status"] == "COMPLETED", run
         return [step for step in run["steps"] if step["kind"] == "http_request"]
@@ -321,14 +324,14 @@ async def no_word_of_who_is_there(ways: Ways) -> None:
     async with Listener() as inside, Listener(_banner, host=OPEN) as ssh:
         closed = free_port()
         inward = [url_of(INSIDE, inside.port), url_of(INSIDE, closed), "http://inside.example/"]
-        told = []
+        listed = []
         for url in (*inward, ssh.url):
             [step], [attempt] = await ways.steps([url]), await ways.endpoints([url])
-            told.append((step["reason"], attempt and attempt["reason"]))
-            for reason in told[-1]:
+            listed.append((step["reason"], attempt and attempt["reason"]))
+            for reason in listed[-1]:
                 words = str(reason and reason["detail"])
                 assert not any(word in words for word in (INSIDE, OPEN, "10.1.2.3", "SSH")), url
-        assert len({str(step) for step, _ in told[:3]}) == 1
+        assert len({str(step) for step, _ in listed[:3]}) == 1
         assert inside.connections == 0
 
 
@@ -354,8 +357,8 @@ async def nobody_but_the_operator_opens_a_network(ways: Ways) -> None:
             answer = await process.egress.call(Request("GET", inside.url))
             assert isinstance(answer, Answer) is bool(allowed)
             assert inside.connections == len(allowed)
-        told = [line["networks"] for line in ways.records()[before:] if "networks" in line]
-        assert told == networks
+        listed = [line["networks"] for line in ways.records()[before:] if "networks" in line]
+        assert listed == networks
 
 
 Line: TypeAlias = Callable[[Ways], Awaitable[None]]
@@ -380,7 +383,7 @@ ELSEWHERE: Mapping[str, Sequence[Callable[..., object]]] = {
     "I4": [test_egress.test_a_thousand_rebinding_names_reach_only_what_was_judged],
     "I9": [
         test_loops.test_a_workflow_that_calls_its_own_webhook_ends,
-        test_posting.test_a_chain_of_events_ends_like_any_other,
+        test_deliver.test_a_chain_of_events_ends_like_any_other,
     ],
     "I11": [
         test_egress.test_a_server_must_prove_its_name,

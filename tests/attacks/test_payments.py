@@ -1,7 +1,8 @@
 """Every way that we know of to get a plan for nothing, or to make one vanish, by what Stripe tells.
 
 A line is named by the number it has in the catalogue of attacks. The server is a Stripe of our own
-that signs as Stripe does; what its library thinks of signatures, tests/billing/test_stripe.py asks.
+that signs as Stripe does; what its library thinks of signatures, tests/providers/test_stripe.py
+asks.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app.billing.stripe import Stripe
 from app.process import Process
-from app.standard_webhooks import TOLERANCE_SECONDS
+from app.providers.stripe import Stripe
 from app.store import workspaces
 from app.store.usage import CONTACTS, MESSAGES
+from app.vault.standard_webhooks import TOLERANCE_SECONDS
 from tests import cast as casting
 from tests import stripe_server
-from tests.billing import test_stripe
+from tests.billing.test_quotas import use_up
 from tests.cast import SEND_HELLO, Cast, Person, hook, settle
+from tests.providers import test_stripe
 from tests.routes import test_billing, test_callbacks
-from tests.routes.test_billing import paid, plan_of, told, trail, updated
+from tests.routes.test_billing import notify, paid, plan_of, trail, updated
+from tests.runs.test_runner import later
 from tests.stripe_server import PRICES, SECRET_KEY, WEBHOOK_SECRET, StripeServer, event, signature
-from tests.test_quotas import use_up
 
 COPIES = 1_000
 A_WHILE = TOLERANCE_SECONDS + 60
@@ -76,17 +78,17 @@ async def nothing_counts_unless_signed(shop: Shop) -> None:
         (body, f"t={now - A_WHILE},t={now},v1={right}"),
         (again, signature(body)),
     ):
-        refused = await told(shop.olivia, sent, **{"Stripe-Signature": header})
+        refused = await notify(shop.olivia, sent, **{"Stripe-Signature": header})
         assert (refused.status_code, refused.json()["code"]) == (401, "invalid_signature"), header
     assert await shop.plans() == ["starter", "starter"]
-    assert (await told(shop.olivia, body)).status_code == 200
+    assert (await notify(shop.olivia, body)).status_code == 200
     assert await shop.plans() == ["growth", "starter"]
 
 
 async def a_thousand_copies_are_one(shop: Shop) -> None:
     """K2."""
     body = await paid(shop.olivia, shop.server)
-    copies = await asyncio.gather(*(told(shop.olivia, body) for _ in range(COPIES)))
+    copies = await asyncio.gather(*(notify(shop.olivia, body) for _ in range(COPIES)))
     assert {one.status_code for one in copies} == {200}
     assert await shop.plans() == ["growth", "starter"]
     changes = [action for _, action in await trail(shop.process, shop.olivia)]
@@ -99,7 +101,7 @@ async def no_order_of_events_matters(shop: Shop) -> None:
     created, renewed = updated(shop.server, "created"), updated(shop.server)
     shop.server.newest(shop.server.subscriptions)["status"] = "canceled"
     late = (updated(shop.server, "deleted"), renewed, created, body, renewed)
-    answers = await asyncio.gather(*(told(shop.olivia, one) for one in late * 20))
+    answers = await asyncio.gather(*(notify(shop.olivia, one) for one in late * 20))
     assert {one.status_code for one in answers} == {200}
     assert await shop.plans() == ["starter", "starter"]
 
@@ -114,14 +116,14 @@ async def nobody_pays_for_another(shop: Shop) -> None:
         event("customer.subscription.updated", bought, livemode=True),
         event("customer.created", bought),
     ):
-        assert (await told(shop.olivia, stranger)).status_code == 200
+        assert (await notify(shop.olivia, stranger)).status_code == 200
         assert await shop.plans() == ["starter", "starter"]
     claimed = {**bought, "metadata": {"workspace": shop.olivia.workspace_id}}
     claims = event(
         "checkout.session.completed", {**claimed, "client_reference_id": shop.olivia.workspace_id}
     )
     for one in (claims, body):
-        assert (await told(shop.olivia, one)).status_code == 200
+        assert (await notify(shop.olivia, one)).status_code == 200
         assert await shop.plans() == ["starter", "growth"]
 
 
@@ -132,14 +134,14 @@ async def the_way_back_pays_nothing(shop: Shop) -> None:
     session = shop.server.newest(shop.server.sessions)
     began = {"customer": session["customer"], "payment_status": "paid", "status": "complete"}
     completed = event("checkout.session.completed", began)
-    assert (await told(shop.olivia, completed)).status_code == 200
+    assert (await notify(shop.olivia, completed)).status_code == 200
     assert await shop.plans() == ["starter", "starter"]
 
 
 async def a_lower_plan_loses_no_run(shop: Shop) -> None:
     """K6: what was accepted goes on to its end; what is beyond the lower plan is not sent, and
     says so."""
-    await told(shop.olivia, await paid(shop.olivia, shop.server))
+    await notify(shop.olivia, await paid(shop.olivia, shop.server))
     workspace_id = shop.olivia.workspace_id
     token = await hook(
         shop.process, workspace_id, [{"type": "wait", "duration": "PT1H"}, SEND_HELLO]
@@ -155,14 +157,13 @@ async def a_lower_plan_loses_no_run(shop: Shop) -> None:
     for meter in (CONTACTS, MESSAGES):
         await use_up(shop.process, workspace_id, meter, left=0, plan="growth")
     shop.server.newest(shop.server.subscriptions)["status"] = "canceled"
-    await told(shop.olivia, updated(shop.server, "deleted"))
+    await notify(shop.olivia, updated(shop.server, "deleted"))
     assert await shop.plans() == ["starter", "starter"]
     refused = await shop.olivia.post("/contacts", {"email": "eve@x.test"})
     assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
     runs.append(await accepted("bob@x.test"))  # whom nobody knew before
     await settle(shop.process)
-    async with shop.process.database.write() as db:
-        await db.execute("UPDATE runs SET wake_at = :now WHERE status = 'WAITING'")
+    await later(shop.process, "run", 86_400)
     await settle(shop.process)
     for run in runs:
         assert (await shop.olivia.read(f"/runs/{run}"))["status"] == "COMPLETED"

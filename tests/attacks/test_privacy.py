@@ -11,10 +11,11 @@ import pytest
 
 from app.process import Process
 from app.runtime import logs
-from tests import test_canaries, test_queue, test_retention, test_vault
+from tests import test_canaries
 from tests.audit import test_chain, test_trail
 from tests.conftest import Records
-from tests.contacts import test_sheets
+from tests.files import test_sheets
+from tests.jobs import test_queue
 from tests.routes import (
     test_attacks,
     test_audit_logs,
@@ -23,7 +24,9 @@ from tests.routes import (
 )
 from tests.routes.conftest import visiting
 from tests.runtime import test_logs
+from tests.vault import test_vault
 from tests.web import test_edge
+from tests.workers import test_retention
 
 NASTY = (
     "a\r\nb",

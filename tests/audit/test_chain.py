@@ -13,9 +13,9 @@ import pytest
 from app.audit import chain, trail
 from app.audit.chain import Verdict
 from app.audit.trail import Origin
+from app.database.db import Handle, Row, new_id
 from app.process import Process
 from app.store import audit_logs
-from app.store.db import Handle, Row, new_id
 
 OLIVIA = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
 
@@ -90,9 +90,9 @@ async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: 
     async with process.database.write() as db:
         await trail.forget(db, process.vault, workspace_id=acme, resource_id=contacts[1])
     assert (await verdict(process, acme)).fault is None
-    told = {entry["resource_id"]: entry["changes"] for entry in await entries(process, acme)}
-    assert told.pop(contacts[1]) is None
-    assert all("new@x.test" in changes for changes in told.values())
+    listed = {entry["resource_id"]: entry["changes"] for entry in await entries(process, acme)}
+    assert listed.pop(contacts[1]) is None
+    assert all("new@x.test" in changes for changes in listed.values())
 
 
 async def test_what_is_pruned_leaves_the_chain_whole(process: Process, acme: str):

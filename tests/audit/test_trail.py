@@ -11,7 +11,7 @@ from tests.audit.test_chain import noted
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ({}, {"id": "con_1", "email": "a@x.test", "phone": None}, {"email": [None, "a@x.test"]}),
         ({"name": "A", "tags": [1]}, {"name": "B", "tags": [1]}, {"name": ["A", "B"]}),
@@ -56,8 +56,8 @@ from tests.audit.test_chain import noted
         ({}, {"list": [{"authToken": "t"}]}, {"list": [None, [{"authToken": "••••"}]]}),
     ],
 )
-def test_what_differs_is_told_without_secrets(before, after, told):
-    assert trail.differences(before, after) == told
+def test_what_differs_is_told_without_secrets(before, after, expected):
+    assert trail.differences(before, after) == expected
 
 
 def test_of_a_long_value_only_its_size_and_hash_are_told():

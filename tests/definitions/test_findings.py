@@ -24,8 +24,8 @@ def send(channel: str = "email", **more: Any) -> dict[str, Any]:
     return {"type": "send_message", "channel": channel, **more}
 
 
-def text(channel: str, said: str = "x") -> dict[str, Any]:
-    return send(channel, content={"text": said})
+def text(channel: str, content: str = "x") -> dict[str, Any]:
+    return send(channel, content={"text": content})
 
 
 def arms(*steps: Any) -> dict[str, Any]:
@@ -136,6 +136,17 @@ CHANNELS: list[tuple[str, Any, str]] = [
 ]
 
 
+def call(url: str) -> dict[str, Any]:
+    return {"id": "ask", "type": "http_request", "method": "GET", "url": url}
+
+
+CALLS: list[tuple[str, Any, str]] = [
+    ("private_address", [call("http://localhost:8080/x")], "/steps/0/url"),
+    ("private_address", [call("https://user@10.0.0.8/{{trigger.x}}")], "/steps/0/url"),
+    ("private_address", [arms(call("http://[::1]"))], "/steps/0/cases/0/steps/0/url"),
+    ("private_address", [call("http://169.254.169.254?a=b")], "/steps/0/url"),
+]
+
 TAGGED = {"source": "tag_added", "tag": "vip"}
 
 
@@ -176,6 +187,26 @@ async def found(cast: Cast, body: Any, trigger: Any = WEBHOOK) -> list[tuple[str
     return [(one["code"], one["pointer"]) for one in response.json()["findings"]]
 
 
+LETTER = {"subject": "News", "html": "<p>Spring</p>"}
+LINKED = {"subject": "News", "html": '<p><a href="{{unsubscribeUrl}}">Out</a></p>'}
+
+
+def news(content: dict[str, str], **more: Any) -> dict[str, Any]:
+    return send(**more, content={**content, "category": "marketing"})
+
+
+def marketing(letter: str) -> list[tuple[str, Any, str]]:
+    """`letter` is a template without a link."""
+    return [
+        ("footer_added", [send(templateId=letter)], "/steps/0/templateId"),
+        ("footer_added", [arms(news(LETTER))], "/steps/0/cases/0/steps/0/content"),
+        ("footer_added", [news({"text": "Spring"}, channel="sms")], "/steps/0/content"),
+        ("postal_address_missing", [send(templateId=letter)], "/steps/0/templateId"),
+        ("postal_address_missing", [news(LINKED)], "/steps/0/content"),
+        ("postal_address_missing", [news({"subject": "s", "text": "t"})], "/steps/0/content"),
+    ]
+
+
 @pytest.fixture
 def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where nobody has set up a provider for the rest."""
@@ -184,7 +215,9 @@ def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("mail_alone")
-async def test_every_defect_is_found_where_it_is(cast: Cast):
+async def test_every_defect_is_found_where_it_is(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
     mail = await cast.ed.made(
         "/templates", {"name": "M", "channel": "email", "content": {"subject": "s", "html": "h"}}
     )
@@ -193,8 +226,16 @@ async def test_every_defect_is_found_where_it_is(cast: Cast):
     )
     for code, body, pointer in [*templates(mail["id"], chat["id"]), *CHANNELS]:
         assert (code, pointer) in await found(cast, body)
+    letter = {"name": "L", "channel": "email", "category": "marketing", "content": LETTER}
+    for code, body, pointer in marketing((await cast.ed.made("/templates", letter))["id"]):
+        assert (code, pointer) in await found(cast, body)
     for code, trigger, pointer in TRIGGERS:
         assert (code, pointer) in await found(cast, [], trigger)
+    monkeypatch.setattr(process.egress, "_allow", ())
+    for code, body, pointer in CALLS:
+        assert (code, pointer) in await found(cast, body)
+    for url in ("https://1.1.1.1/", "https://crm.example", "http://{{trigger.host}}/10.0.0.8"):
+        assert "private_address" not in {code for code, _ in await found(cast, [call(url)])}
     for code, body, pointer in TAGS:
         assert [(code, pointer)] == await found(cast, body, TAGGED)
     # What a template reads counts where it is sent.
@@ -206,7 +247,10 @@ async def test_every_defect_is_found_where_it_is(cast: Cast):
 def test_there_are_three_defects_for_each_finding():
     seeded = Counter(
         code
-        for seeds in (TRIGGERS, CHANNELS, TAGS, UNREADABLE, templates("", ""), starts("", "", ""))
+        for seeds in (
+            *(TRIGGERS, CHANNELS, TAGS, CALLS, UNREADABLE, marketing("")),
+            *(templates("", ""), starts("", "", "")),
+        )
         for code, _, _ in seeds
     )
     written = codes.written(codes.BEYOND)
@@ -217,8 +261,8 @@ def test_there_are_three_defects_for_each_finding():
 def test_the_page_of_findings_has_each_of_them_once():
     page = Path(__file__).parents[2] / "docs" / "findings.md"
     rows = [line.split("|")[1] for line in page.read_text().splitlines() if line.startswith("| `")]
-    told = Counter(code for row in rows for code in re.findall(r"`(\w+)`", row))
-    assert told == Counter(codes.written([*codes.MACHINE, *codes.BEYOND]))
+    shown = Counter(code for row in rows for code in re.findall(r"`(\w+)`", row))
+    assert shown == Counter(codes.written([*codes.MACHINE, *codes.BEYOND]))
 
 
 def test_nothing_else_finds():
@@ -230,6 +274,32 @@ def test_nothing_else_finds():
         and codes.written([path])
     }
     assert finds <= {*codes.MACHINE, *codes.BEYOND}
+
+
+async def test_marketing_that_shows_its_way_out_and_its_sender_is_not_warned_of(cast: Cast):
+    changed = await cast.adam.patch("/settings/workspace", {"postalAddress": "1 Main Street"})
+    assert changed.status_code == 200
+    stop = {"text": "Spring. Reply STOP to end"}
+    other = [send(content=LETTER), text("whatsapp"), news({"text": "x"}, channel="whatsapp")]
+    for steps in ([news(LINKED)], [news(stop, channel="sms")], other):
+        codes = {code for code, _ in await found(cast, steps)}
+        assert codes.isdisjoint({"footer_added", "postal_address_missing"})
+
+
+@pytest.mark.parametrize(("length", "is_short"), [(1, True), (12, True), (15, True), (16, False)])
+async def test_a_short_secret_is_warned_of_whenever_it_is_looked_at(
+    cast: Cast, length: int, is_short: bool
+):
+    trigger = {**WEBHOOK, "signingSecret": "s" * length}
+    made = await cast.ed.made(
+        "/workflows", {"name": "N", "trigger": trigger, "steps": [], "state": "ACTIVE"}
+    )
+    path = f"/workflows/{made['id']}"
+    paused = (await cast.ed.patch(path, {"state": "PAUSED"})).json()
+    again = (await cast.ed.patch(path, {"state": "ACTIVE"})).json()
+    for answer in (made, paused, again, await cast.ed.read(path)):
+        codes = {finding["code"] for finding in answer["findings"]}
+        assert ("short_secret" in codes) is is_short
 
 
 async def test_a_loop_of_starts_is_found_wherever_it_closes(cast: Cast):
@@ -248,8 +318,8 @@ async def test_a_loop_of_starts_is_found_wherever_it_closes(cast: Cast):
 @pytest.mark.usefixtures("mail_alone")
 async def test_all_is_answered_at_once_the_warnings_beside_the_errors(cast: Cast):
     trigger = {**BY_ID, "createContact": True, "signingSecret": SHORT}
-    told = await found(cast, [send(templateId="x"), text("sms"), {"type": "wait"}], trigger)
-    assert set(told) == {
+    shown = await found(cast, [send(templateId="x"), text("sms"), {"type": "wait"}], trigger)
+    assert set(shown) == {
         ("missing", "/steps/2/duration"),
         ("template_unknown", "/steps/0/templateId"),
         ("create_without_address", "/trigger/createContact"),
@@ -303,10 +373,10 @@ async def test_what_is_no_definition_hides_nothing_of_its_steps(cast: Cast):
             answer = response.json()
             assert (response.status_code, answer["code"]) == (422, "invalid"), answer
             assert {error["pointer"] for error in answer["errors"]} == {pointer, *steps}, answer
-            told = [(one["code"], one["pointer"]) for one in answer["findings"]]
-            assert (code, pointer) in told
-            assert ("channel_not_configured", "/steps/3/channel") in told
-            assert len(told) == len(set(told))
+            listed = [(one["code"], one["pointer"]) for one in answer["findings"]]
+            assert (code, pointer) in listed
+            assert ("channel_not_configured", "/steps/3/channel") in listed
+            assert len(listed) == len(set(listed))
         drafted = await cast.ed.post("/workflows", body)
         assert {error["pointer"] for error in drafted.json()["errors"]} == {pointer, "/steps/0/tag"}
     assert (await cast.vic.read(f"/workflows/{made['id']}"))["name"] == "N"
@@ -365,8 +435,8 @@ async def test_what_is_wrong_with_what_is_stored_is_told_once(
 async def test_a_change_of_which_nothing_is_right_is_told_as_for_any_resource(cast: Cast):
     made = await cast.ed.made("/workflows", {"name": "N", "state": "ACTIVE"})
     refused = await cast.ed.patch(f"/workflows/{made['id']}", {"nam": "M"})
-    told = "Correct the body: /nam: This field is unknown or read-only."
-    assert (refused.status_code, refused.json()["detail"]) == (422, told)
+    detail = "Correct the body: /nam: This field is unknown or read-only. Did you mean name?"
+    assert (refused.status_code, refused.json()["detail"]) == (422, detail)
 
 
 async def test_whoever_is_found_by_an_address_has_it(cast: Cast):

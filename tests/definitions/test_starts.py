@@ -7,16 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 import orjson
+import pytest
 
-from app.contacts import audience, reactions, upserts
-from app.contacts.reactions import WorkspaceContext
+from app.audience import audience, reactions, upserts
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Row
 from app.definitions import activation
 from app.machine.reasons import Reason
+from app.outbound import chains
 from app.process import Process
 from app.store import contacts, runs
-from app.store.db import Row
 from tests.cast import settle
-from tests.test_runner import read, started, steps_of
+from tests.runs.test_runner import read, started, steps_of
 
 TAG = {"id": "tag", "type": "add_tag", "tag": "seen-{{trigger.tag}}{{trigger.properties.n}}"}
 
@@ -195,10 +197,10 @@ async def test_a_chain_that_feeds_itself_ends_after_ten_starts_and_says_so(
     await make(process, acme, "ada@example.com", "vip")
     await settle(process)
     chain = await runs_of(process, acme, vip)
-    assert len(chain) == reactions.LONGEST_CHAIN + 1
+    assert len(chain) == chains.LONGEST_CHAIN + 1
     assert {run["status"] for run in chain} == {"COMPLETED"}
     reasons = [(await steps_of(process, acme, run["id"]))[1]["reason_code"] for run in chain]
-    assert reasons == [None] * reactions.LONGEST_CHAIN + [Reason.CHAIN_TOO_LONG]
+    assert reasons == [None] * chains.LONGEST_CHAIN + [Reason.CHAIN_TOO_LONG]
 
 
 async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
@@ -221,9 +223,49 @@ async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
         )
     await settle(process)
     chain = await runs_of(process, acme, first)
-    assert len(chain) == reactions.LONGEST_CHAIN + 1
+    assert len(chain) == chains.LONGEST_CHAIN + 1
     codes = [(await steps_of(process, acme, run["id"]))[0]["reason_code"] for run in chain]
     assert codes.count(Reason.CHAIN_TOO_LONG) == 1
+
+
+async def test_a_root_starts_so_many_runs_and_then_a_step_says_so(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+):
+    """However the chain branches: by start_workflow, and by what it does to its contact."""
+    monkeypatch.setattr(chains, "MOST_OF_ROOT", 30)
+    leaf = await active(process, acme, {"source": "manual"}, TAG)
+    await active(process, acme, {"source": "tag_added", "tag": "fan"}, TAG)
+    fan = [{"type": "start_workflow", "workflowId": leaf}] * 6
+    tagged = [{"type": "remove_tag", "tag": "fan"}, {"type": "add_tag", "tag": "fan"}]
+    middle = await active(process, acme, {"source": "manual"}, *fan, *tagged)
+    above = [{"type": "start_workflow", "workflowId": middle}] * 6
+    first = await active(process, acme, {"source": "manual"}, *above)
+    contact_id = await make(process, acme, "ada@example.com")
+    for root in ("run_0", "run_1"):
+        async with process.database.write() as db:
+            await runs.insert(
+                db,
+                workspace_id=acme,
+                id=root,
+                definition_id=first,
+                contact_id=contact_id,
+                body=b"{}",
+            )
+        await settle(process)
+        async with process.database.read() as db:
+            started = await db.fetch_value(
+                "SELECT count(*) FROM runs WHERE root = :root", root=root
+            )
+            refused = await db.fetch_value(
+                """
+                SELECT count(*) FROM run_steps s JOIN runs r ON r.workspace_id = s.workspace_id
+                AND r.id = s.run_id WHERE r.root = :root AND s.reason_code = :code
+                """,
+                root=root,
+                code=Reason.CHAIN_TOO_WIDE,
+            )
+        assert started == 30
+        assert refused == 6 + 6 * 7 - 30
 
 
 # --- throttle and split, in the database ----------------------------------------------------------

@@ -11,7 +11,7 @@ import app
 APP = Path(app.__file__).parent
 MACHINE = sorted((APP / "machine").rglob("*.py"))
 # What only the database can tell.
-BEYOND = [APP / "definitions" / "findings.py", APP / "definitions" / "starts.py"]
+BEYOND = [APP / "definitions" / name for name in ("findings.py", "inspection.py", "starts.py")]
 FINDERS = frozenset({"Finding", "refuse", "hold", "warn", "_warning"})
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.definitions import findings
+from app.definitions import inspection
 from app.machine import check, document
 from app.machine.nodes import NODES
 
@@ -302,7 +302,7 @@ def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body):
         assert not (finding.draft and finding.severity == "warning")
         assert (finding.pointer + finding.message).encode()
     assert check.compile(shape, body).findings == compiled.findings
-    for doubt in findings.find_static({"source": "manual"}, compiled, {}, [body]):
+    for doubt in inspection.find_static({"source": "manual"}, compiled, {}, [body]):
         assert (doubt.pointer + doubt.message).encode()
 
 

@@ -114,8 +114,8 @@ def test_only_html_is_escaped():
 
 
 def test_variables_are_rendered_one_by_one_into_json():
-    said = {"contentSid": SID, "variables": {"2": '"{{trigger.name}}"', "1": "{{trigger.no}}"}}
-    message = content.render("whatsapp", said, FACTS)
+    text = {"contentSid": SID, "variables": {"2": '"{{trigger.name}}"', "1": "{{trigger.no}}"}}
+    message = content.render("whatsapp", text, FACTS)
     assert message.parts == {
         "contentSid": SID,
         "variables": '{"1":"","2":"\\"Ada & <Bob>\\""}',
@@ -124,8 +124,8 @@ def test_variables_are_rendered_one_by_one_into_json():
 
 
 def test_what_the_parts_printed_in_vain_is_named_once_and_no_more_than_a_person_reads():
-    said = {"subject": "{{trigger.a}}{{trigger.name}}", "html": "{{trigger.b}}{{trigger.a}}"}
-    assert content.render("email", said, FACTS).missing == ("trigger.a", "trigger.b")
+    text = {"subject": "{{trigger.a}}{{trigger.name}}", "html": "{{trigger.b}}{{trigger.a}}"}
+    assert content.render("email", text, FACTS).missing == ("trigger.a", "trigger.b")
     many = {
         name: "".join(f"{{{{trigger.{name}{number}}}}}" for number in range(80))
         for name in ("subject", "html")

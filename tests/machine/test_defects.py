@@ -15,6 +15,7 @@ WHEN = {"path": "now", "op": "exists"}
 SEND = {"type": "send_message", "channel": "email", "templateId": "tpl_1"}
 WAIT = {"type": "wait", "duration": "PT1H"}
 TAG = {"type": "add_tag", "tag": "x"}
+START = {"type": "start_workflow", "workflowId": "wfl_1"}
 CALL = {"type": "http_request", "method": "GET", "url": "https://crm.example"}
 POST = {"method": "POST", "url": "https://crm.example"}
 ASK = {"type": "http_request", **POST}
@@ -402,6 +403,17 @@ DEFECTS: list[tuple[str, Any, str]] = [
         graph([node("a", "http_request", **{**POST, "body": {"password": "x"}})], ("t", "a")),
         "/graph/nodes/1/data/body/password",
     ),
+    ("many_starts", [START] * 11, "/steps/10"),
+    ("many_starts", [TAG, fork(case(*[START] * 6)), *[START] * 5], "/steps/6"),
+    (
+        "many_starts",
+        graph(
+            [node(f"n{n}", "start_workflow", workflowId="wfl_1") for n in range(11)],
+            ("t", "n0"),
+            *((f"n{n}", f"n{n + 1}") for n in range(10)),
+        ),
+        "/graph/nodes/11/data",
+    ),
 ]
 TEMPLATES = {
     "tpl_1": [path.parse("contact.firstName")],
@@ -442,7 +454,7 @@ def test_there_are_three_defects_for_each_finding():
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "text"),
     [
         ([says("{{ steps.gone.status }}")], "There is no step “gone”."),
         (
@@ -455,10 +467,10 @@ def test_there_are_three_defects_for_each_finding():
         ),
     ],
 )
-def test_why_an_output_may_be_missing_is_told(body: Any, said: str):
+def test_why_an_output_may_be_missing_is_told(body: Any, text: str):
     compiled = check.compile("steps", body)
     doubted = lint(compiled.program, compiled.parts, addresses=["email"])
-    assert [finding.message for finding in doubted] == [said]
+    assert [finding.message for finding in doubted] == [text]
 
 
 # --- what is right is not doubted ---------------------------------------------------------------
@@ -498,6 +510,22 @@ LEAKS = [
     fork(case(when=compare(PHONE, "exists")), otherwise=[SMS]),
     fork(case(SMS, when=compare("contact.metadata.phone", "exists"))),
 ]
+
+
+def test_ten_starts_on_a_path_are_none_too_many():
+    apart = [fork(case(*[START] * 10), case(*[START] * 10), otherwise=[START] * 10)]
+    round_about = graph(
+        [
+            *(node(f"n{n}", "start_workflow", workflowId="wfl_1") for n in range(10)),
+            node("w", "wait", duration="PT1H"),
+        ],
+        ("t", "n0"),
+        *((f"n{n}", f"n{n + 1}") for n in range(9)),
+        ("n9", "w"),
+        ("w", "n0"),
+    )
+    for body in ([START] * 10, apart, round_about):
+        assert "many_starts" not in {code for code, _ in found(body)}
 
 
 @pytest.mark.parametrize("body", [*SURE, *([guard] for guard in GUARDS)])

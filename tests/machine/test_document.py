@@ -63,7 +63,8 @@ def test_literals_are_numbers():
         (b'"a\x01b"', "control character"),
         (b'"a\nb"', "control character"),
         (b'"\\x41"', "escape"),
-        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b"\xef\xbb\xbf\xef\xbb\xbf{}", "line 1, column 1"),
+        (b"{\xef\xbb\xbf}", "line 1, column 2"),
         (b'{"a":"\xe9"}', "byte 0xe9 at offset 6"),
         (b'"\xc0\xaf"', "not UTF-8"),
         (b'"\xed\xa0\x80"', "not UTF-8"),
@@ -84,6 +85,11 @@ def test_what_is_not_json_is_refused_with_a_place(body, says):
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"1", b"null", b"true", b" \t\r\n{} "])
 def test_any_json_value_is_parsed(body):
     assert document.parse(body) == json.loads(body)
+
+
+@pytest.mark.parametrize("read", [document.parse, document.skim])
+def test_a_byte_order_mark_is_skipped(read):
+    assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
 def _nested(depth, opening="[", closing="]"):

@@ -10,7 +10,7 @@ from app.machine.fields import (
     Field,
     Place,
     choice,
-    duration,
+    lasting,
     line,
     liquid,
     parse_duration,
@@ -77,7 +77,7 @@ def test_other_text_is_not_a_duration(text):
 
 def test_a_duration_over_the_longest_stops_an_activation():
     at = place()
-    assert duration("P367D", at, longest=timedelta(days=366)) is None
+    assert lasting(timedelta(days=366))("P367D", at) is None
     assert at.findings == [Finding("bad_duration", "/steps/0", "This may be at most 366 days.")]
 
 

@@ -121,7 +121,7 @@ def test_an_unknown_kind_is_answered_with_the_known_ones():
         ),
         ([TRIGGER, node("t")], [], [("doubled_id", "/graph/nodes/1/id")]),
         ([TRIGGER, {"type": "exit"}], [], [("missing", "/graph/nodes/1/id")]),
-        ([TRIGGER, {"id": "a"}], [], [("missing", "/graph/nodes/1/type")]),
+        ([TRIGGER, {"id": "a"}], [], [("unknown_kind", "/graph/nodes/1/type")]),
         (
             [TRIGGER],
             [edge("t", "x"), edge("y", "t")],

@@ -12,15 +12,15 @@ import pytest
 import structlog
 
 from app.audit import trail
-from app.config import Settings
+from app.config.settings import Settings
 from app.definitions import credentials
+from app.intake import webhook_requests
 from app.machine import document
 from app.machine.check import compile
 from app.machine.program import Go
 from app.machine.secrets import HINTS, is_credential_name, is_secret_name
 from app.machine.step import start, step
 from app.runtime import logs
-from app.webhooks import webhook_requests
 
 CANARY = "can-ary"  # as no pattern of values would know it
 NAMES = [

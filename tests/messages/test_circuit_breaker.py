@@ -8,16 +8,15 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from app import delivery
-from app.channels.base import Message, Receipt, SendError
+from app.database.db import Row
 from app.machine.reasons import Reason
-from app.messages import circuit_breaker, ordering, settling
+from app.messages import circuit_breaker, create, delivery, settling
 from app.process import Process
-from app.store.db import Row
+from app.providers.base import Message, Receipt, SendError
 from tests import cast as cast_module
 from tests.cast import HELLO, settle
-from tests.test_delivery import Provider, accepts, with_provider
-from tests.test_runner import later
+from tests.messages.test_delivery import Provider, accepts, given_up, with_provider
+from tests.runs.test_runner import later
 
 THROTTLED = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "454 Too much from you")
 AWAY = SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused.")
@@ -56,8 +55,8 @@ async def order(process: Process, workspace_id: str, count: int = 1) -> None:
     async with process.database.write() as db:
         for number in range(count):
             to = f"p{number}@example.com"
-            wanted = ordering.Order(workspace_id, "email", None, to, None, HELLO)
-            await ordering.create(process, db, wanted)
+            wanted = create.Order(workspace_id, "email", None, to, None, HELLO)
+            await create.create(process, db, wanted)
 
 
 async def statuses(process: Process) -> dict[str, int]:
@@ -82,7 +81,7 @@ async def test_after_some_failures_in_a_row_the_others_are_held_back(
 ):
     process, provider, _ = provided(process, error)
     await order(process, acme, 20)
-    while claimed := await delivery.claim(process, [], 1):
+    while claimed := await process.claim("message", [], 1):
         await delivery.deliver(process, claimed[0])
     assert len(provider.given) == circuit_breaker.OPEN_AFTER
     assert (await statuses(process))["QUEUED"] >= 15
@@ -111,7 +110,7 @@ async def test_who_waits_says_for_what_and_until_when(process: Process, acme: st
 async def test_when_its_time_has_come_one_asks_and_the_others_follow(process: Process, acme: str):
     process, provider, state = provided(process, THROTTLED)
     await order(process, acme, 40)
-    while claimed := await delivery.claim(process, [], 1):
+    while claimed := await process.claim("message", [], 1):
         await delivery.deliver(process, claimed[0])
     for _ in range(3):  # it is still throttled: one call each time
         before = len(provider.given)
@@ -126,7 +125,7 @@ async def test_when_its_time_has_come_one_asks_and_the_others_follow(process: Pr
     )  # tried before it was known: they wait as they would alone
     assert await statuses(process) == {"SENT": 40 - early, "QUEUED": early}
     assert await circuit(process) is None
-    await later(process, "messages", 200)
+    await later(process, "message", 200)
     await settle(process)
     assert await statuses(process) == {"SENT": 40}
 
@@ -135,14 +134,14 @@ async def its_time_comes(process: Process) -> None:
     """Nobody's own wait is over."""
     async with process.database.write() as db:
         [row] = await db.fetch_all("SELECT ask_at, :now AS now FROM provider_troubles")
-        await db.execute("UPDATE messages SET wake_at = :now WHERE wake_at = :at", at=row["ask_at"])
+        await db.execute("UPDATE jobs SET wake_at = :now WHERE wake_at = :at", at=row["ask_at"])
         await db.execute("UPDATE provider_troubles SET ask_at = :now")
 
 
 async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: str):
     process, _, state = provided(process, THROTTLED)
     await order(process, acme, 10)
-    while claimed := await delivery.claim(process, [], 1):
+    while claimed := await process.claim("message", [], 1):
         await delivery.deliver(process, claimed[0])
     state.error = None
     async with process.database.write() as db:
@@ -167,6 +166,49 @@ async def test_a_message_that_the_provider_does_not_like_stops_no_other(
     await settle(process)
     assert await statuses(process) == {"SENT": 29, "QUEUED": 1}
     assert [message.to for message in provider.given].count("p0@example.com") == 1
+
+
+@pytest.mark.parametrize(("error", "failures"), [(THROTTLED, 1), (None, None)])
+async def test_an_outcome_that_comes_late_counts_as_well(
+    process: Process, acme: str, error: SendError | None, failures: int | None
+):
+    """What is given up meanwhile was answered all the same."""
+
+    async def oversleep(message: Message) -> Receipt:
+        if state.error is not None:
+            return await state(message)
+        await given_up(process)
+        state.error = error
+        return await state(message)
+
+    process, provider, state = provided(process, AWAY if error is None else None)
+    if error is None:  # a failure that the receipt ends
+        await order(process, acme)
+        await settle(process)
+        assert await circuit(process) is not None
+    state.error, provider.answer = None, oversleep
+    await order(process, acme)
+    await settle(process)
+    known = await circuit(process)
+    assert (known and known["failures"]) == failures
+
+
+async def test_mail_about_accounts_waits_for_no_list_s_circuit(process: Process, acme: str):
+    process, provider, state = provided(process, AWAY)
+    await order(process, acme, 20)
+    await settle(process)
+    known = await circuit(process)
+    assert known is not None
+    tried, state.error = len(provider.given), None
+    letter = create.Order(
+        acme, "email", None, "ada@example.com", None, HELLO, account_mail="invitation"
+    )
+    async with process.database.write() as db:
+        await create.create(process, db, letter)
+    await settle(process)
+    assert len(provider.given) == tried + 1
+    assert (await statuses(process))["SENT"] == 1
+    assert await circuit(process) == known  # nor does it say anything of that
 
 
 async def test_each_workspace_has_a_circuit_of_its_own(process: Process, acme: str):
@@ -221,7 +263,7 @@ async def test_each_kind_of_failure_is_retried_for_a_time_of_its_own(
 
 async def turn_back(process: Process, by: timedelta) -> None:
     """As if it had all been so much earlier."""
-    await later(process, "messages", by.total_seconds())
+    await later(process, "message", by.total_seconds())
     async with process.database.write() as db:
         for row in await db.fetch_all("SELECT id, trouble_since FROM delivery_attempts"):
             await db.execute(

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp
 
-from app.accounts import letters
+from app.accounts import account_mail
 from app.process import Process
 from tests.cast import PASSWORD, Cast, Person, any_address, caller, settle
 from tests.cast import client as cast_client
@@ -51,7 +51,7 @@ def token_to(process: Process) -> Letter:
                 LIMIT 1
                 """,
                 address=address,
-                kinds=list(letters.LETTERS),
+                kinds=list(account_mail.LETTERS),
             )
         assert text is not None, f"no letter to {address}"
         [token] = re.findall(r"[#&]token=([\w-]+)", text)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from dataclasses import replace
 from hashlib import sha256
 
 import httpx2
 
-from app.accounts import letters
+from app.accounts import account_mail
+from app.process import Process
+from tests.cast import client as cast_client
 
 
 async def test_the_page_runs_its_own_script_and_nothing_else(client: httpx2.AsyncClient):
@@ -23,8 +26,15 @@ async def test_the_page_runs_its_own_script_and_nothing_else(client: httpx2.Asyn
     assert "://" not in response.text
 
 
+async def test_it_leads_to_the_console_where_there_is_one(process: Process):
+    for console in (True, False):
+        settings = replace(process.settings, console=console)
+        async with cast_client(replace(process, settings=settings)) as client:
+            assert ('<a href="console/">' in (await client.get("/account")).text) == console
+
+
 # An owner's invitation leads where every invitation does.
-LINKED = [kind for kind in letters.LETTERS if kind != "owner_invitation"]
+LINKED = [kind for kind in account_mail.LETTERS if kind != "owner_invitation"]
 
 
 async def test_it_knows_every_letter(client: httpx2.AsyncClient):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Row
 from app.process import Process
 from app.store import activity
-from app.store.db import Row
 from tests.cast import SEND_HELLO, Cast, hook, settle
 
 
@@ -45,14 +45,14 @@ async def test_what_a_contact_did_stands_before_what_it_started(cast: Cast, proc
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     url = f"/contacts/{ada['id']}"
     body = {"name": "order_paid", "properties": {"total": 12}}
-    told = (await cast.ed.post(f"{url}/events", body)).json()
+    answer = (await cast.ed.post(f"{url}/events", body)).json()
     run, event = (await cast.vic.read(f"{url}/activity"))["data"]
     assert (run["type"], event["type"]) == ("run", "event")
     assert event == {
-        "id": told["id"],
+        "id": answer["id"],
         "type": "event",
-        "event": told,
-        "createdAt": told["at"],
+        "event": answer,
+        "createdAt": answer["at"],
     }
     [newest] = (await cast.vic.read(f"{url}/activity?limit=1"))["data"]
     assert newest == run

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import get_args
 
 import httpx2
 import pytest
 
-from app import runner
 from app.accounts import registration as accounts
+from app.database.db import Handle
 from app.process import Process
 from app.routes import admin
+from app.routes.runs import MessageStatus as AttemptStatus
+from app.routes.runs import Status as RunStatus
+from app.runs import runner
 from app.store import admin as store
-from app.store.db import Handle
-from app.store.jobs import Table
+from app.store import jobs
+from app.store.jobs import Key, Kind
 from tests.cast import Cast, Person, hook, settle
 from tests.routes.test_settings import waits_for_an_intent
-from tests.store.test_jobs import INSERT
+from tests.store.test_jobs import due, kinds
 from tests.store.test_jobs import workspace as founded
 from tests.test_policy import session
 
@@ -67,27 +71,54 @@ async def test_who_belongs_where_is_found_from_both_sides(cast: Cast, root: Pers
     assert (await root.read(f"/admin/workspaces?userId={nobody}"))["data"] == []
 
 
-async def test_what_failed_is_seen_over_all_and_the_rest_by_workspace(
+async def test_runs_and_attempts_of_all_workspaces_are_listed_by_any_status(
     cast: Cast, root: Person, process: Process
 ):
     await failed(cast, process)
-    [run] = (await root.read("/admin/runs?status=FAILED"))["data"]
-    assert run["workspaceId"] == cast.ed.workspace_id
-    by_workspace = await root.read(f"/admin/runs?workspaceId={cast.ed.workspace_id}")
-    assert by_workspace["data"] == [run]
-    for path in ("/admin/runs", "/admin/runs?status=COMPLETED", "/admin/delivery-attempts"):
-        assert (await root.get(path)).status_code == 422, path
-    assert (await root.read("/admin/delivery-attempts?status=UNKNOWN"))["data"] == []
+    tokens = [await hook(process, who.workspace_id) for who in (cast.ed, cast.mallory)]
+    for token in tokens:
+        await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
+        await settle(process)
+    every = (await root.read("/admin/runs"))["data"]
+    homes = [cast.mallory.workspace_id, cast.ed.workspace_id, cast.ed.workspace_id]
+    assert [run["workspaceId"] for run in every] == homes
+    assert [run["status"] for run in every] == ["COMPLETED", "COMPLETED", "FAILED"]
+    for status in get_args(RunStatus):
+        found = (await root.read(f"/admin/runs?status={status}"))["data"]
+        assert found == [run for run in every if run["status"] == status]
+    one = f"/admin/runs?workspaceId={cast.ed.workspace_id}"
+    assert (await root.read(one))["data"] == every[1:]
+    assert (await root.read(f"{one}&status=FAILED"))["data"] == every[2:]
+
+    attempts = (await root.read("/admin/delivery-attempts"))["data"]
+    assert [attempt["workspaceId"] for attempt in attempts] == homes[:2]
+    for status in get_args(AttemptStatus):
+        found = (await root.read(f"/admin/delivery-attempts?status={status}"))["data"]
+        assert found == (attempts if status == "SENT" else [])
+
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = await root.read(f"/admin/runs?limit=1{cursor and f'&cursor={cursor}'}")
+        seen += page["data"]
+        cursor = page["nextCursor"]
+    assert seen == every
+    later = every[0]["createdAt"].replace("+", "%2B")
+    assert (await root.read(f"/admin/runs?createdBefore={later}"))["data"] == every[1:]
+
+
+def test_every_status_is_read():
+    assert get_args(RunStatus) == store.RUN_STATUSES
+    assert set(get_args(AttemptStatus)) == set(store.ATTEMPT_STATUSES)
 
 
 async def test_the_trails_of_all_are_one_list(cast: Cast, root: Person):
     await cast.ed.made("/contacts", {"email": "ada@x.test"})
     await cast.mallory.made("/contacts", {"email": "ada@x.test"})
     entries = (await root.read("/admin/audit-logs?action=contact.created"))["data"]
-    told = [cast.mallory.workspace_id, cast.ed.workspace_id]
-    assert [entry["workspaceId"] for entry in entries] == told
+    listed = [cast.mallory.workspace_id, cast.ed.workspace_id]
+    assert [entry["workspaceId"] for entry in entries] == listed
     url = f"/admin/audit-logs?workspaceId={cast.ed.workspace_id}"
-    assert [entry["workspaceId"] for entry in (await root.read(url))["data"]] == told[1:]
+    assert [entry["workspaceId"] for entry in (await root.read(url))["data"]] == listed[1:]
 
 
 async def test_a_page_follows_the_other(cast: Cast, root: Person):
@@ -151,7 +182,8 @@ async def test_who_suspends_their_own_workspace_is_not_locked_out(cast: Cast, ro
 async def test_in_health_all_invariants_are_zero(cast: Cast, root: Person, process: Process):
     await failed(cast, process)
     found = await root.read("/admin/invariants")
-    assert (found.pop("healthy"), found.pop("orphansLeft")) == (True, False)
+    assert found.pop("healthy") is True
+    assert found.pop("overdue") == dict.fromkeys(jobs.KINDS, 0)
     assert set(found.values()) == {0}
     stats = await root.read("/admin/stats")
     assert (stats["workspaces"], stats["activeDefinitions"], stats["dueRuns"]) == (2, 1, 0)
@@ -161,28 +193,37 @@ async def test_what_nobody_does_shows(cast: Cast, root: Person, process: Process
     token = await hook(process, cast.ed.workspace_id)
     await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
     async with process.database.write() as db:
-        await db.execute("UPDATE runs SET wake_at = :past", past=await an_hour_ago(process))
+        await db.execute("UPDATE jobs SET wake_at = :past", past=await an_hour_ago(process))
     found = await root.read("/admin/invariants")
-    assert (found["healthy"], found["overdueRuns"]) == (False, 1)
+    assert (found["healthy"], found["overdue"]["run"]) == (False, 1)
     assert found["oldestDueSeconds"] > 3_000
 
 
-LATE = {"calls": "overdueCalls", "event_attempts": "overdueEventAttempts"}
-
-
-@pytest.mark.parametrize("table", LATE)
-async def test_calls_and_events_that_nobody_makes_show_too(
-    cast: Cast, root: Person, process: Process, table: Table
+@kinds
+async def test_work_of_every_kind_that_nobody_does_shows(
+    cast: Cast, root: Person, process: Process, kind: Kind
 ):
     id = await founded(process.database)
-    async with process.database.write() as db:
-        past = await db.now() - timedelta(hours=1)
-        row = {"workspace_id": id, "id": "row_1", "wake_at": past}
-        await db.execute(INSERT[table], **row)
+    await due(process.database, id, 1, kind=kind, since=timedelta(hours=1))
     found = await root.read("/admin/invariants")
-    late = {name for name, count in found.items() if name.startswith("overdue") and count}
-    assert (found["healthy"], late) == (False, {LATE[table]})
+    late = {kind for kind, count in found["overdue"].items() if count}
+    assert (found["healthy"], late) == (False, {kind})
+    assert (found["missingJobs"], found["strayJobs"]) == (0, 0)
     assert found["oldestDueSeconds"] > 3_000
+
+
+@kinds
+async def test_a_row_without_its_job_and_a_job_without_its_row_show(
+    cast: Cast, root: Person, process: Process, kind: Kind
+):
+    id = await founded(process.database)
+    [row_id] = await due(process.database, id, 1, kind=kind, since=timedelta(minutes=-10))
+    found = await root.read("/admin/invariants")
+    assert (found["healthy"], found["missingJobs"], found["strayJobs"]) == (True, 0, 0)
+    async with process.database.write() as db:
+        await db.execute("UPDATE jobs SET id = 'row_gone' WHERE id = :id", id=row_id)
+    found = await root.read("/admin/invariants")
+    assert (found["healthy"], found["missingJobs"], found["strayJobs"]) == (False, 1, 1)
 
 
 async def test_a_run_whose_message_has_ended_without_a_word_is_an_orphan(
@@ -190,12 +231,13 @@ async def test_a_run_whose_message_has_ended_without_a_word_is_an_orphan(
 ):
     token = await hook(process, cast.ed.workspace_id)
     await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
-    [row] = await runner.claim(process, [], 10)
+    [row] = await process.claim("run", [], 10)
     await runner.move(process, row)
     found = await root.read("/admin/invariants")
     assert (found["healthy"], found["orphans"]) == (True, 0)  # it waits for its message
     async with process.database.write() as db:
-        await db.execute("UPDATE messages SET status = 'SENT', wake_at = NULL")
+        await db.execute("UPDATE messages SET status = 'SENT'")
+        await db.execute("DELETE FROM jobs")
     found = await root.read("/admin/invariants")
     assert (found["healthy"], found["orphans"]) == (False, 1)
 
@@ -211,7 +253,7 @@ async def test_an_orphan_is_found_behind_any_number_of_others_or_said_to_be_left
     async with process.database.write() as db:
         await db.execute(
             """
-            UPDATE runs SET wake_at = NULL
+            DELETE FROM jobs
             WHERE id = (SELECT id FROM runs ORDER BY workspace_id DESC, id DESC LIMIT 1)
             """
         )
@@ -230,10 +272,10 @@ async def test_no_orphan_is_passed_over_because_runs_end_meanwhile(
         await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": f"{name}@x.test"})
     async with process.database.write() as db:
         first, _, third, *_ = await db.fetch_all("SELECT id FROM runs ORDER BY id")
-        await db.execute("UPDATE runs SET wake_at = NULL WHERE id = :id", id=third["id"])
+        await db.execute("DELETE FROM jobs WHERE id = :id", id=third["id"])
     look = store.orphans
 
-    async def looked(db: Handle, *, after: store.Key) -> tuple[int, store.Key | None]:
+    async def looked(db: Handle, *, after: Key | None) -> tuple[int, Key | None]:
         found = await look(db, after=after)
         async with process.database.write() as other:
             await other.execute("UPDATE runs SET finished_at = :now WHERE id = :id", id=first["id"])
@@ -248,3 +290,33 @@ async def test_no_orphan_is_passed_over_because_runs_end_meanwhile(
 async def an_hour_ago(process: Process):
     async with process.database.read() as db:
         return await db.now() - timedelta(hours=1)
+
+
+# --- how much -------------------------------------------------------------------------------------
+
+
+async def test_an_operator_limits_what_a_workspace_sends_in_a_day(cast: Cast, root: Person):
+    url = f"/admin/workspaces/{cast.olivia.workspace_id}"
+    read = await root.get(url)
+    assert read.json()["dailyLimit"] is None
+    seen = {"If-Match": read.headers["ETag"]}
+    changed = await root.call("PATCH", url, json={"dailyLimit": 5_000}, headers=seen)
+    assert (changed.status_code, changed.json()["dailyLimit"]) == (200, 5_000)
+    assert await root.read(url) == changed.json()
+    stale = await root.call("PATCH", url, json={"dailyLimit": 1}, headers=seen)
+    assert (stale.status_code, stale.json()["code"]) == (412, "stale")
+    assert (await root.patch(url, {"dailyLimit": None})).json()["dailyLimit"] is None
+    first, second = (await cast.olivia.read("/audit-logs?action=workspace.limited"))["data"]
+    assert first["changes"] == {"dailyLimit": [5_000, None]}
+    assert second["changes"] == {"dailyLimit": [None, 5_000]}
+    assert second["actor"]["id"] == root.user_id
+
+
+@pytest.mark.parametrize("limit", [-1, 1_000_000_000, 1.5, "many", True])
+async def test_a_limit_that_is_none_is_named(cast: Cast, root: Person, limit: object):
+    url = f"/admin/workspaces/{cast.olivia.workspace_id}"
+    response = await root.patch(url, {"dailyLimit": limit})
+    assert response.status_code == 422
+    assert [error["pointer"] for error in response.json()["errors"]] == ["/dailyLimit"]
+    unknown = await root.patch("/admin/workspaces/ws_" + "0" * 26, {"dailyLimit": 1})
+    assert unknown.status_code == 404

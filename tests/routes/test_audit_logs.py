@@ -44,6 +44,17 @@ ACTS: tuple[tuple[str, Any, str], ...] = (
     ("POST /contacts/{contact}/tags", {"tags": ["lead"]}, "contact.updated"),
     ("DELETE /contacts/{contact}/tags/lead", None, "contact.updated"),
     ("POST /contacts/{contact}/events", {"name": "seen"}, "contact.event"),
+    (
+        "PUT /contacts",
+        {"match": {"email": "ada@x.test"}, "lastName": "Lovelace"},
+        "contact.updated",
+    ),
+    ("POST /events", {"match": {"email": "ada@x.test"}, "name": "seen"}, "contact.event"),
+    (
+        "POST /events/batch",
+        {"events": [{"match": {"email": "ada@x.test"}, "name": "seen"}]},
+        "contact.events",
+    ),
     ("POST /contacts/import", "email\nbob@x.test\n", "contact.imported"),
     ("POST /templates", {"name": "T", "channel": "email", "content": HELLO}, "template.created"),
     ("PATCH /templates/{template}", {"name": "U"}, "template.updated"),
@@ -56,6 +67,7 @@ ACTS: tuple[tuple[str, Any, str], ...] = (
     ("PATCH /automations/{automation}", {"name": "E"}, "automation.updated"),
     ("POST /automations/{automation}/webhook/rotate", None, "automation.webhook_rotated"),
     ("POST /automations/{automation}/runs", {"contactId": "{contact}"}, "run.started"),
+    ("POST /automations/{automation}/duplicate", {"name": "Copy"}, "automation.created"),
     ("DELETE /automations/{automation}", None, "automation.deleted"),
     ("POST /workflows", {**DEFINITION, "steps": [STOPS]}, "workflow.created"),
     ("POST /workflows/{workflow}/webhook/rotate", None, "workflow.webhook_rotated"),
@@ -65,6 +77,7 @@ ACTS: tuple[tuple[str, Any, str], ...] = (
     ("PATCH /workflows/{workflow}", {"steps": [FAILS]}, "workflow.updated"),
     ("POST /workflows/{workflow}/runs", {"contactId": "{contact}"}, "run.started"),
     ("POST /runs/{run}/retry", None, "run.retried"),
+    ("POST /workflows/{workflow}/duplicate", {"name": "Copy"}, "workflow.created"),
     (
         "POST /messages/test-email",
         {"to": "a@x.test", "subject": "S", "html": "H"},
@@ -112,6 +125,10 @@ ALONE = {
     "POST /auth/email/verify",
     "POST /workspaces",
     "POST /memberships/invitations/accept",
+    "POST /memberships/invitations/decline",  # test_memberships.py
+    "PATCH /admin/workspaces/{id}",  # test_admin.py
+    "PUT /settings/sign-in-domains/{domain}",  # test_single_sign_on.py
+    "DELETE /settings/sign-in-domains/{domain}",
     "PATCH /memberships/{id}",
     "DELETE /memberships/{id}",
     "POST /webhook-requests/{id}/retry",
@@ -128,7 +145,14 @@ NONE: Mapping[str, str] = {
     "POST /auth/refresh": "the session goes on as it was",
     "POST /auth/password/forgot": "nobody is known yet, and nothing changes",
     "POST /auth/email/verification": "nothing changes; the letter is its own record",
+    "POST /templates/preview": "it changes nothing",
+    "POST /automations/check": "it changes nothing",
+    "POST /workflows/check": "it changes nothing",
+    "POST /automations/simulate": "it changes nothing",
+    "POST /workflows/simulate": "it changes nothing",
     "POST /templates/{id}/preview": "it changes nothing",
+    "POST /templates/{id}/previews": "it changes nothing",
+    "POST /messages/{id}/previews": "it changes nothing",
     "POST /automations/{id}/simulate": "it changes nothing",
     "POST /workflows/{id}/simulate": "it changes nothing",
     "POST /v1/callbacks/twilio/{token}": "a provider tells; the attempt is its own record",
@@ -180,9 +204,11 @@ async def test_an_act_leaves_one_entry(cast: Cast, process: Process):
         assert entry["requestId"] == response.headers["x-request-id"]
         noun, _, verb = action.partition(".")
         if verb in ("created", "started"):
-            told = response.json()
+            answer = response.json()
             ids[noun] = (
-                told.get("runId") or told.get("messageId") or (told.get("invitation") or told)["id"]
+                answer.get("runId")
+                or answer.get("messageId")
+                or (answer.get("invitation") or answer)["id"]
             )
     found = await chain.verify(process, olivia.workspace_id)
     assert found.entries == len(ACTS)
@@ -207,8 +233,8 @@ async def test_a_refused_event_that_is_retried_leaves_one_entry(cast: Cast, proc
     await cast.olivia.made("/contacts", {"email": "ada@x.test"})
     for _ in range(2):
         await cast.olivia.post(f"/webhook-requests/{refused['id']}/retry")
-    told = ["webhook_request.retried", "contact.created", "workflow.created"]
-    assert [entry["action"] for entry in await trail(cast.olivia)] == told
+    listed = ["webhook_request.retried", "contact.created", "workflow.created"]
+    assert [entry["action"] for entry in await trail(cast.olivia)] == listed
 
 
 async def test_refused_and_repeated_calls_leave_none(cast: Cast):
@@ -303,8 +329,13 @@ async def test_members_come_change_and_go_in_the_trail(
     path = f"/memberships/{joined['membership']['id']}"
     await cast.olivia.patch(path, {"role": "editor"})
     await cast.olivia.delete(path)
-    told = ["membership.deleted", "membership.updated", "membership.created", "invitation.created"]
+    listed = [
+        "membership.deleted",
+        "membership.updated",
+        "membership.created",
+        "invitation.created",
+    ]
     entries = await trail(cast.olivia)
-    assert [entry["action"] for entry in entries] == told
+    assert [entry["action"] for entry in entries] == listed
     assert entries[1]["changes"] == {"role": ["viewer", "editor"]}
     assert entries[2]["actor"]["name"] == "Eve"

@@ -13,20 +13,19 @@ import httpx2
 import orjson
 import pytest
 
-from app import delivery, intake, runner
-from app.contacts import consent
+from app.consent import consent
+from app.database.db import Row
 from app.errors import Unavailable
-from app.messages import callbacks, ordering, providers
+from app.intake import webhooks
+from app.messages import callbacks, create, delivery, providers
 from app.process import Process
+from app.runs import runner
 from app.store import callbacks as store
 from app.store import event_endpoints
-from app.store.db import Row
 from tests import cast as company
 from tests import resend_server, twilio_server
 from tests.cast import HELLO, Cast, hook, settle
-from tests.resend_server import API_KEY, WEBHOOK_SECRET, ResendServer, event, signed
-from tests.routes.test_channels import RESEND, TWILIO, put
-from tests.test_delivery_providers import (
+from tests.messages.test_delivery_providers import (
     PHONE,
     attempts,
     by_twilio,
@@ -34,7 +33,9 @@ from tests.test_delivery_providers import (
     start,
     text,
 )
-from tests.test_runner import later
+from tests.resend_server import API_KEY, WEBHOOK_SECRET, ResendServer, event, signed
+from tests.routes.test_channels import RESEND, TWILIO, put
+from tests.runs.test_runner import later
 from tests.twilio_server import DROP_ACCEPTED, TOKEN, TwilioServer
 
 MAIL = {"id": "m", "type": "send_message", "channel": "email"}
@@ -77,7 +78,7 @@ class Service:
     async def mailed(self, address: str = "ada@example.com") -> dict[str, Any]:
         token = await hook(self.process, self.acme, [MAIL])
         body = orjson.dumps({"email": address})
-        await intake.receive(self.process, token=token, signatures=[], body=body)
+        await webhooks.receive(self.process, token=token, signatures=[], body=body)
         await settle(self.process)
         return list(self.resend.accepted.values())[-1]
 
@@ -90,8 +91,8 @@ class Service:
         return await self.client.post(url, content=urlencode(form), headers=headers)
 
     async def status(self, sid: str, form: Mapping[str, str], status: str, **more: str) -> Row:
-        told = {"MessageSid": sid, "MessageStatus": status, "AccountSid": "AC", **more}
-        response = await self.tell(form["StatusCallback"], told)
+        payload = {"MessageSid": sid, "MessageStatus": status, "AccountSid": "AC", **more}
+        response = await self.tell(form["StatusCallback"], payload)
         assert response.status_code == 200, response.text
         return await self.attempt()
 
@@ -143,6 +144,15 @@ async def service(
         yield Service(live, client, acme, twilio, resend)
 
 
+async def test_a_callback_has_at_most_256_kib(service: Service):
+    url = providers.operators_url(
+        service.process.settings.base_url, service.process.vault, "resend"
+    )
+    for size, status in ((256 * 1_024, 401), (256 * 1_024 + 1, 413)):
+        response = await service.client.post(url, content=b"x" * size)
+        assert response.status_code == status
+
+
 # --- what became of messages ----------------------------------------------------------------------
 
 
@@ -186,8 +196,8 @@ async def test_a_report_that_overtakes_the_answer_counts_and_the_run_goes_on(
         [attempt] = await attempts(service.process, service.acme)
         url = providers.operators_url(process.settings.base_url, process.vault, "twilio")
         form = {"StatusCallback": f"{url}?workspace={service.acme}&attempt={attempt['id']}"}
-        told = await service.status("SM1", form, "sent")
-        assert told["status"] == "SENT"
+        found = await service.status("SM1", form, "sent")
+        assert found["status"] == "SENT"
         await service.twilio.listener.stop()  # the answer never comes
         await sending
     await settle(service.process)
@@ -208,7 +218,7 @@ async def test_a_try_that_was_taken_for_lost_and_was_delivered_is_not_made_again
     )
     form = {"StatusCallback": f"{url}?workspace={service.acme}&attempt={waiting['id']}"}
     await service.status("SM1", form, "delivered")
-    await later(service.process, "messages", 100_000)
+    await later(service.process, "message", 100_000)
     await settle(service.process)
     assert len(service.twilio.asked) == 1
 
@@ -287,12 +297,12 @@ async def test_nothing_of_an_erased_contact_is_written_down_again(service: Servi
 async def test_the_list_does_not_say_whom_a_letter_about_an_account_went_to(
     service: Service, kind: str, times: int, more: Mapping[str, Any]
 ):
-    wanted = ordering.Order(
+    wanted = create.Order(
         service.acme, "email", None, "ada@example.com", None, HELLO, account_mail="invitation"
     )
     for _ in range(times):
         async with service.process.database.write() as db:
-            await ordering.create(service.process, db, wanted)
+            await create.create(service.process, db, wanted)
         await settle(service.process)
         await service.report(event(kind, list(service.resend.accepted.values())[-1], **more))
     async with service.process.database.read() as db:
@@ -305,7 +315,7 @@ async def test_an_older_attempt_says_nothing_about_the_message(service: Service)
     sid, form = await service.texted()
     first = await service.attempt()
     async with service.process.database.write() as db:
-        assert await ordering.resend(service.process, db, service.acme, first["message_id"])
+        assert await create.resend(service.process, db, service.acme, first["message_id"])
     await settle(service.process)
     await service.status(sid, form, "undelivered", ErrorCode="30003")
     one, two = await attempts(service.process, service.acme)
@@ -321,11 +331,11 @@ async def test_forged_callbacks_change_nothing(service: Service):
     """reference/attacks.md K7."""
     sid, form = await service.texted()
     url = form["StatusCallback"]
-    told = {"MessageSid": sid, "MessageStatus": "failed"}
+    payload = {"MessageSid": sid, "MessageStatus": "failed"}
     for response in (
-        await service.tell(url, told, token="another token"),
-        await service.client.post(url, content=urlencode(told)),
-        await service.client.post(url, json=told),
+        await service.tell(url, payload, token="another token"),
+        await service.client.post(url, content=urlencode(payload)),
+        await service.client.post(url, json=payload),
     ):
         assert (response.status_code, response.json()["code"]) == (401, "invalid_signature")
     mail = event("email.bounced", await service.mailed())
@@ -364,26 +374,29 @@ async def test_a_workspace_s_own_secret_reaches_no_other_workspace(service: Serv
     made = await put(cast.mallory, "sms", {**TWILIO, "authToken": "mallorys"})
     hers = httpx2.URL(made.json()["callbackUrl"])
     query = httpx2.URL(form["StatusCallback"]).query.decode()
-    told = {"MessageSid": sid, "MessageStatus": "failed"}
-    response = await service.tell(f"{hers}?{query}", told, token="mallorys")
+    payload = {"MessageSid": sid, "MessageStatus": "failed"}
+    response = await service.tell(f"{hers}?{query}", payload, token="mallorys")
     assert response.status_code == 200  # it is signed; and there is no such attempt in Rival
+    elsewhere = str(hers).replace(cast.mallory.workspace_id, service.acme)
+    response = await service.tell(f"{elsewhere}?{query}", payload, token="mallorys")
+    assert response.status_code == 404
     assert (await service.attempt())["status"] == "SENT"
-    said = await service.tell(
+    content = await service.tell(
         str(hers), {"MessageSid": "SM", "From": PHONE, "Body": "STOP"}, token="mallorys"
     )
-    assert said.status_code == 200
+    assert content.status_code == 200
     assert await service.reasons() == []
 
 
 async def test_an_old_secret_dies_with_the_change(service: Service, cast: Cast):
     made = (await put(cast.mallory, "sms", {**TWILIO, "authToken": "old"})).json()
-    told = {"MessageSid": "SM", "MessageStatus": "sent"}
-    assert (await service.tell(made["callbackUrl"], told, token="old")).status_code == 200
+    payload = {"MessageSid": "SM", "MessageStatus": "sent"}
+    assert (await service.tell(made["callbackUrl"], payload, token="old")).status_code == 200
     await put(cast.mallory, "sms", {**TWILIO, "authToken": "new"})
-    assert (await service.tell(made["callbackUrl"], told, token="old")).status_code == 401
-    assert (await service.tell(made["callbackUrl"], told, token="new")).status_code == 200
+    assert (await service.tell(made["callbackUrl"], payload, token="old")).status_code == 401
+    assert (await service.tell(made["callbackUrl"], payload, token="new")).status_code == 200
     await cast.mallory.delete("/settings/channels/sms")
-    assert (await service.tell(made["callbackUrl"], told, token="new")).status_code == 404
+    assert (await service.tell(made["callbackUrl"], payload, token="new")).status_code == 404
 
 
 async def test_without_a_webhook_secret_nothing_can_be_told(service: Service, cast: Cast):
@@ -444,10 +457,10 @@ async def test_a_copy_of_a_stop_waits_for_what_is_being_sent(
 ):
     await service.texted()
     await start(service.process, service.acme, text("sms"))
-    [run] = await runner.claim(service.process, [], 10)
+    [run] = await service.process.claim("run", [], 10)
     await runner.move(service.process, run)
-    [claimed] = await delivery.claim(service.process, [], 10)
-    assert await service.process.batches.submit(delivery.INTENTS, service.process, claimed)
+    [claimed] = await service.process.claim("message", [], 10)
+    assert await service.process.batches.run(delivery.intend_some, service.process, claimed)
 
     async def dies(*_: object) -> list[str]:
         raise Unavailable("The database is away.")
@@ -462,7 +475,7 @@ async def test_a_copy_of_a_stop_waits_for_what_is_being_sent(
     assert "<Message>" not in await service.says("STOP")
     assert time.monotonic() - began > consent.QUIET_SECONDS
     async with service.process.database.read() as db:
-        assert await db.fetch_value("SELECT in_flight FROM suppressions") == [claimed["id"]]
+        assert await db.fetch_value("SELECT in_flight FROM suppressions") == [claimed.id]
 
 
 async def test_a_number_that_many_share_carries_a_stop_to_all_who_wrote_from_it(
@@ -562,5 +575,5 @@ async def test_whoever_hears_of_events_is_told(service: Service, cast: Cast):
         rows = await db.fetch_all(
             "SELECT type FROM events WHERE workspace_id = :id ORDER BY id", id=service.acme
         )
-    told = [row["type"] for row in rows if row["type"].startswith("message.")]
-    assert told == ["message.sent", "message.delivered", "message.complained"]
+    listed = [row["type"] for row in rows if row["type"].startswith("message.")]
+    assert listed == ["message.sent", "message.delivered", "message.complained"]

@@ -11,21 +11,29 @@ import httpx2
 import orjson
 import pytest
 
-from app import intake
-from app.channels import api
-from app.channels.own import Own
-from app.egress import Egress
+from app.intake import webhooks
 from app.messages import circuit_breaker
+from app.net.egress import Egress
 from app.process import Process
+from app.providers import api
+from app.providers.own import Own
 from app.store import keys
-from app.vault import Vault
+from app.vault import tokens
+from app.vault.vault import Vault
 from tests import cast as company
 from tests import resend_server, twilio_server
 from tests.cast import SEND_HELLO, Cast, Person, hook, settle
+from tests.messages.test_delivery_providers import (
+    BY_PHONE,
+    EVENT,
+    attempts,
+    by_twilio,
+    producing,
+    text,
+)
 from tests.receivers import Receiver
 from tests.resend_server import API_KEY, WEBHOOK_SECRET, ResendServer
 from tests.routes.test_new_messages import in_production
-from tests.test_delivery_providers import BY_PHONE, EVENT, attempts, by_twilio, producing, text
 from tests.twilio_server import NUMBER, SERVICE, SID, TOKEN, TwilioServer
 
 SMTP = {
@@ -86,18 +94,18 @@ async def test_credentials_are_taken_and_never_shown(
     body = read.json()
     assert {name: body[name] for name in shown} == shown
     assert (body["channel"], body["provider"]) == (channel, given["provider"])
-    told = response.text + read.text + (await cast.olivia.get("/audit-logs")).text
+    answer = response.text + read.text + (await cast.olivia.get("/audit-logs")).text
     async with process.database.read() as db:
         for table in ("channel_settings", "audit_logs", "idempotency_keys"):
-            told += repr(await db.fetch_all(f"SELECT * FROM {table}"))
-    assert not any(canary in told for canary in CANARIES)
+            answer += repr(await db.fetch_all(f"SELECT * FROM {table}"))
+    assert not any(canary in answer for canary in CANARIES)
 
 
 async def test_a_provider_that_tells_has_an_address_to_tell_at_and_keeps_it(cast: Cast):
     first = (await put(cast.adam, "sms", TWILIO)).json()
     url = httpx2.URL(first["callbackUrl"])
     assert url.path.startswith("/v1/callbacks/twilio/")
-    assert len(url.path.rpartition("/")[2]) == 30
+    assert tokens.workspace_of(url.path.rpartition("/")[2]) == cast.adam.workspace_id
     again = (await put(cast.adam, "sms", {**TWILIO, "authToken": "another"})).json()
     assert again["callbackUrl"] == first["callbackUrl"]
     await cast.adam.delete("/settings/channels/sms")
@@ -240,7 +248,7 @@ async def test_messages_go_out_by_the_workspace_s_own_from_the_answer_on(
         theirs = await hook(live, cast.mallory.workspace_id, [text("sms")], trigger=BY_PHONE)
 
         async def sent(token: str) -> str:
-            await intake.receive(live, token=token, signatures=[], body=EVENT)
+            await webhooks.receive(live, token=token, signatures=[], body=EVENT)
             await settle(live)
             return list(twilio.accepted.values())[-1]["From"]
 
@@ -286,7 +294,7 @@ async def test_what_waited_for_a_good_token_goes_out_when_it_is_there(
     async with producing(process, **by_twilio(twilio)) as live:
         await put(cast.adam, "sms", {**TWILIO, "authToken": "rotated"})
         token = await hook(live, cast.adam.workspace_id, [text("sms")], trigger=BY_PHONE)
-        await intake.receive(live, token=token, signatures=[], body=EVENT)
+        await webhooks.receive(live, token=token, signatures=[], body=EVENT)
         await settle(live)
         [waiting] = await attempts(live, cast.adam.workspace_id)
         assert (waiting["status"], waiting["reason_code"]) == ("QUEUED", "provider_misconfigured")
@@ -304,7 +312,7 @@ async def test_a_bad_token_is_asked_with_few_and_a_good_one_takes_all(
         await put(cast.adam, "sms", {**TWILIO, "authToken": "rotated"})
         token = await hook(live, acme, [text("sms")], trigger=BY_PHONE)
         for _ in range(9):
-            await intake.receive(live, token=token, signatures=[], body=EVENT)
+            await webhooks.receive(live, token=token, signatures=[], body=EVENT)
             await settle(live)
         assert len(twilio.asked) == circuit_breaker.OPEN_AFTER
         waiting = await attempts(live, acme)
@@ -329,7 +337,7 @@ async def test_mail_goes_out_by_the_workspace_s_own_server(
         await put(cast.adam, "email", {**SMTP, "url": url})
         token = await hook(live, cast.adam.workspace_id, [SEND_HELLO])
         event = orjson.dumps({"email": "ada@example.com", "word": "tea"})
-        await intake.receive(live, token=token, signatures=[], body=event)
+        await webhooks.receive(live, token=token, signatures=[], body=event)
         await settle(live)
         [received] = own.received
         assert operator.received == []
@@ -350,7 +358,7 @@ async def test_a_mail_server_inside_is_not_even_dialled(
         await put(cast.adam, "email", {**SMTP, "url": inside.url})
         token = await hook(guarded, cast.adam.workspace_id, [SEND_HELLO])
         event = orjson.dumps({"email": "ada@example.com", "word": "tea"})
-        await intake.receive(guarded, token=token, signatures=[], body=event)
+        await webhooks.receive(guarded, token=token, signatures=[], body=event)
         await settle(guarded)
         [attempt] = await attempts(guarded, cast.adam.workspace_id)
         await guarded.own.close()

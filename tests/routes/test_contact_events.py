@@ -45,10 +45,10 @@ async def test_an_event_starts_what_its_name_starts_and_ends_what_waits_for_it(
         f"{url}/events", content=body, headers={"Content-Type": "application/json"}
     )
     assert response.status_code == 202
-    told = response.json()
-    assert (told["contactId"], told["name"]) == (ada["id"], "order_paid")
-    read = await cast.vic.get(f"/contact-events/{told['id']}")
-    assert read.json() == {**told, "properties": {"total": 1.1}}
+    answer = response.json()
+    assert (answer["contactId"], answer["name"]) == (ada["id"], "order_paid")
+    read = await cast.vic.get(f"/contact-events/{answer['id']}")
+    assert read.json() == {**answer, "properties": {"total": 1.1}}
     assert '"total":1.10}' in read.text  # the sender's own literal
     await settle(process)
     tags = (await cast.vic.read(url))["tags"]

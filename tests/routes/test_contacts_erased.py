@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from app import delivery, runner
-from app.channels.base import Message, Receipt, SendError
-from app.channels.inbox import Inbox
-from app.contacts import consent, erasing
+from app.audience import erasing
+from app.consent import consent
+from app.database.db import Database
+from app.messages import delivery
 from app.process import Process
-from app.store.db import Database
-from tests.cast import Cast, hook
+from app.providers.base import Message, Receipt, SendError
+from app.providers.inbox import Inbox
+from app.runs import runner
+from tests.cast import Cast, hook, settle
 
 MARKER = "xylophone"
 EVENT = {"email": f"{MARKER}@x.test", "word": MARKER}
@@ -70,9 +72,9 @@ def readable(value: Any) -> str:
 async def moved(process: Process) -> None:
     """Until nothing but timers is due."""
     for _ in range(10):
-        for row in await runner.claim(process, [], 50):
+        for row in await process.claim("run", [], 50):
             await runner.move(process, row)
-        for row in await delivery.claim(process, [], 50):
+        for row in await process.claim("message", [], 50):
             await delivery.deliver(process, row)
 
 
@@ -223,7 +225,7 @@ async def test_what_is_on_its_way_to_its_address_by_itself_is_forgotten_too(
     contact = await cast.ed.made("/contacts", {"email": f"{MARKER}@x.test"})
     await written_to(cast)
     slow, calling, erased = held_up(process)
-    [first, _] = await delivery.claim(slow, [], 50)
+    [first, _] = await slow.claim("message", [], 50)
     sending = asyncio.create_task(delivery.deliver(slow, first))
     await calling.wait()
     assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
@@ -398,10 +400,10 @@ async def test_what_a_worker_had_in_hand_is_forgotten_too(
     """The contact goes while its message is with the provider, and while an event comes in."""
     monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     receipt = await posted(cast, token)
-    for row in await runner.claim(process, [], 50):
+    for row in await process.claim("run", [], 50):
         await runner.move(process, row)
     slow, calling, erased = held_up(process)
-    [claimed] = await delivery.claim(slow, [], 50)
+    [claimed] = await slow.claim("message", [], 50)
     sending = asyncio.create_task(delivery.deliver(slow, claimed))
     await calling.wait()
     assert (await cast.ed.delete(f"/contacts/{receipt['contactId']}")).status_code == 204
@@ -437,9 +439,9 @@ async def test_a_long_history_goes_in_several_transactions(
             """
             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
             INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
-                              lease_token, claims, created_at)
+                              created_at)
             SELECT workspace_id, id || i, definition_id, version, contact_id, 'COMPLETED', body,
-                   0, 0, :now
+                   :now
             FROM runs, n
             """,
             count=count,
@@ -460,3 +462,52 @@ async def test_a_stale_if_match_erases_nothing(cast: Cast, process: Process, tok
     for table in ("contacts", "runs", "contact_tags"):
         assert after[table] == before[table]
     assert (await cast.ed.delete(url, headers={"If-Match": '"1"'})).status_code == 204
+
+
+async def test_who_comes_back_is_written_to_once_one_suppression_is_deleted(
+    cast: Cast, process: Process
+):
+    """By the id that the contact, and the refusal of every other way, name."""
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    assert ada["suppressions"] == []
+    assert (await cast.adam.delete(f"/contacts/{ada['id']}")).status_code == 204
+    again = await cast.ed.made("/contacts", {"email": "Ada@example.com"})
+    path = f"/contacts/{again['id']}"
+    assert again["subscriptions"]["email"] == "unsubscribed"
+    [held] = again["suppressions"]
+    assert held == {"id": held["id"], "channel": "email", "reason": "erased"}
+    before = await cast.vic.get(path)
+    assert before.json()["suppressions"] == [held]
+    refusal = await cast.ed.patch(path, {"subscriptions": {"email": "subscribed"}})
+    assert refusal.status_code == 422
+    assert f"DELETE /suppressions/{held['id']}" in refusal.json()["errors"][0]["message"]
+
+    assert (await cast.adam.delete(f"/suppressions/{held['id']}")).status_code == 204
+    tag = {"If-None-Match": before.headers["etag"]}
+    after = await cast.vic.get(path, headers=tag)
+    assert after.status_code == 200
+    assert (after.json()["suppressions"], after.json()["subscriptions"]["email"]) == (
+        [],
+        "subscribed",
+    )
+    news = {"subject": "News", "text": "Spring", "category": "marketing"}
+    made = await cast.ed.made(
+        "/messages", {"channel": "email", "contactId": again["id"], "content": news}
+    )
+    await settle(process)
+    assert (await cast.vic.read(f"/messages/{made['messageId']}"))["status"] == "SENT"
+
+
+async def test_who_comes_back_and_is_erased_again_leaves_no_address(cast: Cast, process: Process):
+    hook = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
+    flow = {"name": "N", "state": "ACTIVE", "trigger": hook, "steps": []}
+    url = (await cast.ed.made("/workflows", flow))["trigger"]["webhookUrl"]
+    for _ in range(2):  # by the intake, as strangers come
+        receipt = (await cast.client.post(url, json={"email": "ada@example.com"})).json()
+        shown = await cast.vic.read(f"/contacts/{receipt['contactId']}")
+        addresses = [one["address"] for one in (await cast.vic.read("/suppressions"))["data"]]
+        assert addresses == ["ada@example.com"] * len(shown["suppressions"])
+        await settle(process)
+        assert (await cast.adam.delete(f"/contacts/{receipt['contactId']}")).status_code == 204
+        held = (await cast.vic.read("/suppressions"))["data"]
+        assert [(one["address"], one["reason"]) for one in held] == [(None, "erased")]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Handle, Row
 from app.store import contacts, searches
-from app.store.db import Handle, Row
 from tests.cast import Cast, Person
 
 PEOPLE: list[dict[str, Any]] = [

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import fromstring
 
 from app.process import Process
 from tests.cast import Cast, settle
-from tests.drawing.pictures import boxes, texts
+from tests.definitions.drawing.pictures import boxes, texts
 from tests.routes.test_automations import edge, node
 
 WAITING = [
@@ -82,3 +82,31 @@ async def test_a_definition_of_another_workspace_or_shape_is_not_found(cast: Cas
     ):
         response = await person.get(url)
         assert (response.status_code, response.json()["code"]) == (404, "not_found")
+
+
+async def test_the_way_of_a_run_is_drawn_in_the_version_that_it_took(cast: Cast, process: Process):
+    made = await cast.ed.made(
+        "/workflows", {"name": "Hold", "state": "ACTIVE", "trigger": TRIGGER, "steps": WAITING}
+    )
+    url, hook = f"/workflows/{made['id']}", made["trigger"]["webhookUrl"]
+    first, _ = [
+        (await cast.client.post(hook, json={"email": f"{name}@example.com"})).json()["runId"]
+        for name in ("ada", "bob")
+    ]
+    await settle(process)
+    steps = [{"type": "exit", "id": "out"}]
+    assert (await cast.ed.patch(url, {"steps": steps})).status_code == 200
+    drawn = await cast.vic.get(f"{url}/graph.svg?runId={first}")
+    assert shown(drawn.content) == [
+        ["Trigger", "Inbound webhook"],
+        ["Add tag", "tag", "met", "0 here now · 1 passed"],
+        ["Wait", "hold", "P3D", "1 here now · 0 passed"],
+    ]
+    assert "The way of one run." in drawn.text
+    other = await cast.ed.made("/workflows", {"name": "Other", "state": "DRAFT"})
+    for path in (f"/workflows/{other['id']}/graph.svg?runId={first}", f"{url}/graph.svg?runId=x"):
+        assert (await cast.vic.get(path)).status_code == 404
+    theirs = await cast.mallory.made("/workflows", {"name": "Theirs", "state": "DRAFT"})
+    url = f"/workflows/{theirs['id']}/graph.svg"
+    assert (await cast.mallory.get(f"{url}?runId={first}")).status_code == 404
+    assert (await cast.mallory.get(url)).status_code == 200

@@ -10,15 +10,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.accounts import access_tokens, identity
-from app.contacts import exports, upserts
+from app.audience import upserts
+from app.files import exports
+from app.identity import access_tokens, identity
 from app.main import web
 from app.process import Process
 from app.routes import audit_logs as trail
 from app.store import audit_logs, searches
 from app.web import call
 from tests.cast import PASSWORD, Cast, Person
-from tests.contacts.test_imports import allowed
+from tests.files.test_imports import allowed
 from tests.web import wire
 from tests.web.wire import Connection, Served, head
 
@@ -118,7 +119,10 @@ async def test_lines_of_json_say_which_field_is_wrong(cast: Cast):
 REFUSED: list[tuple[bytes, str, str, int, str]] = [
     (SHEET, "application/json", "", 415, "unsupported_media_type"),
     (SHEET, "text/csv; charset=latin-1", "", 415, "unsupported_media_type"),
-    (SHEET, "multipart/form-data; boundary=x", "", 415, "unsupported_media_type"),
+    (SHEET, "multipart/form-data", "", 400, "malformed_request"),
+    (SHEET, "multipart/form-data; boundary=x", "", 400, "malformed_request"),
+    (SHEET, CSV, "?unknown=drop", 422, "invalid"),
+    (SHEET, CSV, "?columns[email]=mail", 422, "invalid"),
     (SHEET, CSV, "?dryRun=maybe", 422, "invalid"),
     (SHEET, CSV, "?dry=true", 422, "invalid"),
     (b"", CSV, "", 422, "invalid"),
@@ -133,6 +137,58 @@ async def test_what_is_no_file_of_contacts_is_refused(
     response = await sent(cast.ed, body, media_type, query)
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert (await cast.vic.read("/contacts"))["data"] == []
+
+
+def form(*parts: tuple[str, bytes], end: bytes = b"--x--\r\n") -> bytes:
+    return (
+        b"".join(
+            b"--x\r\nContent-Disposition: form-data; name=file%b\r\n\r\n%b\r\n"
+            % (rest.encode(), data)
+            for rest, data in parts
+        )
+        + end
+    )
+
+
+FORM = "multipart/form-data; boundary=x"
+FILES: list[tuple[str, bytes]] = [
+    ("; filename=contacts.csv", SHEET),
+    ('; filename="my contacts.CSV"\r\nContent-Type: application/vnd.ms-excel', SHEET),
+    ("; filename=contacts\r\nContent-Type: text/csv", SHEET),
+    ("; filename=c.jsonl", b'{"email":"ada@x.test"}\n{"email":"bob@x.test"}\n'),
+]
+
+
+@pytest.mark.parametrize(("rest", "data"), FILES)
+async def test_the_file_of_a_form_is_read(cast: Cast, rest: str, data: bytes):
+    assert await imported(cast.ed, form((rest, data)), FORM) == [totals(created=2)]
+
+
+FORMS: list[tuple[bytes, int, str]] = [
+    (form(("; filename=c.xlsx", SHEET)), 422, "invalid"),
+    (form(("", SHEET)), 422, "invalid"),
+    (form(("; filename=a.csv", SHEET), ("; filename=b.csv", SHEET)), 422, "invalid"),
+    (form(("; filename=a.csv", SHEET), end=b""), 400, "malformed_request"),
+    (form(("; filename=a.csv\r\n" + "X: y\r\n" * 99, SHEET)), 400, "malformed_request"),
+    (form(("; filename=" + "a" * 100_000, SHEET)), 400, "malformed_request"),
+    (b"--x--\r\n", 422, "invalid"),
+    (b"no form", 400, "malformed_request"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "code"), FORMS)
+async def test_a_form_without_one_file_is_refused(cast: Cast, body: bytes, status: int, code: str):
+    response = await sent(cast.ed, body, FORM)
+    assert (response.status_code, response.json()["code"]) == (status, code)
+    assert (await cast.vic.read("/contacts"))["data"] == []
+
+
+async def test_columns_of_another_tool_are_mapped_by_the_query(cast: Cast):
+    sheet = b"Mail;Full Name;Plan\nada@x.test;Ada;pro\n"
+    query = "?columns[Mail]=email&columns[Full%20Name]=firstName&unknown=metadata"
+    assert await imported(cast.ed, sheet, query=query) == [totals(created=1)]
+    [ada] = (await cast.vic.read("/contacts?email=ada@x.test"))["data"]
+    assert (ada["firstName"], ada["metadata"]) == ("Ada", {"Plan": "pro"})
 
 
 async def test_a_viewer_may_export_and_not_import(cast: Cast):
@@ -251,8 +307,8 @@ async def test_an_import_ends_with_the_right_to_it(
 
     async with served.client() as client:
         response = await client.post(IMPORT + query, content=file(), headers=header)
-    told = json.loads(response.text.splitlines()[-1])
-    assert told["code"] == code
+    answer = json.loads(response.text.splitlines()[-1])
+    assert answer["code"] == code
     assert "totals" not in response.text
     assert await stored(process) == (0 if query else 500)
 

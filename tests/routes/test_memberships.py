@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
+from typing import Any
 
 import httpx2
 import pytest
@@ -11,20 +13,25 @@ import pytest
 from app.process import Process
 from app.store import memberships, users
 from tests.cast import PASSWORD, Cast, Person, person
-from tests.routes.conftest import SignIn
+from tests.routes.conftest import Letter, SignIn, visiting
 
 
 def refused(response: httpx2.Response) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
+async def active(who: Person) -> list[dict[str, Any]]:
+    rows = (await who.read("/memberships"))["data"]
+    return [row for row in rows if row["status"] == "ACTIVE"]
+
+
 async def members(who: Person) -> dict[str, str]:
     """Membership ids by the members' names."""
-    return {row["name"].lower(): row["id"] for row in (await who.read("/memberships"))["data"]}
+    return {row["name"].lower(): row["id"] for row in await active(who)}
 
 
 async def roles(who: Person) -> dict[str, str]:
-    return {row["name"].lower(): row["role"] for row in (await who.read("/memberships"))["data"]}
+    return {row["name"].lower(): row["role"] for row in await active(who)}
 
 
 async def mine(who: Person) -> str:
@@ -45,6 +52,8 @@ async def test_a_membership_reads_as_the_contract_says(cast: Cast):
         "email": "vic@tidings.example",
         "name": "Vic",
         "role": "viewer",
+        "status": "ACTIVE",
+        "invitation": None,
     }
 
 
@@ -95,30 +104,127 @@ async def test_whoever_may_see_more_by_now_is_not_told_that_nothing_has_changed(
 # --- adding -------------------------------------------------------------------------------------
 
 
-async def test_whoever_has_an_account_is_a_member_at_once(cast: Cast, sign_in: SignIn):
-    response = await cast.adam.post(
-        "/memberships", {"email": "MALLORY@tidings.example", "role": "editor"}
-    )
+async def accept(visitor: httpx2.AsyncClient, token: str, **given: str) -> httpx2.Response:
+    return await visitor.post("/memberships/invitations/accept", json={"token": token, **given})
+
+
+def without_ids(answer: httpx2.Response, email: str) -> object:
+    text = re.sub(r"(mem|inv)_\w{26}|\d{4}-\d\d-\d\dT[^\"]+", "…", answer.text)
+    headers = {name for name in answer.headers if name != "date"}
+    return answer.status_code, text.replace(email, "…"), headers
+
+
+async def test_whoever_has_the_address_is_pending_until_they_accept(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+):
+    wanted = {"email": "MALLORY@tidings.example", "role": "editor"}
+    response = await cast.adam.post("/memberships", wanted)
     assert response.status_code == 201
     made = response.json()
     assert response.headers["Location"] == f"/memberships/{made['id']}"
-    assert (made["userId"], made["name"], made["role"]) == (
-        cast.mallory.user_id,
-        "Mallory",
-        "editor",
-    )
+    assert made["invitation"]["status"] == "PENDING"
+    pending = {"userId": None, "name": None, "status": "PENDING", "role": "editor"}
+    assert made == {**made, **pending, "email": "MALLORY@tidings.example"}
+    assert "mallory" not in await members(cast.adam)
+    assert (await cast.adam.read("/memberships"))["data"][0] == made
+    assert await cast.adam.read(response.headers["Location"]) == made
+    assert (await cast.vic.read(response.headers["Location"]))["email"] is None
+
+    token = await token_to("MALLORY@tidings.example")
+    accepted = await accept(visitor, token, password=PASSWORD)
+    assert accepted.status_code == 201
+    membership = await cast.adam.read(response.headers["Location"])  # which it keeps
+    assert membership == accepted.json()["membership"]
+    assert (membership["status"], membership["userId"]) == ("ACTIVE", cast.mallory.user_id)
     assert (await roles(cast.vic))["mallory"] == "editor"
-    read = await cast.adam.get(response.headers["Location"])
-    assert (read.json(), read.headers["ETag"]) == (made, response.headers["ETag"])
 
 
-async def test_whose_address_is_not_proved_is_invited(cast: Cast, visitor: httpx2.AsyncClient):
-    """Or whoever had registered it would be a member in place of the one who was meant."""
+async def test_nothing_tells_whether_an_address_has_an_account(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient
+):
     early = {"email": "new@acme.test", "password": PASSWORD, "name": "Eve", "workspaceName": "E"}
     assert (await visitor.post("/auth/register", json=early)).status_code == 201
-    response = await cast.adam.post("/memberships", {"email": "new@acme.test", "role": "editor"})
-    assert response.status_code == 202
-    assert "new" not in await roles(cast.vic)
+    for registration in ("open", "invite_only", "closed"):
+        settings = replace(process.settings, registration=registration)
+        async with visiting(replace(process, settings=settings)) as client:
+            adam = replace(cast.adam, client=client)
+            answers = []
+            for email in (cast.mallory.email, "new@acme.test", "nobody@acme.test"):
+                answer = await adam.post("/memberships", {"email": email, "role": "editor"})
+                read = await adam.get(answer.headers["Location"])
+                answers.append((without_ids(answer, email), without_ids(read, email)))
+            assert answers[0] == answers[1] == answers[2]
+            assert answers[0][0][0] == 201  # type: ignore[index]
+
+
+async def test_whoever_is_signed_in_accepts_without_a_password(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
+):
+    await cast.adam.made("/memberships", {"email": cast.mallory.email, "role": "viewer"})
+    token = await token_to(cast.mallory.email)
+    url, body = "/memberships/invitations/accept", {"token": token}
+    for bearer, refusal in (
+        (cast.mallory.key, (403, "forbidden")),  # a program of hers
+        ((await sign_in(cast.ed))["accessToken"], (403, "forbidden")),
+        ("nonsense", (401, "unauthenticated")),
+    ):
+        headers = {"Authorization": f"Bearer {bearer}"}
+        assert refused(await visitor.post(url, json=body, headers=headers)) == refusal
+    headers = {"Authorization": f"Bearer {(await sign_in(cast.mallory))['accessToken']}"}
+    accepted = await visitor.post(url, json=body, headers=headers)
+    assert accepted.status_code == 201
+    assert accepted.json()["workspace"]["id"] == cast.adam.workspace_id
+    assert (await roles(cast.vic))["mallory"] == "viewer"
+
+
+@pytest.mark.parametrize("email", ["mallory@tidings.example", "nobody@acme.test"])
+async def test_whoever_is_invited_may_decline(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, email: str
+):
+    made = await cast.adam.made("/memberships", {"email": email, "role": "viewer"})
+    token = {"token": await token_to(email)}
+    url = "/memberships/invitations/decline"
+    assert (await visitor.post(url, json=token)).status_code == 204
+    assert refused(await visitor.post(url, json=token)) == (409, "conflict")
+    given = {"name": "N", "password": PASSWORD}
+    assert refused(await accept(visitor, token["token"], **given)) == (409, "conflict")
+    assert refused(await cast.adam.get(f"/memberships/{made['id']}")) == (404, "not_found")
+    [offer] = (await cast.adam.read("/memberships/invitations"))["data"]
+    assert offer["status"] == "REVOKED"
+    [entry] = (await cast.olivia.read("/audit-logs?action=invitation.declined"))["data"]
+    assert entry["resource"]["id"] == offer["id"]
+    known = email == cast.mallory.email
+    assert entry["actor"]["id"] == (cast.mallory.user_id if known else None)
+
+
+async def test_a_pending_membership_is_withdrawn_and_not_changed(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
+):
+    made = await cast.adam.made("/memberships", {"email": "new@acme.test", "role": "viewer"})
+    url = f"/memberships/{made['id']}"
+    token = await token_to("new@acme.test")
+    assert refused(await cast.adam.patch(url, {"role": "editor"})) == (409, "conflict")
+    bearer = {"Authorization": f"Bearer {(await sign_in(cast.vic))['accessToken']}"}
+    assert refused(await cast.client.delete(url, headers=bearer)) == (403, "forbidden")
+    assert refused(await cast.mallory.delete(url)) == (404, "not_found")
+    stale = {"If-Match": '"1"'}
+    assert refused(await cast.adam.call("DELETE", url, headers=stale)) == (412, "stale")
+    seen = {"If-Match": (await cast.adam.get(url)).headers["ETag"]}
+    assert (await cast.adam.call("DELETE", url, headers=seen)).status_code == 204
+    assert refused(await cast.adam.delete(url)) == (404, "not_found")
+    assert refused(await accept(visitor, token, name="N", password=PASSWORD)) == (409, "conflict")
+
+
+async def test_members_and_the_invited_are_one_list_a_page_at_a_time(cast: Cast):
+    for number in range(3):
+        new = {"email": f"n{number}@acme.test", "role": "viewer"}
+        await cast.adam.made("/memberships", new)
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = await cast.adam.read(f"/memberships?limit=2{cursor and f'&cursor={cursor}'}")
+        seen += [row["email"].partition("@")[0] for row in page["data"]]
+        cursor = page["nextCursor"]
+    assert seen == ["n2", "n1", "n0", "vic", "ed", "adam", "olivia"]
 
 
 async def test_a_member_is_not_added_twice(cast: Cast):
@@ -129,19 +235,12 @@ async def test_a_member_is_not_added_twice(cast: Cast):
     assert (await roles(cast.vic))["vic"] == "viewer"
 
 
-async def test_of_many_who_add_somebody_at_once_one_succeeds(cast: Cast):
+async def test_of_many_who_add_somebody_at_once_one_offer_stands(cast: Cast):
     wanted = {"email": cast.mallory.email, "role": "viewer"}
     responses = await asyncio.gather(*(cast.adam.post("/memberships", wanted) for _ in range(5)))
-    assert sorted(response.status_code for response in responses) == [201, 409, 409, 409, 409]
-
-
-async def test_whoever_has_no_account_is_invited(cast: Cast):
-    response = await cast.adam.post("/memberships", {"email": "new@acme.test", "role": "editor"})
-    assert response.status_code == 202
-    assert response.json().keys() == {"invitation"}
-    invitation = response.json()["invitation"]
-    assert (invitation["email"], invitation["role"]) == ("new@acme.test", "editor")
-    assert invitation["status"] == "PENDING"
+    assert {response.status_code for response in responses} <= {201, 409}
+    rows = (await cast.adam.read("/memberships"))["data"]
+    assert [row["email"] for row in rows].count(cast.mallory.email) == 1
 
 
 @pytest.mark.parametrize(
@@ -262,13 +361,16 @@ async def test_who_is_lowered_or_removed_meanwhile_gives_and_takes_nothing(
 # --- leaving ------------------------------------------------------------------------------------
 
 
-async def test_whoever_is_removed_is_out_at_once_and_for_good(cast: Cast, sign_in: SignIn):
+async def test_whoever_is_removed_is_out_at_once_and_for_good(
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn, token_to: Letter
+):
     signed_in = await sign_in(cast.ed)
     bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
     assert (await cast.adam.delete(f"/memberships/{await mine(cast.ed)}")).status_code == 204
     assert refused(await cast.ed.get("/contacts")) == (401, "unauthenticated")
     assert (await cast.client.get("/auth/me", headers=bearer)).status_code == 401
-    again = await cast.adam.post("/memberships", {"email": cast.ed.email, "role": "viewer"})
+    await cast.adam.made("/memberships", {"email": cast.ed.email, "role": "viewer"})
+    again = await accept(visitor, await token_to(cast.ed.email), password=PASSWORD)
     assert again.status_code == 201
     assert (await cast.ed.get("/contacts")).status_code == 401
     assert (await cast.client.get("/auth/me", headers=bearer)).status_code == 401

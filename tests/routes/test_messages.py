@@ -113,7 +113,7 @@ async def test_a_message_goes_to_a_contact_or_to_an_address(cast: Cast, process:
     await settle(process)
     captured = (await cast.vic.read("/sandbox/messages"))["data"]
     assert [(one["to"], one["subject"]) for one in captured] == [
-        ("Bob@example.com", "Hello "),
+        ("Bob@example.com", "Hello"),
         ("ada@example.com", "Hello Ada"),
     ]
     assert captured[1]["html"] == "<p>You said tea</p>"

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import httpx2
+import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 
+from app.database.db import Handle
 from app.process import Process
+from app.runtime import sharing
 from app.runtime.metrics import FAMILIES
+from app.runtime.sharing import Shared
+from app.store import counters
 from tests import cast as cast_module
 from tests.cast import Cast, hook, settle
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked here is asked twice within a second."""
+    monkeypatch.setattr(sharing, "KEPT_SECONDS", 0.0)
 
 
 async def figures(client: httpx2.AsyncClient) -> dict[str, float]:
@@ -54,6 +66,34 @@ async def test_refusals_are_counted_by_code(client: httpx2.AsyncClient, cast: Ca
     await cast.vic.post("/contacts", {})
     text = (await client.get("/metrics")).text
     assert 'tidings_refusals_total{code="forbidden"} 1.0' in text
+
+
+async def test_in_production_nobody_reads_them_without_a_token(process: Process):
+    live = replace(process, settings=replace(process.settings, environment="production"))
+    async with cast_module.client(live) as client:
+        for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer None"}):
+            response = await client.get("/metrics", headers=headers)
+            assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
+            assert "METRICS_TOKEN" in response.json()["detail"]
+
+
+async def test_many_scrapes_at_once_are_one_query(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    process = replace(process, exposition=Shared(30.0))
+    asked, every = 0, counters.every
+
+    async def counted(db: Handle) -> list[tuple[str, str, float]]:
+        nonlocal asked
+        asked += 1
+        return await every(db)
+
+    monkeypatch.setattr(counters, "every", counted)
+    async with cast_module.client(process) as client:
+        for _ in range(3):
+            answers = await asyncio.gather(*(client.get("/metrics") for _ in range(20)))
+            assert {answer.status_code for answer in answers} == {200}
+    assert asked == 1
 
 
 async def test_with_a_token_only_its_bearer_reads(process: Process):

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.accounts import keyring
-from app.contacts import consent
+from app.consent import consent
+from app.identity import keyring
 from app.process import Process
 from tests import cast as company
 from tests.cast import HELLO, Cast, Person, settle
@@ -42,6 +42,31 @@ async def in_production(process: Process, person: Person) -> AsyncIterator[Perso
         yield replace(person, client=client, key=key)
 
 
+@pytest.mark.parametrize("by_template", [True, False])
+async def test_marketing_mail_of_a_workspace_without_an_address_is_warned_of(
+    cast: Cast, by_template: bool
+):
+    content = {"subject": "s", "text": "Out: {{unsubscribeUrl}}"}
+    spring = {"name": "Spring", "channel": "email", "category": "marketing", "content": content}
+    order = {"channel": "email", "to": "ada@example.com"}
+    template = await cast.ed.made("/templates", spring)
+    id = template["id"]
+    warned = [(one["code"], one["pointer"]) for one in template["findings"]]
+    assert warned == [("postal_address_missing", "/content")]
+    assert (await cast.ed.read(f"/templates/{id}"))["findings"] == template["findings"]
+    inline = {**order, "content": {**content, "category": "marketing"}}
+    by_id = {**order, "templateId": id}
+    queued = await cast.ed.made("/messages", by_id if by_template else inline)
+    [finding] = queued["findings"]
+    pointer = "/templateId" if by_template else "/content"
+    assert finding == {**template["findings"][0], "pointer": pointer}
+    assert "findings" not in await cast.ed.made("/messages", {**order, "content": HELLO})
+    address = {"postalAddress": "1 Main Street"}
+    assert (await cast.adam.patch("/settings/workspace", address)).status_code == 200
+    assert (await cast.ed.read(f"/templates/{id}"))["findings"] == []
+    assert "findings" not in await cast.ed.made("/messages", by_id if by_template else inline)
+
+
 async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast, process: Process):
     ada = await cast.ed.made("/contacts", {"email": "other@example.com", "firstName": "Ada & Co"})
     body = b'{"to": "Ada@Example.com", "subject": "Hello {{contact.firstName}}",'
@@ -71,7 +96,13 @@ async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast,
         "to": "Ada@example.com",
         "status": "SENT",
         "reason": None,
-        "content": {"subject": "Hello Ada & Co", "html": "<p>1.10</p>", "text": "1.10"},
+        "content": {
+            "fromName": "Acme",
+            "fromEmail": message["content"]["fromEmail"],  # given to the workspace
+            "subject": "Hello Ada & Co",
+            "html": "<p>1.10</p>",
+            "text": "1.10",
+        },
         "attempts": [receipt["deliveryAttemptId"]],
         "createdAt": message["createdAt"],
     }
@@ -119,8 +150,8 @@ async def test_to_whom_a_test_email_went_is_read_by_those_who_may_manage_members
             assert "eve@" not in shown.lower(), place
             assert '"to": null' in shown, place
             assert '"to": "ada@example.com"' in shown or place not in (MESSAGES, ATTEMPTS)
-    told = (await cast.vic.read(places[1]))["reason"]["detail"]
-    assert told == "550 5.1.1 <…>: nobody, says vic@tidings.example"
+    answer = (await cast.vic.read(places[1]))["reason"]["detail"]
+    assert answer == "550 5.1.1 <…>: nobody, says vic@tidings.example"
 
 
 async def test_a_test_email_may_be_a_template(cast: Cast, process: Process):
@@ -227,3 +258,34 @@ async def test_a_message_that_cannot_be_sent_is_refused_with_all_that_is_wrong(c
         ({"channel": "sms", "to": "1", "templateId": template["id"]}, {"/to", "/templateId"}),
     ):
         assert errors(await cast.ed.post(MESSAGES, body)).keys() == pointers, body
+
+
+async def test_text_alone_is_a_mail(cast: Cast, process: Process):
+    content = {"subject": "Hi", "text": "Plain {{trigger.word}}"}
+    template = await cast.ed.made(
+        "/templates", {"name": "Plain", "channel": "email", "content": content}
+    )
+    to = {"to": "ada@example.com", "data": {"word": "words"}}
+    await cast.ed.made("/messages", {"channel": "email", **to, "content": content})
+    await cast.ed.made("/messages", {"channel": "email", **to, "templateId": template["id"]})
+    await cast.ed.made("/messages/test-email", {**to, **content})
+    await settle(process)
+    captured = (await cast.vic.read("/sandbox/messages"))["data"]
+    assert [(one["text"], one["html"]) for one in captured] == [("Plain words", None)] * 3
+
+
+async def test_a_mail_that_says_nothing_is_refused_where_it_could(cast: Cast):
+    for path, body, pointer in (
+        ("/messages/test-email", {"to": "ada@example.com", "subject": "Hi"}, "/html"),
+        ("/messages/test-email", {"to": "a@b.example", "subject": "Hi", "text": ""}, "/html"),
+        (
+            "/messages",
+            {"channel": "email", "to": "a@b.example", "content": {"subject": "Hi"}},
+            "/content/html",
+        ),
+    ):
+        response = await cast.ed.post(path, body)
+        assert response.status_code == 422
+        [error] = response.json()["errors"]
+        assert error["pointer"] == pointer
+        assert "html or text" in error["message"]

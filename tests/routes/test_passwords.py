@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import statistics
 import time
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ import pytest
 from app.main import open_process
 from app.process import Process
 from app.routes.sessions import FORGOTTEN_SECONDS
-from tests.cast import PASSWORD, Cast, settle, started
+from tests.cast import PASSWORD, Cast, caller, settle, started
 from tests.routes.conftest import Letter, SignIn, visiting
 
 NEW = "another horse, another battery"
@@ -129,17 +130,70 @@ async def test_the_answer_takes_as_long_for_a_stranger(cast: Cast, process: Proc
 TRIES = 5  # of each: ten a minute are what one address has
 
 
-async def test_ten_letters_an_hour_are_enough(cast: Cast, process: Process):
-    """From however many addresses they are asked for; the answer stays the same."""
-    async with started(process) as app:
-        for _ in range(11):
-            async with visiting(process, app) as client:
-                response = await client.post("/auth/password/forgot", json={"email": cast.ed.email})
-                if response.status_code == 429:  # ten a minute for one account
-                    break
-                assert response.status_code == 202
+async def letters(process: Process) -> int:
     async with process.database.read() as db:
-        assert await db.fetch_value("SELECT count(*) FROM messages") == 10
+        return int(await db.fetch_value("SELECT count(*) FROM messages"))
+
+
+async def test_nobody_uses_up_somebody_else_s_resets(cast: Cast, process: Process):
+    wanted = {"email": cast.ed.email}
+    async with started(process) as app:
+        async with visiting(process, app) as stranger:
+            answers = [await stranger.post("/auth/password/forgot", json=wanted) for _ in range(7)]
+        assert [one.status_code for one in answers] == [202] * 5 + [429] * 2
+        assert await letters(process) == 5
+        async with visiting(process, app) as home:
+            await forget(home, cast.ed.email)
+        assert await letters(process) == 6
+
+
+async def test_a_limit_of_resets_tells_nothing_of_an_account(process: Process):
+    async with visiting(process) as stranger:
+        for status in [202] * 5 + [429]:
+            wanted = {"email": "nobody@acme.test"}
+            answer = await stranger.post("/auth/password/forgot", json=wanted)
+            assert answer.status_code == status
+
+
+async def test_fifteen_letters_an_hour_are_enough(cast: Cast, process: Process, sign_in: SignIn):
+    """From however many networks they are asked for; the answer stays the same."""
+    async with started(process) as app:
+        for _ in range(17):
+            async with visiting(process, app) as client:
+                await forget(client, cast.ed.email)
+    assert await letters(process) == 15
+
+
+async def test_letters_of_other_kinds_are_not_used_up_by_resets(
+    process: Process, visitor: httpx2.AsyncClient
+):
+    registered = await visitor.post("/auth/register", json=REGISTRATION)
+    async with started(process) as app:
+        for _ in range(16):
+            async with visiting(process, app) as client:
+                await forget(client, REGISTRATION["email"])
+    again = await visitor.post("/auth/email/verification", headers=bearer(registered.json()))
+    assert again.status_code == 202
+
+
+async def test_in_production_one_network_has_us_write_a_hundred_letters_a_day(process: Process):
+    """To whomever, and whether they have an account or not."""
+    live = replace(process, settings=replace(process.settings, environment="production"))
+    prefix = f"2001:db8:{secrets.randbelow(2**16):x}"
+    async with started(live) as app:
+
+        async def asks(number: int) -> int:
+            address = f"{prefix}:{number:x}::1"
+            async with caller(live, app, address) as client:
+                wanted = {"email": f"{secrets.token_hex(8)}@acme.test"}
+                return (await client.post("/auth/password/forgot", json=wanted)).status_code
+
+        statuses = await asyncio.gather(*(asks(number) for number in range(103)))
+        assert sorted(statuses) == [202] * 100 + [429] * 3
+        async with caller(live, app, f"{prefix}:ffff::1") as client:
+            assert refused(await client.post("/auth/register", json=REGISTRATION))[0] == 429
+        async with visiting(live, app) as client:
+            assert (await client.post("/auth/register", json=REGISTRATION)).status_code == 201
 
 
 async def test_somebody_without_a_workspace_but_with_an_invitation_gets_the_letter(
@@ -301,8 +355,8 @@ async def test_guesses_at_a_session_s_password_are_few(
         for _ in range(11):
             async with visiting(process, app) as client:
                 statuses.append((await change(client, here, "a guess", NEW)).status_code)
-    assert statuses[:9] == [422] * 9
-    assert statuses[-1] == 429  # where Redis counts for all, the sign-in was one of the ten
+    assert statuses == [422] * 10 + [429]
+    await sign_in(cast.ed)  # who has the session keeps nobody out
 
 
 async def test_a_key_has_no_password(cast: Cast):

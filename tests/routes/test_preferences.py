@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import email
+import email.policy
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,15 +13,19 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.contacts import consent
-from app.contacts.consent import FORBIDS
+from app.consent import consent
+from app.consent.consent import FORBIDS
+from app.machine.visible import shows_link
+from app.messages.footers import HIDDEN
 from app.process import Process
+from app.providers.inbox import Inbox
 from app.routes.preferences import STATES, masked
+from lab.chaos.optout import sending
 from tests.cast import HELLO, Cast, settle
-from tests.chaos.optout import sending
 from tests.receivers import HESITATE, Received, Receiver
 
 MARKETING = {**HELLO, "category": "marketing"}
+MANUAL = {"source": "manual"}
 NEWS = {"to": "ada@example.com", "content": MARKETING}
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
@@ -256,3 +263,243 @@ async def test_what_may_still_arrive_the_page_does_not_deny(
     [held] = (await cast.vic.read("/suppressions"))["data"]
     assert len(held["inFlight"]) == 1
     assert "no further message is" in (await client.post(token_in(mail), data=ONE_CLICK)).text
+
+
+# --- what the message itself shows ----------------------------------------------------------------
+
+PLACED = {
+    "subject": "News",
+    "html": "<p>{{workspace.postalAddress}} <a href='{{unsubscribeUrl}}'>Out</a></p>",
+    "category": "marketing",
+}
+
+
+def parts_of(mail: Received) -> dict[str, str]:
+    """The parts of a mail by type, decoded."""
+    message = email.message_from_bytes(mail.raw, policy=email.policy.default)
+    return {
+        part.get_content_type(): part.get_content().replace("\r\n", "\n")
+        for part in message.walk()
+        if not part.is_multipart()
+    }
+
+
+async def test_marketing_mail_shows_the_link_of_its_header_in_both_parts(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+):
+    await cast.adam.patch("/settings/workspace", {"postalAddress": "1 Main Street\nSpringfield"})
+    to = {"to": "ada@example.com"}
+    plain = {"subject": "News", "text": "Spring", "category": "marketing"}
+    linked = {**PLACED, "text": "Out: {{preferencesUrl}}"}
+    received = await mails(
+        cast,
+        process,
+        tmp_path / "ledger",
+        *({**to, "content": content} for content in (MARKETING, PLACED, linked, plain)),
+    )
+    for mail in received:
+        url, parts = process.settings.base_url + token_in(mail), parts_of(mail)
+        assert all(url in part for part in parts.values())
+        assert ("text/html" in parts) == (mail is not received[3])
+        assert (await client.get(urlsplit(url).path)).status_code == 200
+    added = [("Unsubscribe</a></div>" in parts_of(mail).get("text/html", "")) for mail in received]
+    assert added == [True, False, False, False]
+    assert "Acme<br>1 Main Street<br>Springfield" in parts_of(received[0])["text/html"]
+    assert "<p>1 Main Street\nSpringfield <a" in parts_of(received[1])["text/html"]
+    assert "Unsubscribe:" not in parts_of(received[2])["text/plain"]
+    assert "Acme\n1 Main Street\nSpringfield\nUnsubscribe: " in parts_of(received[3])["text/plain"]
+
+
+async def test_values_forge_no_footer_and_hide_none(cast: Cast, process: Process, tmp_path: Path):
+    name = '</p></body><!-- <a href="https://evil.example/u/x">Unsubscribe</a><style>'
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "firstName": name})
+    content = {**MARKETING, "html": "<body><p>Hi {{contact.firstName}}</p></body>"}
+    [mail] = await mails(
+        cast, process, tmp_path / "ledger", {"contactId": ada["id"], "content": content}
+    )
+    markup, url = parts_of(mail)["text/html"], process.settings.base_url + token_in(mail)
+    assert shows_link(markup, url)
+    assert not shows_link(markup, "https://evil.example/u/x")
+
+
+async def test_mail_in_which_the_link_cannot_be_seen_is_not_sent(
+    cast: Cast, process: Process, tmp_path: Path
+):
+    content = {**MARKETING, "html": "<body style='display:none'>{{unsubscribeUrl}}"}
+    received = await mails(
+        cast, process, tmp_path / "ledger", {"to": "ada@example.com", "content": content}
+    )
+    assert received == []
+    [failed] = (await cast.vic.read("/messages"))["data"]
+    assert (failed["status"], failed["reason"]["code"]) == ("FAILED", "template_error")
+
+
+async def test_other_mail_may_show_the_links_and_gets_no_footer(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+):
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    content = {"subject": "Receipt", "text": "Choose: {{preferencesUrl}} {{unsubscribeUrl}}"}
+    receipt = {"contactId": ada["id"], "content": content}
+    [mail] = await mails(cast, process, tmp_path / "ledger", receipt)
+    text = parts_of(mail)["text/plain"]
+    [one, other] = re.findall(r"https?://[^/]+(/u/[\w-]+)", text)
+    assert one == other
+    assert text == f"Choose: {process.settings.base_url}{one} {process.settings.base_url}{one}\n"
+    assert (await client.post(one)).status_code == 200
+    shown = (await cast.vic.read(f"/contacts/{ada['id']}"))["subscriptions"]
+    assert shown["email"] == "unsubscribed"
+    assert len(await mails(cast, process, tmp_path / "later", receipt)) == 1  # marketing alone ends
+
+
+async def test_what_is_tried_shows_a_link_that_changes_nothing(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+):
+    template = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO}
+    news = await cast.ed.made("/templates", template)
+    preview = await cast.vic.made(f"/templates/{news['id']}/preview", {})
+    url = f"{process.settings.base_url}/u/example"
+    assert "Unsubscribe</a></div>" in preview["html"]["rendered"]
+    assert url in preview["html"]["rendered"]
+    assert url in preview["text"]["rendered"]
+    test = {"to": "olivia@acme.example", "templateId": news["id"]}
+    async with Receiver(tmp_path / "ledger") as receiver, sending(process, receiver) as through:
+        await cast.ed.made("/messages/test-email", test)
+        await settle(through)
+        [mail] = receiver.received
+    assert all(url in part for part in parts_of(mail).values())
+    assert b"list-unsubscribe" not in mail.raw.lower()
+    for method in ("GET", "POST"):
+        page = await client.request(method, "/u/example", data=ONE_CLICK)
+        assert page.status_code == 200
+        assert "changes nothing" in page.text
+    assert (await cast.vic.read("/suppressions"))["data"] == []
+
+
+async def test_a_preview_says_why_a_hidden_mail_would_fail(cast: Cast):
+    content = {"subject": "s", "html": "<body hidden>x"}
+    template = {"name": "News", "channel": "email", "category": "marketing", "content": content}
+    news = await cast.ed.made("/templates", template)
+    preview = await cast.vic.made(f"/templates/{news['id']}/preview", {})
+    assert preview["html"] == {"error": HIDDEN}
+
+
+async def test_a_simulation_shows_the_footer_as_well(cast: Cast):
+    steps = [{"type": "send_message", "channel": "email", "content": MARKETING}]
+    made = await cast.ed.made("/workflows", {"name": "N", "trigger": MANUAL, "steps": steps})
+    asked = {"contact": {"email": "ada@example.com"}}
+    answer = await cast.vic.made(f"/workflows/{made['id']}/simulate", asked)
+    [sent] = [step["message"] for step in answer["steps"] if step["message"]]
+    assert "https://tidings.example/u/example" in sent["content"]["html"]
+    assert "footer_added" in {one["code"] for one in answer["findings"]}
+
+
+async def test_a_resent_mail_shows_the_same_link(cast: Cast, process: Process, tmp_path: Path):
+    async with Receiver(tmp_path / "ledger") as receiver, sending(process, receiver) as through:
+        content = {"channel": "email", "to": "ada@example.com", "content": MARKETING}
+        made = await cast.ed.made("/messages", content)
+        await settle(through)
+        async with process.database.write() as db:
+            await db.execute("UPDATE messages SET status = 'UNKNOWN'")
+        assert (await cast.ed.post(f"/messages/{made['messageId']}/resend")).status_code == 202
+        await settle(through)
+        first, second = receiver.received
+    assert parts_of(first) == parts_of(second)
+    assert token_in(first) == token_in(second)
+
+
+# --- text messages --------------------------------------------------------------------------------
+
+
+async def captured_text(cast: Cast, process: Process, order: dict[str, object]) -> str:
+    made = await cast.ed.made("/messages", {"channel": "sms", **order})
+    await settle(process)
+    page = await cast.vic.read(f"/sandbox/messages?messageId={made['messageId']}")
+    [captured] = page["data"]
+    return str(captured["text"])
+
+
+SPRING = {"text": "Spring is here", "category": "marketing"}
+
+
+async def test_a_text_message_says_stop_and_other_text_messages_do_not(
+    cast: Cast, process: Process
+):
+    for to in ("+14155550132", "+4915112345678"):  # in the sandbox every reply is heard
+        text = await captured_text(cast, process, {"to": to, "content": SPRING})
+        assert text == "Spring is here\nReply STOP to opt out"
+    text = await captured_text(cast, process, {"to": "+14155550132", "content": {"text": "Hi"}})
+    assert text == "Hi"
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_the_short_link_of_a_text_message_opts_out(
+    cast: Cast,
+    process: Process,
+    client: httpx2.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    own: bool,
+):
+    monkeypatch.setattr(Inbox, "replies", "none")
+    bob = await cast.ed.made("/contacts", {"email": "bob@example.com", "phone": "+4915112345678"})
+    to = "+4915112345678" if own else "+4915112345679"
+    text = await captured_text(cast, process, {"contactId": bob["id"], "to": to, "content": SPRING})
+    [path] = re.findall(r"^Spring is here\nOpt out: https?://[^/]+(/u/[\w-]+)$", text)
+    assert len(path) == (78 if own else 57)
+    assert (await client.get(path)).status_code == 200
+    assert (await cast.vic.read("/suppressions"))["data"] == []
+    assert (await client.post(path)).status_code == 200
+    assert "Subscribe to text messages again" in (await client.get(path)).text
+    shown = (await cast.vic.read(f"/contacts/{bob['id']}"))["subscriptions"]
+    assert shown["sms"] == ("unsubscribed" if own else "subscribed")
+    made = await cast.ed.made(
+        "/messages", {"channel": "sms", "contactId": bob["id"], "to": to, "content": SPRING}
+    )
+    await settle(process)
+    message = await cast.vic.read(f"/messages/{made['messageId']}")
+    assert message["status"] == "SUPPRESSED"
+    other = "y" if path[10] == "x" else "x"
+    for cut in (path[:-1], path + "A", path[:10] + other + path[11:]):
+        assert (await client.post(cut)).status_code == 404
+
+
+async def test_a_short_link_acts_on_the_number_that_it_was_sent_to(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Inbox, "replies", "none")
+    bob = await cast.ed.made("/contacts", {"phone": "+4915112345678"})
+    text = await captured_text(cast, process, {"contactId": bob["id"], "content": SPRING})
+    path = urlsplit(text.rpartition(" ")[2]).path
+    moved = {"phone": "+4915112345679"}
+    assert (await cast.ed.patch(f"/contacts/{bob['id']}", json=moved)).status_code == 200
+    ada = await cast.ed.made("/contacts", {"phone": "+4915112345678"})  # has it now
+    assert (await client.post(path)).status_code == 200
+    held = (await cast.vic.read("/suppressions?channel=sms"))["data"]
+    assert {one["address"] for one in held} == {"+4915112345678", "+4915112345679"}
+    for id in (ada["id"], bob["id"]):
+        shown = (await cast.vic.read(f"/contacts/{id}"))["subscriptions"]
+        assert shown["sms"] == "unsubscribed"
+    assert (await client.post(path, data={"subscribe": "sms"})).status_code == 200
+    assert (await cast.vic.read("/suppressions?channel=sms"))["data"] == []
+
+
+async def test_a_short_link_does_not_show_the_number(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Inbox, "replies", "none")
+    order = {"to": "+4915112345678", "content": SPRING}
+    first, second = [await captured_text(cast, process, order) for _ in range(2)]
+    token = first.rpartition("/")[2]
+    assert (4915112345678).to_bytes(7, "big") not in base64.urlsafe_b64decode(token + "==")
+    assert first == second  # the same for every try
+
+
+async def test_a_short_link_of_an_erased_contact_leads_to_nobody(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Inbox, "replies", "none")
+    bob = await cast.ed.made("/contacts", {"phone": "+4915112345678"})
+    text = await captured_text(cast, process, {"contactId": bob["id"], "content": SPRING})
+    path = urlsplit(text.rpartition(" ")[2]).path
+    assert (await cast.adam.delete(f"/contacts/{bob['id']}")).status_code == 204
+    assert "your data has been erased" in (await client.get(path)).text
+    assert (await client.post(path)).status_code == 200

@@ -8,7 +8,9 @@ import httpx2
 import pytest
 
 from app.errors import CODES
+from app.process import Process
 from app.routes.problems import TEXTS
+from tests.cast import Cast, hook
 
 
 def test_every_code_has_its_text_and_every_text_its_code():
@@ -31,8 +33,8 @@ async def test_the_type_of_a_problem_leads_to_its_page(client: httpx2.AsyncClien
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in response.headers["content-security-policy"]
-    for told in (problem["title"], problem["code"], str(problem["status"]), "/auth/refresh"):
-        assert told in response.text
+    for found in (problem["title"], problem["code"], str(problem["status"]), "/auth/refresh"):
+        assert found in response.text
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -43,3 +45,87 @@ async def test_every_code_is_answered_and_no_other(client: httpx2.AsyncClient):
     for code in ("nonsense", "Invalid", "invalid/", "%3Cscript%3E", ""):
         page = await client.get(f"/problems/{code}")
         assert (page.status_code, page.json()["code"]) == (404, "not_found")
+
+
+# --- what helps -----------------------------------------------------------------------------------
+
+
+def messages(response: httpx2.Response) -> dict[str, str]:
+    return {error["pointer"]: error["message"] for error in response.json()["errors"]}
+
+
+async def test_a_misspelt_field_is_told_the_one_that_was_meant(cast: Cast):
+    response = await cast.ed.post("/contacts", {"emial": "a@b.test", "first_name": "A", "zzz": 1})
+    assert messages(response) == {
+        "/emial": "This field is unknown or read-only. Did you mean email?",
+        "/first_name": "This field is unknown or read-only. Did you mean firstName?",
+        "/zzz": "This field is unknown or read-only.",
+    }
+    response = await cast.adam.patch("/settings/workspace", {"sender": {"fromMail": "a@b.test"}})
+    assert messages(response)["/sender/fromMail"].endswith("Did you mean fromEmail?")
+    response = await cast.adam.patch("/settings/workspace", {"createdAt": "2026-01-01T00:00:00Z"})
+    assert messages(response) == {"/createdAt": "This field is unknown or read-only."}
+
+
+async def test_a_misspelt_parameter_is_told_the_one_that_was_meant(cast: Cast):
+    response = await cast.ed.get("/contacts?emails=a@b.test&lim=5")
+    assert messages(response) == {
+        "?emails": "This parameter is unknown. Did you mean email?",
+        "?lim": "This parameter is unknown. Did you mean limit?",
+    }
+
+
+@pytest.mark.parametrize("name", ["page", "offset", "skip"])
+@pytest.mark.parametrize("path", ["/contacts", "/runs", "/memberships", "/templates"])
+async def test_whoever_asks_for_page_two_is_told_of_cursors(cast: Cast, path: str, name: str):
+    response = await cast.ed.get(f"{path}?{name}=2")
+    assert response.status_code == 422
+    assert "nextCursor" in messages(response)[f"?{name}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/contact", "/contacts"),
+        ("/Contacts/", "/contacts"),
+        ("/contacts/con_1/event", "/contacts/{id}/events"),
+        ("/auth/tokens", "/auth/token"),
+        ("/membership/mem_secret", "/memberships/{id}"),
+        ("/zzz", None),
+        ("/" + "a" * 5_000, None),
+        ("/x" * 300, None),
+    ],
+)
+async def test_a_misspelt_path_is_told_the_pattern_that_was_meant(
+    client: httpx2.AsyncClient, path: str, meant: str | None
+):
+    response = await client.get(path)
+    assert response.status_code == 404
+    hint = f" Did you mean {meant}?" if meant else ""
+    assert response.json()["detail"] == f"Nothing exists at this path.{hint}"
+
+
+async def test_a_key_without_bearer_is_told_so(cast: Cast):
+    for bare in (cast.ed.key, f" {cast.ed.key}", "eyJhbGciOiJIUzI1NiJ9.e30.x"):
+        response = await cast.client.get("/contacts", headers={"Authorization": bare})
+        assert response.status_code == 401
+        assert "holds a key without Bearer" in response.json()["detail"]
+        assert cast.ed.key not in response.text
+    for other in ("Basic YTpi", "", "nonsense"):
+        response = await cast.client.get("/contacts", headers={"Authorization": other})
+        assert "holds a key without Bearer" not in response.json()["detail"]
+
+
+@pytest.mark.parametrize("value", [1.5, True, [1], {"a": 1}])
+async def test_what_is_no_contact_s_id_is_told_what_one_may_be(
+    cast: Cast, process: Process, value: object
+):
+    for lookup in ({"contactLookup": "contact_id"}, BY_METADATA):
+        trigger = {"source": "inbound_webhook", "contactPath": "id", **lookup}
+        token = await hook(process, cast.ed.workspace_id, [], trigger=trigger)
+        response = await cast.client.post(f"/v1/webhooks/in/{token}", json={"id": value})
+        assert response.status_code == 422
+        assert "it must be a string or a whole number." in response.json()["detail"]
+
+
+BY_METADATA = {"contactLookup": "contact_id", "metadataField": "crm"}

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import httpx2
 import pytest
 
+from app.database.db import Database
 from app.process import Process
-from app.store.db import Database
 from tests import cast as company
 from tests.cast import Cast
 from tests.servers import free_port
@@ -40,9 +40,12 @@ async def test_the_front_door_says_what_this_is_and_where_everything_else_is(
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "Tidings" in response.text
     links = re.findall(r"href='([^']*)'", response.text)
-    assert links == ["sandbox", "docs", "openapi.json"]
-    for link in links:
+    assert links == ["console/", "sandbox", "docs", "openapi.json"]
+    for link in links[1:]:
         assert (await client.get(f"/{link}")).status_code == 200
+    without = replace(process, settings=replace(process.settings, console=False))
+    async with company.client(without) as bare:
+        assert "console/" not in (await bare.get("/")).text
     settings = replace(process.settings, environment="production")
     async with company.client(replace(process, settings=settings)) as production:
         assert "sandbox" not in (await production.get("/")).text
@@ -132,3 +135,26 @@ async def test_while_the_database_is_away_everything_asks_to_be_tried_again(
             assert response.json()["code"] == "unavailable"
             assert int(response.headers["Retry-After"]) > 0
         assert (await client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/sandbox", "/docs"])
+async def test_a_page_has_a_main_landmark_and_an_icon_of_its_own(
+    path: str, client: httpx2.AsyncClient
+):
+    response = await client.get(path)
+    assert len(re.findall(r"<main[ >]", response.text)) == 1
+    assert '<link rel="icon" href="data:image/svg+xml,' in response.text
+    assert "img-src data:" in response.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("path", ["/", "/sandbox", "/docs", "/openapi.json"])
+async def test_a_large_public_answer_is_packed_for_who_takes_that(
+    path: str, client: httpx2.AsyncClient
+):
+    plain = await client.get(path, headers={"Accept-Encoding": "identity"})
+    packed = await client.get(path, headers={"Accept-Encoding": "gzip"})
+    assert (plain.text, packed.headers["Content-Encoding"]) == (packed.text, "gzip")
+    assert int(packed.headers["Content-Length"]) < len(plain.content) / 2
+    if tag := packed.headers.get("ETag"):
+        again = {"Accept-Encoding": "gzip", "If-None-Match": tag}
+        assert (await client.get(path, headers=again)).status_code == 304

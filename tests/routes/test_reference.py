@@ -21,9 +21,15 @@ __all__ = ["world"]
 REFUSED: Mapping[str, str] = {
     # Their tokens are in letters, sign-ins and URLs alone.
     "POST /auth/refresh": "unauthenticated",
+    "POST /sandbox/sign-ins": "forbidden",
     "POST /auth/password/reset": "invalid",
     "POST /auth/email/verify": "invalid",
     "POST /memberships/invitations/accept": "not_found",
+    "POST /memberships/invitations/decline": "not_found",
+    # Only who has an address there claims a domain.
+    "PUT /settings/sign-in-domains/{domain}": "forbidden",
+    # For super-admins.
+    "PATCH /admin/workspaces/{id}": "forbidden",
     "POST /v1/webhooks/in/{token:path}": "not_found",
     "POST /v1/callbacks/resend/{token}": "not_found",
     # A provider of payments signs it, and there is none.
@@ -36,8 +42,8 @@ REFUSED: Mapping[str, str] = {
 
 def example(endpoint: Endpoint) -> Any:
     """Of its JSON body; None when it takes none."""
-    told = conformance.document()["paths"][naming.path_of(endpoint)][endpoint.method.lower()]
-    content = told.get("requestBody", {}).get("content", {})
+    found = conformance.document()["paths"][naming.path_of(endpoint)][endpoint.method.lower()]
+    content = found.get("requestBody", {}).get("content", {})
     return content.get("application/json", {}).get("example")
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 
-from app import runner
 from app.process import Process
+from app.runs import runner
 from tests.cast import SEND_HELLO, WEBHOOK, Cast, hook, settle
 
 RUNS = "/runs"
@@ -69,8 +69,8 @@ async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, proces
     assert waiting["status"] == "WAITING"
     assert waiting["waitingFor"]["kind"] == "time"
     assert waiting["startedAt"] >= waiting["createdAt"]
-    told = [(one["nodeId"], one["kind"], one["status"], one["port"]) for one in waiting["steps"]]
-    assert told == [
+    listed = [(one["nodeId"], one["kind"], one["status"], one["port"]) for one in waiting["steps"]]
+    assert listed == [
         ("tag", "add_tag", "COMPLETED", "next"),
         ("rich", "branch", "COMPLETED", "case1"),
         ("hello", "send_message", "COMPLETED", "next"),
@@ -91,7 +91,7 @@ async def test_a_step_tells_what_has_become_of_its_message_since(cast: Cast, pro
     away = {**SEND_HELLO, "id": "away", "to": "{{trigger.none}}"}
     token = await hook(process, cast.ed.workspace_id, [SEND_HELLO, away, STEPS[0]])
     receipt = await started(cast, token, b'{"email": "ada@example.com"}')
-    [row] = await runner.claim(process, [], 10)
+    [row] = await process.claim("run", [], 10)
     await runner.move(process, row)
     url = f"{RUNS}/{receipt['runId']}"
     [queued] = (await cast.vic.read(url))["steps"]
@@ -140,8 +140,8 @@ async def test_a_step_that_did_not_do_the_obvious_thing_says_why(cast: Cast, pro
     await settle(process)
     run = await cast.vic.read(f"{RUNS}/{receipt['runId']}")
     assert (run["status"], run["finishedAt"] is not None) == ("COMPLETED", True)
-    told = {one["nodeId"]: (one["reason"] or {}).get("code") for one in run["steps"]}
-    assert told == {
+    answer = {one["nodeId"]: (one["reason"] or {}).get("code") for one in run["steps"]}
+    assert answer == {
         "rich": "condition_false",
         "drop": "tag_empty",
         "set": "change_refused",
@@ -224,3 +224,44 @@ async def test_what_has_no_revision_has_a_tag_of_what_it_says(cast: Cast, proces
         tag = (await cast.vic.get(other)).headers["ETag"]
         again = await cast.vic.get(other, headers={"If-None-Match": tag})
         assert again.status_code == 304
+
+
+async def test_a_run_whose_message_failed_is_found_by_it(cast: Cast, process: Process):
+    """Its run has gone on, and is COMPLETED like all others."""
+    hello = {"id": "hello", "type": "send_message", "channel": "email"}
+    broken = {**hello, "content": {"subject": "{{trigger.no | divided_by: 0}}", "text": "Hi"}}
+    twice = await hook(process, cast.ed.workspace_id, [broken, {**broken, "id": "again"}])
+    once = await hook(process, cast.ed.workspace_id, [broken])
+    fine = await hook(process, cast.ed.workspace_id, [SEND_HELLO])
+    ids = []
+    for token in (twice, fine, once, fine, twice):
+        receipt = await started(cast, token, b'{"email": "ada@example.com", "no": 1}')
+        await settle(process)
+        ids.append(receipt["runId"])
+    page = await cast.vic.read("/runs?messageStatus=FAILED")
+    assert [one["id"] for one in page["data"]] == [ids[4], ids[2], ids[0]]
+    assert {one["status"] for one in page["data"]} == {"COMPLETED"}
+    found, cursor = [], ""
+    for _ in range(3):
+        page = await cast.vic.read(f"/runs?messageStatus=FAILED&limit=1{cursor}")
+        found += [one["id"] for one in page["data"]]
+        cursor = f"&cursor={page['nextCursor']}"
+    assert (found, page["nextCursor"]) == ([ids[4], ids[2], ids[0]], None)
+    workflow = page["data"][0]["workflowId"]
+    narrowed = f"messageStatus=FAILED&status=COMPLETED&workflowId={workflow}"
+    page = await cast.vic.read(f"/runs?{narrowed}")
+    assert [one["id"] for one in page["data"]] == [ids[4], ids[0]]
+    assert (await cast.vic.read("/runs?messageStatus=BOUNCED"))["data"] == []
+    assert (await cast.mallory.read("/runs?messageStatus=FAILED"))["data"] == []
+    refusal = await cast.vic.get("/runs?messageStatus=SENT")
+    assert (refusal.status_code, "FAILED" in refusal.text) == (422, True)
+
+
+async def test_a_line_break_at_the_end_of_a_name_fails_no_message(cast: Cast, process: Process):
+    content = {"subject": "Hi {{trigger.name}}", "fromName": "{{trigger.name}}", "text": "Hi"}
+    steps = [{"id": "hello", "type": "send_message", "channel": "email", "content": content}]
+    token = await hook(process, cast.ed.workspace_id, steps)
+    receipt = await started(cast, token, b'{"email": "ada@example.com", "name": "Ada\\n"}')
+    await settle(process)
+    [mail] = (await cast.vic.read(f"/sandbox/messages?runId={receipt['runId']}"))["data"]
+    assert (mail["subject"], mail["from"].split(" <")[0]) == ("Hi Ada", "Ada")

@@ -8,13 +8,15 @@ from typing import Any
 import orjson
 import pytest
 
-from app import delivery, runner
-from app.channels.base import Message, Receipt, SendError
 from app.machine.reasons import Reason
+from app.messages import composing, delivery
 from app.process import Process
+from app.providers.base import Message, Receipt, SendError
+from app.runs import runner
+from app.store import jobs, messages
 from tests.cast import SEND_HELLO, Cast, hook, settle
-from tests.test_delivery import accepts, with_provider
-from tests.test_runner import later
+from tests.messages.test_delivery import accepts, with_provider
+from tests.runs.test_runner import later
 
 WAIT = {"id": "rest", "type": "wait", "duration": "PT1H"}
 TAG = {"id": "tag", "type": "add_tag", "tag": "{{trigger.word}}"}
@@ -122,7 +124,7 @@ async def test_a_waiting_run_is_cancelled_and_again(cast: Cast, process: Process
     assert first.json()["status"] == "CANCELLED"
     assert first.json()["reason"] == {"code": "cancelled", "detail": "A member cancelled the run."}
     assert first.json()["waitingFor"] is None
-    await later(process, "runs", 7_200)
+    await later(process, "run", 7_200)
     await settle(process)
     assert await statuses(cast, receipt) == [("rest", 1, "CANCELLED")]
 
@@ -139,9 +141,9 @@ async def test_what_a_cancelled_run_was_about_to_send_is_not_sent(cast: Cast, pr
     """The message is claimed already, but its intent is not committed."""
     process, provider = with_provider(process, accepts)
     receipt = await started(cast, SEND_HELLO)
-    [run] = await runner.claim(process, [], 10)
+    [run] = await process.claim("run", [], 10)
     await runner.move(process, run)
-    [message] = await delivery.claim(process, [], 10)
+    [message] = await process.claim("message", [], 10)
     assert (await cast.ed.post(f"/runs/{receipt['runId']}/cancel")).status_code == 200
     [attempt] = (await cast.vic.read("/messages/delivery-attempts"))["data"]
     assert (attempt["status"], attempt["reason"]["code"]) == ("SUPPRESSED", "cancelled")
@@ -171,7 +173,7 @@ async def test_a_worker_that_holds_a_run_while_it_is_cancelled_changes_nothing(
     cast: Cast, process: Process
 ):
     receipt = await started(cast, TAG)
-    [claimed] = await runner.claim(process, [], 10)
+    [claimed] = await process.claim("run", [], 10)
     assert (await cast.ed.post(f"/runs/{receipt['runId']}/cancel")).status_code == 200
     await runner.move(process, claimed)
     assert await statuses(cast, receipt) == []
@@ -195,6 +197,26 @@ async def test_cancelling_and_moving_at_once_end_in_one_of_two_ways(cast: Cast, 
         assert (code, run["status"]) in ((200, "CANCELLED"), (409, "COMPLETED"))
         unfinished = [step for step in run["steps"] if step["finishedAt"] is None]
         assert unfinished == []
+
+
+async def test_a_run_is_cancelled_while_its_orphaned_message_is_looked_at(
+    cast: Cast, process: Process
+):
+    receipt = await started(cast, SEND_HELLO, WAIT)
+    for run in await process.claim("run", [], 10):
+        await runner.move(process, run)
+    [job] = await process.claim("message", [], 10)
+    async with process.database.write() as db:  # as if a worker had died while it called
+        await db.execute("UPDATE messages SET status = 'SENDING', intended_by = 1")
+    async with process.database.write() as db:
+        await jobs.lock(db, [job])
+        row = await messages.held(db, workspace_id=job.workspace_id, id=job.id)
+        assert row is not None
+        await composing.prepare(process, db, row, again=True)
+        cancelling = asyncio.create_task(cast.ed.post(f"/runs/{receipt['runId']}/cancel"))
+        if process.database.engine == "postgresql":  # SQLite has one writer
+            assert (await cancelling).status_code == 200
+    assert (await cancelling).status_code == 200
 
 
 # --- retried --------------------------------------------------------------------------------------
@@ -246,8 +268,8 @@ async def test_a_run_that_was_set_aside_in_a_wait_enters_the_step_again(
     receipt = await started(cast, WAIT, TAG)
     await settle(process)
     async with process.database.write() as db:
-        await db.execute("UPDATE runs SET claims = 5")
-    await later(process, "runs", 7_200)
+        await db.execute("UPDATE jobs SET claims = 5")
+    await later(process, "run", 7_200)
     await settle(process)
     assert (await run_of(cast, receipt))["reason"]["code"] == Reason.POISONED
     assert (await cast.ed.post(f"/runs/{receipt['runId']}/retry")).status_code == 202
@@ -329,13 +351,13 @@ async def test_every_act_leaves_one_entry_in_the_trail(cast: Cast, process: Proc
     for _ in range(2):
         assert (await cast.ed.post(f"/runs/{again['runId']}/cancel")).status_code == 200
     await settle(process)
-    await later(process, "runs", 7_200)
+    await later(process, "run", 7_200)
     await settle(process)
     assert (await cast.ed.post(f"/runs/{run_id}/retry")).status_code == 202
     async with process.database.read() as db:
         rows = await db.fetch_all("SELECT * FROM audit_logs ORDER BY id")
-    told = [(row["action"], row["resource_id"]) for row in rows if row["action"][:4] == "run."]
-    assert told == [
+    listed = [(row["action"], row["resource_id"]) for row in rows if row["action"][:4] == "run."]
+    assert listed == [
         ("run.started", run_id),
         ("run.replayed", again["runId"]),
         ("run.cancelled", again["runId"]),

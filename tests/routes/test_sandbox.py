@@ -13,16 +13,19 @@ from typing import Any, get_args
 
 import pytest
 
-from app.accounts import identity
+from app.database.db import Handle, Row
+from app.identity import identity
 from app.machine.content import CHANNELS
+from app.main import web
 from app.process import Process
+from app.routes import sandbox
 from app.routes.sandbox_faults import FaultKind
 from app.store import sandbox as store
-from app.store.db import Row
 from app.web import call
 from tests import cast as company
 from tests.receivers import letter
 from tests.routes.test_imports import LOST, execute
+from tests.web.wire import head, serving
 
 IDS = {
     "message_id": "msg_" + "1" * 26,
@@ -204,6 +207,25 @@ async def test_who_is_lowered_while_they_wait_reads_no_invitation(
     assert [message["to"] for message in response.json()["data"]] == ["ada@acme.test"]
 
 
+@pytest.mark.parametrize("bound", ["MOST_WAITING", "ALL_WAITING"])
+async def test_only_so_many_wait_at_a_time_and_who_leaves_makes_room(
+    process: Process, cast: company.Cast, monkeypatch: pytest.MonkeyPatch, bound: str
+):
+    monkeypatch.setattr(sandbox, bound, 3)
+    path = "/sandbox/messages?wait=20"
+    waiting = [asyncio.create_task(cast.vic.get(path)) for _ in range(3)]
+    async with asyncio.timeout(10):
+        while process.waiting.total() < 3:
+            await asyncio.sleep(0.01)
+    refused = await cast.olivia.get(path)
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+    assert (await cast.olivia.get("/sandbox/messages")).status_code == 200
+    await captured(process, cast.vic.workspace_id)
+    assert [one.status_code for one in await asyncio.gather(*waiting)] == [200] * 3
+    assert not process.waiting
+    assert (await cast.olivia.get(path)).status_code == 200
+
+
 async def test_who_may_is_looked_up_once_in_a_second_of_waiting(
     cast: company.Cast, monkeypatch: pytest.MonkeyPatch
 ):
@@ -256,7 +278,8 @@ async def test_the_page_runs_its_own_script_and_nothing_else(client):
 async def test_the_page_fetches_nothing_from_elsewhere(client):
     page = (await client.get("/sandbox")).text
     assert "://" not in page
-    assert [link["href"] for link in Elements(page)["link"]] == ["data:,"]
+    [icon] = Elements(page)["link"]
+    assert (icon["href"] or "").startswith("data:image/svg+xml,")
 
 
 async def test_a_preview_may_neither_run_scripts_nor_act_as_us(client):
@@ -304,3 +327,31 @@ async def test_a_channel_that_is_none_is_refused_as_elsewhere(cast: company.Cast
         refused = await cast.vic.get(f"{path}?channel=fax")
         assert refused.status_code == 422, path
         assert refused.json()["errors"][0]["pointer"] == "?channel"
+
+
+async def test_who_waits_asks_less_often_and_shares_the_question(process, cast, monkeypatch):
+    asked, newest = 0, store.newest
+
+    async def counted(db: Handle, *, workspace_id: str) -> str | None:
+        nonlocal asked
+        asked += 1
+        return await newest(db, workspace_id=workspace_id)
+
+    monkeypatch.setattr(store, "newest", counted)
+    waiting = [
+        asyncio.create_task(cast.vic.get("/sandbox/messages?to=ada@acme.test&wait=3"))
+        for _ in range(15)
+    ]
+    assert {(await one).status_code for one in waiting} == {200}
+    assert asked < 80  # each for itself would ask 60 times
+
+
+async def test_who_leaves_is_not_waited_for(process, cast, records):
+    async with serving(web(process)) as served, served.connection() as connection:
+        bearer = f"Authorization: Bearer {cast.vic.key}"
+        await connection.send(head("GET", "/sandbox/messages?wait=30", bearer))
+        await asyncio.sleep(0.3)
+        await connection.close()
+        async with asyncio.timeout(5):
+            while not any(line.get("status") == 499 for line in records()):
+                await asyncio.sleep(0.1)

@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 import pytest
 
-from app.channels import inbox
 from app.process import Process
+from app.providers import inbox
 from app.routes.sandbox_faults import FaultKind
 from tests import cast as company
 from tests.cast import HELLO, Cast, settle
-from tests.test_runner import later
+from tests.runs.test_runner import later
 
 FAULTS = "/sandbox/faults"
 GUIDE = (Path(__file__).parents[2] / "docs/sandbox.md").read_text()
@@ -59,7 +59,7 @@ async def test_a_fault_befalls_the_next_message_and_no_other(
     [listed] = (await cast.vic.read(FAULTS))["data"]
     assert listed == {**fault, "remaining": 0}
     if kind == "throttle":
-        await later(process, "messages", inbox.THROTTLES_SECONDS + 1)
+        await later(process, "message", inbox.THROTTLES_SECONDS + 1)
         await settle(process)
         assert await inbox_of(cast) == 1
     assert (await sent(cast, process))["status"] == "SENT"
@@ -75,10 +75,10 @@ async def test_a_callback_that_comes_twice_counts_once(
     assert await inbox_of(cast) == 1
     await process.channels["email"].close()  # it calls back now at the latest
 
-    def told() -> list[str]:
+    def found() -> list[str]:
         return [one.message for one in caplog.records if one.name == "app.messages.callbacks"]
 
-    assert sorted(told()) == ["callback was heard before", "message reported"]
+    assert sorted(found()) == ["callback was heard before", "message reported"]
     [id] = message["attempts"]
     attempt = await cast.vic.read(f"/messages/delivery-attempts/{id}")
     assert attempt["status"] == "DELIVERED"
@@ -88,7 +88,7 @@ async def test_a_callback_that_comes_twice_counts_once(
         events = await db.fetch_all("SELECT type FROM events ORDER BY id")
     assert [one["type"] for one in events] == ["message.sent", "message.delivered"]
     await sent(cast, process)
-    assert len(told()) == 2  # the next is not called back for
+    assert len(found()) == 2  # the next is not called back for
 
 
 @pytest.mark.parametrize(

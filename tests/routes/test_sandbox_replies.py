@@ -18,8 +18,8 @@ async def test_stop_and_start_do_what_they_do_anywhere(cast: Cast, process: Proc
 
     async def says(text: str, **more: str) -> tuple[str, str | None]:
         wanted = {"channel": "sms", "from": ADA, "text": text, **more}
-        heard = await cast.ed.made(REPLIES, wanted)
-        return heard["meaning"], heard["answer"]
+        received = await cast.ed.made(REPLIES, wanted)
+        return received["meaning"], received["answer"]
 
     async def sent() -> tuple[str, str | None]:
         wanted = {"channel": "sms", "contactId": ada["id"], "content": {"text": "Hello"}}

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import pytest
 
-from app.accounts import roles
+from app.identity import roles
 from app.process import Process
 from app.store import workspaces
-from tests.cast import Cast, any_address, caller, started
+from app.web.edge import Edge
+from tests.cast import PASSWORD, Cast, any_address, caller, started
 from tests.cast import client as cast_client
 from tests.conftest import Records
 from tests.routes.conftest import visiting
+from tests.routes.test_memberships import mine
 
 REGISTRATION = {
     "email": "Olivia@ACME.example",
@@ -82,6 +86,7 @@ async def test_registering_answers_the_user_the_workspace_and_tokens(visitor: ht
         "country": None,
         "retentionDays": None,
         "sender": {"fromName": None, "fromEmail": None, "replyTo": None},
+        "postalAddress": None,
         "sendingPaused": False,
     }
 
@@ -360,12 +365,94 @@ async def test_an_address_has_ten_tries_a_minute(visitor: httpx2.AsyncClient, pa
     assert 0 < int(response.headers["Retry-After"]) <= 60
 
 
-async def test_an_account_has_ten_tries_a_minute_from_all_addresses_together(process: Process):
-    statuses = []
-    email = f"{secrets.token_hex(8)}@acme.example"
+def site() -> Callable[[int], str]:
+    """Addresses of one site of its own: each is a client by itself."""
+    prefix = f"2001:db8:{secrets.randbelow(2**16):x}"
+    return lambda number: f"{prefix}:{number:x}::1"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The sign-in, which anybody may try from any address."""
+
+    process: Process
+    app: Edge
+
+    async def tries(
+        self, address: str, email: str, password: str = "wrong password", **more: str
+    ) -> int:
+        path = "/auth/register" if more else "/auth/token"
+        async with caller(self.process, self.app, address) as client:
+            given = {"email": email, "password": password, **more}
+            return (await client.post(path, json=given)).status_code
+
+
+@pytest.fixture
+async def door(process: Process) -> AsyncIterator[Door]:
     async with started(process) as app:
-        for number in range(11):
-            async with caller(process, app, f"192.0.2.{number}") as client:
-                body = {"email": email.swapcase(), "password": "wrong password"}
-                statuses.append((await client.post("/auth/token", json=body)).status_code)
+        yield Door(process, app)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_ten_wrong_passwords_are_what_an_account_gets_from_one_network(
+    cast: Cast, door: Door, known: bool
+):
+    email = cast.ed.email if known else f"{secrets.token_hex(8)}@acme.example"
+    stranger = site()
+    statuses = [await door.tries(stranger(number), email.swapcase()) for number in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+
+
+async def test_while_a_stranger_fails_the_right_password_works_elsewhere(cast: Cast, door: Door):
+    stranger, home = site(), any_address()
+    for number in range(30):
+        await door.tries(stranger(number), cast.ed.email)
+    assert await door.tries(home, cast.ed.email, PASSWORD) == 200
+    assert await door.tries(stranger(99), cast.ed.email, PASSWORD) == 429
+
+
+async def test_only_failures_count(cast: Cast, door: Door):
+    home = site()
+    statuses = [await door.tries(home(number), cast.ed.email, PASSWORD) for number in range(12)]
+    assert statuses == [200] * 12
+    statuses = [await door.tries(home(number), cast.ed.email) for number in range(11)]
     assert statuses == [401] * 10 + [429]
+
+
+async def test_of_many_guesses_at_once_ten_are_judged(cast: Cast, door: Door):
+    stranger = site()
+    guesses = [door.tries(stranger(number), cast.ed.email) for number in range(30)]
+    assert sorted(await asyncio.gather(*guesses)) == [401] * 10 + [429] * 20
+
+
+async def test_a_hundred_wrong_passwords_are_what_an_account_gets_from_anywhere(
+    cast: Cast, door: Door
+):
+    sites = [site() for _ in range(10)]
+    for number in range(10):
+        guesses = [door.tries(one(number), cast.ed.email) for one in sites]
+        assert await asyncio.gather(*guesses) == [401] * 10
+    assert await door.tries(any_address(), cast.ed.email) == 429
+    assert await door.tries(any_address(), cast.adam.email, PASSWORD) == 200
+
+
+async def test_registering_with_somebody_s_address_bars_nobody_from_signing_in(
+    cast: Cast, door: Door
+):
+    new = {"name": "Eve", "workspaceName": "E"}
+    for _ in range(2):
+        stranger = any_address()
+        statuses = [await door.tries(stranger, cast.ed.email, **new) for _ in range(11)]
+        assert statuses == [409] * 10 + [429]
+        assert await door.tries(stranger, cast.ed.email, PASSWORD) == 200
+
+
+async def test_a_password_is_guessed_by_registering_no_faster_than_by_signing_in(
+    cast: Cast, door: Door
+):
+    """People without a workspace come back that way, with the password of their account."""
+    await cast.adam.delete(f"/memberships/{await mine(cast.vic)}")
+    stranger, new = site(), {"name": "Vic", "workspaceName": "V"}
+    guesses = [await door.tries(stranger(one), cast.vic.email, **new) for one in range(11)]
+    assert guesses == [409] * 10 + [429]
+    assert await door.tries(any_address(), cast.vic.email, PASSWORD, **new) == 201

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import httpx2
 import pytest
 
-from app import delivery
-from app.accounts import roles
+from app.identity import roles
 from app.messages import parking
 from app.process import Process
 from app.store import workspaces
-from tests.cast import Cast, lock_waiters, settle
+from tests.cast import Cast, Person, lock_waiters, settle
+from tests.messages.test_delivery import intend_outside
 
 KEYS = "/settings/api-keys"
 WORKSPACE = "/settings/workspace"
@@ -43,13 +44,25 @@ async def test_every_member_reads_the_workspace_s_settings(cast: Cast):
         workspace = response.json()
         assert workspace["id"] == cast.olivia.workspace_id
         assert workspace.keys() == {
-            "id", "name", "timezone", "country", "retentionDays", "sender", "sendingPaused",
-            "createdAt", "updatedAt",
+            "id", "name", "timezone", "country", "retentionDays", "sender", "postalAddress",
+            "sendingPaused", "createdAt", "updatedAt",
         }  # fmt: skip
         assert workspace["sender"] == {"fromName": None, "fromEmail": None, "replyTo": None}
         assert (workspace["retentionDays"], workspace["sendingPaused"]) == (None, False)
         assert (workspace["name"], workspace["timezone"]) == ("Acme", "UTC")
         assert workspace["country"] is None
+
+
+async def test_a_postal_address_is_lines_of_text(cast: Cast):
+    given = " Acme GmbH \r\n\n 1 Main Street\u2028Springfield\n"
+    response = await cast.adam.patch(WORKSPACE, {"postalAddress": given})
+    assert response.json()["postalAddress"] == "Acme GmbH\n1 Main Street\nSpringfield"
+    for wrong in ("", " \n ", "a\x00b", "a\tb", "x" * 501, "\n".join("abcdefghi"), 5):
+        response = await cast.adam.patch(WORKSPACE, {"postalAddress": wrong})
+        assert pointers(response) == ["/postalAddress"]
+    assert (await cast.vic.patch(WORKSPACE, {"postalAddress": "x"})).status_code == 403
+    emptied = await cast.adam.patch(WORKSPACE, {"postalAddress": None})
+    assert emptied.json()["postalAddress"] is None
 
 
 async def test_a_change_is_answered_whole_with_the_next_revision(cast: Cast):
@@ -148,14 +161,21 @@ async def test_an_editor_does_not_change_the_workspace(cast: Cast, name: str):
     assert refused(response) == (403, "forbidden")
 
 
-SENDER = {"fromName": "Acme", "fromEmail": "Acme@TIDINGS.example", "replyTo": "ask@acme.example"}
+SENDER = {"fromName": "Acme", "replyTo": "ask@acme.example"}
+
+
+def given(person: Person) -> str:
+    """The workspace's address on the operator's domain."""
+    return f"acme-{person.workspace_id[-8:]}@tidings.example"
 
 
 async def test_mail_is_from_the_workspace_s_sender_where_its_content_does_not_say(
     cast: Cast, process: Process
 ):
-    patched = (await cast.adam.patch(WORKSPACE, {"sender": SENDER})).json()
-    assert patched["sender"] == {**SENDER, "fromEmail": "Acme@tidings.example"}
+    sender = {**SENDER, "fromEmail": given(cast.adam)}
+    domain = {"fromEmail": given(cast.adam).replace("tidings", "TIDINGS")}
+    patched = (await cast.adam.patch(WORKSPACE, {"sender": {**sender, **domain}})).json()
+    assert patched["sender"] == sender
     await cast.ed.made("/messages/test-email", {**TEST_EMAIL, "to": "one@example.com"})
     mail = {"subject": "S", "html": "H", "fromName": "Ed of Acme", "replyTo": "ed@acme.example"}
     template = {"name": "T", "channel": "email", "content": mail}
@@ -166,17 +186,89 @@ async def test_mail_is_from_the_workspace_s_sender_where_its_content_does_not_sa
     await settle(process)
     captured = (await cast.adam.read("/sandbox/messages"))["data"]
     headers = {mail["to"]: mail["headers"] for mail in captured}
-    assert headers["one@example.com"]["From"] == "Acme <Acme@tidings.example>"
+    assert headers["one@example.com"]["From"] == f"Acme <{given(cast.adam)}>"
     assert headers["one@example.com"]["Reply-To"] == "ask@acme.example"
-    assert headers["two@example.com"]["From"] == "Ed of Acme <Acme@tidings.example>"
+    assert headers["two@example.com"]["From"] == f"Ed of Acme <{given(cast.adam)}>"
     assert headers["two@example.com"]["Reply-To"] == "ed@acme.example"
     assert headers["eve@example.com"]["From"] == "Tidings <hello@tidings.example>"
     assert "Reply-To" not in headers["eve@example.com"]
 
     part = (await cast.adam.patch(WORKSPACE, {"sender": {"fromEmail": None}})).json()
     assert part["sender"] == {**SENDER, "fromEmail": None}
+    await cast.adam.patch(WORKSPACE, {"sender": {"fromEmail": given(cast.adam)}})
+    renamed = (await cast.adam.patch(WORKSPACE, {"name": "Acme & Co"})).json()
+    assert renamed["sender"] == sender  # what it was given it keeps
     none = (await cast.adam.patch(WORKSPACE, {"sender": None})).json()
     assert set(none["sender"].values()) == {None}
+
+
+async def mail_of(cast: Cast, process: Process, to: str) -> str:
+    """Whom it is from."""
+    await cast.ed.made("/messages/test-email", {**TEST_EMAIL, "to": to})
+    await settle(process)
+    captured = (await cast.adam.read("/sandbox/messages"))["data"]
+    [found] = [mail["headers"]["From"] for mail in captured if mail["to"] == to]
+    return str(found)
+
+
+async def test_without_a_sender_mail_is_from_the_address_that_the_workspace_is_given(
+    cast: Cast, process: Process
+):
+    assert await mail_of(cast, process, "one@example.com") == f"Acme <{given(cast.adam)}>"
+    security = {"sender": {"fromName": "Acme Security"}}
+    assert (await cast.adam.patch(WORKSPACE, security)).status_code == 200
+    expected = f"Acme Security <{given(cast.adam)}>"
+    assert await mail_of(cast, process, "two@example.com") == expected
+
+
+async def test_an_address_stored_under_other_rules_is_replaced_by_the_given_one(
+    cast: Cast, process: Process
+):
+    async with process.database.write() as db:
+        await db.execute(
+            "UPDATE workspaces SET from_email = 'security@tidings.example' WHERE id = :id",
+            id=cast.adam.workspace_id,
+        )
+    assert await mail_of(cast, process, "one@example.com") == f"Acme <{given(cast.adam)}>"
+
+
+async def test_where_the_operator_says_so_all_workspaces_share_one_sender(
+    cast: Cast, process: Process
+):
+    process = replace(process, settings=replace(process.settings, shared_sender=True))
+    assert await mail_of(cast, process, "one@example.com") == "Tidings <hello@tidings.example>"
+
+
+@pytest.mark.parametrize(
+    "local", ["security", "admin", "postmaster", "abuse", "hello", "acme", "ACME-{id}", "acme-0"]
+)
+async def test_nobody_chooses_an_address_on_the_operator_s_domain(cast: Cast, local: str):
+    wanted = f"{local.format(id=cast.adam.workspace_id[-8:])}@tidings.example"
+    response = await cast.adam.patch(WORKSPACE, {"sender": {"fromEmail": wanted}})
+    assert pointers(response) == ["/sender/fromEmail"]
+    assert f"Must be {given(cast.adam)}" in response.json()["detail"]
+    assert "PUT /settings/channels/email" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("Acme Security", "workspace"),
+        ("no-reply", "workspace"),
+        ("ABUSE", "workspace"),
+        ("\u0430\u0441\u043c\u0435", "workspace"),
+        ("\uff33\uff35\uff30\uff30\uff2f\uff32\uff34", "workspace"),
+        ("Caf\u00e9 Nova & Söhne", "cafe-nova-sohne"),
+        ("a" * 200, "a" * 30),
+    ],
+)
+async def test_the_address_that_a_workspace_is_given_passes_for_nobody_else_s(
+    cast: Cast, name: str, slug: str
+):
+    assert (await cast.adam.patch(WORKSPACE, {"name": name})).status_code == 200
+    address = f"{slug}-{cast.adam.workspace_id[-8:]}@tidings.example"
+    response = await cast.adam.patch(WORKSPACE, {"sender": {"fromEmail": address}})
+    assert response.json()["sender"]["fromEmail"] == address
 
 
 async def test_a_pause_stops_all_sending_at_once_and_what_waited_goes_out_after_it(
@@ -193,12 +285,17 @@ async def test_a_pause_stops_all_sending_at_once_and_what_waited_goes_out_after_
     [other] = (await cast.mallory.read("/sandbox/messages"))["data"]
     assert other["messageId"] == theirs["messageId"]
     message = await cast.vic.read(f"/messages/{made['messageId']}")
-    assert (message["status"], message["reason"]) == ("QUEUED", None)
+    assert (message["status"], message["reason"]["code"]) == ("QUEUED", "sending_paused")
+    assert "paused" in message["reason"]["detail"]
+    path = f"/messages/delivery-attempts/{message['attempts'][0]}"
+    assert (await cast.vic.read(path))["reason"] == message["reason"]
     await cast.adam.patch(WORKSPACE, {"name": "Acme Ltd"})  # is no reason to send again
     await settle(process)
     assert (await cast.vic.read(f"/messages/{made['messageId']}"))["status"] == "QUEUED"
 
     await cast.adam.patch(WORKSPACE, {"sendingPaused": False})
+    for shown in (path, f"/messages/{made['messageId']}"):
+        assert (await cast.vic.read(shown))["reason"] is None
     await settle(process)
     [attempt_id] = (await cast.vic.read(f"/messages/{made['messageId']}"))["attempts"]
     attempt = await cast.vic.read(f"/messages/delivery-attempts/{attempt_id}")
@@ -221,12 +318,12 @@ async def waits_for_an_intent(
     if process.database.engine == "sqlite":
         pytest.skip("SQLite's one writer makes every transaction wait for every other")
     made = await cast.ed.made("/messages/test-email", {**TEST_EMAIL, "to": "ada@example.com"})
-    [claimed] = await delivery.claim(process, [], 10)
+    [claimed] = await process.claim("message", [], 10)
     async with process.database.write() as db:
         await db.fetch_one(
             "SELECT id FROM messages WHERE id = :id FOR UPDATE", id=made["messageId"]
         )
-        intending = asyncio.create_task(process.batches.submit(delivery.INTENTS, process, claimed))
+        intending = asyncio.create_task(intend_outside(process, claimed))
         await lock_waiters(process, 1)
         stopping = asyncio.create_task(stop())
         await lock_waiters(process, 2)

@@ -8,7 +8,7 @@ import pytest
 
 from app.machine import document
 from app.process import Process
-from app.simulations import cases
+from app.simulation import cases
 from tests.cast import Cast
 
 STEPS = [
@@ -70,15 +70,18 @@ async def test_a_draft_is_tried_from_end_to_end_and_nothing_comes_of_it(
                "httpAnswers": {"ask": {"status": 200, "body": {"name": "Lovelace"}}}}"""
     response = await cast.vic.post(url, content=raw, headers={"Content-Type": "application/json"})
     assert response.status_code == 200, response.text
-    told = response.json()
+    answer = response.json()
     assert await counted(process) == before
-    assert [finding["code"] for finding in told["findings"]] == ["address_uncertain"]
-    rich, tag, hello, pause, ask, name = told["steps"]
+    assert [finding["code"] for finding in answer["findings"]] == ["address_uncertain"]
+    rich, tag, hello, pause, ask, name = answer["steps"]
     assert rich["output"]["cases"][0]["operands"][0]["found"] == 1.1
     assert b'"found":1.10' in response.content
     assert tag["changes"] == {"tags": [[], ["rich"]]}
-    said = {"subject": "Ada 1.10", "html": "<p>Hi</p>", "text": "Hi"}
-    assert hello["message"]["content"] == said
+    text = {"subject": "Ada 1.10", "html": "<p>Hi</p>", "text": "Hi"}
+    sender = hello["message"]["content"]
+    assert sender.pop("fromName") == "Acme"
+    assert sender.pop("fromEmail").startswith("acme-")
+    assert sender == text
     assert (hello["message"]["status"], hello["output"]["number"]) == ("SENT", 2)
     assert (pause["enteredAt"], pause["leftAt"]) == (
         "2026-03-01T09:00:00.000Z",
@@ -86,15 +89,19 @@ async def test_a_draft_is_tried_from_end_to_end_and_nothing_comes_of_it(
     )
     assert ask["output"]["request"]["url"] == "https://shop.example/123456789012345678901"
     assert name["changes"] == {"lastName": [None, "Lovelace"]}
-    assert told["end"] == {"status": "COMPLETED", "reason": None, "at": "2026-03-04T09:00:00.000Z"}
-    assert (told["contact"]["lastName"], told["contact"]["tags"]) == ("Lovelace", ["rich"])
+    assert answer["end"] == {
+        "status": "COMPLETED",
+        "reason": None,
+        "at": "2026-03-04T09:00:00.000Z",
+    }
+    assert (answer["contact"]["lastName"], answer["contact"]["tags"]) == ("Lovelace", ["rich"])
 
 
 async def test_a_stored_contact_is_taken_and_left_as_it_is(cast: Cast):
     url = await draft(cast)
     made = await cast.ed.made("/contacts", {**ADA, "tags": ["vip"]})
-    told = await cast.vic.made(url, {"contactId": made["id"], "trigger": {"total": 2}})
-    assert told["contact"]["tags"] == ["rich", "vip"]
+    answer = await cast.vic.made(url, {"contactId": made["id"], "trigger": {"total": 2}})
+    assert answer["contact"]["tags"] == ["rich", "vip"]
     assert (await cast.vic.read(f"/contacts/{made['id']}"))["tags"] == ["vip"]
 
 
@@ -148,9 +155,9 @@ async def test_what_cannot_be_meant_is_refused_at_its_place(cast: Cast):
 
 async def test_what_cannot_run_says_why(cast: Cast):
     url = await draft(cast, [{"type": "wait"}])
-    told = await cast.vic.made(url, {"contact": ADA})
-    assert (told["steps"], told["end"]) == ([], None)
-    assert [finding["severity"] for finding in told["findings"]] == ["error"]
+    answer = await cast.vic.made(url, {"contact": ADA})
+    assert (answer["steps"], answer["end"]) == ([], None)
+    assert [finding["severity"] for finding in answer["findings"]] == ["error"]
 
 
 async def test_what_never_ends_is_shown_for_a_while(cast: Cast):
@@ -167,10 +174,10 @@ async def test_what_never_ends_is_shown_for_a_while(cast: Cast):
         ],
     }
     made = await cast.ed.made("/automations", {"name": "Round", "graph": graph})
-    told = await cast.vic.made(f"/automations/{made['id']}/simulate", {"contact": ADA})
-    assert told["end"]["status"] == "STOPPED"
-    assert told["end"]["reason"]["code"] == "simulation_limit"
-    assert len(told["steps"]) == 2_000
+    answer = await cast.vic.made(f"/automations/{made['id']}/simulate", {"contact": ADA})
+    assert answer["end"]["status"] == "STOPPED"
+    assert answer["end"]["reason"]["code"] == "simulation_limit"
+    assert len(answer["steps"]) == 2_000
 
 
 async def test_a_simulation_becomes_a_file_that_plays_the_same(cast: Cast):
@@ -190,3 +197,42 @@ async def test_a_simulation_becomes_a_file_that_plays_the_same(cast: Cast):
     assert read.expected
     assert cases.difference(read.expected, cases.play(read)) == ""
     assert read.expected["steps"][-1]["message"]["content"]["subject"] == "1.50"
+
+
+# --- what is not saved ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["workflows", "automations"])
+async def test_what_is_not_saved_is_tried_like_what_is(cast: Cast, process: Process, kind: str):
+    body: dict[str, Any] = {"steps": STEPS}
+    if kind == "automations":
+        body = {"graph": {"nodes": [{"id": "t", "type": "trigger"}], "edges": []}}
+    given = {"trigger": {"total": 2}, "contact": ADA, "startAt": "2026-03-01T09:00:00Z"}
+    definition = {"name": "Try me", **body}
+    before = await counted(process)
+    unsaved = await cast.vic.post(f"/{kind}/simulate", {**given, "definition": definition})
+    assert unsaved.status_code == 200, unsaved.text
+    assert await counted(process) == before
+    made = await cast.ed.made(f"/{kind}", definition)
+    saved = await cast.vic.post(f"/{kind}/{made['id']}/simulate", given)
+    assert unsaved.json() == saved.json()
+
+
+async def test_what_is_not_saved_becomes_a_file_too(cast: Cast):
+    body = {"definition": {"name": "Mine", "steps": STEPS}, "contact": ADA}
+    body["startAt"] = "2026-03-01T09:00:00Z"
+    answer = await cast.vic.post("/workflows/simulate?case=true", body)
+    assert answer.status_code == 200, answer.text
+    case = cases.read(document.dumps(answer.json()["case"]))
+    assert (case.name, case.expected) == ("Mine", cases.play(case))
+
+
+async def test_what_is_not_saved_and_cannot_be_meant_is_refused_at_its_place(cast: Cast):
+    wrong = {"definition": {"name": "x", "steps": {}}, "contact": ADA}
+    refused = await cast.vic.post("/workflows/simulate", wrong)
+    assert refused.json()["errors"][0]["pointer"] == "/definition/steps"
+    large = {"definition": {"name": "x", "steps": ["x" * 300_000]}, "contact": ADA}
+    refused = await cast.vic.post("/workflows/simulate", large)
+    assert refused.json()["errors"] == [
+        {"pointer": "/steps", "message": "At most 256 KiB of JSON."}
+    ]

@@ -7,21 +7,23 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from app.accounts import passwords
-from app.accounts.oidc import Provider
-from app.config import ConfigError, Settings
+from app.accounts import sign_in_domains
+from app.billing import quotas
+from app.config.settings import ConfigError, Settings
+from app.identity import passwords
 from app.main import open_process
+from app.net.tls import system_trust
 from app.process import Process
-from app.runtime.tls import system_trust
+from app.providers.oidc import Provider
 from app.store import users
 from tests import provider as providers
-from tests.cast import PASSWORD, Cast, started
+from tests.cast import PASSWORD, Cast, Person, settle, started
 from tests.provider import ADA, CLIENT_ID, CLIENT_SECRET, OpenIdProvider, unsigned
 from tests.routes.conftest import Letter, visiting
 
@@ -64,8 +66,14 @@ async def sent_back(browser: httpx2.AsyncClient, query: str = "") -> str:
     return str(back.headers["location"])
 
 
+AS_A_PROGRAM = {"Accept": "application/json"}
+# As Firefox and Chrome ask for a page.
+AS_A_BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
 async def sign_in(browser: httpx2.AsyncClient, query: str = "") -> httpx2.Response:
-    return await browser.get(await sent_back(browser, query))
+    """Sign in like a program, which gets tokens."""
+    return await browser.get(await sent_back(browser, query), headers=AS_A_PROGRAM)
 
 
 def registering(door: Process, mode: Any) -> Process:
@@ -186,6 +194,33 @@ async def test_an_invitation_is_taken_by_whom_the_provider_vouches_for(
         assert home["workspace"]["id"] == cast.adam.workspace_id  # the oldest membership
 
 
+async def test_where_anybody_may_register_nobody_joins_without_asking_for_it(
+    browser: httpx2.AsyncClient, cast: Cast
+):
+    """Somebody who invites an address early must not be where its owner lands."""
+    invitation = {"email": "ada@corp.example", "role": "editor"}
+    await cast.mallory.made("/memberships/invitations", invitation)
+    own = (await sign_in(browser)).json()
+    assert own["workspace"]["name"] == "Ada Lovelace's workspace"
+    asked = (await sign_in(browser, f"?workspaceId={cast.mallory.workspace_id}")).json()
+    assert asked["workspace"]["id"] == cast.mallory.workspace_id
+
+
+async def test_an_invitation_says_how_to_accept_it_by_single_sign_on(
+    door: Process, browser: httpx2.AsyncClient, cast: Cast
+):
+    """Somebody who knows no password of theirs could not accept it otherwise."""
+    made = (await sign_in(browser)).json()
+    olivia = replace(cast.olivia, client=browser)
+    await olivia.made("/memberships", {"email": made["user"]["email"], "role": "viewer"})
+    await settle(door)
+    [mail] = (await cast.adam.read(f"/sandbox/messages?to={made['user']['email']}"))["data"]
+    [link] = re.findall(r'href="([^"]+/auth/oidc/login\S+)"', mail["html"])
+    joined = (await sign_in(browser, link.partition("/auth/oidc/login")[2])).json()
+    assert joined["workspace"]["id"] == cast.olivia.workspace_id
+    assert joined["user"]["id"] == made["user"]["id"]
+
+
 @pytest.mark.parametrize("id", ["%00", "", "ws_1", "ws_" + "0" * 4_000, "usr_" + "0" * 26])
 async def test_what_is_no_id_of_a_workspace_is_not_found_at_once(
     browser: httpx2.AsyncClient, id: str
@@ -193,6 +228,201 @@ async def test_what_is_no_id_of_a_workspace_is_not_found_at_once(
     refusal = await browser.get(f"/auth/oidc/login?workspaceId={id}")
     assert refused(refusal) == (404, "not_found")
     assert len(browser.cookies) == 0
+
+
+# --- in a browser ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("headers", [AS_A_BROWSER, {"Accept": "*/*"}, {}])
+async def test_a_browser_lands_on_words_and_gets_no_tokens(
+    browser: httpx2.AsyncClient, process: Process, headers: dict[str, str]
+):
+    back = await browser.get(await sent_back(browser), headers=headers)
+    assert back.status_code == 303
+    assert back.content == b""
+    landed = await browser.get(back.headers["Location"], headers=headers)
+    assert (landed.status_code, landed.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert "Your account is ready" in landed.text
+    assert "Accept: application/json" in landed.text
+    for secret in ("accessToken", "refreshToken", "eyJ"):
+        assert secret not in landed.text
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM sessions") == 0
+        assert await db.fetch_value("SELECT count(*) FROM users WHERE name = 'Ada Lovelace'") == 1
+    again = (await sign_in(browser)).json()
+    assert again["workspace"]["name"] == "Ada Lovelace's workspace"
+
+
+async def test_a_browser_that_is_refused_gets_words_and_a_way_on(
+    browser: httpx2.AsyncClient, idp: OpenIdProvider
+):
+    lost = await browser.get("/auth/oidc/callback?code=1&state=2", headers=AS_A_BROWSER)
+    assert lost.status_code == 401
+    assert "This browser did not begin this sign-in" in lost.text
+    assert "/auth/oidc/login" in lost.text
+    idp.person = {"sub": "eve", "email": "eve@corp.example"}
+    url = await sent_back(browser)
+    refusal = await browser.get(url, headers=AS_A_BROWSER)
+    assert (refusal.status_code, refusal.headers["Content-Type"]) == (
+        403,
+        "text/html; charset=utf-8",
+    )
+    assert "has not verified your address" in refusal.text
+
+
+# --- colleagues -----------------------------------------------------------------------------------
+
+DOMAINS = "/settings/sign-in-domains"
+
+
+async def founder(door: Process, cast: Cast, email: str = "olivia@corp.example") -> Person:
+    """Olivia, whose verified address is at Ada's company."""
+    async with door.database.write() as db:
+        await db.execute(
+            "UPDATE users SET email = :email, email_key = :email WHERE id = :id",
+            id=cast.olivia.user_id,
+            email=email,
+        )
+    return cast.olivia
+
+
+async def test_newcomers_of_a_claimed_domain_join_their_colleagues(
+    door: Process, browser: httpx2.AsyncClient, cast: Cast, idp: OpenIdProvider
+):
+    olivia = await founder(door, cast)
+    claimed = await olivia.call("PUT", f"{DOMAINS}/CORP.example", json={"role": "editor"})
+    assert claimed.status_code == 200, claimed.text
+    domain = {"domain": "corp.example", "role": "editor", "claimedBy": olivia.user_id}
+    assert claimed.json() == {**claimed.json(), **domain}
+    assert (await cast.vic.read(DOMAINS))["data"] == [claimed.json()]
+    made = (await sign_in(browser)).json()
+    assert made["workspace"]["id"] == olivia.workspace_id
+    bearer = {"Authorization": f"Bearer {made['accessToken']}"}
+    assert (await browser.get("/auth/me", headers=bearer)).json()["role"] == "editor"
+    [entry] = (await olivia.read("/audit-logs?action=membership.created"))["data"]
+    assert entry["actor"]["name"] == "Ada Lovelace"
+
+    # Removed, they do not come back by it.
+    [ada] = [
+        row for row in (await olivia.read("/memberships"))["data"] if row["name"] == "Ada Lovelace"
+    ]
+    assert (await olivia.delete(f"/memberships/{ada['id']}")).status_code == 204
+    assert (await sign_in(browser)).json()["workspace"]["name"] == "Ada Lovelace's workspace"
+
+    idp.person = {"sub": "zoe", "email": "zoe@elsewhere.example", "email_verified": True}
+    assert (await sign_in(browser)).json()["workspace"]["id"] != olivia.workspace_id
+    assert (await olivia.delete(f"{DOMAINS}/corp.example")).status_code == 204
+    assert refused(await olivia.delete(f"{DOMAINS}/corp.example")) == (404, "not_found")
+    entries = (await olivia.read("/audit-logs?resourceId=corp.example"))["data"]
+    actions = ["sign_in_domain.released", "sign_in_domain.claimed"]
+    assert [entry["action"] for entry in entries] == actions
+    idp.person = {"sub": "eve", "email": "eve@corp.example", "email_verified": True}
+    assert (await sign_in(browser)).json()["workspace"]["id"] != olivia.workspace_id
+
+
+@pytest.mark.parametrize(("mode", "status"), [("invite_only", 200), ("closed", 403)])
+async def test_a_claimed_domain_invites_where_registration_is_by_invitation(
+    door: Process, cast: Cast, mode: str, status: int
+):
+    olivia = await founder(door, cast)
+    await olivia.call("PUT", f"{DOMAINS}/corp.example", json={"role": "viewer"})
+    async with visiting(registering(door, mode)) as browser:
+        assert (await sign_in(browser)).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("email", "domain", "refusal"),
+    [
+        ("olivia@corp.example", "other.example", (403, "forbidden")),
+        ("olivia@mail.corp.example", "corp.example", (403, "forbidden")),
+        ("olivia@gmail.com", "gmail.com", (403, "forbidden")),
+        ("olivia@yahoo.co.uk", "yahoo.co.uk", (403, "forbidden")),
+        ("olivia@t-online.de", "t-online.de", (403, "forbidden")),
+        ("olivia@corp.example", "no domain", (422, "invalid")),
+        ("olivia@corp.example", "a@b.example", (422, "invalid")),
+    ],
+)
+async def test_a_domain_is_claimed_by_who_has_an_address_there(
+    door: Process, cast: Cast, email: str, domain: str, refusal: tuple[int, str]
+):
+    olivia = await founder(door, cast, email)
+    answer = await olivia.call("PUT", f"{DOMAINS}/{domain}", json={"role": "viewer"})
+    assert refused(answer) == refusal
+    assert (await olivia.read(DOMAINS))["data"] == []
+
+
+async def test_newcomers_get_a_workspace_of_their_own_when_that_of_their_colleagues_is_full(
+    door: Process, browser: httpx2.AsyncClient, cast: Cast, monkeypatch: pytest.MonkeyPatch
+):
+    olivia = await founder(door, cast)
+    await olivia.call("PUT", f"{DOMAINS}/corp.example", json={"role": "viewer"})
+    full = {name: replace(plan, members=1) for name, plan in quotas.PLANS.items()}
+    monkeypatch.setattr(quotas, "PLANS", full)
+    async with visiting(registering(door, "invite_only")) as invited:
+        assert refused(await sign_in(invited)) == (403, "quota_exceeded")
+    assert (await sign_in(browser)).json()["workspace"]["id"] != olivia.workspace_id
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [
+        "UPDATE memberships SET role = 'admin' WHERE user_id = :user",
+        "UPDATE users SET email_verified_at = NULL WHERE id = :user",
+        "UPDATE workspaces SET suspended = TRUE WHERE id = :workspace",
+    ],
+)
+async def test_a_claim_that_no_longer_holds_blocks_nobody(door: Process, cast: Cast, dead: str):
+    olivia, url, body = await founder(door, cast), f"{DOMAINS}/corp.example", {"role": "viewer"}
+    assert (await olivia.call("PUT", url, json=body)).status_code == 200
+    async with door.database.write() as db:
+        await db.execute("UPDATE users SET email_verified_at = :now")
+        await db.execute(
+            "UPDATE users SET email = :email, email_key = :email WHERE id = :id",
+            id=cast.mallory.user_id,
+            email="mallory@corp.example",
+        )
+    assert refused(await cast.mallory.call("PUT", url, json=body)) == (409, "conflict")
+    given = {"user": olivia.user_id, "workspace": olivia.workspace_id}
+    async with door.database.write() as db:
+        await db.execute(dead, **{name: id for name, id in given.items() if f":{name}" in dead})
+    assert (await cast.mallory.call("PUT", url, json=body)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("domain", "public"),
+    [
+        ("mail.acme.com", False), ("web.mit.edu", False), ("live.acme.nl", False),
+        ("web.de", True), ("mail.com", True), ("yahoo.co.uk", True), ("yahoo.com.br", True),
+    ],
+)  # fmt: skip
+def test_a_domain_is_public_by_the_whole_of_it(domain: str, public: bool):
+    assert sign_in_domains.is_public(domain) is public
+
+
+async def test_a_domain_is_claimed_once_by_an_owner_who_is_verified(
+    door: Process, browser: httpx2.AsyncClient, cast: Cast
+):
+    olivia, url, body = await founder(door, cast), f"{DOMAINS}/corp.example", {"role": "viewer"}
+    assert refused(await cast.adam.call("PUT", url, json=body)) == (403, "forbidden")
+    async with door.database.write() as db:
+        await db.execute("UPDATE users SET email_verified_at = NULL")
+    assert refused(await olivia.call("PUT", url, json=body)) == (403, "forbidden")
+    async with door.database.write() as db:
+        await db.execute("UPDATE users SET email_verified_at = :now")
+        await db.execute(
+            "UPDATE users SET email = :email, email_key = :email WHERE id = :id",
+            id=cast.mallory.user_id,
+            email="mallory@corp.example",
+        )
+    assert (await olivia.call("PUT", url, json={"role": "owner"})).status_code == 422
+    assert (await olivia.call("PUT", url, json=body)).status_code == 200
+    assert (await olivia.call("PUT", url, json={"role": "editor"})).json()["role"] == "editor"
+    assert refused(await cast.mallory.call("PUT", url, json=body)) == (409, "conflict")
+    async with door.database.write() as db:  # whoever claimed it is no owner any more
+        await db.execute(
+            "UPDATE memberships SET role = 'admin' WHERE user_id = :id", id=olivia.user_id
+        )
+    assert (await sign_in(browser)).json()["workspace"]["id"] != olivia.workspace_id
 
 
 # --- what an ID token must be ---------------------------------------------------------------------
@@ -265,7 +495,7 @@ async def test_the_way_back_is_open_to_the_browser_that_set_out_and_once(
     forged = back.replace("state=", "state=x")
     assert refused(await browser.get(forged)) == (401, "unauthenticated")
     kept = dict(browser.cookies)
-    assert (await browser.get(back)).status_code == 200
+    assert (await browser.get(back)).status_code == 303
     assert dict(browser.cookies) == {}
     assert refused(await browser.get(back)) == (401, "unauthenticated")
     cookie = "; ".join(f"{name}={value}" for name, value in kept.items())
@@ -296,7 +526,7 @@ async def test_tabs_of_one_browser_sign_in_side_by_side(browser: httpx2.AsyncCli
     tabs = [await sent_back(browser) for _ in range(5)]
     assert len(browser.cookies) == 5
     for back in tabs:
-        assert (await browser.get(back)).status_code == 200
+        assert (await browser.get(back)).status_code == 303
     assert len(browser.cookies) == 0
 
 
@@ -372,7 +602,7 @@ async def test_an_answer_in_another_provider_s_name_is_not_taken(
     back = await sent_back(browser)
     response = await browser.get(f"{back}&iss=https://accounts.example")
     assert refused(response) == (401, "unauthenticated")
-    assert (await browser.get(f"{await sent_back(browser)}&iss={idp.issuer}")).status_code == 200
+    assert (await browser.get(f"{await sent_back(browser)}&iss={idp.issuer}")).status_code == 303
 
 
 # --- a provider that is away, or talks nonsense ---------------------------------------------------
@@ -423,7 +653,12 @@ async def test_a_provider_by_another_name_is_not_the_one_that_was_chosen(
 
 @pytest.mark.parametrize("path", ["/auth/oidc/login", "/auth/oidc/callback?code=1&state=2"])
 async def test_without_a_provider_there_is_nothing_here(visitor: httpx2.AsyncClient, path: str):
-    assert refused(await visitor.get(path)) == (404, "not_found")
+    response = await visitor.get(path)
+    assert refused(response) == (404, "not_found")
+    assert "OIDC_ISSUER" in response.json()["detail"]
+    shown = await visitor.get(path, headers=AS_A_BROWSER)
+    assert (shown.status_code, shown.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "Single sign-on is not set up here" in shown.text
 
 
 async def test_the_settings_make_the_provider(process: Process, idp: OpenIdProvider):
@@ -438,7 +673,7 @@ async def test_the_settings_make_the_provider(process: Process, idp: OpenIdProvi
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"OIDC_ISSUER": "https://id.example"}, "OIDC_CLIENT_ID must be set"),
         ({"OIDC_ISSUER": "id.example", **SETTINGS}, "OIDC_ISSUER must be an issuer's URL"),
@@ -449,7 +684,7 @@ async def test_the_settings_make_the_provider(process: Process, idp: OpenIdProvi
         ),
     ],
 )
-def test_settings_that_let_in_nobody_or_anybody_stop_the_boot(given: dict[str, str], told: str):
+def test_settings_that_let_in_nobody_or_anybody_stop_the_boot(given: dict[str, str], expected: str):
     base = {
         "SECRET_KEY": "a secret key that only the tests have",
         "BASE_URL": "https://tidings.example",
@@ -458,7 +693,7 @@ def test_settings_that_let_in_nobody_or_anybody_stop_the_boot(given: dict[str, s
         "DATABASE_URL": "postgresql://db.example/tidings",
         "REDIS_URL": "rediss://redis.example",
     }
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=expected):
         Settings.from_environ({**base, **given})
 
 
@@ -467,3 +702,42 @@ def test_the_client_s_secret_is_never_printed():
     settings = Settings.from_environ(environ)
     assert CLIENT_SECRET not in repr(settings)
     assert CLIENT_SECRET in settings.secrets()
+
+
+# --- back to the console --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "landed"),
+    [
+        ("/console/runs?status=FAILED", "/console/runs?status=FAILED"),
+        ("/console", "/console"),
+        ("https://evil.example/console/", "/console/"),
+        ("//evil.example", "/console/"),
+        ("/console/../docs", "/console/"),
+        ("/console/\\evil.example", "/console/"),
+        ("/v1/webhooks/in/x", "/console/"),
+        ("", "/console/"),
+    ],
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_the_console_gets_its_page_back_with_a_session_in_a_cookie(
+    browser: httpx2.AsyncClient, asked: str, landed: str, database_url: str
+):
+    back = await sent_back(browser, f"?{urlencode({'returnTo': asked})}")
+    response = await browser.get(back, headers=AS_A_BROWSER)
+    assert response.status_code == 303, response.text
+    assert response.headers["location"] == f"http://127.0.0.1:8000{landed}"
+    kept = response.headers.get_list("set-cookie")
+    [session] = [one for one in kept if one.startswith("tidings-session-8000=")]
+    assert "SameSite=strict" in session
+    resumed = await browser.post(
+        "/auth/refresh", json={"session": "cookie"}, headers={"Origin": "http://127.0.0.1:8000"}
+    )
+    assert resumed.json()["workspace"]["name"] == "Ada Lovelace's workspace"
+
+
+async def test_a_program_gets_tokens_wherever_it_asked_to_return(browser: httpx2.AsyncClient):
+    response = await sign_in(browser, "?returnTo=/console/")
+    assert response.json()["refreshToken"]
+    assert "tidings-session" not in str(response.headers)

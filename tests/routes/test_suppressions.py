@@ -8,7 +8,7 @@ import pytest
 
 from app.process import Process
 from tests.cast import HELLO, Cast, settle
-from tests.contacts.test_consent import suppress
+from tests.consent.test_consent import suppress
 from tests.routes.test_messages import errors, refused
 
 SUPPRESSIONS = "/suppressions"
@@ -110,8 +110,8 @@ async def test_a_member_unsubscribes_a_contact_and_subscribes_it_again(cast: Cas
     assert back.json()["subscriptions"] == ALL
     assert (await cast.vic.read(SUPPRESSIONS))["data"] == []
     happened = (await cast.vic.read(f"{url}/activity"))["data"]
-    told = [(one["consent"]["channel"], one["consent"]["change"]) for one in happened]
-    assert sorted(told) == [
+    listed = [(one["consent"]["channel"], one["consent"]["change"]) for one in happened]
+    assert sorted(listed) == [
         ("email", "opted_in"),
         ("email", "opted_out"),
         ("sms", "opted_in"),

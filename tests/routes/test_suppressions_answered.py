@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app import delivery
-from app.contacts import consent
+from app.consent import consent
+from app.database.db import Database
 from app.errors import Unavailable
-from app.messages import ordering
+from app.messages import create
 from app.process import Process
-from app.store.db import Database
 from tests import cast as company
 from tests.cast import HELLO, Cast, Person
+from tests.messages.test_delivery import intend_outside
 from tests.proxy import proxy_before
 from tests.servers import PostgresServer
 from tests.store.rows import set_columns
@@ -41,16 +41,17 @@ async def is_sending(process: Process, acme: str, channel: str = "email") -> str
     """The id of a message to Ada that has been given to its provider, who says nothing yet."""
     to = ADA["email" if channel == "email" else "phone"]
     async with process.database.write() as db:
-        wanted = ordering.Order(acme, channel, None, to, None, CONTENT[channel])
-        made = await ordering.create(process, db, wanted)
-    [claimed] = await delivery.claim(process, [], 10)
-    assert await process.batches.submit(delivery.INTENTS, process, claimed) is not None
+        wanted = create.Order(acme, channel, None, to, None, CONTENT[channel])
+        made = await create.create(process, db, wanted)
+    [claimed] = await process.claim("message", [], 10)
+    assert await intend_outside(process, claimed) is not None
     return made.message_id
 
 
 async def ended(process: Process, id: str) -> None:
-    nothing = {"wake_at": None, "address_hash": None}
-    await set_columns(process.database, "messages", id, status="SENT", **nothing)
+    await set_columns(process.database, "messages", id, status="SENT", address_hash=None)
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM jobs WHERE id = :id", id=id)
 
 
 def keyed(person: Person, url: str, body: Any) -> Ask:

@@ -50,10 +50,29 @@ async def test_a_new_template_is_answered_whole_with_where_it_is(cast: Cast):
         "category": "transactional",
         "version": 1,
         "variables": made["variables"],
+        "findings": [],
         "createdAt": made["createdAt"],
         "updatedAt": made["createdAt"],
     }
     assert await cast.vic.read(f"{TEMPLATES}/{made['id']}") == made
+
+
+async def test_names_that_are_in_no_contact_are_found(cast: Cast):
+    source = "Hi {{contact.first_name}} {{ contact.metadata.first_name }} {{workspace.Name}}"
+    content = {"subject": "Hi {{contact.first_name}}", "html": source}
+    made = await cast.ed.made(TEMPLATES, {**HELLO, "content": content})
+    assert [(one["code"], one["pointer"], one["severity"]) for one in made["findings"]] == [
+        ("field_unknown", "/content/subject", "warning"),
+        ("field_unknown", "/content/html", "warning"),
+        ("field_unknown", "/content/html", "warning"),
+    ]
+    assert made["findings"][0]["message"].endswith("Did you mean contact.firstName?")
+    assert made["findings"][2]["message"].endswith("Did you mean workspace.name?")
+    path = f"{TEMPLATES}/{made['id']}"
+    assert (await cast.ed.read(path))["findings"] == made["findings"]
+    mended = {"content": {"subject": "Hi", "html": "{{contact.zip}}"}}
+    [finding] = (await cast.ed.patch(path, mended)).json()["findings"]
+    assert (finding["code"], "Did you mean" in finding["message"]) == ("field_unknown", False)
 
 
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
@@ -82,7 +101,7 @@ async def test_everything_that_is_wrong_with_a_template_is_named_at_once(cast: C
 
 
 async def test_a_mistake_in_liquid_is_told_with_its_line_and_column(cast: Cast):
-    for source, told in (
+    for source, found in (
         ("{{ contact.firstName", "line 1, column 1"),
         ("<p>\n  {{ user.name }}</p>", "line 2, column 6"),
         ("{{ contact.email | shout }}", "line 1, column 20"),
@@ -90,7 +109,7 @@ async def test_a_mistake_in_liquid_is_told_with_its_line_and_column(cast: Cast):
         ("{{ (1..10000000) | join: ',' }}", "line 1, column 4"),
     ):
         message = errors(await cast.ed.post(TEMPLATES, with_content(html=source)))["/content/html"]
-        assert told in message, source
+        assert found in message, source
 
 
 async def test_a_change_of_content_is_a_new_version_and_of_the_name_is_none(cast: Cast):
@@ -258,3 +277,53 @@ async def test_what_changed_after_a_time_that_was_shown_is_found_and_what_had_no
     assert (await cast.vic.read(f"/workspaces?updatedAfter={workspace['updatedAt']}"))["data"] == []
     since = "/workspaces?updatedAfter=2020-01-01T00:00:00Z"
     assert len((await cast.vic.read(since))["data"]) == 1
+
+
+async def test_a_template_says_at_save_that_a_footer_will_be_added(cast: Cast):
+    address = {"postalAddress": "1 Main Street"}
+    assert (await cast.adam.patch("/settings/workspace", address)).status_code == 200
+    content = {"subject": "News", "text": "Spring"}
+    news = {"name": "N", "channel": "email", "category": "marketing", "content": content}
+    made = await cast.ed.made("/templates", news)
+    [finding] = made["findings"]
+    named = (finding["severity"], finding["code"], finding["pointer"])
+    assert named == ("warning", "footer_added", "/content")
+    path = f"/templates/{made['id']}"
+    assert (await cast.vic.read(path))["findings"] == [finding]
+    linked = {**content, "text": "Out: {{unsubscribeUrl}}"}
+    changed = await cast.ed.patch(path, {"content": linked})
+    assert changed.json()["findings"] == []
+    assert "unsubscribeUrl" in changed.json()["variables"]
+    receipt = await cast.ed.made("/templates", {**news, "category": "transactional"})
+    assert receipt["findings"] == []
+
+
+async def test_the_links_are_names_of_messages_alone(cast: Cast):
+    steps = [{"type": "http_request", "method": "GET", "url": "https://x.test/{{unsubscribeUrl}}"}]
+    refusal = await cast.ed.post("/workflows", {"name": "N", "steps": steps})
+    assert refusal.status_code == 422
+    assert "unsubscribeUrl" in refusal.text
+
+
+async def test_a_template_that_is_not_saved_is_shown_like_one_that_is(cast: Cast):
+    template = {
+        "name": "T",
+        "channel": "email",
+        "content": {"subject": "Hi {{trigger.name}}", "html": "<p>{{contact.firstName}}</p>"},
+    }
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "firstName": "Ada"})
+    given = {"contactId": ada["id"], "trigger": {"name": "you"}}
+    unsaved = await cast.vic.post("/templates/preview", {**given, "template": template})
+    assert unsaved.status_code == 200, unsaved.text
+    assert unsaved.json()["html"] == {"rendered": "<p>Ada</p>"}
+    made = await cast.ed.made("/templates", template)
+    saved = await cast.vic.post(f"/templates/{made['id']}/preview", given)
+    assert unsaved.json() == saved.json()
+    assert len((await cast.vic.read("/templates"))["data"]) == 1
+
+
+async def test_a_template_that_could_not_be_saved_is_not_shown(cast: Cast):
+    template = {"name": "T", "channel": "email", "content": {"subject": "{{ x }}", "html": "h"}}
+    refused = await cast.vic.post("/templates/preview", {"template": template})
+    assert refused.status_code == 422
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/template/content/subject"]

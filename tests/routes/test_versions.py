@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.cast import WEBHOOK, Cast
+from typing import Any
+
+from app.process import Process
+from tests.cast import WEBHOOK, Cast, settle
 
 TAG = {"id": "tag", "type": "add_tag", "tag": "one"}
 
@@ -59,3 +62,60 @@ async def test_what_is_no_version_is_not_found(cast: Cast):
         assert response.json()["detail"] == "This workflow has no such version."
     as_automation = url.replace("workflows", "automations")
     assert (await cast.vic.get(f"{as_automation}/versions/1")).status_code == 404
+
+
+async def test_two_versions_are_compared_node_by_node(cast: Cast, process: Process):
+    """And the runs that still walk each are counted."""
+    pause = {"id": "pause", "type": "wait", "duration": "P1D"}
+    more = {"type": "wait_for", "conditions": [{"event": "paid", "steps": [TAG]}], "timeout": "P1D"}
+    draft = {"name": "W", "state": "ACTIVE", "trigger": WEBHOOK, "steps": [pause, TAG]}
+    made = await cast.ed.made("/workflows", draft)
+    url = f"/workflows/{made['id']}"
+    event = {"email": "ada@example.com"}
+    await cast.client.post(made["trigger"]["webhookUrl"], json=event)
+    await settle(process)
+    changed = [{**pause, "duration": "P2D"}, {"id": "more", **more}]
+    await cast.ed.patch(url, {"steps": changed, "trigger": {"dedupePath": "id"}})
+    assert await cast.vic.read(f"{url}/versions/1/diff/2") == {
+        "before": 1,
+        "after": 2,
+        "trigger": {"dedupePath": [None, "id"]},
+        "nodes": {
+            "added": [{"id": "more", "type": "wait_for"}],
+            "removed": [],
+            "changed": [
+                {"id": "pause", "type": "wait", "members": {"duration": ["P1D", "P2D"]}},
+            ],
+        },
+        "edges": {
+            "added": [
+                {"source": "more", "port": "condition1", "target": "tag"},
+                {"source": "pause", "port": "next", "target": "more"},
+            ],
+            "removed": [{"source": "pause", "port": "next", "target": "tag"}],
+        },
+        "runs": {"1": 1, "2": 0},
+    }
+    same = await cast.vic.read(f"{url}/versions/2/diff/2")
+    assert (same["nodes"]["changed"], same["edges"]["added"], same["trigger"]) == ([], [], {})
+    back = await cast.vic.read(f"{url}/versions/2/diff/1")
+    assert back["nodes"]["removed"] == [{"id": "more", "type": "wait_for"}]
+
+
+async def test_a_comparison_shows_no_credential(cast: Cast):
+    def asking(**data: Any) -> dict[str, Any]:
+        ask = {"id": "ask", "type": "http_request", "data": {"method": "GET", **data}}
+        edges = [{"source": "t", "target": "ask"}]
+        return {"graph": {"nodes": [{"id": "t", "type": "trigger"}, ask], "edges": edges}}
+
+    first = {"name": "A", "state": "ACTIVE", **asking(url="https://a.example")}
+    url = f"/automations/{(await cast.ed.made('/automations', first))['id']}"
+    headers = {"Authorization": "Bearer hidden", "X-Plain": "{{now}}"}
+    await cast.ed.patch(url, asking(url="https://crm.example", headers=headers))
+    answer = await cast.vic.get(f"{url}/versions/1/diff/2")
+    [change] = answer.json()["nodes"]["changed"]
+    assert change["members"]["url"] == ["https://a.example", "https://crm.example"]
+    assert change["members"]["headers"][1]["X-Plain"] == "{{now}}"
+    assert "hidden" not in answer.text
+    assert (await cast.vic.get(f"{url}/versions/1/diff/9")).status_code == 404
+    assert (await cast.mallory.get(f"{url}/versions/1/diff/2")).status_code == 404

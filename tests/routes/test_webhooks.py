@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.main import web
 from app.process import Process
+from app.web.bodies import Hold
 from tests.cast import WEBHOOK, Cast, any_address, hook
 from tests.cast import client as cast_client
 from tests.conftest import Records
@@ -163,8 +164,8 @@ async def test_whatever_is_no_token_is_answered_like_an_unknown_one(
             *("..%2f" + token, "%2e%2e/" + token, "'%20OR%201=1--", token[:-1] + "%D9%A3"),
         ):
             answer = await posted(connection, IN + path)
-            told = httpx2.Response(answer.status, content=answer.body)
-            assert (told.status_code, anonymous(told)) == (404, anonymous(unknown)), path
+            found = httpx2.Response(answer.status, content=answer.body)
+            assert (found.status_code, anonymous(found)) == (404, anonymous(unknown)), path
         for control in ("%00", "%0A", "%7F"):
             assert (await posted(connection, IN + token + control)).status == 404, control
     assert await runs(process) == 0
@@ -536,3 +537,25 @@ async def test_one_subscriber_s_whole_network_is_one_sender(process: Process):
         ):
             response = await send(client, "short", X_Forwarded_For=address)
             assert response.status_code == status, address
+
+
+async def test_a_long_body_counts_for_the_workspace_of_its_token(
+    process: Process, acme: str, address: str, monkeypatch: pytest.MonkeyPatch
+):
+    counted: list[str] = []
+    monkeypatch.setattr(
+        Hold, "belongs_to", lambda _hold, workspace_id: counted.append(workspace_id)
+    )
+    token = await hook(process, acme)
+    long = b'{"email": "ada@example.com", "text": "%b"}' % (b"x" * 20_000)
+    async with sending(process, address) as client:
+        assert (await send(client, token, long)).status_code == 202
+        assert counted == [acme]
+        assert (await send(client, UNKNOWN, long)).status_code == 404
+    assert counted == [acme]
+
+
+async def test_who_presses_a_button_has_no_long_body_read(process: Process, address: str):
+    async with sending(process, address) as client:
+        answer = await client.post("/sandbox/checkouts/x/complete", content=b"x" * 20_000)
+    assert answer.status_code == 413

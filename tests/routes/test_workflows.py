@@ -580,7 +580,7 @@ async def test_an_automation_is_no_workflow(cast: Cast):
 
 
 async def test_all_that_was_said_of_a_trigger_is_told_again(cast: Cast):
-    said = {
+    text = {
         "source": "inbound_webhook",
         "contactLookup": "contact_id",
         "metadataField": "crm",
@@ -589,6 +589,6 @@ async def test_all_that_was_said_of_a_trigger_is_told_again(cast: Cast):
         "createContact": False,
         "contactDefaults": {"tags": ["lead"], "metadata": {"from": "crm"}},
     }
-    made = await cast.ed.made("/workflows", {"name": "Hello", "trigger": said})
+    made = await cast.ed.made("/workflows", {"name": "Hello", "trigger": text})
     shown = (await cast.ed.read(f"/workflows/{made['id']}"))["trigger"]
-    assert {name: shown[name] for name in said} == said
+    assert {name: shown[name] for name in text} == text

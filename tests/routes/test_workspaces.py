@@ -12,10 +12,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import closure, delivery, quotas, runner
+from app.accounts import closure
 from app.audit import chain
-from app.contacts import consent
+from app.billing import quotas
+from app.consent import consent
+from app.database.db import new_id
+from app.messages import delivery
 from app.process import SCHEMA, Process
+from app.runs import runner
 from app.store import (
     callbacks,
     calls,
@@ -23,14 +27,16 @@ from app.store import (
     contact_events,
     memberships,
     receipts,
+    refused_recipients,
     sandbox_faults,
+    sign_in_domains,
     throttles,
     workspaces,
 )
-from app.store.db import new_id
 from app.store.receipts import Receipt
 from tests.cast import PASSWORD, SEND_HELLO, Cast, hook, settle
-from tests.routes.conftest import SignIn, visiting
+from tests.routes.conftest import Letter, SignIn, visiting
+from tests.test_policy import session
 
 
 def refused(response: httpx2.Response) -> tuple[int, str]:
@@ -102,13 +108,51 @@ async def test_where_registration_is_closed_nobody_founds_a_workspace(
     assert refused(response) == (403, "forbidden")
 
 
+async def test_nobody_owns_more_than_twenty_workspaces(
+    cast: Cast, process: Process, sign_in: SignIn, visitor: httpx2.AsyncClient
+):
+    headers = bearer(await sign_in(cast.olivia))
+    for number in range(19):
+        new = {"name": f"Number {number}"}
+        assert (await visitor.post("/workspaces", json=new, headers=headers)).status_code == 201
+    refusal = await visitor.post("/workspaces", json={"name": "Too many"}, headers=headers)
+    assert refused(refusal) == (403, "forbidden")
+    assert "20 workspaces" in refusal.json()["detail"]
+    async with process.database.read() as db:
+        assert await memberships.count_owned(db, user_id=cast.olivia.user_id) == 20
+
+
+async def test_in_production_nobody_makes_more_than_five_a_day(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient
+):
+    """Those that they have deleted since count too, however they are made."""
+    live = replace(process, settings=replace(process.settings, environment="production"))
+    headers = {"Authorization": f"Bearer {await session(live, cast.ed)}"}
+    async with visiting(live) as client:
+        made = [
+            await client.post("/workspaces", json={"name": f"N{number}"}, headers=headers)
+            for number in range(6)
+        ]
+        assert [one.status_code for one in made] == [201] * 5 + [403]
+        assert "5 workspaces a day" in made[-1].json()["detail"]
+        async with process.database.write() as db:
+            await db.execute("DELETE FROM memberships WHERE user_id = :id", id=cast.ed.user_id)
+        again = {"email": cast.ed.email, "password": PASSWORD, "name": "E", "workspaceName": "E"}
+        assert refused(await client.post("/auth/register", json=again)) == (403, "forbidden")
+        async with process.database.write() as db:
+            await db.execute("UPDATE foundings SET day = '2020-01-01'")
+        assert (await client.post("/auth/register", json=again)).status_code == 201
+
+
 # --- another of mine ----------------------------------------------------------------------------
 
 
 async def test_switching_acts_in_another_workspace_with_the_role_there(
-    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
+    cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn, token_to: Letter
 ):
     await cast.mallory.made("/memberships", {"email": cast.ed.email, "role": "admin"})
+    given = {"token": await token_to(cast.ed.email), "password": PASSWORD}
+    await visitor.post("/memberships/invitations/accept", json=given)
     here = await sign_in(cast.ed)
     wanted = {"workspaceId": cast.mallory.workspace_id}
     response = await visitor.post("/auth/switch", json=wanted, headers=bearer(here))
@@ -146,8 +190,10 @@ async def test_nobody_switches_to_a_workspace_of_others(
     assert answers[0] == answers[1]
 
 
-async def test_a_key_does_not_switch(cast: Cast):
-    response = await cast.ed.post("/auth/switch", {"workspaceId": cast.ed.workspace_id})
+async def test_a_key_does_not_switch(cast: Cast, visitor: httpx2.AsyncClient):
+    response = await replace(cast.ed, client=visitor).post(
+        "/auth/switch", {"workspaceId": cast.ed.workspace_id}
+    )
     assert refused(response) == (403, "forbidden")
 
 
@@ -222,9 +268,9 @@ async def test_what_is_under_way_stops(cast: Cast, process: Process):
         token = await hook(process, cast.ed.workspace_id, steps)
         event = {"email": "ada@acme.test"}
         assert (await cast.client.post(f"/v1/webhooks/in/{token}", json=event)).status_code == 202
-    for row in await runner.claim(process, [], 50):
+    for row in await process.claim("run", [], 50):
         await runner.move(process, row)
-    [in_hand] = await delivery.claim(process, [], 50)
+    [in_hand] = await process.claim("message", [], 50)
     assert (await end(cast)).status_code == 204
     await delivery.deliver(process, in_hand)
     await settle(process)
@@ -276,13 +322,13 @@ async def test_whoever_forgot_the_password_too_is_told_what_helps(
     """In words that are the same for everybody: that somebody has no workspace is nobody's news."""
     await cast.mallory.delete("/settings/workspace", json={"name": "Rival"})
     guess = {"password": "a guessed password", "name": "M", "workspaceName": "Rival again"}
-    told = []
+    listed = []
     for email in (cast.mallory.email, cast.ed.email):
         response = await visitor.post("/auth/register", json={**guess, "email": email})
         assert refused(response) == (409, "conflict")
-        told.append(response.json()["detail"])
-    assert told[0] == told[1]
-    assert "have a workspace invite the address" in told[0]
+        listed.append(response.json()["detail"])
+    assert listed[0] == listed[1]
+    assert "have a workspace invite the address" in listed[0]
 
 
 async def test_a_batch_has_an_end(cast: Cast, process: Process):
@@ -303,14 +349,14 @@ async def test_two_workers_do_not_remove_the_same_rows(cast: Cast, process: Proc
     outcomes = await asyncio.gather(*(closure.remove_batch(process) for _ in range(4)))
     assert any(outcomes)
     async with process.database.read() as db:
-        assert not await workspaces.any_closed(db)
+        assert await workspaces.closed(db) is None
 
 
 def test_every_table_of_a_workspace_is_known_to_its_end():
-    """A new table with a workspace_id has to be named in store/workspaces.TABLES."""
+    """A new table with a workspace_id has to be named in store/workspaces.TABLES; jobs go first."""
     tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\);", SCHEMA, re.DOTALL)
     own = {name for name, columns in tables if re.search(r"^\s+workspace_id\s", columns, re.M)}
-    assert own == set(workspaces.TABLES)
+    assert own == {"jobs", *workspaces.TABLES}
 
 
 async def one_of_everything(who: Any, process: Process) -> None:
@@ -319,20 +365,25 @@ async def one_of_everything(who: Any, process: Process) -> None:
     sent = await who.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@acme.test"})
     await settle(process)
     run_id, contact_id = sent.json()["runId"], sent.json()["contactId"]
-    told = await who.made(f"/contacts/{contact_id}/events", {"name": "seen"})
+    answer = await who.made(f"/contacts/{contact_id}/events", {"name": "seen"})
     async with process.database.write() as db:
         mine = {"workspace_id": who.workspace_id}
-        await contact_events.signal(db, **mine, run_ids=[run_id], id=told["id"])
+        domain = f"{who.workspace_id[3:]}.example"
+        await sign_in_domains.put(db, **mine, domain=domain, role="viewer", claimed_by=who.user_id)
+        await contact_events.signal(db, **mine, run_ids=[run_id], id=answer["id"])
         place = {"contact_id": contact_id, "definition_id": "wfl_1", "node_id": "n", "key": ""}
         await throttles.take(db, **mine, **place, limit=1, window=timedelta(days=1))
         receipt = Receipt(who.workspace_id, b"r", run_id, contact_id)
         await receipts.insert_many(db, [receipt], expires_at=await db.now())
         await calls.insert(db, **mine, id=new_id("call"), run_id=run_id, sealed=b"")
-        heard = {**mine, "channel": "email", "address": "ada@acme.test"}
-        await consent.suppress(process, db, **heard, reason="unsubscribed", source="link")
-        await consent.soft_bounced(process, db, **heard)
+        received = {**mine, "channel": "email", "address": "ada@acme.test"}
+        await consent.suppress(process, db, **received, reason="unsubscribed", source="link")
+        await consent.soft_bounced(process, db, **received)
         trouble = {"channel": "email", "provider": "smtp", "code": "provider_throttled"}
         await circuit_breakers.record_failure(db, **mine, **trouble, is_probe=False)
+        server = {**mine, "channel": "email", "provider": "smtp"}
+        await refused_recipients.count(db, **server, recipients=1, dead=1, put_off=0)
+        await refused_recipients.insert(db, **server, suppression_id="sup_1", message_id="msg_1")
         await sandbox_faults.insert(
             db, **mine, id=new_id("flt"), kind="fail", channel="sms", count=1
         )
@@ -340,8 +391,8 @@ async def one_of_everything(who: Any, process: Process) -> None:
         pass
     await providers_of(who, process)
     paying = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://a.example"}
-    till = await who.made("/billing/checkout", paying)
-    assert (await who.client.post(f"{till['checkoutUrl']}/complete")).status_code == 303
+    checkout_page = await who.made("/billing/checkout", paying)
+    assert (await who.client.post(f"{checkout_page['checkoutUrl']}/complete")).status_code == 303
     bob = {"email": "b@acme.test", "tags": ["a"], "metadata": {"n": 1}}
     made = await who.made("/contacts", bob)
     moved = await who.patch(f"/contacts/{made['id']}", {"email": "bob@acme.test"})
@@ -362,7 +413,7 @@ async def providers_of(who: Any, process: Process) -> None:
     assert (await who.call("PUT", "/settings/channels/sms", json=twilio)).status_code == 200
     async with process.database.write() as db:
         mine = {"workspace_id": who.workspace_id}
-        await callbacks.heard(db, **mine, id="c", expires_at=await db.now())
+        await callbacks.record(db, **mine, id="c", expires_at=await db.now())
         await callbacks.wrote(db, **mine, address_hash="a")
 
 

@@ -9,26 +9,26 @@ from typing import Any
 import orjson
 import pytest
 
-from app import intake, runner
-from app.contacts import erasing
-from app.contacts.reactions import WorkspaceContext
+from app.audience import erasing
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Row
+from app.intake import webhooks
 from app.machine.reasons import Reason
 from app.process import Process
-from app.runs import calling
+from app.runs import calling, runner
 from app.store import jobs, runs
-from app.store.db import Row
-from app.vault import VaultError
+from app.vault.vault import VaultError
 from tests.cast import hook, settle
 from tests.listener import Asked, Listener, Respond, never, says
+from tests.runs.test_runner import contact_of, later, read, steps_of
 from tests.servers import free_port
-from tests.test_runner import contact_of, later, read, steps_of
 
 EVENT = {"email": "ada@example.com", "order": "o1"}
 
 
 async def started(process: Process, acme: str, *steps: Any) -> str:
     token = await hook(process, acme, steps)
-    accepted = await intake.receive(process, token=token, signatures=[], body=orjson.dumps(EVENT))
+    accepted = await webhooks.receive(process, token=token, signatures=[], body=orjson.dumps(EVENT))
     return accepted.run_id
 
 
@@ -66,7 +66,7 @@ async def test_an_answer_enters_the_run_and_serves_what_follows(open_process: Pr
                 "set": {"metadata.order": "{{steps.ask.body.id}} {{steps.ask.body.total}}"},
             },
         )
-        [claimed] = await runner.claim(process, [], 10)
+        [claimed] = await process.claim("run", [], 10)
         await runner.move(process, claimed)
         run = await read(process, acme, run_id)
         assert (run["status"], run["waiting_for"]["kind"]) == ("WAITING", "http")
@@ -142,7 +142,7 @@ async def test_what_may_have_arrived_is_repeated_only_where_that_is_harmless(
         run_id = await started(process, acme, ask(listener, method=method, timeoutMs=150))
         for _ in range(calls):
             await settle(process)
-            await later(process, "calls", 60)
+            await later(process, "call", 60)
         await settle(process)
     assert len(listener.asked) == calls
     assert len({asked.header("idempotency-key") for asked in listener.asked}) == 1
@@ -157,7 +157,7 @@ async def test_what_surely_did_not_arrive_is_tried_again(open_process: Process, 
     await settle(process)
     assert (await read(process, acme, run_id))["status"] == "WAITING"
     async with listener:
-        await later(process, "calls", 60)
+        await later(process, "call", 60)
         await settle(process)
     assert (await read(process, acme, run_id))["status"] == "COMPLETED"
     assert orjson.loads((await step_of(process, acme, run_id))["output"])["tries"] == 2
@@ -168,11 +168,11 @@ async def test_a_server_that_asks_for_patience_gets_it(open_process: Process, ac
     async with Listener(says(status="429 Slow down", Retry_After="30")) as listener:
         run_id = await started(process, acme, ask(listener))
         await settle(process)
-        await later(process, "calls", 25)
+        await later(process, "call", 25)
         await settle(process)
         assert len(listener.asked) == 1
         listener.respond = says({"ok": True})
-        await later(process, "calls", 10)
+        await later(process, "call", 10)
         await settle(process)
     assert len(listener.asked) == 2
     assert (await read(process, acme, run_id))["status"] == "COMPLETED"
@@ -184,12 +184,12 @@ async def test_a_call_whose_worker_dies_every_time_is_given_up(open_process: Pro
         run_id = await started(
             process, acme, ask(listener, failed=[{"id": "sorry", "type": "exit"}])
         )
-        [run] = await runner.claim(process, [], 10)
+        [run] = await process.claim("run", [], 10)
         await runner.move(process, run)
         for _ in range(calling.TRIES):
-            [claimed] = await calling.claim(process, [], 10)
+            [claimed] = await process.claim("call", [], 10)
             assert await calling._begin(process, claimed) is not None  # and there it dies
-            await later(process, "calls", 60)
+            await later(process, "call", 60)
         await settle(process)
         assert listener.connections == 0
     step = await step_of(process, acme, run_id)
@@ -204,15 +204,15 @@ async def test_a_call_that_breaks_its_worker_every_time_is_set_aside(
     process = open_process
     async with Listener() as listener:
         run_id = await started(process, acme, ask(listener))
-        [run] = await runner.claim(process, [], 10)
+        [run] = await process.claim("run", [], 10)
         await runner.move(process, run)
         async with process.database.write() as db:
             await db.execute("UPDATE calls SET sealed = :sealed", sealed=b"by another key")
         for _ in range(jobs.MAX_CLAIMS):
-            [claimed] = await calling.claim(process, [], 10)
+            [claimed] = await process.claim("call", [], 10)
             with pytest.raises(VaultError):
                 await calling.make(process, claimed)
-            await later(process, "calls", 60)
+            await later(process, "call", 60)
         assert (await read(process, acme, run_id))["status"] == "WAITING"
         await settle(process)
         assert listener.connections == 0
@@ -235,9 +235,9 @@ async def test_a_try_that_is_begun_again_under_one_claim_counts_once(
     process = open_process
     async with Listener() as listener:
         await started(process, acme, ask(listener))
-        [run] = await runner.claim(process, [], 10)
+        [run] = await process.claim("run", [], 10)
         await runner.move(process, run)
-        [claimed] = await calling.claim(process, [], 10)
+        [claimed] = await process.claim("call", [], 10)
         for _ in range(calling.TRIES + 1):
             assert await calling._begin(process, claimed) is not None
         assert await tries(process) == 1
@@ -248,10 +248,10 @@ async def test_a_call_that_was_not_made_in_time_was_no_try(open_process: Process
     late = replace(process, settings=replace(process.settings, lease_seconds=0))
     async with Listener() as listener:
         run_id = await started(process, acme, ask(listener))
-        [run] = await runner.claim(process, [], 10)
+        [run] = await process.claim("run", [], 10)
         await runner.move(process, run)
         for _ in range(calling.TRIES + 1):
-            [claimed] = await calling.claim(late, [], 10)
+            [claimed] = await late.claim("call", [], 10)
             await calling.make(late, claimed)
         assert (await tries(process), listener.connections) == (0, 0)
         await settle(process)
@@ -264,8 +264,8 @@ async def test_a_caller_that_lost_its_lease_writes_nothing(open_process: Process
 
     async def oversleep(asked: Asked, writer: asyncio.StreamWriter) -> None:
         listener.respond = says({"from": "the second"})
-        await later(process, "calls", 60)
-        [other] = await calling.claim(process, [], 10)
+        await later(process, "call", 60)
+        [other] = await process.claim("call", [], 10)
         await calling.make(process, other)
         await says({"from": "the first"})(asked, writer)
 
@@ -284,7 +284,7 @@ async def test_a_slow_server_does_not_cost_the_lease(open_process: Process, acme
         moving = asyncio.create_task(settle(process))
         await listener.arrived.wait()
         await asyncio.sleep(1.6)  # a lease and a half
-        assert await calling.claim(process, [], 10) == []
+        assert await process.claim("call", [], 10) == []
         await moving
     assert len(listener.asked) == 1
 
@@ -306,7 +306,7 @@ async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
 
     async with Listener(erase_first) as listener:
         run_id = await started(process, acme, ask(listener))
-        [run] = await runner.claim(process, [], 10)
+        [run] = await process.claim("run", [], 10)
         await runner.move(process, run)
         if when == "before":
             await erase()
@@ -329,7 +329,7 @@ async def test_calls_of_what_has_ended_are_not_made(open_process: Process, acme:
     process = open_process
     async with Listener() as listener:
         await started(process, acme, ask(listener))
-        [run] = await runner.claim(process, [], 10)
+        [run] = await process.claim("run", [], 10)
         await runner.move(process, run)
         async with process.database.write() as db:
             await db.execute(ended)
@@ -344,9 +344,9 @@ async def test_an_answer_that_comes_for_an_archived_run_is_forgotten(
     process = open_process
     async with Listener() as listener:
         run_id = await started(process, acme, ask(listener))
-        [run] = await runner.claim(process, [], 10)
+        [run] = await process.claim("run", [], 10)
         await runner.move(process, run)
-        [claimed] = await calling.claim(process, [], 10)
+        [claimed] = await process.claim("call", [], 10)
         await calling.make(process, claimed)
         async with process.database.write() as db:
             await db.execute("UPDATE definitions SET state = 'ARCHIVED'")
@@ -360,4 +360,4 @@ async def test_a_run_is_woken_only_by_what_it_waits_for(process: Process, acme: 
     await settle(process)
     async with process.database.write() as db:
         await runs.wake(db, workspace_id=acme, id=run_id, awaited_id="call_of_another")
-    assert await runner.claim(process, [], 10) == []
+    assert await process.claim("run", [], 10) == []

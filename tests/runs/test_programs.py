@@ -56,8 +56,8 @@ async def test_what_was_pinned_before_a_limit_runs_and_only_what_is_new_is_refus
     assert (run["status"], run["steps"][0]["status"]) == ("COMPLETED", "COMPLETED")
 
     at = f"/workflows/{old['id']}"
-    [told] = (await cast.vic.read(at))["findings"]
-    assert (told["severity"], told["code"], told["pointer"]) == ("warning", code, pointer)
+    [answer] = (await cast.vic.read(at))["findings"]
+    assert (answer["severity"], answer["code"], answer["pointer"]) == ("warning", code, pointer)
     paused = await cast.ed.patch(at, {"name": "Older", "state": "PAUSED"})
     assert (paused.status_code, paused.json()["version"]) == (200, 1)
     more = {"steps": [much, {"type": "exit"}]}

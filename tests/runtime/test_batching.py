@@ -50,7 +50,7 @@ async def turns(number: int = 4 * TURNS) -> None:
 
 async def test_what_comes_in_one_turn_of_the_loop_is_one_batch():
     backend, batches, ten = Backend(), Batches(), kind()
-    answers = await asyncio.gather(*(batches.submit(ten, backend, n) for n in range(5)))
+    answers = await asyncio.gather(*(batches.run(ten, backend, n) for n in range(5)))
     assert answers == [0, 10, 20, 30, 40]
     assert backend.seen == [[0, 1, 2, 3, 4]]
 
@@ -58,10 +58,10 @@ async def test_what_comes_in_one_turn_of_the_loop_is_one_batch():
 async def test_what_comes_meanwhile_shares_the_next_batch_and_no_timer_delays_the_first():
     backend, batches, ten = Backend(), Batches(), kind()
     backend.open.clear()
-    first = asyncio.create_task(batches.submit(ten, backend, 1))
+    first = asyncio.create_task(batches.run(ten, backend, 1))
     await turns()
     assert backend.seen == [[1]]
-    others = [asyncio.create_task(batches.submit(ten, backend, n)) for n in (2, 3)]
+    others = [asyncio.create_task(batches.run(ten, backend, n)) for n in (2, 3)]
     await turns()
     assert backend.seen == [[1]]
     backend.open.set()
@@ -74,7 +74,7 @@ async def test_as_many_batches_are_under_way_as_allowed():
     backend.open.clear()
     asked = []
     for n in (1, 2, 3, 4):
-        asked.append(asyncio.create_task(batches.submit(ten, backend, n)))
+        asked.append(asyncio.create_task(batches.run(ten, backend, n)))
         await turns()
     assert backend.seen == [[1], [2]]
     backend.open.set()
@@ -89,7 +89,7 @@ async def test_what_one_has_taken_another_beside_it_does_not_miss(
     backend.open.clear()
     asked = []
     for n in (1, 2, 3):
-        asked.append(asyncio.create_task(batches.submit(ten, backend, n)))
+        asked.append(asyncio.create_task(batches.run(ten, backend, n)))
         await turns()
     backend.open.set()  # both are free in the same turn, and one item waits
     assert await asyncio.gather(*asked) == [10, 20, 30]
@@ -101,24 +101,24 @@ async def test_what_one_has_taken_another_beside_it_does_not_miss(
 
 async def test_a_batch_has_one_context():
     first, second, batches, ten = Backend(), Backend(), Batches(), kind()
-    await asyncio.gather(batches.submit(ten, first, 1), batches.submit(ten, second, 2))
+    await asyncio.gather(batches.run(ten, first, 1), batches.run(ten, second, 2))
     assert (first.seen, second.seen) == ([[1]], [[2]])
 
 
 async def test_a_batch_is_bounded_in_number_and_weight():
     backend, batches = Backend(), Batches()
     few, light = kind(max_items=2), kind(weigh=lambda n: n, max_weight=5)
-    await asyncio.gather(*(batches.submit(few, backend, n) for n in range(5)))
+    await asyncio.gather(*(batches.run(few, backend, n) for n in range(5)))
     assert backend.seen == [[0, 1], [2, 3], [4]]
     backend.seen.clear()
-    await asyncio.gather(*(batches.submit(light, backend, n) for n in (3, 2, 1, 9, 1)))
+    await asyncio.gather(*(batches.run(light, backend, n) for n in (3, 2, 1, 9, 1)))
     assert backend.seen == [[3, 2], [1], [9], [1]]
 
 
 async def test_one_s_refusal_is_its_own():
     backend, batches, ten = Backend(), Batches(), kind()
     answers = await asyncio.gather(
-        *(batches.submit(ten, backend, n) for n in (1, -1, 2)), return_exceptions=True
+        *(batches.run(ten, backend, n) for n in (1, -1, 2)), return_exceptions=True
     )
     assert answers[0::2] == [10, 20]
     assert isinstance(answers[1], LookupError)
@@ -128,7 +128,7 @@ async def test_one_s_refusal_is_its_own():
 async def test_one_that_breaks_the_work_hurts_nobody_else():
     backend, batches, ten = Backend(), Batches(), kind()
     answers = await asyncio.gather(
-        *(batches.submit(ten, backend, n) for n in (1, 13, 2)), return_exceptions=True
+        *(batches.run(ten, backend, n) for n in (1, 13, 2)), return_exceptions=True
     )
     assert answers[0::2] == [10, 20]
     assert isinstance(answers[1], ValueError)
@@ -139,7 +139,7 @@ async def test_when_nobody_gets_through_not_everybody_tries():
     backend, batches, ten = Backend(), Batches(), kind()
     backend.away = True
     answers = await asyncio.gather(
-        *(batches.submit(ten, backend, n) for n in range(40)), return_exceptions=True
+        *(batches.run(ten, backend, n) for n in range(40)), return_exceptions=True
     )
     assert len(answers) == 40
     assert all(isinstance(one, Unavailable) for one in answers)
@@ -150,24 +150,24 @@ async def test_a_silent_database_fails_the_batch_and_the_queue_behind_it():
     backend, batches, ten = Backend(), Batches(), kind()
     backend.open.clear()
     backend.silent = True
-    asked = [asyncio.create_task(batches.submit(ten, backend, n)) for n in range(3)]
+    asked = [asyncio.create_task(batches.run(ten, backend, n)) for n in range(3)]
     await turns()
-    asked += [asyncio.create_task(batches.submit(ten, backend, n)) for n in range(3, 5)]
+    asked += [asyncio.create_task(batches.run(ten, backend, n)) for n in range(3, 5)]
     await turns()
-    assert batches.submit_nowait(ten, backend, 7)
+    assert batches.run_later(ten, backend, 7)
     backend.open.set()
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [str(one) for one in answers] == ["silence"] * 3 + [NOT_BEGUN] * 2
     backend.silent = False
     await batches.close()
     assert backend.seen == [[0, 1, 2], [7]]
-    assert await batches.submit(ten, backend, 8) == 80
+    assert await batches.run(ten, backend, 8) == 80
 
 
 async def test_who_goes_away_takes_nobody_along():
     backend, batches, ten = Backend(), Batches(), kind()
     backend.open.clear()
-    gone, stays = (asyncio.create_task(batches.submit(ten, backend, n)) for n in (1, 2))
+    gone, stays = (asyncio.create_task(batches.run(ten, backend, n)) for n in (1, 2))
     await turns()
     gone.cancel()
     await turns()
@@ -179,23 +179,23 @@ async def test_who_goes_away_takes_nobody_along():
 
 async def test_what_nobody_waits_for_is_done_before_the_end_and_bounded():
     backend, batches, ten = Backend(), Batches(), kind(max_backlog=3)
-    told = [batches.submit_nowait(ten, backend, n) for n in (1, 2, 3, 4)]
-    assert told == [True, True, True, False]
+    listed = [batches.run_later(ten, backend, n) for n in (1, 2, 3, 4)]
+    assert listed == [True, True, True, False]
     await batches.close()
     assert backend.seen == [[1, 2, 3]]
 
 
 async def test_what_nobody_waits_for_is_bounded_in_weight_too():
     backend, batches, heavy = Backend(), Batches(), kind(weigh=lambda n: n, max_weight=10)
-    assert [batches.submit_nowait(heavy, backend, n) for n in (20, 20, 1)] == [True, True, False]
+    assert [batches.run_later(heavy, backend, n) for n in (20, 20, 1)] == [True, True, False]
     await batches.close()
-    assert batches.submit_nowait(heavy, backend, 20)
+    assert batches.run_later(heavy, backend, 20)
     await batches.close()
     assert backend.seen == [[20], [20], [20]]
 
 
 async def test_a_failure_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture):
     backend, batches, ten = Backend(), Batches(), kind()
-    batches.submit_nowait(ten, backend, 13)
+    batches.run_later(ten, backend, 13)
     await batches.close()
     assert "13" in caplog.text

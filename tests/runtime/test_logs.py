@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from app.config import Settings
+from app.config.settings import Settings
 from app.runtime import logs
 
 SETTINGS = Settings.from_environ(
@@ -86,8 +86,8 @@ async def test_a_record_carries_the_ids_of_its_own_task(write, output):
         write("done", number=number)
 
     await asyncio.gather(*(asyncio.create_task(request(number)) for number in range(3)))
-    told = {(record["request_id"], record["number"]) for record in output.records()}
-    assert told == {(f"request-{number}", number) for number in range(3)}
+    listed = {(record["request_id"], record["number"]) for record in output.records()}
+    assert listed == {(f"request-{number}", number) for number in range(3)}
 
 
 @WRITERS
@@ -142,7 +142,7 @@ def test_a_traceback_shows_no_locals(output):
     try:
         fail("tweet" * 3)
     except RuntimeError:
-        structlog.get_logger("app.runner").exception("failed")
+        structlog.get_logger("app.runs.runner").exception("failed")
     (record,) = output.records()
     assert "RuntimeError: failed after 15 characters" in record["exception"]
     assert "tweettweettweet" not in record["exception"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 
+from app.database.db import Database
 from app.runtime import metrics
 from app.runtime.metrics import Metrics
 from app.store import counters
-from app.store.db import Database
 
 
 async def shown(database: Database) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -26,7 +26,7 @@ async def test_two_processes_add_up(database: Database):
     one, other = Metrics(), Metrics()
     for process in (one, other, one):
         process.count("tidings_runs_ended", status="COMPLETED")
-        await metrics.add_up(database, process)
+        await counters.add_up(database, process)
     samples = await shown(database)
     assert samples["tidings_runs_ended_total", frozenset({("status", "COMPLETED")})] == 3
 
@@ -35,7 +35,7 @@ async def test_a_histogram_has_every_bucket_and_no_less_in_a_larger_one(database
     process = Metrics()
     for seconds in (-0.001, 0.01, 0.02, 9_999):
         process.observe("tidings_acceptance_to_sent_seconds", seconds, channel="email")
-    await metrics.add_up(database, process)
+    await counters.add_up(database, process)
     samples = await shown(database)
     name, email = "tidings_acceptance_to_sent_seconds", ("channel", "email")
     buckets = [
@@ -54,11 +54,11 @@ async def test_figures_outlast_a_database_that_is_away(database: Database):
     process.count("tidings_webhooks_accepted")
     await database.disconnect()
     with pytest.raises(RuntimeError):  # as a bug would; away is Unavailable, and kept
-        await metrics.add_up(database, process)
+        await counters.add_up(database, process)
     await database.connect()
     taken = {("tidings_webhooks_accepted", "{}"): 1.0}
     process.give_back(taken)
-    await metrics.add_up(database, process)
+    await counters.add_up(database, process)
     assert (await shown(database))["tidings_webhooks_accepted_total", frozenset()] == 1
 
 

@@ -25,20 +25,20 @@ ROOT = Path(__file__).parents[2]
 class Program:
     process: asyncio.subprocess.Process
     served: Served
-    said: list[str]
+    lines: list[str]
 
     async def hears(self, word: str) -> str:
         """The next line that contains `word`."""
         assert self.process.stdout is not None
         while line := (await self.process.stdout.readline()).decode():
-            self.said.append(line)
+            self.lines.append(line)
             if word in line:
                 return line
-        raise AssertionError(f"ended without {word!r}: {''.join(self.said)}")
+        raise AssertionError(f"ended without {word!r}: {''.join(self.lines)}")
 
     async def ends(self) -> int:
         assert self.process.stdout is not None
-        self.said += (await self.process.stdout.read()).decode().splitlines(keepends=True)
+        self.lines += (await self.process.stdout.read()).decode().splitlines(keepends=True)
         return await self.process.wait()
 
     def signal(self, number: signal.Signals) -> None:
@@ -106,7 +106,7 @@ async def test_a_signal_lets_the_request_in_flight_finish(processes, number, sta
         assert (await connection.answer()).body == b"done"
         assert await connection.is_closed()
     assert await program.ends() == 0
-    assert program.said.count("closed\n") == processes
+    assert program.lines.count("closed\n") == processes
 
 
 async def ask_until_refused(program: Program) -> None:
@@ -171,7 +171,7 @@ async def outlast_the_grace(program: Program) -> None:
             answer = await connection.answer()
             assert await program.ends() == 0
     assert (answer.status, answer.headers["retry-after"]) == (503, "2")
-    assert "closed\n" in program.said
+    assert "closed\n" in program.lines
 
 
 async def get_stuck(program: Program) -> None:
@@ -201,10 +201,10 @@ async def test_children_end_with_a_killed_parent(start):
         await program.hears("serving")
     program.signal(signal.SIGKILL)
     await program.ends()  # the pipe is closed only when the last of them has ended
-    assert program.said.count("closed\n") == 2
+    assert program.lines.count("closed\n") == 2
 
 
 async def test_processes_that_cannot_start_are_given_up(start):
     program = await start(2, BROKEN="1")
     assert await program.ends() == 1
-    assert "giving up" in "".join(program.said)
+    assert "giving up" in "".join(program.lines)

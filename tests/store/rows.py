@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.contacts import profile
+from app.audience import profile
+from app.database.db import Database, Row, new_id
 from app.store import batches, contacts, definitions, delivery_attempts, messages, runs, workspaces
-from app.store.db import Database, Row, new_id
 
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database, Handle
+from app.errors import Duplicate
 from app.store import api_keys, memberships, users, workspaces
-from app.store.db import Database, Handle, explain
 
 
 @pytest.fixture
@@ -70,9 +71,27 @@ async def test_a_key_is_revoked_once_and_by_its_own_workspace(database: Database
         assert await ids(db) == ["key_3", "key_2"]
 
 
-async def test_a_key_is_found_by_an_index(database: Database, keys: None):
-    async with database.read() as db:
-        plan = await explain(db, "SELECT id FROM api_keys WHERE hash = :hash", hash=b"\1" * 32)
-    assert "api_keys" in plan
-    assert "Seq Scan" not in plan
-    assert "SCAN api_keys" not in plan
+async def test_the_keys_of_who_leaves_are_bearers_no_more(database: Database, keys: None):
+    async with database.write() as db:
+        await api_keys.revoke_of(db, workspace_id="ws_1", made_by="usr_1")
+        assert await ids(db) == []
+        for number in (1, 2, 3):
+            assert await api_keys.bearer(db, hash=bytes([number]) * 32) is None
+        assert await api_keys.bearer(db, hash=b"\4" * 32)
+        assert await db.fetch_value("SELECT count(*) FROM directory") == 1
+
+
+async def test_no_two_keys_have_one_hash(database: Database, keys: None):
+    with pytest.raises(Duplicate):
+        async with database.write() as db:
+            await api_keys.insert(
+                db,
+                workspace_id="ws_2",
+                id="key_5",
+                name="CRM",
+                role="editor",
+                hash=b"\1" * 32,
+                last4="abcd",
+                made_by="usr_1",
+                expires_at=None,
+            )

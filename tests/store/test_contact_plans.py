@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database
 from app.store import activity, batches, contacts, erasure, searches
-from app.store.db import Database
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.store.test_plans import (

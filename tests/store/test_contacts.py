@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database, Row, new_id
 from app.errors import Duplicate
 from app.store import contacts
-from app.store.db import Database, Row, new_id
 from tests.store.rows import columns, contact, found_by_field, workspace
 
 ADA = {

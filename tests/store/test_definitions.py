@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database, Row
 from app.errors import Duplicate
 from app.store import definitions
-from app.store.db import Database, Row
 from tests.store.rows import WEBHOOK, definition, set_columns, workspace
 
 TOKEN = "t" * 30

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from app.database.db import Database
 from app.process import SCHEMA
 from app.store import callbacks, expiry
-from app.store.db import Database
 from tests.store.rows import workspace
 
 
@@ -18,7 +18,7 @@ async def test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first(data
     async with database.write() as db:
         for hours in (-3, -2, -1, 1):
             expires_at = await db.now() + timedelta(hours=hours)
-            await callbacks.heard(db, workspace_id=acme, id=str(hours), expires_at=expires_at)
+            await callbacks.record(db, workspace_id=acme, id=str(hours), expires_at=expires_at)
     for deleted, left in ((2, ["-1", "1"]), (1, ["1"]), (0, ["1"])):
         async with database.write() as db:
             assert await expiry.delete_expired(db, "callbacks", limit=2) == deleted

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database, Handle, Row, explain
 from app.store import idempotency, workspaces
-from app.store.db import Database, Handle, Row, explain
 
 ID = bytes(range(32))
 HOUR = timedelta(hours=1)

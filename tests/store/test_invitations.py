@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database, explain
 from app.errors import Duplicate
 from app.store import invitations, memberships, users, workspaces
-from app.store.db import Database, explain
 
 WEEK = timedelta(days=7)
 
@@ -142,7 +142,8 @@ async def test_it_is_found_with_what_its_inviter_is_today(database: Database, wo
 
     async def role() -> str | None:
         async with database.read() as db:
-            row = await invitations.by_hash(db, hash=b"inv_1")
+            row = await invitations.by_hash(db, workspace_id=workspace, hash=b"inv_1")
+            assert await invitations.by_hash(db, workspace_id="ws_2", hash=b"inv_1") is None
         assert row is not None
         found: str | None = row["inviter_role"]
         return found
@@ -172,6 +173,12 @@ async def test_mail_about_an_account_is_filed_where_its_user_belongs(
 
 async def test_a_token_is_found_by_an_index(database: Database, workspace: str):
     async with database.read() as db:
-        plan = await explain(db, "SELECT id FROM invitations WHERE hash = :hash", hash=b"inv_1")
+        plan = await explain(
+            db,
+            "SELECT id FROM invitations WHERE workspace_id = :workspace_id AND hash = :hash",
+            workspace_id=workspace,
+            hash=b"inv_1",
+        )
+    assert "hash" in plan
     assert "Seq Scan" not in plan
     assert "SCAN invitations" not in plan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from app.database.db import Database
 from app.store import keys
-from app.store.db import Database
 
 
 async def test_the_first_data_key_stays(database: Database):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database, new_id
+from app.database.ids import first_id
 from app.store import keyset
-from app.store.db import Database, new_id
-from app.store.ids import first_id
 
 CLAUSES = {"state": "state = :state", "name": "lower(name) = :name"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.database.db import Database
 from app.store import memberships, users, workspaces
-from app.store.db import Database
 
 
 @pytest.fixture

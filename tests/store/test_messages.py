@@ -7,45 +7,44 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database
 from app.errors import Duplicate
 from app.store import jobs, messages
-from app.store.db import Database, Row
+from app.store.jobs import Job
+from app.store.messages import MessageOutcome, RequeuedMessage
 from tests.store.rows import attempt, message, set_columns, workspace
 
 
-async def claimed(database: Database) -> Row:
+async def claimed(database: Database) -> Job:
     async with database.write() as db:
-        [row] = await jobs.claim(db, "messages", hinted=[], limit=8, lease_seconds=15)
-    return row
+        [job] = await jobs.claim(db, "message", hinted=[], limit=8, lease_seconds=15)
+    return job
 
 
-def claim_of(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in ("workspace_id", "id", "lease_token")}
+def key_of(job: Job) -> dict[str, str]:
+    return {"workspace_id": job.workspace_id, "id": job.id}
 
 
-async def abandon(database: Database) -> None:
+async def intend(database: Database, job: Job) -> None:
     async with database.write() as db:
-        await db.execute("UPDATE messages SET wake_at = :now")
-
-
-async def intend(database: Database, row: Row) -> None:
-    async with database.write() as db:
+        assert await jobs.lock(db, [job])
         await messages.intend(
             db,
-            **claim_of(row),
+            **key_of(job),
+            lease_token=job.lease_token,
             to_address="ada@example.com",
             address_hash="ab" * 32,
             category="transactional",
             template_version=3,
             content='{"subject": "Hi"}',
-            wake_at=await db.now() + timedelta(seconds=15),
         )
 
 
-async def settle(database: Database, row: Row, status: str, **changes: Any) -> bool:
+async def settle(database: Database, job: Job, status: str, **changes: Any) -> None:
     nothing = dict.fromkeys(("reason_code", "reason_detail", "wake_at"))
     async with database.write() as db:
-        return await messages.settle(db, **claim_of(row), status=status, **{**nothing, **changes})
+        assert await jobs.lock(db, [job])
+        await messages.settle(db, **key_of(job), status=status, **{**nothing, **changes})
 
 
 async def status_of(database: Database, id: str) -> str:
@@ -65,25 +64,28 @@ async def test_a_visit_of_a_node_has_one_message(database: Database):
         await message(database, acme)
 
 
-async def test_only_the_newest_claim_intends_and_settles(database: Database):
+async def test_an_intent_says_under_which_claim_it_was_made(database: Database):
     acme = await workspace(database)
     id = await message(database, acme)
-    stale = await claimed(database)
-    await abandon(database)
-    fresh = await claimed(database)
+    job = await claimed(database)
+    await intend(database, job)
     async with database.write() as db:
-        assert await messages.held(db, **claim_of(stale)) is None
-        assert await messages.held(db, **{**claim_of(fresh), "workspace_id": "ws_0"}) is None
-    with pytest.raises(ValueError, match="unpack"):
-        await intend(database, stale)
-    await intend(database, fresh)
-    with pytest.raises(ValueError, match="unpack"):
-        await intend(database, fresh)  # one intent, one call
-    assert not await settle(database, stale, "FAILED")
-    assert await status_of(database, id) == "SENDING"
-    assert await settle(database, fresh, "SENT")
-    assert not await settle(database, fresh, "UNKNOWN")
+        assert await messages.held(db, workspace_id="ws_0", id=id) is None
+        held = await messages.held(db, **key_of(job))
+    assert held is not None
+    assert (held.status, held.intended_by) == ("SENDING", job.lease_token)
+
+
+async def test_what_has_ended_is_held_by_nobody(database: Database):
+    acme = await workspace(database)
+    id = await message(database, acme)
+    job = await claimed(database)
+    await intend(database, job)
+    await settle(database, job, "SENT")
     assert await status_of(database, id) == "SENT"
+    async with database.write() as db:
+        assert await jobs.lock(db, [job]) == set()
+        assert await messages.held(db, **key_of(job)) is None
 
 
 async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Database):
@@ -92,10 +94,10 @@ async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Datab
     second = await attempt(database, acme, id, 2)
     row = await claimed(database)
     async with database.write() as db:
-        held = await messages.held(db, **claim_of(row))
+        held = await messages.held(db, **key_of(row))
     assert held is not None
-    assert (held["id"], held["attempt_id"]) == (id, second)
-    assert (held["message_key"], held["tries"], held["events"]) == (f"{id}-2", 0, [])
+    assert (held.id, held.attempt_id) == (id, second)
+    assert (held.message_key, held.tries, held.events) == (f"{id}-2", 0, [])
 
 
 async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
@@ -107,9 +109,14 @@ async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
     await intend(database, row)
     async with database.read() as db:
         later = await db.now() + timedelta(minutes=5)
-    assert await settle(database, row, "QUEUED", wake_at=later, reason_code="throttled")
+    await settle(database, row, "QUEUED", wake_at=later, reason_code="throttled")
     async with database.read() as db:
-        kept = await db.fetch_one("SELECT status, claims, wake_at, reason_code FROM messages")
+        kept = await db.fetch_one(
+            """
+            SELECT m.status, j.claims, j.wake_at, m.reason_code FROM messages m
+            JOIN jobs j ON j.id = m.id
+            """
+        )
     assert kept == {
         "status": "QUEUED",
         "claims": 0,
@@ -122,15 +129,15 @@ async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
 async def test_only_what_is_unknown_is_sent_again(database: Database, status: str):
     acme, rival = await workspace(database), await workspace(database)
     id = await message(database, acme, run_id="run_1", node_id="hello", visit=1)
-    await set_columns(database, "messages", id, status=status, wake_at=None)
+    await set_columns(database, "messages", id, status=status)
     async with database.write() as db:
         assert await messages.requeue(db, workspace_id=acme, id=id) is None
     await set_columns(database, "messages", id, status="UNKNOWN", reason_code="worker_lost")
     async with database.write() as db:
         assert await messages.requeue(db, workspace_id=rival, id=id) is None
         again = await messages.requeue(db, workspace_id=acme, id=id)
-    assert again == {"run_id": "run_1", "node_id": "hello", "visit": 1, "channel": "email"}
-    assert (await claimed(database))["id"] == id
+    assert again == RequeuedMessage("run_1", "hello", 1, "email")
+    assert (await claimed(database)).id == id
 
 
 async def test_a_run_hears_how_its_message_ended_and_under_which_number(database: Database):
@@ -141,10 +148,10 @@ async def test_a_run_hears_how_its_message_ended_and_under_which_number(database
     async with database.read() as db:
         outcome = await messages.outcome(db, workspace_id=acme, id=id)
         assert await messages.outcome(db, workspace_id="ws_0", id=id) is None
-    assert outcome == {
-        "status": "FAILED",
-        "reason_code": "no_address",
-        "reason_detail": None,
-        "number": 2,
-        "events": [],
-    }
+    assert outcome == MessageOutcome(
+        status="FAILED",
+        reason_code="no_address",
+        reason_detail=None,
+        number=2,
+        events=[],
+    )

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from app.database.db import Database, Row, new_id
 from app.store import jobs, runs
-from app.store.db import Database, Row, new_id
+from app.store.jobs import Job
 from tests.store.rows import definition, run, set_columns, workspace
 
 
-async def claimed(database: Database) -> Row:
+async def claimed(database: Database) -> Job:
     async with database.write() as db:
-        [row] = await jobs.claim(db, "runs", hinted=[], limit=8, lease_seconds=15)
-    return row
+        [job] = await jobs.claim(db, "run", hinted=[], limit=8, lease_seconds=15)
+    return job
 
 
 async def read(database: Database, acme: str, id: str) -> Row:
@@ -26,21 +27,20 @@ async def read(database: Database, acme: str, id: str) -> Row:
     return row
 
 
-def claim_of(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in ("workspace_id", "id", "lease_token")}
-
-
-async def save(database: Database, row: Row, status: str, **changes: Any) -> None:
-    nothing = dict.fromkeys(
-        ("state", "waiting_for", "wake_at", "reason_code", "reason_detail", "finished_at")
-    )
+async def save(
+    database: Database, job: Job, status: str, wake_at: datetime | None = None, **changes: Any
+) -> None:
+    nothing = dict.fromkeys(("state", "waiting_for", "reason_code", "reason_detail", "finished_at"))
+    whose = {"workspace_id": job.workspace_id, "id": job.id}
     async with database.write() as db:
-        await runs.save(db, **claim_of(row), status=status, **{**nothing, **changes})
+        assert await jobs.lock(db, [job])
+        await runs.save(db, **whose, status=status, **{**nothing, **changes})
+        await jobs.rest(db, "run", **whose, wake_at=wake_at)
 
 
-async def wait_for(database: Database, row: Row, message_id: str) -> None:
+async def wait_for(database: Database, job: Job, message_id: str) -> None:
     kind = {"kind": "delivery", "messageId": message_id}
-    await save(database, row, "WAITING", state="{}", waiting_for=kind)
+    await save(database, job, "WAITING", state="{}", waiting_for=kind)
 
 
 # --- the beginning --------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ async def test_a_run_begins_at_the_version_of_its_definition(database: Database)
     row = await read(database, acme, id)
     assert (row["version"], row["status"], row["contact_id"]) == (1, "QUEUED", "con_7")
     assert (row["body"], row["state"], row["shape"]) == (b"{}", None, "steps")
-    assert (await claimed(database))["id"] == id
+    assert (await claimed(database)).id == id
 
 
 @pytest.mark.parametrize("state", ["DRAFT", "PAUSED", "ARCHIVED"])
@@ -81,16 +81,14 @@ async def test_only_the_newest_claim_holds_a_run(database: Database):
     await run(database, acme, workflow["id"])
     stale = await claimed(database)
     async with database.write() as db:
-        await db.execute("UPDATE runs SET wake_at = :now")
+        await db.execute("UPDATE jobs SET wake_at = :now")
     fresh = await claimed(database)
     async with database.write() as db:
-        assert await runs.held(db, **claim_of(stale)) is None
-        held = await runs.held(db, **claim_of(fresh))
+        assert await jobs.lock(db, [stale]) == set()
+        assert await jobs.lock(db, [fresh]) == {fresh}
+        held = await runs.held(db, workspace_id=acme, id=fresh.id)
     assert held is not None
-    assert (held["definition_state"], held["status"]) == ("ACTIVE", "QUEUED")
-    with pytest.raises(ValueError, match="unpack"):
-        await save(database, stale, "COMPLETED")
-    assert (await read(database, acme, stale["id"]))["status"] == "QUEUED"
+    assert (held.definition_state, held.status) == ("ACTIVE", "QUEUED")
 
 
 async def test_what_is_saved_is_progress_and_is_kept(database: Database):
@@ -108,9 +106,12 @@ async def test_what_is_saved_is_progress_and_is_kept(database: Database):
     assert (saved["state"], saved["waiting_for"]) == ('{"at": 1.10}', waiting)
     assert saved["started_at"] is not None
     async with database.read() as db:
-        kept = await db.fetch_one("SELECT claims, wake_at FROM runs")
-    assert kept == {"claims": 0, "wake_at": tomorrow}
-    await save(database, row, "RUNNING", wake_at=tomorrow)
+        kept = await db.fetch_one("SELECT claims, lease_token, wake_at FROM jobs")
+        past = await db.now()
+    assert kept == {"claims": 0, "lease_token": 0, "wake_at": tomorrow}
+    async with database.write() as db:
+        await db.execute("UPDATE jobs SET wake_at = :past", past=past)
+    await save(database, await claimed(database), "RUNNING", wake_at=tomorrow)
     assert (await read(database, acme, id))["started_at"] == saved["started_at"]
 
 
@@ -118,11 +119,10 @@ async def test_what_has_ended_is_not_saved_again(database: Database):
     acme = await workspace(database)
     await run(database, acme, (await definition(database, acme))["id"])
     row = await claimed(database)
-    await save(database, row, "COMPLETED")
-    with pytest.raises(ValueError, match="unpack"):
-        await save(database, row, "FAILED")
+    await save(database, row, "COMPLETED", finished_at=datetime(2026, 1, 1, tzinfo=UTC))
     async with database.write() as db:
-        assert await runs.held(db, **claim_of(row)) is None
+        assert await jobs.lock(db, [row]) == set()
+        assert await runs.held(db, workspace_id=acme, id=row.id) is None
 
 
 # --- what comes from elsewhere --------------------------------------------------------------------
@@ -130,7 +130,7 @@ async def test_what_has_ended_is_not_saved_again(database: Database):
 
 async def due(database: Database) -> int:
     async with database.read() as db:
-        return int(await db.fetch_value("SELECT count(*) FROM runs WHERE wake_at IS NOT NULL"))
+        return int(await db.fetch_value("SELECT count(*) FROM jobs WHERE lease_token = 0"))
 
 
 async def test_a_run_wakes_for_the_message_it_waits_for_and_no_other(database: Database):
@@ -169,9 +169,7 @@ async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
     row = await claimed(database)
     ended = await run(database, acme, **mine)
     long_ago = datetime(2026, 1, 1, tzinfo=UTC)
-    await set_columns(
-        database, "runs", ended, status="COMPLETED", finished_at=long_ago, wake_at=None
-    )
+    await set_columns(database, "runs", ended, status="COMPLETED", finished_at=long_ago)
     others = [
         await run(database, acme, other["id"], "con_8"),
         await run(database, rival, theirs["id"], "con_7"),
@@ -180,8 +178,8 @@ async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
         cancel = partial(runs.cancel_some, db, workspace_id=acme, reason_code="because", limit=1)
         assert await cancel(**{whose: mine[whose]}) == 1
         assert await cancel(**{whose: mine[whose]}) == 0
-    with pytest.raises(ValueError, match="unpack"):
-        await save(database, row, "COMPLETED")
+    async with database.write() as db:
+        assert await jobs.lock(db, [row]) == set()
     cancelled = await read(database, acme, running)
     assert (cancelled["status"], cancelled["reason_code"]) == ("CANCELLED", "because")
     assert cancelled["finished_at"] is not None

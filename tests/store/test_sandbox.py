@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.channels.inbox import Captured
+from app.database.db import Database, Row
+from app.providers.inbox import Captured
 from app.store import sandbox
-from app.store.db import Database, Row
 
 CAPTURED = Captured(
     workspace_id="",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 
+from app.database.db import Database, Handle, explain, migrate
+from app.database.postgres import STATISTICS_LOCK
 from app.store import jobs
-from app.store.db import Database, Handle, explain, migrate
-from app.store.jobs import Table
-from app.store.postgres import STATISTICS_LOCK
+from app.store.jobs import Kind
 from tests.conftest import SCHEMA
-from tests.store.test_jobs import INSERT, tables, workspace
+from tests.store.test_jobs import due, kinds, workspace
 from tests.store.test_plans import RecordingHandle
 
 MANY = 3_000
@@ -87,27 +87,24 @@ async def test_a_migration_waits_for_whoever_looks_and_nobody_looks_meanwhile(da
             assert not await other.use(lambda link: link.try_lock(STATISTICS_LOCK))
 
 
-@tables
+@kinds
 async def test_a_claim_reads_the_first_of_what_is_due_though_statistics_saw_none(
-    database: Database, table: Table
+    database: Database, kind: Kind
 ):
     """When a planner believes that nothing is due, reading all of it and sorting looks cheap."""
     if database.engine == "sqlite":
         return  # it has no statistics to be misled by
     id = await workspace(database)
-    rows = [{"workspace_id": id, "id": f"row_{n}", "wake_at": None} for n in range(MANY)]
     async with database.write() as db:
-        await db.execute_many(INSERT[table], rows)
-        await db.execute(f"ANALYZE {table}")
-    async with database.write() as db:
-        await db.execute(f"UPDATE {table} SET wake_at = :now WHERE workspace_id = :id", id=id)
+        await db.execute("ANALYZE jobs")
+    await due(database, id, MANY, kind=kind)
     async with database.write() as db:
         recording = RecordingHandle(db)
-        await jobs.claim(recording, table, hinted=[], limit=32, lease_seconds=1)
-        await jobs.next_at(recording, table)
-        oldest, _, claimed, next_at = [
+        await jobs.claim(recording, kind, hinted=[], limit=32, lease_seconds=1)
+        await jobs.next_due(recording)
+        oldest, _, claimed, next_due = [
             await explain(db, sql, **values) for sql, values in recording.sent
         ]
-    for plan, index in ((oldest, "due"), (claimed, "due_by_workspace"), (next_at, "due")):
-        assert f"using {table}_{index} " in plan, plan
+    for plan, index in ((oldest, "by_time"), (claimed, "by_workspace"), (next_due, "by_time")):
+        assert f"using jobs_{index} " in plan, plan
         assert not re.search(r"Sort|Hash Join|Merge Join|Bitmap", plan), plan

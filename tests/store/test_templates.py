@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app.database.db import Database, Row, new_id
 from app.store import templates
-from app.store.db import Database, Row, new_id
 from tests.store.rows import workspace
 
 CONTENT = {"subject": "Grüße an {{contact.firstName}}", "html": "<p>100 %</p>"}

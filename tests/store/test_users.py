@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from app.database.db import Database, Handle, Row
 from app.errors import Duplicate
 from app.store import users
-from app.store.db import Database, Handle, Row
 
 
 async def inserted(db: Handle, id: str, email: str) -> Row:

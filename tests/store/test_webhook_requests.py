@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.database.db import Database, new_id
 from app.store import webhook_requests
-from app.store.db import Database, new_id
 from app.store.webhook_requests import RequestRecord
 from tests.store import rows
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app.database.db import Database
 from app.store import workspaces
-from app.store.db import Database
 
 
 async def test_a_change_raises_the_revision(database: Database):

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from app.config import ConfigError, Settings
+from app.config.settings import ConfigError, Settings
 from app.runtime import logs, processes
 from app.web import server
 from app.web.edge import Edge

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from starlette.responses import Response
 
-from app.accounts import identity
+from app.identity import identity
 from app.process import Process
 from app.store import workspaces
 from app.web import reply

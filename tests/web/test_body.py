@@ -77,7 +77,7 @@ def test_a_body_becomes_its_model():
         ({"name": "a", "id": "x"}, [("/id", "This field is unknown or read-only.")]),
         (
             {"name": "a", "first_step": None},
-            [("/first_step", "This field is unknown or read-only.")],
+            [("/first_step", "This field is unknown or read-only. Did you mean firstStep?")],
         ),
         ({"name": 1}, [("/name", "Must be a string.")]),
         ({"name": None}, [("/name", "Must be a string.")]),
@@ -159,6 +159,37 @@ def test_the_detail_says_what_to_do():
     with pytest.raises(Problem) as caught:
         read({"colour": "red"})
     assert caught.value.detail == "Correct the body in 2 places; errors names them."
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1.1] * 40_000, ["x"] * 40_000, [[[[]]]] * 10_000, {f"k{n}": n for n in range(40_000)}],
+)
+def test_a_body_of_more_values_than_are_read_is_refused_unread(
+    value: object, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(document, "parse", lambda _body: pytest.fail("it is parsed"))
+    assert refused({"name": "a", "free": value}) == [("", "Hold at most 30,000 values.")]
+
+
+def test_what_stands_in_texts_is_no_value():
+    text = '[{"a": 1, \\"b": 2}],' * 20_000
+    assert read({"name": "a", "free": text}).free == text
+
+
+@pytest.mark.parametrize("place", [(), ("inner",), ("inner", "inmost")])
+def test_unknown_names_are_refused_before_an_error_is_made_of_each(
+    place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    value: dict[str, object] = {f"k{n}": n for n in range(5_000)}
+    for name in reversed(place):
+        value = {name: value}
+    monkeypatch.setattr(Outer, "model_validate", lambda _value: pytest.fail("it is validated"))
+    with pytest.raises(Problem) as refused:
+        body.read(Outer, JSON, orjson.dumps(value))
+    pointers = [error.pointer for error in refused.value.errors]
+    assert len(pointers) == body.ERRORS
+    assert pointers[0] == document.pointer(*place, "k0")
 
 
 def test_an_answer_does_not_outgrow_its_question():
@@ -406,7 +437,10 @@ def test_nothing_asked_is_everything_by_default(query_string):
     ("query_string", "errors"),
     [
         (b"colour=red", [("?colour", "This parameter is unknown.")]),
-        (b"first_name=x", [("?first_name", "This parameter is unknown.")]),
+        (
+            b"first_name=x",
+            [("?first_name", "This parameter is unknown. Did you mean firstName?")],
+        ),
         (b"colour[x]=red", [("?colour", "This parameter is unknown.")]),
         (b"limit=10", [("?limit", "Must be 9 or less.")]),
         (b"limit=ten", [("?limit", "Must be a whole number, in plain digits.")]),

@@ -13,7 +13,7 @@ from app.routes import ROUTES, SANDBOX_ROUTES
 from app.web import conditions, reply
 from app.web.body import Writable
 from app.web.reply import Revised
-from app.web.routing import PUBLIC, Endpoint
+from app.web.routing import ADMIN, PUBLIC, Endpoint
 from tests.cast import HELLO, Cast
 
 
@@ -139,7 +139,6 @@ MADE: Mapping[str, Mapping[str, Any]] = {
     "/templates/{id}": {"name": "Hello", "channel": "email", "content": HELLO},
     "/automations/{id}": {"name": "Graph"},
     "/workflows/{id}": {"name": "Steps"},
-    "/memberships/{id}": {"email": "mallory@tidings.example", "role": "viewer"},
     "/event-endpoints/{id}": {"url": "https://hooks.example/tidings"},
     "/suppressions/{id}": {"channel": "email", "address": "ada@example.com"},
     "/memberships/invitations/{id}": {"email": "ada@example.com", "role": "viewer"},
@@ -160,6 +159,8 @@ REMOVAL: Mapping[str, Any] = {"/settings/workspace": {"name": "Acme"}}
 UNREVISED = {
     "/sandbox/faults": "they are used up as messages go out",
     "/billing/plan": "whoever takes the payments may change it at any moment",
+    "/admin/workspaces/{id}": "it tells what members change; tests/routes/test_admin.py",
+    "/settings/sign-in-domains/{domain}": "a role is all that can be changed of it",
 }
 
 
@@ -186,13 +187,17 @@ def test_what_can_be_written_again_and_nothing_else_has_a_revision():
         if shows_one and issubclass(gives, Revised) and "{version}" not in endpoint.path:
             revised.add(endpoint.path)
         if endpoint.method in ("PATCH", "PUT") and gives:
-            written.add(endpoint.path)
+            is_found = endpoint.path == "/contacts"  # by what is in the body: its path has the list
+            written.add("/contacts/{id}" if is_found else endpoint.path)
     assert written - revised == written & UNREVISED.keys()
     assert revised <= written
 
 
 async def place_of(cast: Cast, path: str) -> str:
     """Where there is one of it."""
+    if path == "/memberships/{id}":  # what is made there is PENDING, and only withdrawn
+        rows = (await cast.olivia.read("/memberships"))["data"]
+        return next(f"/memberships/{row['id']}" for row in rows if row["name"] == "Vic")
     if "{id}" in path:
         collection = path.removesuffix("/{id}")
         made = await cast.olivia.made(collection, MADE[path])
@@ -250,6 +255,7 @@ def patched() -> dict[str, type[Writable]]:
         endpoint.path: endpoint.takes
         for endpoint in ROUTES
         if endpoint.method == "PATCH"
+        and endpoint.can != ADMIN
         and isinstance(endpoint.takes, type)
         and issubclass(endpoint.takes, Writable)
     }

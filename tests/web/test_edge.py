@@ -438,7 +438,7 @@ async def test_a_head_of_70_kilobytes_is_refused(connection):
     assert (await connection.answer()).status in (400, 431)
 
 
-@pytest.mark.parametrize("protocol", ["h2c", "tidings/9"])
+@pytest.mark.parametrize("protocol", ["h2c", "tidings/9", "websocket", "WebSocket"])
 async def test_an_upgrade_is_ignored(protocol, connection):
     await connection.send(
         head("GET", "/ignore", "Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}")
@@ -446,18 +446,21 @@ async def test_an_upgrade_is_ignored(protocol, connection):
     assert (await connection.answer()).body == b"ignored"
 
 
-async def test_a_websocket_is_refused(connection):
-    await connection.send(
-        head(
-            "GET",
-            "/ignore",
-            "Connection: Upgrade",
-            "Upgrade: websocket",
-            "Sec-WebSocket-Version: 13",
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-        )
-    )
-    assert (await connection.answer()).status == 403
+@pytest.mark.parametrize("method", ["get", "Get", "pOST"])
+async def test_methods_are_case_sensitive(method, connection):
+    """RFC 9110 §9.1."""
+    await connection.send(head(method, "/ignore"))
+    answer = await connection.answer()
+    assert (answer.status, answer.headers["connection"]) == (501, "close")
+    assert b'"not_implemented"' in answer.body
+
+
+async def test_http_1_0_knows_no_transfer_encoding(connection):
+    """RFC 9112 §6.1: the framing is at fault."""
+    asked = head("POST", "/count", "Transfer-Encoding: chunked").replace(b"HTTP/1.1", b"HTTP/1.0")
+    await connection.send(asked + b"1\r\nx\r\n0\r\n\r\n")
+    answer = await connection.answer()
+    assert (answer.status, answer.headers["connection"]) == (400, "close")
 
 
 async def test_pipelined_requests_are_answered_in_order(connection):
@@ -471,12 +474,12 @@ async def test_pipelined_requests_are_answered_in_order(connection):
 
 async def test_a_service_on_https_is_never_asked_in_the_clear_again():
     """RFC 6797; and without https nothing is said, for a browser would remember it."""
-    for base_url, said in (("https://tidings.test", "max-age=31536000"), ("http://a.test", None)):
+    for base_url, text in (("https://tidings.test", "max-age=31536000"), ("http://a.test", None)):
         edge = Edge(router([]), wire.settings(BASE_URL=base_url))
         async with wire.serving(edge) as here, here.client() as client:
             for path in ("/", "/%01"):
                 response = await client.get(path)
-                assert response.headers.get("Strict-Transport-Security") == said
+                assert response.headers.get("Strict-Transport-Security") == text
 
 
 @pytest.mark.parametrize("target", ["http://evil.test/ignore", "HTTPS://evil.test:1/ignore?a=/b"])

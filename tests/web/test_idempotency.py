@@ -14,10 +14,10 @@ import httpx2
 import pytest
 from starlette.responses import Response
 
+from app.database.db import Database
 from app.main import open_process
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
-from app.store.db import Database
 from app.web import reply
 from app.web.edge import Edge
 from app.web.paging import Pages
@@ -258,7 +258,14 @@ def test_a_key_counts_where_its_answer_can_be_kept(endpoint: Any, takes: bool):
 # POSTs by a member, outside of /auth/, that take no key, each with its reason.
 WITHOUT_KEY = {
     "/contacts/import": "a stream; to send the file again is safe",
+    "/templates/preview": "it changes nothing",
     "/templates/{id}/preview": "it changes nothing",
+    "/templates/{id}/previews": "it changes nothing",
+    "/messages/{id}/previews": "it changes nothing",
+    "/automations/check": "it changes nothing",
+    "/workflows/check": "it changes nothing",
+    "/automations/simulate": "it changes nothing",
+    "/workflows/simulate": "it changes nothing",
     "/automations/{id}/simulate": "it changes nothing",
     "/workflows/{id}/simulate": "it changes nothing",
     "/settings/channels/{channel}/verify": "it changes nothing",
@@ -291,8 +298,8 @@ async def test_kept_answers_cannot_be_read_in_the_database(cast: Cast, process: 
     async with process.database.read() as db:
         [row] = await db.fetch_all("SELECT * FROM idempotency_keys")
     kept = b"".join(value for value in row.values() if isinstance(value, bytes))
-    for told in (made["key"], made["id"], "CRM", "my key"):
-        assert told.encode() not in kept
+    for found in (made["key"], made["id"], "CRM", "my key"):
+        assert found.encode() not in kept
 
 
 async def test_an_answer_opens_only_in_its_own_row(cast: Cast, process: Process):

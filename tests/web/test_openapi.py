@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import escape
 from typing import Any, Literal
 
 import openapi_spec_validator
@@ -12,6 +13,7 @@ import pytest
 from starlette.responses import Response
 
 from app.errors import CODES
+from app.machine.nodes import NODES
 from app.web import naming, openapi, reference
 from app.web.body import Query, Shape, Writable
 from app.web.reply import Page, Revised
@@ -41,8 +43,8 @@ def test_it_is_valid(document):
 
 
 def test_every_route_is_in_it_and_nothing_else(document):
-    told = operations(document)
-    assert sorted(told) == sorted(f"{one.method} {naming.path_of(one)}" for one in EVERY)
+    found = operations(document)
+    assert sorted(found) == sorted(f"{one.method} {naming.path_of(one)}" for one in EVERY)
 
 
 def test_every_route_says_what_it_answers():
@@ -93,17 +95,19 @@ def examples(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 # JSON Schema 2020-12's, as far as they are used: pydantic writes what it cannot place as it is
 # called there, such as `ge`, and no reader of the document knows that.
 KEYWORDS = {
-    *("$ref", "type", "const", "enum", "anyOf", "oneOf", "discriminator", "format", "pattern"),
-    *("properties", "required", "additionalProperties", "propertyNames", "maxProperties"),
+    *("$ref", "type", "const", "enum", "anyOf", "oneOf", "allOf", "if", "then", "not"),
+    *("discriminator", "format", "pattern", "x-default"),
+    *("properties", "required", "additionalProperties", "propertyNames"),
+    *("minProperties", "maxProperties"),
     *("items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    *("title", "description", "default", "examples", "writeOnly"),
+    *("title", "description", "default", "examples", "writeOnly", "readOnly"),
 }
 
 
 def test_schemas_are_written_in_words_that_their_readers_know(document):
-    told = operations(document).values()
-    parameters = [one["schema"] for each in told for one in each.get("parameters", ())]
+    found = operations(document).values()
+    parameters = [one["schema"] for each in found for one in each.get("parameters", ())]
     schemas = [*document["components"]["schemas"].values(), *parameters]
     assert {word for schema in schemas for word in keywords(schema)} - KEYWORDS == set()
 
@@ -138,13 +142,13 @@ def test_the_bounds_of_a_page_are_told(document):
 def test_what_a_contact_holds_is_told(document):
     schemas = document["components"]["schemas"]
     for name in ("WritableContact", "ContactPatch"):
-        told = {"$ref": f"#/components/schemas/{name}"}
+        payload = {"$ref": f"#/components/schemas/{name}"}
         for body in (
             {"email": "ada@example.com", "metadata": {"plan": "pro", "seats": 3, "x": None}},
             {"phone": "0151 123 45 67", "tags": ["lead"], "subscriptions": {"sms": "subscribed"}},
             {"email": "grün@exämple.com", "firstName": None, "tags": None},
         ):
-            conformance.check(told, body, name)
+            conformance.check(payload, body, name)
         assert schemas[name]["additionalProperties"] is False
         for body in (
             {"email": "nobody"},
@@ -161,21 +165,25 @@ def test_what_a_contact_holds_is_told(document):
             {"nickname": "Ada"},
         ):
             with pytest.raises(AssertionError, match=name):
-                conformance.check(told, body, name)
+                conformance.check(payload, body, name)
 
 
 def test_it_says_who_may(document):
-    told = operations(document)
-    assert told["GET /healthz"]["security"] == []
-    assert told["GET /healthz"]["x-permission"] == PUBLIC
-    assert told["POST /contacts"]["security"] == [{"bearer": []}]
-    assert told["POST /contacts"]["x-permission"] == "contacts:write"
-    assert "editor and above" in told["POST /contacts"]["description"]
+    found = operations(document)
+    assert found["GET /healthz"]["security"] == []
+    assert found["GET /healthz"]["x-permission"] == PUBLIC
+    assert found["POST /contacts"]["security"] == [{"bearer": []}]
+    assert found["POST /contacts"]["x-permission"] == "contacts:write"
+    assert "editor and above" in found["POST /contacts"]["description"]
 
 
 def test_it_is_the_same_every_time():
     again = openapi.document(
-        EVERY, base_url="http://127.0.0.1:8000", version="1", examples=conformance.EXAMPLES
+        EVERY,
+        base_url="http://127.0.0.1:8000",
+        version="1",
+        examples=conformance.EXAMPLES,
+        events=conformance.EVENTS,
     )
     assert list(again["paths"]) == list(conformance.document()["paths"])
     assert again == conformance.document()
@@ -242,13 +250,13 @@ def test_parameters_come_from_the_query_s_model():
 
 def test_a_patch_may_leave_out_everything_and_take_away_what_is_optional():
     changed = patch("/things/{id}", update, can=MEMBER, takes=WritableThing, gives={200: Thing})
-    told = small(SHOWN, changed)
+    found = small(SHOWN, changed)
     [schema] = {
         media["schema"]["$ref"]
-        for media in told["paths"]["/things/{id}"]["patch"]["requestBody"]["content"].values()
+        for media in found["paths"]["/things/{id}"]["patch"]["requestBody"]["content"].values()
     }
     assert schema == "#/components/schemas/ThingPatch"
-    schemas = told["components"]["schemas"]
+    schemas = found["components"]["schemas"]
     assert "required" not in schemas["ThingPatch"]
     assert schemas["ThingPatch"]["additionalProperties"] is False
     null = {"type": "null"}
@@ -295,8 +303,8 @@ def test_revisions_are_told_where_there_are_some():
     ],
 )
 def test_what_can_go_wrong_follows_from_the_route(endpoint: Endpoint, codes: set[str]):
-    told = small(endpoint)
-    refusals = told["components"]["responses"].values()
+    shown = small(endpoint)
+    refusals = shown["components"]["responses"].values()
     found = [code for refusal in refusals for code in refusal["x-codes"]]
     assert codes <= set(found)
     assert len(found) == len(set(found))
@@ -327,6 +335,19 @@ def test_the_page_tells_every_operation_and_model(document):
         assert f'href="#{operation["operationId"]}"' in page
     for name in document["components"]["schemas"]:
         assert f'<article id="{name}"' in page
+    for type, item in document["webhooks"].items():
+        assert f'href="#{item["post"]["operationId"]}">{type}</a>' in page
+
+
+def test_the_page_tells_what_each_step_and_node_may_say(document):
+    page = reference.page(document)
+    for kind in NODES.values():
+        assert escape(kind.about).replace("`", "") in re.sub("</?code>", "", page)
+    [step] = re.findall(r'<article id="SendMessageStep".*?</article>', page, re.DOTALL)
+    for member in ("channel", "templateId", "content", "onUnknown", "failed"):
+        assert f"<b>{member}</b>" in step
+    assert '<a href="#InlineContent">' in step
+    assert "anything" not in step
 
 
 def test_the_page_fetches_nothing_and_links_only_to_what_is_there(document):
@@ -336,7 +357,7 @@ def test_the_page_fetches_nothing_and_links_only_to_what_is_there(document):
     ids = set(re.findall(r'id="([^"]*)"', page))
     inside = {link[1:] for link in links if link.startswith("#")}
     assert inside <= ids
-    outside = {link for link in links if not link.startswith("#")}
+    outside = {link for link in links if not link.startswith(("#", "data:"))}
     assert outside == {"/openapi.json"} | {link for link in outside if "/problems/" in link}
 
 
@@ -347,8 +368,8 @@ def test_what_it_says_is_text():
         raise NotImplementedError
 
     paint.__doc__ = hostile
-    told = small(post("/paint", paint, can=MEMBER, takes=WritableThing, gives={200: Thing}))
-    page = reference.page(told)
+    found = small(post("/paint", paint, can=MEMBER, takes=WritableThing, gives={200: Thing}))
+    page = reference.page(found)
     assert page.count("<script>") == 1  # its own
     assert "&lt;script&gt;alert(1)&lt;/script&gt; <code>&lt;b&gt;</code> <b>&lt;i&gt;</b>" in page
 

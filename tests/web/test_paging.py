@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from starlette.responses import Response
 
+from app.database.db import new_id
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
-from app.store.db import new_id
 from app.web import paging
 from app.web.edge import Edge
 from app.web.paging import Pages, Paging
@@ -126,7 +126,10 @@ async def test_a_limit_is_1_to_200_in_plain_digits(limit, api, cast):
     assert response.json()["errors"][0]["pointer"] == "?limit"
 
 
-WHOLE = {"/settings/channels": "there are three"}
+WHOLE = {
+    "/settings/channels": "there are three",
+    "/settings/sign-in-domains": "no more than the owners have addresses",
+}
 
 
 def lists() -> dict[str, Endpoint]:

@@ -10,13 +10,14 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse, Response
 
-from app.accounts import identity, signing_in
+from app.accounts import signing_in
+from app.audience import addresses
 from app.audit.trail import Where
-from app.contacts import addresses
+from app.database.db import Handle, new_id
 from app.errors import Problem
+from app.identity import identity
 from app.process import Process
 from app.store import users, workspaces
-from app.store.db import Handle, new_id
 from app.web import reply
 from app.web.body import Query, Writable
 from app.web.call import SLOW_BODY_SECONDS
@@ -591,17 +592,17 @@ def test_reading_is_what_get_does_and_the_others_write(make, method, tx):
 
 async def test_a_handler_gets_what_its_route_says_that_it_takes(process, cast):
     async def undeclared(call: Call) -> Response:
-        told = []
+        listed = []
         for ask in (call.read, call.query):
             with pytest.raises(LookupError) as error:
                 ask(Naming)
-            told.append(str(error.value))
-        return reply.ok(told)
+            listed.append(str(error.value))
+        return reply.ok(listed)
 
     endpoints = [post("/things", undeclared, can=MEMBER)]
     async with application(process, endpoints) as api:
-        told = (await api.post("/things", headers=bearer(cast.vic))).json()
-    assert told == [
+        answer = (await api.post("/things", headers=bearer(cast.vic))).json()
+    assert answer == [
         "POST /things has to say takes=Naming",
         "POST /things has to say query=Naming",
     ]
@@ -633,7 +634,7 @@ async def test_strangers_too_are_told_of_parameters_that_a_json_route_does_not_k
         and endpoint.method == "POST"
         and endpoint.path.startswith(("/auth/", "/memberships/"))
     ]
-    assert len(strict) == 7
+    assert len(strict) == 8
     for endpoint in strict:
         response = await cast.client.post(f"{endpoint.path}?x=1", json={})
         assert response.status_code == 422, str(endpoint)

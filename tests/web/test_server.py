@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from app.config import ConfigError
-from app.web import server
+from app.config.settings import ConfigError
+from app.web import connections, server
 from app.web.edge import Edge
 from app.web.routing import router
 from tests.web.program import process_id
@@ -48,6 +48,28 @@ async def test_who_has_just_connected_when_it_ends_is_answered():
         socket.create_connection(address).close()
 
 
+async def test_a_head_is_sent_with_its_body_or_at_once_when_that_comes_later():
+    late = asyncio.Event()
+
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"4")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if scope["path"] == "/late":
+            await late.wait()
+        await send({"type": "http.response.body", "body": b"body"})
+
+    async with serving(app) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        for _ in range(20):
+            writer.write(head("GET", "/"))
+            assert (await reader.read(1_000)).endswith(b"\r\n\r\nbody")
+        writer.write(head("GET", "/late"))
+        assert (await reader.read(1_000)).endswith(b"\r\n\r\n")
+        late.set()
+        assert await reader.read(1_000) == b"body"
+        writer.close()
+
+
 async def test_a_taken_port_is_a_sentence():
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
@@ -59,7 +81,7 @@ async def test_a_taken_port_is_a_sentence():
 async def test_connections_that_do_not_ask_are_closed():
     async with (
         serving(Edge(router([Route("/pid", process_id)]), settings())) as served,
-        asyncio.timeout(server.HEAD_SECONDS + 4),
+        asyncio.timeout(connections.LIMITS["head"] + 4),
         asyncio.TaskGroup() as together,
     ):
         for sent in (b"", b"GET /pid HTT", head("GET", "/pid")[:-2]):

@@ -58,6 +58,15 @@ async def broken(request: Request) -> Response:
     return await stream.answer(request, pieces(), "text/plain")
 
 
+async def count(request: Request) -> Response:
+    return Response(str(len(await request.body())))
+
+
+async def total(request: Request) -> Response:
+    request.state.allowance.widen(LARGE, PIECE_SECONDS, ALL_SECONDS)
+    return await count(request)
+
+
 class Endless:
     closed = asyncio.Event()
 
@@ -74,6 +83,20 @@ async def endless(request: Request) -> Response:
     return await stream.answer(request, pieces(), "text/plain", file_name="dots.txt")
 
 
+async def unread(request: Request) -> Response:
+    """As above, of a route that takes a body and does not look at it."""
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"." * 65_536
+                await asyncio.sleep(0.01)
+        finally:
+            Endless.closed.set()
+
+    return await stream.answer(request, pieces(), "text/plain", while_reading=True)
+
+
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
     routes = [
@@ -81,6 +104,9 @@ async def served() -> AsyncIterator[Served]:
         Route("/slow", slow, methods=["POST"]),
         Route("/broken", broken),
         Route("/endless", endless),
+        Route("/count", count, methods=["POST"]),
+        Route("/total", total, methods=["POST"]),
+        Route("/unread", unread, methods=["POST"]),
     ]
     edge = Edge(router(routes), wire.settings(MAX_BODY_BYTES=CAP), body_seconds=PIECE_SECONDS / 2)
     async with wire.serving(edge) as served:
@@ -189,7 +215,68 @@ async def test_a_client_that_goes_away_ends_what_is_made_for_it(served: Served):
         await connection.send(head("GET", "/endless"))
         assert b'attachment; filename="dots.txt"' in await begun(connection)
         assert not Endless.closed.is_set()
-    await Endless.closed.wait()
+    await ended()
+
+
+async def test_chunks_that_have_arrived_together_are_one_piece(connection: Connection):
+    await connection.send(
+        head("POST", "/echo", "Transfer-Encoding: chunked") + b"1\r\nx\r\n" * 200 + b"0\r\n\r\n"
+    )
+    await begun(connection)
+    assert await line(connection) == b"200\n"
+
+
+async def test_tiny_chunks_from_many_connections_are_refused(served: Served):
+    async def flood() -> int:
+        async with served.connection() as connection:
+            with suppress(ConnectionError):
+                await connection.send(
+                    head("POST", "/count", "Transfer-Encoding: chunked") + b"1\r\nx\r\n" * 300
+                )
+            return (await connection.answer()).status
+
+    async with asyncio.timeout(20):
+        assert set(await asyncio.gather(*[flood() for _ in range(50)])) == {400}
+    async with served.client() as client:
+        assert (await client.post("/count", content=b"x" * CAP)).text == str(CAP)
+
+
+async def test_chunks_of_a_sensible_size_are_taken_however_many(connection: Connection):
+    count = 2_000
+    await connection.send(
+        head("POST", "/total", "Transfer-Encoding: chunked")
+        + b"14\r\n%b\r\n" % (b"x" * 20) * count
+        + b"0\r\n\r\n"
+    )
+    assert (await connection.answer()).body == b"%d" % (20 * count)
+
+
+async def ended() -> None:
+    async with asyncio.timeout(10):
+        await Endless.closed.wait()
+
+
+async def test_a_client_that_goes_away_with_its_body_unread_ends_it_too(connection: Connection):
+    """Nothing more is read of it by then."""
+    Endless.closed.clear()
+    await connection.send(head("POST", "/unread", "Transfer-Encoding: chunked"))
+    await chunk(connection, b"x" * CAP)
+    await begun(connection)
+    for _ in range(100):
+        connection.writer.write(b"%x\r\n%b\r\n" % (CAP, b"x" * CAP))
+    connection.writer.transport.abort()
+    await ended()
+
+
+async def test_a_client_that_stops_reading_and_leaves_ends_it_too(connection: Connection):
+    Endless.closed.clear()
+    await connection.send(head("GET", "/endless"))
+    await begun(connection)
+    connection.writer.transport.pause_reading()
+    await asyncio.sleep(0.5)  # until the server can write no more
+    assert not Endless.closed.is_set()
+    connection.writer.transport.abort()
+    await ended()
 
 
 async def test_for_a_head_nothing_is_made(served: Served):

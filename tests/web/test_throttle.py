@@ -12,6 +12,7 @@ from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 
 from app.errors import Problem
+from app.net import networks
 from app.web import throttle
 from app.web.throttle import API, AUTH, INTAKE, Rule, Throttle
 from tests.proxy import Proxy
@@ -102,6 +103,37 @@ async def test_a_window_moves(limiting):
     assert await allowed(limiting, 5, rule=QUICK) == 2
 
 
+async def test_what_is_forgiven_does_not_count(limiting):
+    assert await allowed(limiting, 3, rule=QUICK) == 3
+    assert await allowed(limiting, 1, rule=QUICK) == 0
+    await limiting.forgive(QUICK, "1.2.3.4")
+    assert await allowed(limiting, 2, rule=QUICK) == 1
+    await limiting.forgive(QUICK, "5.6.7.8")  # which never hit
+    assert await allowed(limiting, 5, key="5.6.7.8", rule=QUICK) == 3
+
+
+async def test_what_is_forgiven_while_redis_is_silent_holds_nobody_up(proxy):
+    async with limited(proxy) as one:
+        await allowed(one, 3, rule=QUICK)
+        proxy.swallow()
+        async with asyncio.timeout(1):
+            await one.forgive(QUICK, "1.2.3.4")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("1.2.3.4", "1.2.3.5", False),
+        ("1.2.3.4", "1.2.3.4", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::9", True),
+        ("2001:db8:1::1", "2001:db8:2::1", False),
+        ("unknown", "unknown", True),
+    ],
+)
+def test_a_site_of_ipv6_is_a_48(one: str, other: str, same: bool):
+    assert (networks.site(one) == networks.site(other)) is same
+
+
 async def test_a_refusal_says_when_to_come_back(limiting):
     await allowed(limiting, 120)
     verdict = await limiting.hit(INTAKE, "1.2.3.4")
@@ -115,8 +147,8 @@ async def test_a_refusal_says_when_to_come_back(limiting):
 
 
 async def test_whoever_may_is_told_what_is_left(limiting):
-    told = [(await limiting.check(QUICK, "1.2.3.4")).limits for _ in range(QUICK.amount)]
-    assert told == [
+    listed = [(await limiting.check(QUICK, "1.2.3.4")).limits for _ in range(QUICK.amount)]
+    assert listed == [
         {"RateLimit-Policy": '"quick";q=3;w=1', "RateLimit": f'"quick";r={left};t=1'}
         for left in (2, 1, 0)
     ]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import httpx2
 from starlette.types import ASGIApp
 
-from app.config import Settings
-from app.runtime.tls import system_trust
+from app.config.settings import Settings
+from app.net.tls import system_trust
 from app.web import server
 
 SECRET_KEY = "a secret key for the tests and nothing else"

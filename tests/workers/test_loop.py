@@ -12,20 +12,21 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app import intake
-from app.config import Settings
+from app.config.settings import Settings
+from app.database.db import Row
+from app.intake import webhooks
+from app.jobs.queue import NAME
 from app.main import open_process
 from app.process import Process
-from app.queue import NAME
 from app.runtime import tasks
 from app.store import runs
-from app.store.db import Row
 from tests.cast import hook, workspace
 from tests.proxy import proxy_before
+from tests.runs.test_runner import later
 from tests.servers import PostgresServer, free_port
-from tests.test_runner import later
 from workers import loop
-from workers.main import pools_of, work
+from workers.kinds import pools as pools_of
+from workers.main import work
 from workers.pool import WorkerPool
 
 SECONDS = 10.0
@@ -33,9 +34,9 @@ TAG = {"type": "add_tag", "tag": "seen"}
 
 
 async def start(process: Process, acme: str, *steps: Any) -> str:
-    """The id of a new run; its hint lies in Redis, where nobody listens."""
+    """The id of a new run; nobody listens for its hint."""
     token = await hook(process, acme, steps)
-    accepted = await intake.receive(
+    accepted = await webhooks.receive(
         process, token=token, signatures=[], body=b'{"email": "ada@example.com"}'
     )
     return accepted.run_id
@@ -89,12 +90,13 @@ async def test_with_nothing_to_do_it_sleeps_a_whole_beat(process: Process):
 async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(process: Process, acme: str):
     run_id = await start(process, acme, TAG)
     async with process.database.write() as db:
-        await db.execute("UPDATE runs SET wake_at = NULL WHERE id = :id", id=run_id)
+        await db.execute("DELETE FROM jobs WHERE id = :id", id=run_id)
     await start(process, acme, TAG)
-    await later(process, "runs", -0.3)
+    await later(process, "run", -0.3)
     assert 0 < await loop.beat(process, pools_of(process)) <= 0.3
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
 async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str):
     await start(process, acme, TAG)
     await process.queue.redis.delete(NAME)
@@ -103,12 +105,12 @@ async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str
     await until(lambda: process.queue.redis.zcard(NAME))
     await closed(pools)
     async with process.database.read() as db:  # nobody took it here: whoever listens will
-        assert await db.fetch_value("SELECT claims FROM runs") == 0
+        assert await db.fetch_value("SELECT claims FROM jobs") == 0
 
 
 async def test_a_row_whose_hint_was_lost_is_taken_without_one(process: Process, acme: str):
     run_id = await start(process, acme, TAG)
-    await later(process, "runs", loop.OVERDUE.total_seconds())
+    await later(process, "run", loop.OVERDUE.total_seconds())
     pools = pools_of(process)
     await loop.beat(process, pools)
     await completed(process, acme, run_id)
@@ -119,8 +121,8 @@ async def test_a_run_whose_worker_died_is_taken_up_when_its_lease_ends(process: 
     run_id = await start(process, acme, TAG)
     pools = pools_of(process)
     async with process.database.write() as db:
-        await db.execute("UPDATE runs SET lease_token = 1, claims = 1")
-    await later(process, "runs", 60)
+        await db.execute("UPDATE jobs SET lease_token = 1, claims = 1")
+    await later(process, "run", 60)
     await loop.beat(process, pools)
     await completed(process, acme, run_id)
     await closed(pools)

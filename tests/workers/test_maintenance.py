@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.messages import ordering
+from app.messages import create
 from app.process import Process
 from app.store import idempotency, workspaces
 from tests.cast import settle
@@ -35,7 +35,7 @@ async def test_what_has_expired_is_swept_however_much_it_is(process: Process, ac
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, acme: str):
     """More than one transaction may wake, or its PATCH was answered by a process that died."""
-    order = ordering.Order(
+    order = create.Order(
         workspace_id=acme,
         channel="email",
         contact_id=None,
@@ -46,7 +46,7 @@ async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, 
     settings = {"name": "Acme", "timezone": "UTC", "country": None}
     async with process.database.write() as db:
         await workspaces.update(db, id=acme, **settings, sending_paused=True)
-        await ordering.create(process, db, order)
+        await create.create(process, db, order)
     await settle(process)
     await maintenance.sweep(process)
     await settle(process)

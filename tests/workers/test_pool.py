@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import structlog
 
-from app import delivery, intake, runner
 from app.errors import Unavailable
+from app.intake import webhooks
+from app.jobs.queue import Pair
 from app.process import Process
-from app.queue import Pair
+from app.runs import runner
 from app.store import runs
-from app.store.db import Row
-from app.store.jobs import FairShare
+from app.store.jobs import FairShare, Job
 from tests.cast import hook
 from tests.cast import workspace as founded
 from tests.conftest import Records
+from tests.runs.test_runner import later
 from tests.store.test_jobs import due, workspace
-from tests.test_runner import later
 from workers import pool as pools
 from workers.pool import RELEASE_DELAY_SECONDS, Act, Claim, WorkerPool
 
@@ -40,20 +41,18 @@ class Work:
         self.gate.set()
         self._changed = asyncio.Condition()
 
-    async def claim(
-        self, _process: Process, hinted: Sequence[Pair], limit: int, _fair_share: FairShare
-    ) -> list[Row]:
+    async def claim(self, hinted: Sequence[Pair], limit: int, _fair_share: FairShare) -> list[Job]:
         self.hints.append(list(hinted))
         self.limits.append(limit)
         claimed, self.due = self.due[:limit], self.due[limit:]
         await self.tell()
         return claimed
 
-    async def act(self, _process: Process, claimed: Row) -> None:
-        self.begun.append(claimed["id"])
+    async def act(self, _process: Process, claimed: Job) -> None:
+        self.begun.append(claimed.id)
         await self.tell()
         await self.gate.wait()
-        self.done.append(claimed["id"])
+        self.done.append(claimed.id)
         await self.tell()
 
     async def tell(self) -> None:
@@ -65,14 +64,14 @@ class Work:
             await self._changed.wait_for(happens)
 
 
-def row(n: int) -> Row:
-    return {"workspace_id": "ws_1", "id": f"row_{n}", "lease_token": 1, "claims": 1}
+def row(n: int, claims: int = 1) -> Job:
+    return Job("run", "ws_1", f"row_{n}", 1, claims)
 
 
 def pool(
     process: Process, work: Work, *, claim: Claim | None = None, act: Act | None = None
 ) -> WorkerPool:
-    return WorkerPool(process, "runs", claim or work.claim, act or work.act, concurrency=4)
+    return WorkerPool(process, claim or work.claim, act or work.act, concurrency=4)
 
 
 async def test_no_more_rows_are_claimed_than_there_are_slots(process: Process):
@@ -93,7 +92,7 @@ async def test_a_slot_that_is_freed_claims_by_itself(process: Process):
     busy = pool(process, work)
     busy.hint()  # once
     await work.until(lambda: len(work.done) == 100)
-    assert sorted(work.done) == sorted(row(n)["id"] for n in range(100))
+    assert sorted(work.done) == sorted(row(n).id for n in range(100))
     await busy.close(SECONDS)
 
 
@@ -101,10 +100,8 @@ async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Pro
     work = Work()
     looking, go_on = asyncio.Event(), asyncio.Event()
 
-    async def claim(
-        process: Process, hinted: Sequence[Pair], limit: int, fair_share: FairShare
-    ) -> list[Row]:
-        claimed = await work.claim(process, hinted, limit, fair_share)  # what is due now …
+    async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
+        claimed = await work.claim(hinted, limit, fair_share)  # what is due now …
         looking.set()
         await go_on.wait()
         return claimed
@@ -167,17 +164,17 @@ async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process):
     acme, rival, third = [await workspace(database) for _ in range(3)]
     await due(database, acme, 50)
 
-    async def act(process: Process, claimed: Row) -> None:
-        work.begun.append(claimed["workspace_id"])
+    async def act(process: Process, claimed: Job) -> None:
+        work.begun.append(claimed.workspace_id)
         await work.tell()
-        if claimed["workspace_id"] != third:
+        if claimed.workspace_id != third:
             await stalled.wait()
         async with process.database.write() as db:
-            await db.execute("UPDATE messages SET wake_at = NULL WHERE id = :id", id=claimed["id"])
-        work.done.append(claimed["workspace_id"])
+            await db.execute("DELETE FROM jobs WHERE id = :id", id=claimed.id)
+        work.done.append(claimed.workspace_id)
         await work.tell()
 
-    busy = WorkerPool(process, "messages", delivery.claim, act, concurrency=16)
+    busy = WorkerPool(process, partial(process.claim, "message"), act, concurrency=16)
     busy.hint()
     await work.until(lambda: work.begun.count(acme) == 8)
     await due(database, rival, 50)
@@ -195,8 +192,8 @@ async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process):
 async def test_a_broken_row_does_not_stop_the_others(process: Process):
     work = Work(9)
 
-    async def act(process: Process, claimed: Row) -> None:
-        if claimed["id"] == "row_3":
+    async def act(process: Process, claimed: Job) -> None:
+        if claimed.id == "row_3":
             raise ZeroDivisionError
         await work.act(process, claimed)
 
@@ -211,13 +208,11 @@ async def test_a_claim_that_fails_does_not_stop_the_next(process: Process, error
     work = Work(1)
     failed = asyncio.Event()
 
-    async def claim(
-        process: Process, hinted: Sequence[Pair], limit: int, fair_share: FairShare
-    ) -> list[Row]:
+    async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
         if not failed.is_set():
             failed.set()
             raise error
-        return await work.claim(process, hinted, limit, fair_share)
+        return await work.claim(hinted, limit, fair_share)
 
     busy = pool(process, work, claim=claim)
     busy.hint()
@@ -237,7 +232,7 @@ async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(proc
     busy = pool(process, work)
     busy.hint()
     await work.until(lambda: len(work.begun) == 2)
-    work.due = [{**row(9), "claims": 3}]
+    work.due = [row(9, claims=3)]
     busy.hint()
     await work.until(lambda: not work.due)
     assert "row_9" not in work.begun
@@ -252,21 +247,21 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(p
     acme = await workspace(process.database)
     await due(process.database, acme, 8)
     async with process.database.write() as db:
-        await db.execute("UPDATE messages SET claims = 2 WHERE wake_at IS NOT NULL")
+        await db.execute("UPDATE jobs SET claims = 2")
     brief = replace(process, settings=replace(process.settings, lease_seconds=2))
     work, most, together = Work(), [0], [0]
 
-    async def act(process: Process, claimed: Row) -> None:
-        most.append(claimed["claims"])
+    async def act(process: Process, claimed: Job) -> None:
+        most.append(claimed.claims)
         together.append(together[-1] + 1)
         await asyncio.sleep(0.5)
         async with process.database.write() as db:
-            await db.execute("UPDATE messages SET wake_at = NULL WHERE id = :id", id=claimed["id"])
+            await db.execute("DELETE FROM jobs WHERE id = :id", id=claimed.id)
         together.append(together[-1] - 1)
-        work.done.append(claimed["id"])
+        work.done.append(claimed.id)
         await work.tell()
 
-    busy = WorkerPool(brief, "messages", delivery.claim, act, concurrency=16)
+    busy = WorkerPool(brief, partial(brief.claim, "message"), act, concurrency=16)
     busy.hint()
     await work.until(lambda: len(work.done) == 8)
     await busy.close(SECONDS)
@@ -281,12 +276,12 @@ async def test_no_suspect_is_put_off_for_ever(process: Process, monkeypatch: pyt
     busy.hint()
     await work.until(lambda: work.begun == ["row_0"])
     for _ in range(pools.MAX_DEFERRALS):
-        work.due = [{**row(9), "claims": 3}]
+        work.due = [row(9, claims=3)]
         busy.hint()
         await work.until(lambda: not work.due)
         await asyncio.sleep(0.1)
         assert "row_9" not in work.begun
-    work.due = [{**row(9), "claims": 3}]
+    work.due = [row(9, claims=3)]
     busy.hint()
     await work.until(lambda: "row_9" in work.begun)
     work.gate.set()
@@ -325,7 +320,7 @@ async def started(
     process: Process, acme: str, steps: Sequence[Mapping[str, object]] = WAITS
 ) -> str:
     token = await hook(process, acme, steps)
-    accepted = await intake.receive(
+    accepted = await webhooks.receive(
         process, token=token, signatures=[], body=b'{"email": "ada@example.com"}'
     )
     return accepted.run_id
@@ -333,23 +328,23 @@ async def started(
 
 async def claims_of(process: Process) -> list[int]:
     """Of the runs that can be claimed now, what a claim would say."""
-    return [claimed["claims"] for claimed in await runner.claim(process, [], 10)]
+    return [claimed.claims for claimed in await process.claim("run", [], 10)]
 
 
 async def test_what_is_set_down_is_due_again_soon_and_not_counted(process: Process, acme: str):
     await started(process, acme)
     tried = asyncio.Event()
 
-    async def act(_process: Process, _claimed: Row) -> None:
+    async def act(_process: Process, _claimed: Job) -> None:
         tried.set()
         raise Unavailable("A row is locked by somebody else.")
 
-    busy = pool(process, Work(), claim=runner.claim, act=act)
+    busy = pool(process, Work(), claim=partial(process.claim, "run"), act=act)
     busy.hint()
     await tried.wait()
     await busy.close(SECONDS)
     assert await claims_of(process) == []  # a pause: what is locked now will be for a moment
-    await later(process, "runs", 2 * RELEASE_DELAY_SECONDS)
+    await later(process, "run", 2 * RELEASE_DELAY_SECONDS)
     assert await claims_of(process) == [1]
 
 
@@ -357,11 +352,11 @@ async def test_what_broke_keeps_its_lease(process: Process, acme: str):
     await started(process, acme)
     tried = asyncio.Event()
 
-    async def act(_process: Process, _claimed: Row) -> None:
+    async def act(_process: Process, _claimed: Job) -> None:
         tried.set()
         raise ZeroDivisionError
 
-    busy = pool(process, Work(), claim=runner.claim, act=act)
+    busy = pool(process, Work(), claim=partial(process.claim, "run"), act=act)
     busy.hint()
     await tried.wait()
     await busy.close(SECONDS)
@@ -372,11 +367,11 @@ async def test_what_is_not_done_in_time_is_cancelled_and_given_back(process: Pro
     await started(process, acme)
     tried = asyncio.Event()
 
-    async def act(_process: Process, _claimed: Row) -> None:
+    async def act(_process: Process, _claimed: Job) -> None:
         tried.set()
         await asyncio.Event().wait()
 
-    busy = pool(process, Work(), claim=runner.claim, act=act)
+    busy = pool(process, Work(), claim=partial(process.claim, "run"), act=act)
     busy.hint()
     await tried.wait()
     await busy.close(0.01)
@@ -387,10 +382,8 @@ async def test_what_is_claimed_just_when_it_closes_is_given_back(process: Proces
     run_id = await started(process, acme)
     claimed, go_on = asyncio.Event(), asyncio.Event()
 
-    async def claim(
-        process: Process, hinted: Sequence[Pair], limit: int, fair_share: FairShare
-    ) -> list[Row]:
-        rows = await runner.claim(process, hinted, limit, fair_share)
+    async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
+        rows = await process.claim("run", hinted, limit, fair_share)
         claimed.set()
         await go_on.wait()
         return rows
@@ -418,24 +411,24 @@ async def test_what_is_logged_of_a_row_names_its_own_workspace(
     """Whoever hinted, and whoever shares the transaction."""
     rival = await founded(process, "Rival")
     whose = {await started(process, id, GREETS): id for id in (acme, rival)}
-    busy = pool(process, Work(), claim=runner.claim, act=runner.move)
+    busy = pool(process, Work(), claim=partial(process.claim, "run"), act=runner.move)
     with structlog.contextvars.bound_contextvars(workspace_id="ws_x", request_id="hinting"):
         busy.hint()
     async with asyncio.timeout(SECONDS):
-        while len(records("app.runner")) < len(whose):
+        while len(records("app.runs.runner")) < len(whose):
             await asyncio.sleep(0.01)
     await busy.close(SECONDS)
-    ended = records("app.runner")
+    ended = records("app.runs.runner")
     assert {one["run_id"]: one["workspace_id"] for one in ended} == whose
     assert not any("request_id" in one for one in ended)
 
 
 async def test_what_is_set_down_is_logged_with_its_workspace(process: Process, records: Records):
-    async def act(_process: Process, _claimed: Row) -> None:
+    async def act(_process: Process, _claimed: Job) -> None:
         raise Unavailable("A row is locked by somebody else.")
 
     work = Work(2)
-    work.due[1]["workspace_id"] = "ws_2"
+    work.due[1] = replace(work.due[1], workspace_id="ws_2")
     busy = pool(process, work, act=act)
     with structlog.contextvars.bound_contextvars(workspace_id="ws_x", request_id="hinting"):
         busy.hint()
@@ -443,6 +436,6 @@ async def test_what_is_set_down_is_logged_with_its_workspace(process: Process, r
         while len(records("workers.pool")) < 2:
             await asyncio.sleep(0.01)
     await busy.close(SECONDS)
-    told = [(one["row_id"], one["workspace_id"]) for one in records("workers.pool")]
-    assert sorted(told) == [("row_0", "ws_1"), ("row_1", "ws_2")]
+    listed = [(one["row_id"], one["workspace_id"]) for one in records("workers.pool")]
+    assert sorted(listed) == [("row_0", "ws_1"), ("row_1", "ws_2")]
     assert not any("request_id" in one for one in records("workers.pool"))

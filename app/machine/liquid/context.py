@@ -15,6 +15,7 @@ from liquid.builtin.tags.tablerow_tag import TableRow
 from liquid.undefined import UNDEFINED
 from liquid.utils import ReadOnlyChainMap
 
+from app.machine import effort
 from app.machine.liquid.limits import ITERATIONS, OUTPUT, SECONDS, bounded, limit
 from app.machine.liquid.values import Nothing, as_segment, followed
 from app.machine.path import MISSING, Path
@@ -24,13 +25,22 @@ from app.machine.program import Facts
 class Context(RenderContext):
     """One render: our lookups, and the budget that lookups, loops, filters and writes draw on."""
 
-    __slots__ = ("deadline", "exhausted", "held", "iterations", "missing", "unresolved", "written")
+    __slots__ = (
+        *("budget", "deadline", "exhausted", "seconds"),
+        *("held", "iterations", "missing", "unresolved", "written"),
+    )
 
     def __init__(self, template: BoundTemplate, facts: Facts) -> None:
         super().__init__(template, globals=facts)
         self.scope = ReadOnlyChainMap(self.locals, self.globals)  # without the library's own clock
-        self.deadline = monotonic() + SECONDS
-        self.exhausted = thread_time() + SECONDS
+        self.budget = budget = effort.current()
+        if budget is None or budget.seconds > SECONDS:
+            self.seconds = SECONDS
+            self.deadline = monotonic() + SECONDS
+            self.exhausted = thread_time() + SECONDS
+        if budget is not None and (budget.seconds <= SECONDS or budget.deadline < self.deadline):
+            self.seconds = budget.seconds
+            self.deadline, self.exhausted = budget.deadline, budget.exhausted
         self.iterations = self.written = self.held = 0
         self.unresolved: list[Path] = []
         self.missing: dict[Path, None] = {}
@@ -38,7 +48,9 @@ class Context(RenderContext):
     def spend(self) -> None:
         # The wall's clock is cheap to ask; that the machine stood still is no template's fault.
         if monotonic() > self.deadline and thread_time() > self.exhausted:
-            raise limit(f"rendering takes more than {SECONDS} seconds")
+            if self.budget is not None and self.budget.yields:
+                raise effort.Exceeded
+            raise limit(f"rendering takes more than {self.seconds:g} seconds")
 
     def get(
         self,
@@ -58,10 +70,12 @@ class Context(RenderContext):
         return value
 
     def filter(self, name: str, token: Token | None) -> Callable[..., object]:
-        function = super().filter(name, token)
+        function, budget = super().filter(name, token), self.budget
 
         def spending(*arguments: object, **named: object) -> object:
             self.spend()
+            if budget is not None and arguments:
+                budget.refuse_large(arguments[0])
             return bounded(function(*arguments, **named))
 
         return spending

@@ -1,4 +1,4 @@
-"""What one render may cost: limits, and the errors that say so."""
+"""The limits of one render's cost, and the errors that say so."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from liquid import Token, TokenStream
 from liquid import token as tokens
 from liquid.exceptions import LiquidSyntaxError
 
+from app.machine import effort
 from app.machine.path import IN_LIQUID, unquote
 
 _OPENING = re.compile(r"\{([{%])(-?)")
@@ -37,6 +38,24 @@ _RESERVED = (
     "true false nil null empty blank and or not contains if else in limit offset continue reversed"
 )
 _KEYWORDS = frozenset(_RESERVED.split())
+
+
+class Count:
+    """The tokens of one template so far."""
+
+    __slots__ = ("budget", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.budget = effort.current()
+
+    def of(self, found: Iterable[Token]) -> Iterator[Token]:
+        """The same tokens. Raises effort.Exceeded."""
+        for token in found:
+            self.tokens += 1
+            if self.budget is not None:
+                self.budget.draw_token()
+            yield token
 
 
 def markup(source: str) -> Iterator[Token]:
@@ -100,8 +119,9 @@ def _error(message: str, source: str, index: int) -> LiquidSyntaxError:
 class Stream(TokenStream):
     """The library's stream over our tokens, whose end has a place too."""
 
-    def __init__(self, found: Iterable[Token], source: str, end: int) -> None:
-        super().__init__(iter(found))
+    def __init__(self, found: Iterable[Token], source: str, end: int, count: Count) -> None:
+        super().__init__(count.of(found))
+        self.count = count
         self.eof = Token(tokens.TOKEN_EOF, tokens.TOKEN_EOF, end, source)
 
     def into_inner(self, *, tag: Token | None = None, eat: bool = True) -> TokenStream:
@@ -112,7 +132,7 @@ class Stream(TokenStream):
             next(self)
         ranges = tag is not None and tag.value == "for"
         end = whole.start_index + len(whole.value)
-        return Stream(_expression(whole, ranges), whole.source, end)
+        return Stream(_expression(whole, ranges), whole.source, end, self.count)
 
 
 def _expression(whole: Token, ranges: bool) -> Iterator[Token]:

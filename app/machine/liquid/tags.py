@@ -24,7 +24,7 @@ from liquid.tag import Tag
 from app.machine.liquid.context import Context
 from app.machine.liquid.filters import FILTERS
 from app.machine.liquid.limits import ITERATIONS, limit
-from app.machine.liquid.source import Stream, markup
+from app.machine.liquid.source import Count, Stream, markup
 from app.machine.liquid.values import words
 
 
@@ -71,6 +71,12 @@ TAGS: Final[tuple[type[Tag], ...]] = (
 )
 
 
+class Nodes(list[Node]):
+    """A parsed template, and of how many tokens it was made: what it takes to keep it."""
+
+    tokens: int
+
+
 class Liquid(Environment):
     def setup_tags_and_filters(self, *, extra: bool = False) -> None:  # noqa: ARG002 - the library's
         for tag in TAGS:
@@ -78,7 +84,11 @@ class Liquid(Environment):
         self.filters.update(FILTERS)
 
     def _parse(self, source: str) -> list[Node]:
-        return get_parser(self).parse(Stream(markup(source), source, len(source)))
+        count = Count()
+        stream = Stream(markup(source), source, len(source), count)
+        nodes = Nodes(get_parser(self).parse(stream))
+        nodes.tokens = count.tokens
+        return nodes
 
 
 LIQUID: Final = {html: Liquid(autoescape=html) for html in (False, True)}

@@ -1,4 +1,4 @@
-"""What paths in a template find, and how values are printed."""
+"""The values that paths in a template find, and how they are printed."""
 
 from __future__ import annotations
 

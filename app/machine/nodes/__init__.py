@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from app.machine import condition
+from app.machine.condition_schema import TRIED
 from app.machine.fields import Field, Place, liquid
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, fork, missing, onward
 from app.machine.nodes.http_request import HTTP_REQUEST
@@ -23,6 +24,7 @@ from app.machine.nodes.wait import WAIT
 from app.machine.nodes.wait_for import WAIT_FOR
 from app.machine.program import AddTag, Effect, Json, RemoveTag
 from app.machine.reasons import Reason
+from app.machine.schema import MISSING
 from app.machine.template import Rendered, RenderError
 
 
@@ -53,8 +55,8 @@ def leave(visit: Visit) -> NodeOutcome:
         rendered: Rendered = visit.config["reason"].render(visit.facts)
     except RenderError as error:  # the run ends here anyway, and not because of this
         return NodeOutcome("COMPLETED", code=Reason.TEMPLATE_ERROR, detail=error.message)
-    told = " ".join(rendered.text.split())[:LONGEST_REASON]
-    return NodeOutcome("COMPLETED", detail=told, output=missing(rendered.missing) or None)
+    reason = " ".join(rendered.text.split())[:LONGEST_REASON]
+    return NodeOutcome("COMPLETED", detail=reason, output=missing(rendered.missing) or None)
 
 
 def add_tag(visit: Visit) -> NodeOutcome:
@@ -76,7 +78,12 @@ def _tag(visit: Visit, change: Callable[[str], Effect]) -> NodeOutcome:
 
 # --- the table ----------------------------------------------------------------------------------
 
-_TAG = {"tag": Field(liquid, "Say which tag.")}
+_TAG = {"tag": Field(liquid, "Say which tag.", "The tag; may contain Liquid.")}
+_TAGGED = {"tag": {"type": "string", "description": "The tag, rendered."}, **MISSING}
+_CASES = fork(
+    "case",
+    {"when": Field(condition.read_condition, "Say when this case holds.", "The condition.")},
+)
 
 NODES: Mapping[str, NodeKind] = {
     "send_message": SEND_MESSAGE,
@@ -84,22 +91,46 @@ NODES: Mapping[str, NodeKind] = {
     "wait_for": WAIT_FOR,
     "branch": NodeKind(
         branch,
+        "Takes the first case whose condition holds, otherwise `else`. The record keeps what was"
+        " compared.",
+        {"cases": [{"when": {"path": "trigger.data.plan", "op": "eq", "value": "pro"}}]},
         fields={
             "cases": Field(
-                fork("case", {"when": Field(condition.read, "Say when this case holds.")}),
+                _CASES,
                 "A branch needs at least one case.",
+                "The cases, in the order in which they are tried. All conditions of a branch make"
+                f" at most {condition.MOST_COMPARISONS} comparisons.",
             )
         },
         settle=_few_enough,
         ports=("else",),
         fork="cases",
+        exits={"else": "no case holds"},
+        output={"cases": {"type": "array", "items": TRIED, "description": "What was tried."}},
     ),
     "split": SPLIT,
     "update_contact": UPDATE_CONTACT,
-    "add_tag": NodeKind(add_tag, fields=_TAG),
-    "remove_tag": NodeKind(remove_tag, fields=_TAG),
+    "add_tag": NodeKind(
+        add_tag, "Adds a tag to the contact.", {"tag": "customer"}, fields=_TAG, output=_TAGGED
+    ),
+    "remove_tag": NodeKind(
+        remove_tag, "Removes a tag of the contact.", {"tag": "lead"}, fields=_TAG, output=_TAGGED
+    ),
     "http_request": HTTP_REQUEST,
     "start_workflow": START_WORKFLOW,
     "throttle": THROTTLE,
-    "exit": NodeKind(leave, fields={"reason": Field(liquid)}, ports=()),
+    "exit": NodeKind(
+        leave,
+        "Ends the run.",
+        {"reason": "{{contact.firstName}} has bought."},
+        fields={
+            "reason": Field(
+                liquid,
+                about="Why, for the record; may contain Liquid. The first"
+                f" {LONGEST_REASON} characters are kept.",
+            )
+        },
+        ports=(),
+        output=MISSING,
+    ),
 }

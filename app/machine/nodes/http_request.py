@@ -8,11 +8,12 @@ from functools import partial
 from urllib.parse import parse_qsl, quote_plus, urlsplit
 
 from app.machine import document
-from app.machine.fields import Field, Liquid, Place, choice, liquid, quote
+from app.machine.fields import Field, Liquid, Place, choice, described_by, liquid, quote
 from app.machine.http_fields import FIELD_NAME, FRAMING, UNSENDABLE
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Answered, Event, HttpCall, Json
 from app.machine.reasons import Reason
+from app.machine.schema import ACTIVE, MISSING, given, when
 from app.machine.secrets import MASK, is_secret_name
 from app.machine.template import RenderError
 
@@ -25,6 +26,7 @@ LONGEST_BODY = 256 * 1024
 # What frames a request, and what the sender vouches for, is not for a definition to say.
 RESERVED = FRAMING | {
     "idempotency-key",
+    "tidings-chain",
     "tidings-depth",
     "webhook-id",
     "webhook-signature",
@@ -174,6 +176,9 @@ def _masked(name: str, value: str) -> str:
 # --- its configuration ----------------------------------------------------------------------------
 
 
+@described_by(
+    {"type": "string", ACTIVE: {"pattern": r"^[\s\x1c-\x1f]*([hH][tT]{2}[pP][sS]?://|\{[{%])"}}
+)
 def _url(raw: Json, place: Place) -> Liquid | None:
     read = liquid(raw, place)
     if read is not None and not re.match(r"\s*(https?://|\{[{%])", read.source, re.IGNORECASE):
@@ -181,6 +186,14 @@ def _url(raw: Json, place: Place) -> Liquid | None:
     return read
 
 
+@described_by(
+    {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "propertyNames": {"pattern": f"^{FIELD_NAME.pattern}$"},
+        "maxProperties": MOST_HEADERS,
+    }
+)
 def _headers(raw: Json, place: Place) -> dict[str, Json] | None:
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "This must be an object.")
@@ -210,6 +223,7 @@ def _body(raw: Json, place: Place) -> Json:
             return raw
 
 
+@described_by({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array", "items": {}}]})
 def _whole_body(raw: Json, place: Place) -> Json:
     if isinstance(raw, str | dict | list):
         return _body(raw, place)
@@ -217,6 +231,7 @@ def _whole_body(raw: Json, place: Place) -> Json:
     return None
 
 
+@described_by({"type": "integer", "minimum": LEAST_MS, "maximum": MOST_MS})
 def _milliseconds(raw: Json, place: Place) -> int | None:
     if type(raw) is int and LEAST_MS <= raw <= MOST_MS:
         return raw
@@ -232,14 +247,48 @@ def _settle(config: Config, place: Place) -> Config:
 
 HTTP_REQUEST = NodeKind(
     http_request,
+    "Calls another system and waits for its answer, whose body is at `steps.<id>.body`.",
+    {
+        "method": "POST",
+        "url": "https://crm.example/leads",
+        "headers": {"Authorization": "Bearer …"},
+        "body": {"email": "{{contact.email}}"},
+    },
     answered,
     fields={
-        "method": Field(choice(*METHODS), "Say which method, such as POST."),
-        "url": Field(_url, "Say which URL to call."),
-        "headers": Field(_headers),
-        "body": Field(_whole_body),
-        "timeoutMs": Field(_milliseconds),
+        "method": Field(choice(*METHODS), "Say which method, such as POST.", "The method."),
+        "url": Field(
+            _url,
+            "Say which URL to call.",
+            "Begins with https:// or http://; may contain Liquid. Only public addresses are called,"
+            " unless the operator allows more.",
+        ),
+        "headers": Field(
+            _headers,
+            about="By name; values may contain Liquid. Credentials belong here: they are encrypted"
+            " where they are kept, and shown masked.",
+        ),
+        "body": Field(
+            _whole_body,
+            about="Text, or an object or a list that is sent as JSON; every text in it may contain"
+            f" Liquid. At most {LONGEST_BODY // 1024} KiB when rendered. None with"
+            f" {', '.join(sorted(BODILESS))}.",
+        ),
+        "timeoutMs": Field(
+            _milliseconds, about="How long an answer may take, in milliseconds.", default=USUAL_MS
+        ),
     },
     settle=_settle,
     arms=("failed",),
+    exits={"failed": "the request did not succeed; without it, the run fails"},
+    rules=(when("method", sorted(BODILESS), {"not": given("body")}),),
+    output={
+        "request": {"type": "object", "description": "What was asked, credentials masked."},
+        "tries": {"type": "integer", "description": "How often it was asked."},
+        "status": {"type": "integer", "description": "The status of the answer."},
+        "headers": {"type": "object", "description": "The headers of the answer."},
+        "body": {"description": "The body of the answer, read if it is JSON."},
+        "truncated": {"type": "boolean", "description": "Whether the body was cut short."},
+        **MISSING,
+    },
 )

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from app.machine import content
-from app.machine.fields import Field, Place, choice, line, liquid
+from app.machine.fields import Field, Place, Reader, choice, line, liquid
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Delivered, Event, Json, Resend, Send
 from app.machine.reasons import Reason
+from app.machine.schema import MISSING, one_of, ref
 from app.machine.template import Rendered, RenderError
 
 MOST_ATTEMPTS = 3
@@ -97,17 +98,47 @@ def _settle(config: Config, place: Place) -> Config:
     return config
 
 
+_content = Reader(lambda raw, _: raw, ref("InlineContent"))  # judged with its channel
+
 SEND_MESSAGE = NodeKind(
     send_message,
+    "Sends a message and waits until its outcome is known.",
+    {"channel": "email", "templateId": "tpl_01kk8f3m9xe2vb4z7c1q5t6w8y"},
     delivered,
     fields={
-        "channel": Field(choice(*content.CHANNELS), "Say on which channel to send."),
-        "templateId": Field(line),
-        "content": Field(lambda raw, _: raw),
-        "to": Field(liquid),
-        "onFailure": Field(choice("continue", "stop")),
-        "onUnknown": Field(choice("continue", "stop", "resend")),
+        "channel": Field(
+            choice(*content.CHANNELS), "Say on which channel to send.", "The channel."
+        ),
+        "templateId": Field(line, about="The template to send, or else `content`."),
+        "content": Field(
+            _content, about="What to send, or else `templateId`: as a template's, with `category`."
+        ),
+        "to": Field(
+            liquid,
+            about="Another address or number than the contact's; may contain Liquid.",
+        ),
+        "onFailure": Field(
+            choice("continue", "stop"),
+            about="What follows a message that failed, without the exit `failed`.",
+            default="continue",
+        ),
+        "onUnknown": Field(
+            choice("continue", "stop", "resend"),
+            about=f"What follows if the outcome stays unknown. `resend`: at most {MOST_ATTEMPTS}"
+            " attempts in all, and somebody may get it twice.",
+            default="continue",
+        ),
     },
     settle=_settle,
     arms=("failed",),
+    exits={"failed": "the message was surely not sent"},
+    rules=(one_of("templateId", "content"),),
+    content=True,
+    output={
+        "messageId": {"type": "string", "description": "The message."},
+        "status": {"type": "string", "description": "Its status when the run went on."},
+        "number": {"type": "integer", "description": "The number of the attempt."},
+        "code": {"type": "string", "description": "The reason of that status."},
+        **MISSING,
+    },
 )

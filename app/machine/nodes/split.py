@@ -6,9 +6,10 @@ import hashlib
 from fractions import Fraction
 
 from app.machine import compare
-from app.machine.fields import Field, Place
+from app.machine.fields import Field, Place, described_by
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, fork, onward
 from app.machine.program import Json
+from app.machine.schema import ACTIVE, Schema
 
 HEAVIEST = 1_000_000
 
@@ -37,6 +38,7 @@ def _weight(variant: Config) -> Fraction:
 # --- its configuration --------------------------------------------------------------------------
 
 
+@described_by({"type": "number", ACTIVE: {"minimum": 0, "maximum": HEAVIEST}})
 def _read_weight(value: Json, place: Place) -> Json | None:
     number = compare.number(value) if compare.is_number(value) else None
     if number is None:
@@ -58,15 +60,29 @@ def _settle(config: Config, place: Place) -> Config:
     return config
 
 
+_WEIGHT = Field(
+    _read_weight,
+    "Say how much goes this way.",
+    "Its share, compared with those of the others; at most six decimal places.",
+)
+_SOME_WEIGHT: Schema = {
+    "properties": {"variants": {"contains": {"properties": {"weight": {"exclusiveMinimum": 0}}}}}
+}
+
 SPLIT = NodeKind(
     split,
+    "Divides contacts between variants. A contact always gets the same variant.",
+    {"variants": [{"port": "a", "weight": 50}, {"port": "b", "weight": 50}]},
     fields={
         "variants": Field(
-            fork("variant", {"weight": Field(_read_weight, "Say how much goes this way.")}),
+            fork("variant", {"weight": _WEIGHT}),
             "A split needs at least one variant.",
+            "The variants; at least one has a weight above 0.",
         )
     },
     settle=_settle,
     ports=(),
     fork="variants",
+    rules=(_SOME_WEIGHT,),
+    output={"variant": {"type": "string", "description": "The port of the variant."}},
 )

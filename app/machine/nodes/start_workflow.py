@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app.machine import document
-from app.machine.fields import Field, Liquid, Place, line, liquid
+from app.machine.fields import Field, Liquid, Place, described_by, line, liquid
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Json, StartRun
 from app.machine.reasons import Reason
+from app.machine.schema import MISSING, one_of
 
 MOST_VALUES = 50
 DEEPEST = 8
@@ -42,6 +43,7 @@ def _rendered(value: Json, visit: Visit, absent: list[str]) -> Json:
 # --- its configuration --------------------------------------------------------------------------
 
 
+@described_by({"type": "object"})
 def _data(raw: Json, place: Place) -> Mapping[str, Json] | None:
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "This must be an object; strings in it may be Liquid.")
@@ -89,6 +91,18 @@ def _settle(config: Config, place: Place) -> Config:
 
 START_WORKFLOW = NodeKind(
     start_workflow,
-    fields={"workflowId": Field(line), "automationId": Field(line), "data": Field(_data)},
+    "Starts another workflow or automation for the contact, and goes on.",
+    {"workflowId": "wfl_01kk8f3m9xe2vb4z7c1q5t6w8y", "data": {"plan": "{{trigger.data.plan}}"}},
+    fields={
+        "workflowId": Field(line, about="The workflow to start, or else `automationId`."),
+        "automationId": Field(line, about="The automation to start, or else `workflowId`."),
+        "data": Field(
+            _data,
+            about="What the started run reads as `trigger`; every text in it may contain Liquid. At"
+            f" most {MOST_VALUES} values, nested at most {DEEPEST} deep.",
+        ),
+    },
     settle=_settle,
+    rules=(one_of(*TARGETS),),
+    output=MISSING,
 )

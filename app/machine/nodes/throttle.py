@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.machine.fields import Field, Place, count, duration, liquid
+from app.machine.fields import YEAR, Field, Place, count, described_by, lasting, liquid
 from app.machine.kind import NodeKind, NodeOutcome, Visit, onward
 from app.machine.program import Event, Json, Limited, Take, Taken
 from app.machine.reasons import Reason
 
 MOST = 1_000
-LONGEST = timedelta(days=366)
 
 
 def throttle(visit: Visit) -> NodeOutcome:
@@ -30,8 +29,12 @@ def counted(visit: Visit, event: Event) -> NodeOutcome | None:
             return None
 
 
+_length = lasting(YEAR)
+
+
+@described_by(_length.schema)
 def _window(value: Json, place: Place) -> timedelta | None:
-    length = duration(value, place, longest=LONGEST)
+    length: timedelta | None = _length(value, place)
     if length == timedelta(0):
         place.hold("bad_duration", "A window must be longer than zero, such as P1D.")
         return None
@@ -40,12 +43,24 @@ def _window(value: Json, place: Place) -> timedelta | None:
 
 THROTTLE = NodeKind(
     throttle,
+    "Lets a contact pass at most `limit` times in any `window`.",
+    {"limit": 1, "window": "P1D"},
     counted,
     fields={
-        "limit": Field(count(1, MOST), "Say how often a contact may pass."),
-        "window": Field(_window, "Say in what time, such as P1D."),
-        "key": Field(liquid),
+        "limit": Field(
+            count(1, MOST), "Say how often a contact may pass.", "How often a contact may pass."
+        ),
+        "window": Field(
+            _window,
+            "Say in what time, such as P1D.",
+            f"In what time: longer than zero, at most {YEAR.days} days.",
+        ),
+        "key": Field(
+            liquid, about="Counts apart for each value, such as a product; may contain Liquid."
+        ),
     },
     ports=("next", "limited"),
     ends=("limited",),
+    exits={"limited": "the contact has passed as often as it may; unwired, it ends the run"},
+    output={"key": {"type": "string", "description": "The value that was counted for."}},
 )

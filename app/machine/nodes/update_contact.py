@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from app.machine.fields import Field, Liquid, Place, line, liquid, quote
+from app.machine.fields import LONGEST_LINE, Field, Liquid, Place, described_by, line, liquid, quote
 from app.machine.kind import NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import ChangeContact, Json
 from app.machine.reasons import Reason
+from app.machine.schema import ACTIVE, MISSING, SCALAR
 
 _SETTABLE = ("firstName", "lastName", "email", "phone", "timezone", "locale")
 
 
+@described_by(
+    {
+        "type": "object",
+        "additionalProperties": SCALAR,
+        "propertyNames": {
+            "pattern": rf"^({'|'.join(_SETTABLE)}|metadata\.[^\u0000-\u001f\u007f]+)$",
+            "maxLength": LONGEST_LINE,
+        },
+        ACTIVE: {"minProperties": 1},
+    }
+)
 def _changes(raw: Json, place: Place) -> dict[str, Json] | None:
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "This must be an object.")
@@ -57,5 +69,19 @@ def _put(changes: dict[str, Json], name: str, value: Json) -> None:
 
 
 UPDATE_CONTACT = NodeKind(
-    update_contact, fields={"set": Field(_changes, "Say which fields to set.")}
+    update_contact,
+    "Sets fields of the contact, or clears them with null.",
+    {"set": {"firstName": "{{trigger.data.name}}", "metadata.plan": "pro"}},
+    fields={
+        "set": Field(
+            _changes,
+            "Say which fields to set.",
+            f"{', '.join(_SETTABLE)} and metadata.<name>, each with text, a number, true, false or"
+            " null. Text may contain Liquid; text that comes out empty changes nothing.",
+        )
+    },
+    output={
+        "changes": {"type": "object", "description": "The new values, by field."},
+        **MISSING,
+    },
 )

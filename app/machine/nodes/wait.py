@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
-from functools import partial
 from zoneinfo import ZoneInfo
 
 from app.machine import calendar, document
-from app.machine.fields import Field, Place, duration, line, liquid, quote
+from app.machine.fields import YEAR, Field, Place, described_by, lasting, line, liquid, quote
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Event, Json, WaitUntil, Woken
 from app.machine.reasons import Reason
+from app.machine.schema import ACTIVE, MISSING, given, needs, one_of
 from app.machine.template import Rendered
 
 
@@ -79,6 +79,9 @@ def _zone(visit: Visit) -> ZoneInfo:
 _TIME_OF_DAY = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
 
 
+@described_by(
+    {**line.schema, "examples": ["09:00"], ACTIVE: {"pattern": f"^{_TIME_OF_DAY.pattern}$"}}
+)
 def _time_of_day(value: Json, place: Place) -> str | None:
     text = line(value, place)
     if text is not None and not _TIME_OF_DAY.fullmatch(text):
@@ -87,6 +90,7 @@ def _time_of_day(value: Json, place: Place) -> str | None:
     return text
 
 
+@described_by({"type": "array", "items": {"enum": list(calendar.DAYS)}, ACTIVE: {"minItems": 1}})
 def _days(value: Json, place: Place) -> list[str] | None:
     if not isinstance(value, list):
         place.refuse("wrong_type", f"This must be a list of days: {', '.join(calendar.DAYS)}.")
@@ -101,6 +105,7 @@ def _days(value: Json, place: Place) -> list[str] | None:
     return [day for day in calendar.DAYS if day in value]
 
 
+@described_by(line.schema)
 def _timezone(value: Json, place: Place) -> str | None:
     text = line(value, place)
     if text is None or text in ("contact", "workspace") or text in calendar.names():
@@ -117,22 +122,19 @@ _KINDS = ("duration", "until", "time")
 
 def _settle(config: Config, place: Place) -> Config:
     """One way to say how long; days only with a time of day, a zone with what is read in one."""
-    said = [name for name in _KINDS if name in config]
-    if not said and not place.has_findings(*_KINDS):
+    given = [name for name in _KINDS if name in config]
+    if not given and not place.has_findings(*_KINDS):
         example = "a duration such as PT1H or P3D, until, or a time of day"
         place.at("duration").hold("missing", f"Say how long to wait: {example}.")
-    for name in said[1:]:
-        place.at(name).hold("both", f"Give {said[0]} or {name}, not both.")
+    for name in given[1:]:
+        place.at(name).hold("both", f"Give {given[0]} or {name}, not both.")
     if "days" in config and "time" not in config:
         place.at("days").hold("needs_time", "Days need a time of day; give a time.")
-    if "timezone" in config and said == ["duration"]:
+    if "timezone" in config and given == ["duration"]:
         place.at("timezone").hold(
             "needs_time", "A duration does not depend on the time zone; leave timezone out."
         )
     return config
-
-
-_length = partial(duration, longest=timedelta(days=366))
 
 
 def _rests(config: Mapping[str, Json]) -> bool:
@@ -142,14 +144,34 @@ def _rests(config: Mapping[str, Json]) -> bool:
 
 WAIT = NodeKind(
     wait,
+    "Waits: for a `duration`, `until` a moment, or for the next `time` of day.",
+    {"time": "09:00", "days": ["mon", "tue", "wed", "thu", "fri"], "timezone": "contact"},
     woken,
     fields={
-        "duration": Field(_length),
-        "until": Field(liquid),
-        "time": Field(_time_of_day),
-        "days": Field(_days),
-        "timezone": Field(_timezone),
+        "duration": Field(lasting(YEAR), about=f"How long, at most {YEAR.days} days."),
+        "until": Field(
+            liquid,
+            about="A time or a date, such as `{{trigger.data.startsAt}}`. One that is past does not"
+            " wait.",
+        ),
+        "time": Field(_time_of_day, about="A time of day; the next one, never the present moment."),
+        "days": Field(_days, about="With `time`: on these days only."),
+        "timezone": Field(
+            _timezone,
+            about="Where the clock stands: `contact`, `workspace`, or a name like Europe/Berlin."
+            " Default: `workspace` with `time`; UTC with an `until` that names no offset.",
+        ),
     },
     settle=_settle,
     waits=_rests,
+    rules=(
+        one_of(*_KINDS),
+        needs("days", given("time")),
+        needs("timezone", {"anyOf": [given("until"), given("time")]}),
+    ),
+    output={
+        "until": {"type": "string", "description": "When the wait ends, or ended."},
+        "timezone": {"type": "string", "description": "The zone whose clock was read."},
+        **MISSING,
+    },
 )

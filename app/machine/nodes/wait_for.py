@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import partial
 
 from app.machine import condition, document, template
-from app.machine.fields import Field, Place, duration, line
+from app.machine.condition_schema import OPERAND
+from app.machine.fields import YEAR, Field, Place, lasting, line
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, fork, onward
 from app.machine.program import Changed, Event, Happened, Json, WaitFor, Woken
 from app.machine.reasons import Reason
+from app.machine.schema import BLANK, Schema, given, needs, one_of
 
 MOST_CONDITIONS = 8
 _WITH_EVENT = template.ROOTS | {"event"}
@@ -29,7 +30,7 @@ def wait_for(visit: Visit) -> NodeOutcome:
     return NodeOutcome("WAITING", effects=(effect,))
 
 
-def heard(visit: Visit, event: Event) -> NodeOutcome | None:
+def on_event(visit: Visit, event: Event) -> NodeOutcome | None:
     match event:
         case Happened():
             return _after(visit, event)
@@ -86,12 +87,20 @@ def _one(config: Config, place: Place) -> Config:
 _conditions = fork(
     "condition",
     {
-        "event": Field(line),
-        "match": Field(partial(condition.read, roots=_WITH_EVENT)),
-        "when": Field(condition.read),
+        "event": Field(line, about="The name of an event of the contact, or else `when`."),
+        "match": Field(
+            condition.over(_WITH_EVENT),
+            about="What must be true when the event comes; reads `event.properties` too.",
+        ),
+        "when": Field(condition.read_condition, about="What must become true, or else `event`."),
     },
     _one,
+    rules=(one_of("event", "when"), needs("match", given("event"))),
+    most=MOST_CONDITIONS,
 )
+# The timeout of a step may be an arm.
+_LENGTHS = {"after": {"not": BLANK}, "timeout": {"type": "string", "minLength": 1}}
+_ONE_LENGTH: Schema = {"not": {"required": [*_LENGTHS], "properties": _LENGTHS}}
 
 
 def _settle(config: Config, place: Place) -> Config:
@@ -113,19 +122,39 @@ def _rests(config: Mapping[str, Json]) -> bool:
     return config.get("timeout") != timedelta(0) and not any("when" in one for one in conditions)
 
 
-_length = partial(duration, longest=timedelta(days=366))
-
 WAIT_FOR = NodeKind(
     wait_for,
-    heard,
+    "Waits for something that the contact does, or that becomes true of it; the first one wins.",
+    {"conditions": [{"port": "ordered", "event": "order_placed"}], "timeout": "P3D"},
+    on_event,
     fields={
-        "conditions": Field(_conditions, "Say what to wait for."),
-        "timeout": Field(_length),
-        "after": Field(_length),  # the timeout of a step whose `timeout` is the arm
+        "conditions": Field(
+            _conditions,
+            "Say what to wait for.",
+            f"What to wait for. All make at most {condition.MOST_COMPARISONS} comparisons.",
+        ),
+        "timeout": Field(
+            lasting(YEAR),
+            about=f"How long to wait, at most {YEAR.days} days; without it, forever. In steps, a"
+            " list is the arm that is taken then.",
+        ),
+        "after": Field(
+            lasting(YEAR), about="The same as a duration in `timeout`, for a step with that arm."
+        ),
     },
     settle=_settle,
     ports=("timeout",),
     given=("timeout",),
     fork="conditions",
     waits=_rests,
+    exits={"timeout": "the time is over"},
+    rules=(_ONE_LENGTH,),
+    output={
+        "port": {"type": "string", "description": "The condition that won."},
+        "event": {
+            "type": "object",
+            "description": "The event, with its `name`, `properties`, `at`.",
+        },
+        "operands": {"type": "array", "items": OPERAND, "description": "What decided."},
+    },
 )

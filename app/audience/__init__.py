@@ -1,0 +1,1 @@
+"""Contacts: addresses, profiles, segments, what follows from a change, erasure."""

@@ -1,0 +1,344 @@
+"""Every write to a contact but its end (erasing.py): find or create it, change it, tag it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from app.audience import profile, reactions, subscriptions
+from app.audience.reactions import WorkspaceContext
+from app.audience.subscriptions import OptOut, Person, Status, shown
+from app.database.db import Handle, Row, new_id
+from app.errors import Duplicate, FieldError, Problem, Unavailable
+from app.machine import document
+from app.machine.program import Json
+from app.store import batches, contacts, suppressions
+from app.vault.vault import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The key of a contact: an address in its clean form, our id, or a metadata field."""
+
+    kind: Literal["email", "phone", "contact_id", "metadata"]
+    value: str  # as a contact made from it would hold it
+    key: str  # as it is compared
+    field: str = ""
+
+    def within(self, workspace_id: str) -> Who:
+        return (workspace_id, self.kind, self.field, self.key)
+
+
+Who: TypeAlias = tuple[str, str, str, str]  # workspace, kind of lookup, field, key
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def resource(row: Row, tags: Sequence[str]) -> dict[str, Json]:
+    """A contact as the API shows it, and as templates and conditions see it."""
+    return {
+        "id": row["id"],
+        "email": row["email"],
+        "phone": row["phone"],
+        "firstName": row["first_name"],
+        "lastName": row["last_name"],
+        "timezone": row["timezone"],
+        "locale": row["locale"],
+        "metadata": row["metadata"],
+        "tags": list(tags),
+        "subscriptions": shown(row),
+        "createdAt": row["created_at"],
+        "updatedAt": row["updated_at"],
+    }
+
+
+def writable(row: Row, tags: Sequence[str] | None = None) -> dict[str, Json]:
+    """The part of a contact that its API lets be changed."""
+    values = {name: resource(row, ())[name] for name in profile.WRITABLE}
+    return values if tags is None else {**values, "tags": list(tags)}
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+async def create(
+    db: Handle, workspace: WorkspaceContext, values: Mapping[str, Json], tags: Json = None
+) -> Row:
+    """A new contact. Raises Problem `invalid`, or `conflict` with the `existingId`."""
+    checked = profile.check(workspace.country, values, tags)
+    checked.raise_errors()
+    _refuse_heard(checked.columns["subscriptions"])
+    row = await _insert(db, workspace, checked)
+    if row is None:
+        raise await _conflict(db, workspace, checked.columns)
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    id: str
+    is_one_of_several: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A contact to create when none is found, without the values that it may not hold."""
+
+    workspace: WorkspaceContext
+    lookup: Lookup
+    values: Mapping[str, Json]
+    tags: Sequence[Json]
+
+
+async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
+    """Those who exist: a statement for each kind of lookup, whoever they belong to."""
+    by_kind: dict[str, list[Who]] = {}
+    for who in set(wanted):
+        by_kind.setdefault(who[1], []).append(who)
+    found = {}
+    for kind, some in by_kind.items():
+        rows = await batches.found(
+            db, kind, [(workspace_id, field, key) for workspace_id, _, field, key in some]
+        )
+        for row in rows:
+            if row["id"] is not None:
+                who = (row["workspace_id"], kind, row["field"], row["value"])
+                found[who] = Found(row["id"], row["another"] is not None)
+    return found
+
+
+async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> dict[Who, Found]:
+    """A contact for each email or phone; fifty requests at once make one. One that another request
+    has made since we looked is found instead."""
+    made = {}
+    people, new = [], {}
+    for who in sorted(missing):
+        one = missing[who]
+        checked = profile.check(
+            one.workspace.country, {**one.values, one.lookup.kind: one.lookup.value}, one.tags
+        )
+        made[who] = Found(new_id("con"))
+        new[made[who].id] = (one.workspace, checked)
+        people.append(Person(one.workspace.id, made[who].id, dict(checked.columns)))
+    await subscriptions.judge(db, vault, people)
+    inserted = await batches.insert_missing(
+        db, [(one.workspace_id, one.id, one.columns) for one in people]
+    )
+    made_in: dict[WorkspaceContext, dict[str, Sequence[str]]] = {}
+    for id in sorted(inserted):
+        workspace, checked = new[id]
+        await _insert_belongings(db, workspace.id, id, checked)
+        made_in.setdefault(workspace, {})[id] = checked.tags
+    for workspace, some in made_in.items():
+        await reactions.appeared(db, workspace, some)
+    overtaken = [who for who, found in made.items() if found.id not in inserted]
+    found = await find_all(db, overtaken) if overtaken else {}
+    if len(found) < len(overtaken):
+        raise Unavailable("The contact was erased while it was being created; retry the request.")
+    return {**made, **found}
+
+
+async def _insert(db: Handle, workspace: WorkspaceContext, checked: profile.Checked) -> Row | None:
+    new = Person(workspace.id, new_id("con"), dict(checked.columns))
+    opting = await subscriptions.judge(db, workspace.vault, [new])
+    row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
+    if row is not None:
+        await subscriptions.keep(db, workspace.id, opting, "member")
+        await _insert_belongings(db, workspace.id, row["id"], checked)
+        await reactions.appeared(db, workspace, {row["id"]: checked.tags})
+    return row
+
+
+async def _insert_belongings(
+    db: Handle, workspace_id: str, id: str, checked: profile.Checked
+) -> None:
+    if checked.fields:
+        await contacts.add_fields(db, workspace_id=workspace_id, fields=[(id, checked.fields)])
+    if checked.tags:
+        await contacts.add_tags(db, workspace_id=workspace_id, tags=[(id, checked.tags)])
+
+
+async def change(
+    db: Handle, workspace: WorkspaceContext, row: Row, patch: Mapping[str, Json]
+) -> Row:
+    """A merge patch (RFC 7396) judged on its result; otherwise like `replace`."""
+    return await replace(db, workspace, row, document.merge(writable(row), profile.normal(patch)))
+
+
+async def replace(
+    db: Handle,
+    workspace: WorkspaceContext,
+    row: Row,
+    values: Mapping[str, Json],
+    tags: Json = None,
+) -> Row:
+    """All writable fields of the locked contact `row`; its tags too, when they are given. When
+    that is what it holds, however it is spelled, it stays as it is and nobody is told.
+
+    Raises Problem `invalid` or `conflict`, and then nothing has changed.
+    """
+    checked = profile.check(workspace.country, values, tags)
+    checked.raise_errors()
+    if await _is_so(db, workspace, row, checked, tags):
+        return row
+    had = subscriptions.hashes(workspace.vault, workspace.id, row)
+    new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"], had)
+    await _resubscribe(db, workspace, new, shown(row))
+    opting = await subscriptions.judge(db, workspace.vault, [new])
+    try:
+        async with db.savepoint():
+            changed = await contacts.update(
+                db, workspace_id=workspace.id, id=row["id"], columns=new.columns
+            )
+    except Duplicate:
+        raise await _conflict(db, workspace, checked.columns, other_than=row["id"]) from None
+    await contacts.keep_former(
+        db, workspace_id=workspace.id, changed=[(row["id"], row, new.columns)]
+    )
+    await subscriptions.keep(db, workspace.id, opting, "member")
+    if not profile.same(checked.columns["metadata"], row["metadata"]):
+        await contacts.replace_fields(
+            db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
+        )
+    added = set() if tags is None else await _replace_tags(db, workspace, row["id"], checked.tags)
+    await reactions.changed_in(db, workspace, {row["id"]: sorted(added)})
+    return changed
+
+
+async def _is_so(
+    db: Handle, workspace: WorkspaceContext, row: Row, checked: profile.Checked, tags: Json
+) -> bool:
+    held = {**{name: row[name] for name in checked.columns}, "subscriptions": shown(row)}
+    if held != checked.columns or not profile.same(held["metadata"], checked.columns["metadata"]):
+        return False
+    return tags is None or set(await _held(db, workspace, row["id"])) == set(checked.tags)
+
+
+def _suppressed(left: Sequence[Row]) -> str:
+    """Advice: the requests by which an admin lifts them."""
+    named = " and ".join(f"DELETE /suppressions/{row['id']} ({row['reason']})" for row in left)
+    return f"The address is on the suppression list. An admin can lift that: {named}."
+
+
+def _not_theirs(was: Status, wanted: Status) -> str:
+    if was in HEARD:
+        return (
+            f"It is {was}, as its provider said. An admin can delete the suppression that the"
+            " contact names in `suppressions`."
+        )
+    return f"Write subscribed or unsubscribed: only a provider can report {wanted}."
+
+
+async def _resubscribe(
+    db: Handle, workspace: WorkspaceContext, new: Person, before: Mapping[str, Status]
+) -> None:
+    """Subscribe again where a member says that the person wants it. What the person or a
+    provider said is not a member's to take back: Problem `invalid`."""
+    errors, known = [], subscriptions.hashes(workspace.vault, workspace.id, new.columns)
+    for channel, was in before.items():
+        wanted, pointer = new.columns["subscriptions"].get(channel), f"/subscriptions/{channel}"
+        if wanted is None:
+            errors.append(FieldError(pointer, "Must be subscribed or unsubscribed."))
+        elif wanted != was and {wanted, was} & HEARD:
+            errors.append(FieldError(pointer, _not_theirs(was, wanted)))
+        elif wanted != was == subscriptions.UNSUBSCRIBED and channel in known:
+            hash = known[channel]
+            await suppressions.lock(db, hash)
+            where = {"workspace_id": workspace.id, "address_hash": hash}
+            await suppressions.lift(db, **where, reasons=["unsubscribed"])
+            left = await suppressions.of_addresses(
+                db, workspace_id=workspace.id, address_hashes=[hash]
+            )
+            if left:
+                errors.append(FieldError(pointer, _suppressed(left)))
+    if errors:
+        raise profile.invalid(errors)
+    again = [
+        OptOut(new.id, channel, None, None)
+        for channel, was in before.items()
+        if was == "unsubscribed" and new.columns["subscriptions"][channel] == "subscribed"
+    ]
+    await subscriptions.tell(db, workspace.id, again, kind="opted_in", reason=None, source="member")
+
+
+HEARD = frozenset({"bounced", "complained"})  # of an address; no member says so
+
+
+def _refuse_heard(chosen: Mapping[str, str]) -> None:
+    errors = [
+        FieldError(f"/subscriptions/{channel}", f"{status} is read-only.")
+        for channel, status in chosen.items()
+        if status in HEARD
+    ]
+    if errors:
+        raise profile.invalid(errors)
+
+
+async def add_tags(
+    db: Handle, workspace: WorkspaceContext, contact_id: str, tags: Sequence[str]
+) -> None:
+    """Raises Problem `invalid` for a tag that cannot be one, or for one too many."""
+    errors: list[FieldError] = []
+    tags = profile.check_tags(tags, errors)
+    held = await _held(db, workspace, contact_id)
+    if len({*held, *tags}) > profile.TAGS:
+        errors.append(FieldError("/tags", f"A contact has at most {profile.TAGS} tags."))
+    if errors:
+        raise profile.invalid(errors)
+    added = set(tags) - set(held)
+    if added:
+        await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
+        await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
+        await reactions.changed_in(db, workspace, {contact_id: sorted(added)})
+
+
+async def remove_tag(db: Handle, workspace: WorkspaceContext, contact_id: str, tag: str) -> bool:
+    """True when the contact had it."""
+    removed = await contacts.remove_tag(
+        db, workspace_id=workspace.id, contact_id=contact_id, tag=profile.normal(tag)
+    )
+    if removed:
+        await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
+        await reactions.changed_in(db, workspace, {contact_id: ()})
+    return removed
+
+
+async def _held(db: Handle, workspace: WorkspaceContext, contact_id: str) -> list[str]:
+    tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=[contact_id])
+    return tags[contact_id]
+
+
+async def _replace_tags(
+    db: Handle, workspace: WorkspaceContext, contact_id: str, tags: Sequence[str]
+) -> set[str]:
+    """Those that it did not have."""
+    held = await _held(db, workspace, contact_id)
+    for tag in set(held) - set(tags):
+        await contacts.remove_tag(db, workspace_id=workspace.id, contact_id=contact_id, tag=tag)
+    if added := set(tags) - set(held):
+        await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
+    return added
+
+
+async def _conflict(
+    db: Handle,
+    workspace: WorkspaceContext,
+    columns: Mapping[str, Any],
+    other_than: str | None = None,
+) -> Problem:
+    found = [
+        await contacts.by_email(db, workspace_id=workspace.id, email_key=columns["email_key"])
+        if columns["email_key"]
+        else None,
+        await contacts.by_phone(db, workspace_id=workspace.id, phone=columns["phone"])
+        if columns["phone"]
+        else None,
+    ]
+    others = [row["id"] for row in found if row and row["id"] != other_than]
+    return Problem(
+        "conflict",
+        "Another contact has this email or phone; change that one instead.",
+        existingId=others[0] if others else None,
+    )

@@ -1,0 +1,79 @@
+"""Finds personal data in records that belong to no contact: refused webhook requests."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+
+from app.database.db import Handle, Row
+from app.machine import document
+from app.store import erasure
+
+AT_ONCE = 100  # requests with their bodies: a few megabytes at most
+DIGITS = 8  # the last of a phone number: those that stay when it is written without its country
+
+_NO_DIGIT = re.compile(rb"\D+")
+
+
+async def delete_mentioning(
+    db: Handle, workspace_id: str, contact: Row, former: Sequence[Row] = ()
+) -> None:
+    """Delete the workspace's refused requests that mention the contact, or one of its former
+    addresses."""
+    identifiers, last = Identifiers.of(contact, former), ""
+    while page := await erasure.refused_requests(
+        db, workspace_id=workspace_id, after=last, limit=AT_ONCE
+    ):
+        last = page[-1]["id"]
+        named = await asyncio.to_thread(identifiers.found_in, page)
+        await erasure.delete_requests(db, workspace_id=workspace_id, ids=named)
+
+
+@dataclass(frozen=True, slots=True)
+class Identifiers:
+    """A contact's emails, phones and id, found however they are written."""
+
+    words: tuple[bytes, ...]
+    numbers: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, contact: Mapping[str, Any], former: Sequence[Mapping[str, Any]] = ()) -> Self:
+        """The searchable values of a contact's row and of its former addresses."""
+        held = (contact, *former)
+        words = {contact["id"], *(one["email_key"] for one in held)}
+        phones = {one["phone"] for one in held}
+        numbers = {_NO_DIGIT.sub(b"", phone.encode())[-DIGITS:] for phone in phones if phone}
+        return cls(tuple(word.lower().encode() for word in words if word), tuple(numbers))
+
+    def found_in(self, requests: Sequence[Row]) -> list[str]:
+        """The ids of those that mention the contact."""
+        return [request["id"] for request in requests if self._are_in_request(request)]
+
+    def _are_in_request(self, request: Row) -> bool:
+        head = document.dumps([request["headers"], request["detail"]])
+        return self.are_in(request["body"] or b"") or self.are_in(head)
+
+    def are_in(self, raw: bytes) -> bool:
+        """In JSON, cut short or not; escapes are decoded too."""
+        return self._are_in_text(raw) or (b"\\" in raw and self._are_in_text(_unescaped(raw)))
+
+    def _are_in_text(self, raw: bytes) -> bool:
+        lowered = raw.lower()
+        if any(word in lowered for word in self.words):
+            return True
+        if not self.numbers:
+            return False
+        digits = _NO_DIGIT.sub(b"", raw)
+        return any(number in digits for number in self.numbers)
+
+
+def _unescaped(raw: bytes) -> bytes:
+    try:
+        return orjson.dumps(orjson.loads(raw))
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return raw

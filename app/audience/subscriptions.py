@@ -1,0 +1,247 @@
+"""Whether somebody may be written to, channel by channel: what contacts chose, and what became of
+their addresses.
+
+An opt-out belongs to the person and to the address at once: a contact that changes its address
+stays unsubscribed, and an address stays suppressed when its contact is gone. What stands on the
+contact is what its address's suppressions and its own choice come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from app.audience import addresses
+from app.database.db import Handle, Row, new_id
+from app.outbound import events
+from app.store import suppressions
+from app.vault.vault import Vault
+
+Status: TypeAlias = Literal["subscribed", "unsubscribed", "bounced", "complained"]
+Reason: TypeAlias = Literal["unsubscribed", "bounced", "complained", "stopped", "manual", "erased"]
+
+SUBSCRIBED: Status = "subscribed"
+UNSUBSCRIBED: Status = "unsubscribed"
+
+# Channel → the contact's column that holds its address in the form in which it is compared.
+COLUMN: Mapping[str, str] = {"email": "email_key", "sms": "phone", "whatsapp": "phone"}
+
+# What a suppression makes of the subscription, the gravest first.
+STATUS: Mapping[Reason, Status] = {
+    "complained": "complained",
+    "bounced": "bounced",
+    "stopped": "unsubscribed",
+    "manual": "unsubscribed",
+    "erased": "unsubscribed",
+    "unsubscribed": "unsubscribed",
+}
+
+# Beside these an opt-out is recorded at the address, and does not show in the status.
+GRAVER = frozenset({"bounced", "complained"})
+
+# Who complained at an old address is not asked anew at another one.
+OUT = frozenset({"unsubscribed", "complained"})
+
+# What a person has said, beside which an address may bounce.
+SAID = frozenset({"unsubscribed", "stopped"})
+
+
+@dataclass(frozen=True, slots=True)
+class OptOut:
+    """Somebody who was subscribed and is not any more, and what their address is known by."""
+
+    contact_id: str
+    channel: str
+    address: str | None
+    address_hash: str | None
+    is_new: bool = True  # else they were before, at another address
+
+
+def clean(channel: str, address: str, country: str | None) -> str:
+    """The address as a contact has it. Raises addresses.BadAddress."""
+    if COLUMN[channel] == "phone":
+        return addresses.phone(address, country)
+    return addresses.email(address).address
+
+
+def key(channel: str, address: str) -> str:
+    """The address as it is compared. Raises addresses.BadAddress."""
+    if COLUMN[channel] == "phone":
+        return addresses.phone(address, None)
+    return addresses.email(address).key
+
+
+def hashed(vault: Vault, workspace_id: str, channel: str, key: str) -> str:
+    """The keyed hash that outlives an erasure: without our key nobody can tell whose address it
+    was."""
+    named = "|".join((workspace_id, channel, key))
+    return vault.keyed_hash("suppression", named.encode()).hex()
+
+
+def hashes(vault: Vault, workspace_id: str, columns: Mapping[str, Any]) -> dict[str, str]:
+    """By channel, of a contact's addresses; a channel without an address is left out."""
+    return {
+        channel: hashed(vault, workspace_id, channel, columns[column])
+        for channel, column in COLUMN.items()
+        if columns[column]
+    }
+
+
+def shown(row: Row) -> dict[str, Status]:
+    """The subscriptions as the contact's resource shows them."""
+    return {channel: row["subscriptions"].get(channel, SUBSCRIBED) for channel in COLUMN}
+
+
+def gravest(reasons: Iterable[str]) -> Reason | None:
+    held = set(reasons)
+    return next((reason for reason in STATUS if reason in held), None)
+
+
+def status(reasons: Iterable[str]) -> Status:
+    """The status that the gravest suppression leads to."""
+    reason = gravest(reasons)
+    return SUBSCRIBED if reason is None else STATUS[reason]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A contact about to be written: what its columns will be, how it was subscribed before, and by
+    channel the hashes of the addresses that it had."""
+
+    workspace_id: str
+    id: str
+    columns: dict[str, Any]
+    before: Mapping[str, str] = field(default_factory=dict)
+    had: Mapping[str, str] = field(default_factory=dict)
+
+
+async def judge(
+    db: Handle, vault: Vault, people: Sequence[Person], *, only_looks: bool = False
+) -> list[OptOut]:
+    """Replace `subscriptions` in the columns of each person, as asked for, by what holds once the
+    suppressions of their addresses are applied.
+
+    Returns the opt-outs that this makes, to be stored with `keep` after the people are written.
+    Their addresses are locked until then: a send to one of them waits, and sees the opt-out. Who
+    `only_looks` will store nothing, and locks nothing."""
+    known = [hashes(vault, one.workspace_id, one.columns) for one in people]
+    chosen = zip((one.columns["subscriptions"] for one in people), known, strict=True)
+    if not only_looks:
+        await suppressions.lock(
+            db,
+            *(
+                found[name]
+                for statuses, found in chosen
+                for name in found
+                if statuses.get(name) in OUT
+            ),
+        )
+    had = (hash for one in people for hash in one.had.values())
+    asked = sorted({*(hash for found in known for hash in found.values()), *had})
+    reasons = await suppressions.reasons_in(
+        db, workspace_ids=sorted({one.workspace_id for one in people}), address_hashes=asked
+    )
+    if not only_looks:
+        await _recognize(db, people, known, reasons)
+    opting: list[OptOut] = []
+    for person, found in zip(people, known, strict=True):
+        chosen, now = person.columns["subscriptions"], {}
+        for channel, column in COLUMN.items():
+            held = reasons[found[channel]] if channel in found else []
+            was, chose_not_to = person.before.get(channel), chosen.get(channel) in OUT
+            if chosen.get(channel) == "bounced" and person.had.get(channel) != found.get(channel):
+                # The bounce stays with the address, and does not hide what the person has said.
+                chose_not_to = not SAID.isdisjoint(reasons.get(person.had.get(channel, ""), []))
+            now[channel] = status([*held, "unsubscribed"] if chose_not_to else held)
+            # What the address alone makes of them they did not choose, and may end with its reason.
+            is_said = "unsubscribed" in held or chosen.get(channel) == was == status(held)
+            is_new = was not in OUT
+            if chose_not_to and not is_said and (is_new or channel in found):
+                address = person.columns[column]
+                out = OptOut(person.id, channel, address, found.get(channel), is_new)
+                opting.append(out)
+        person.columns["subscriptions"] = {
+            channel: one for channel, one in now.items() if one != SUBSCRIBED
+        }
+    return opting
+
+
+async def _recognize(
+    db: Handle,
+    people: Sequence[Person],
+    known: Sequence[Mapping[str, str]],
+    reasons: Mapping[str, Sequence[str]],
+) -> None:
+    """Give suppressions whose address is not shown, of the erased and of who got letters about an
+    account, that of the contact who has it now: who lifts one finds the contact by it."""
+    shown = [
+        {
+            "workspace_id": person.workspace_id,
+            "address_hash": hash,
+            "address": person.columns[COLUMN[channel].removesuffix("_key")],
+        }
+        for person, found in zip(people, known, strict=True)
+        for channel, hash in found.items()
+        if reasons[hash]
+    ]
+    await suppressions.recognize(db, shown)
+
+
+async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], source: str) -> None:
+    """Once the contacts are there: their addresses are suppressed, and their activity says so."""
+    if not opting:
+        return
+    await suppressions.insert_many(
+        db,
+        workspace_id=workspace_id,
+        rows=[
+            {
+                "id": new_id("sup"),
+                "channel": one.channel,
+                "address_hash": one.address_hash,
+                "address": one.address,
+                "reason": "unsubscribed",
+                "source": source,
+            }
+            for one in opting
+            if one.address_hash is not None
+        ],
+    )
+    new = [one for one in opting if one.is_new]
+    await tell(db, workspace_id, new, kind="opted_out", reason="unsubscribed", source=source)
+
+
+async def tell(
+    db: Handle,
+    workspace_id: str,
+    whom: Iterable[OptOut],
+    *,
+    kind: Literal["opted_out", "opted_in", "flagged"],
+    reason: str | None,
+    source: str,
+) -> None:
+    """For the activity of contacts, and for whoever hears of events."""
+    rows = [
+        {
+            "id": new_id("cns"),
+            "contact_id": one.contact_id,
+            "channel": one.channel,
+            "kind": kind,
+            "reason": reason,
+            "source": source,
+        }
+        for one in whom
+    ]
+    await suppressions.tell(db, workspace_id=workspace_id, rows=rows)
+    if kind == "opted_out":
+        about = [
+            {
+                "contactId": row["contact_id"],
+                "channel": row["channel"],
+                "reason": reason,
+                "source": source,
+            }
+            for row in rows
+        ]
+        await events.tell(db, workspace_id, "contact.unsubscribed", *about)

@@ -1,0 +1,198 @@
+"""Events of contacts, many at once: each contact found or created, each event recorded once.
+
+The order of locks is that of the intake: new contacts, contacts by their ids, receipts. An event
+that is refused leaves nothing behind and holds up no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from app.audience import audience, lookups, reactions
+from app.audience.audience import Found, Lookup, Missing, Who
+from app.audience.reactions import ContactEvent, WorkspaceContext
+from app.database.db import Handle
+from app.errors import Problem, Unavailable
+from app.machine.program import Json
+from app.store import batches, contact_events, receipts
+from app.store.receipts import Receipt
+
+REPEATED_WITHIN = timedelta(seconds=receipts.KEPT_SECONDS)
+TRIES = 5  # somebody else may send an event with the same id, but hardly time and again
+ADDRESSES = ("email", "phone")  # an id alone creates nobody
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedEvent:
+    """An event that is right by itself. `receipt` knows its repeats; with `creates` a missing
+    contact is created."""
+
+    lookup: Lookup
+    name: str
+    properties: Mapping[str, Json]
+    at: datetime
+    reacts: bool
+    receipt: bytes | None = None
+    creates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The answer to a reported event; `replayed` when an earlier one with the same id made it."""
+
+    id: str
+    contact_id: str
+    name: str
+    at: datetime
+    replayed: bool = False
+
+
+Outcome: TypeAlias = Recorded | Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """For so many more contacts, None for any number; and the answer when there is none left."""
+
+    left: int | None
+    refusal: Problem
+
+
+class _Overtaken(Exception):
+    """A repeat was recorded since we looked: everything is undone and looked at again."""
+
+
+async def record(
+    db: Handle, workspace: WorkspaceContext, events: Sequence[ReportedEvent], room: Room
+) -> list[Outcome]:
+    """The outcome of each event, in order."""
+    for _ in range(TRIES):
+        with suppress(_Overtaken):
+            async with db.savepoint():
+                return await _Batch(db, workspace, events, room).outcomes()
+    raise Unavailable("Events with the same id are being recorded; retry the request.")
+
+
+@dataclass(slots=True)
+class _Batch:
+    db: Handle
+    workspace: WorkspaceContext
+    events: Sequence[ReportedEvent]
+    room: Room
+    answers: dict[int, Outcome] = field(default_factory=dict)  # by place
+    contacts: dict[Who, Found] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)  # contacts that are locked
+
+    async def outcomes(self) -> list[Outcome]:
+        await self._repeat()
+        await self._look_up()
+        await self._create()
+        await self._lock()
+        await self._record()
+        return [self.answers[place] for place in range(len(self.events))]
+
+    def _open(self) -> list[tuple[int, ReportedEvent]]:
+        return [one for one in enumerate(self.events) if one[0] not in self.answers]
+
+    def _who(self, event: ReportedEvent) -> Who:
+        return event.lookup.within(self.workspace.id)
+
+    async def _repeat(self) -> None:
+        """Answer those whose id was recorded before, whoever they name now."""
+        ids = {event.receipt for event in self.events if event.receipt is not None}
+        if not ids:
+            return
+        kept = await receipts.by_ids(self.db, [(self.workspace.id, id) for id in sorted(ids)])
+        made = {one.id: one.run_id for one in kept}
+        rows = await contact_events.by_ids(
+            self.db, workspace_id=self.workspace.id, ids=sorted(made.values())
+        )
+        by_id = {row["id"]: row for row in rows}
+        for place, event in self._open():
+            if event.receipt in made:
+                row = by_id.get(made[event.receipt])
+                self.answers[place] = Recorded(**row, replayed=True) if row else _gone()
+
+    async def _look_up(self) -> None:
+        wanted = {self._who(event) for _, event in self._open()}
+        self.contacts = await audience.find_all(self.db, wanted) if wanted else {}
+        for place, event in self._open():
+            found = self.contacts.get(self._who(event))
+            if found is not None and found.is_one_of_several:
+                self.answers[place] = lookups.several(event.lookup)
+            elif found is None and not event.creates:
+                self.answers[place] = _unknown(event)
+
+    async def _create(self) -> None:
+        missing: dict[Who, Missing] = {}
+        for place, event in self._open():
+            who = self._who(event)
+            if who in self.contacts or who in missing:
+                continue
+            if self.room.left is not None and len(missing) >= self.room.left:
+                self.answers[place] = self.room.refusal
+            else:
+                missing[who] = Missing(self.workspace, event.lookup, {}, ())
+        if missing:
+            made = await audience.make_all(self.db, self.workspace.vault, missing)
+            self.contacts |= made
+
+    async def _lock(self) -> None:
+        ids = {self.contacts[self._who(event)].id for _, event in self._open()}
+        rows = await batches.locked(self.db, workspace_id=self.workspace.id, ids=sorted(ids))
+        self.present = {row["id"] for row in rows}
+        for place, event in self._open():
+            if self.contacts[self._who(event)].id not in self.present:  # erased since we looked
+                self.answers[place] = _unknown(event)
+
+    async def _record(self) -> None:
+        fresh: dict[int, ContactEvent] = {}
+        led: dict[bytes, ContactEvent] = {}
+        for place, event in self._open():
+            copied = led.get(event.receipt) if event.receipt is not None else None
+            if copied is not None:
+                self.answers[place] = _recorded(copied, replayed=True)
+                continue
+            fresh[place] = new = self._event(event)
+            self.answers[place] = _recorded(new)
+            if event.receipt is not None:
+                led[event.receipt] = new
+        await self._keep(led)
+        await reactions.all_happened(self.db, self.workspace, list(fresh.values()))
+
+    def _event(self, event: ReportedEvent) -> ContactEvent:
+        contact_id = self.contacts[self._who(event)].id
+        return ContactEvent(contact_id, event.name, event.properties, event.at, event.reacts)
+
+    async def _keep(self, led: Mapping[bytes, ContactEvent]) -> None:
+        if not led:
+            return
+        new = [
+            Receipt(self.workspace.id, receipt, event.id, event.contact_id)
+            for receipt, event in sorted(led.items())
+        ]
+        expires_at = await self.db.now() + REPEATED_WITHIN
+        if await receipts.insert_many(self.db, new, expires_at=expires_at) < len(new):
+            raise _Overtaken
+
+
+def _recorded(event: ContactEvent, *, replayed: bool = False) -> Recorded:
+    return Recorded(event.id, event.contact_id, event.name, event.at, replayed)
+
+
+def _unknown(event: ReportedEvent) -> Problem:
+    is_address = event.lookup.kind in ADDRESSES
+    advice = "create it first, or send createContact: true" if is_address else "create it first"
+    return lookups.unknown(event.lookup, advice)
+
+
+def _gone() -> Problem:
+    return Problem(
+        "conflict",
+        "The event with this id is no longer kept, for its contact was erased since; a new event"
+        " needs a new id.",
+    )

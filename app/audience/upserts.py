@@ -1,0 +1,330 @@
+"""Many contacts at once: each found by its email, phone or id, or made; all in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from app.audience import profile, reactions, subscriptions
+from app.audience.profile import Checked
+from app.audience.reactions import WorkspaceContext
+from app.audience.subscriptions import OptOut, Person
+from app.database.db import Handle, Row, new_id
+from app.errors import FieldError
+from app.machine import document
+from app.machine.program import Json
+from app.store import batches, contacts, suppressions
+from app.store.dry_run import DryRunContacts
+
+COLUMNS = {
+    "email": ("email", "email_key"),
+    "phone": ("phone",),
+    "firstName": ("first_name",),
+    "lastName": ("last_name",),
+    "timezone": ("timezone",),
+    "locale": ("locale",),
+}
+ADDRESSES = {"email_key": "/email", "phone": "/phone"}
+
+Outcome: TypeAlias = Literal["created", "updated", "unchanged"] | Sequence[FieldError]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A contact as somebody gave it: what it leaves out stays as it is, and tags are added."""
+
+    id: str | None
+    values: Mapping[str, Json]
+    checked: Checked
+
+    @classmethod
+    def read(cls, country: str | None, values: Mapping[str, Json]) -> Entry:
+        """Read an entry; one with `checked.errors` is not to be stored."""
+        rest = profile.normal({k: v for k, v in values.items() if k not in ("id", "tags")})
+        checked = profile.part(country, rest, values.get("tags"))
+        errors = list(checked.errors)
+        id = profile.line(profile.normal(values.get("id")), "/id", errors)
+        return cls(id, rest, replace(checked, errors=errors))
+
+
+async def upsert(
+    db: Handle,
+    workspace: WorkspaceContext,
+    entries: Sequence[Entry],
+    *,
+    room: int | None = None,
+    dry_run_contacts: DryRunContacts | None = None,
+    starts: bool = False,
+) -> list[Outcome]:
+    """The result of each entry, in order: an entry sees those before it. At most `room` are made.
+    With `dry_run_contacts` nothing is written but there, for later entries to see. Runs that wait
+    for a change are told of it; others are started only when `starts` says so.
+
+    Raises errors.Duplicate when another request got ahead of us, or when two of these contacts
+    exchange an address: a second try, or one entry at a time, will do.
+    """
+    batch = _Batch(await _held(db, workspace, entries, dry_run_contacts), room)
+    outcomes = [batch.take(entry) for entry in entries]
+    touched = list(batch.touched.values())
+    people = [Person(workspace.id, one.id, one.columns, one.subscribed, one.had) for one in touched]
+    opting = await subscriptions.judge(
+        db, workspace.vault, people, only_looks=dry_run_contacts is not None
+    )
+    if dry_run_contacts is not None:
+        _keep_in(dry_run_contacts, touched, opting)
+    else:
+        await _write(db, workspace, touched)
+        await subscriptions.keep(db, workspace.id, opting, "import")
+        await _tell(db, workspace, touched, starts=starts)
+    return outcomes
+
+
+@dataclass(slots=True)
+class _Contact:
+    """A contact as it is in the database, or will be."""
+
+    id: str
+    columns: dict[str, Any]
+    tags: dict[str, None]  # in order
+    subscribed: Mapping[str, str] = field(default_factory=dict)  # before
+    # Channels on which an opt-out is recorded of the address that they have.
+    opted_out: set[str] = field(default_factory=set)
+    was: Mapping[str, Any] = field(default_factory=dict)  # its columns in the database
+    had: Mapping[str, str] = field(default_factory=dict)  # by channel the hashes of its addresses
+    is_new: bool = False
+    has_new_fields: bool = False
+    new_tags: list[str] = field(default_factory=list)
+
+
+async def _held(
+    db: Handle,
+    workspace: WorkspaceContext,
+    entries: Sequence[Entry],
+    dry_run_contacts: DryRunContacts | None,
+) -> list[_Contact]:
+    columns = [entry.checked.columns for entry in entries]
+    addresses = {
+        "email_keys": [one["email_key"] for one in columns if one["email_key"]],
+        "phones": [one["phone"] for one in columns if one["phone"]],
+    }
+    given = [entry.id for entry in entries if entry.id]
+    ids = await batches.matching(db, workspace_id=workspace.id, **addresses, ids=given)
+    seen = dry_run_contacts.find(**addresses, ids=ids) if dry_run_contacts else {}
+    held = [
+        _Contact(id, columns, dict.fromkeys(tags), columns["subscriptions"], set(opted_out))
+        for id, (columns, tags, opted_out) in seen.items()
+    ]
+    if ids := [id for id in ids if id not in seen]:
+        read = contacts.by_ids if dry_run_contacts else batches.locked
+        rows = await read(db, workspace_id=workspace.id, ids=ids)
+        tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=ids)
+        held += [
+            _Contact(row["id"], _columns(row), dict.fromkeys(tags[row["id"]]), row["subscriptions"])
+            for row in rows
+        ]
+    for one in held:
+        one.was = one.columns
+        one.had = subscriptions.hashes(workspace.vault, workspace.id, one.columns)
+    await _find_opt_outs(db, workspace, held)
+    return held
+
+
+async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence[_Contact]) -> None:
+    """Those that the contacts' subscriptions do not show, for what is graver."""
+    hidden = [
+        (one, channel, address_hash)
+        for one in held
+        if not subscriptions.GRAVER.isdisjoint(one.columns["subscriptions"].values())
+        for channel, address_hash in one.had.items()
+        if one.columns["subscriptions"].get(channel) in subscriptions.GRAVER
+    ]
+    if not hidden:
+        return
+    asked = sorted({address_hash for _, _, address_hash in hidden})
+    reasons = await suppressions.reasons(db, workspace_id=workspace.id, address_hashes=asked)
+    for one, channel, address_hash in hidden:
+        if "unsubscribed" in reasons[address_hash]:
+            one.opted_out.add(channel)
+
+
+def _keep_in(
+    dry_run_contacts: DryRunContacts, touched: Sequence[_Contact], opting: Sequence[OptOut]
+) -> None:
+    by_id = {one.id: one for one in touched}
+    for out in opting:
+        if out.address_hash is not None:
+            by_id[out.contact_id].opted_out.add(out.channel)
+    dry_run_contacts.keep(
+        (one.id, one.columns, (one.columns, list(one.tags), sorted(one.opted_out)))
+        for one in touched
+    )
+
+
+def _columns(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in row if name not in _OWN}
+
+
+_OWN = ("id", "revision", "created_at", "updated_at")
+
+
+class _Batch:
+    """The contacts that the entries are about, and how each entry changes them."""
+
+    def __init__(self, held: Sequence[_Contact], room: int | None) -> None:
+        self._room = room
+        self.touched: dict[str, _Contact] = {}  # by id, the one touched last at the end
+        self._by_id = {contact.id: contact for contact in held}
+        self._by: dict[str, dict[str, _Contact]] = {
+            name: {contact.columns[name]: contact for contact in held if contact.columns[name]}
+            for name in ADDRESSES
+        }
+
+    def take(self, entry: Entry) -> Outcome:
+        contact = self._find(entry)
+        return self._make(entry) if contact is None else self._change(contact, entry)
+
+    def _find(self, entry: Entry) -> _Contact | None:
+        for name in ADDRESSES:
+            if contact := self._by[name].get(entry.checked.columns[name]):
+                return contact
+        return self._by_id.get(entry.id or "")
+
+    def _make(self, entry: Entry) -> Outcome:
+        columns = {**entry.checked.columns, "subscriptions": _subscriptions({}, entry)}
+        tags = dict.fromkeys(entry.checked.tags)
+        if not (columns["email"] or columns["phone"]):
+            return [_UNKNOWN if entry.id else _NOBODY]
+        if errors := profile.whole(columns, list(tags)):
+            return errors
+        if self._room is not None:
+            if self._room < 1:
+                return [_FULL]
+            self._room -= 1
+        contact = _Contact(new_id("con"), columns, tags, is_new=True, new_tags=list(tags))
+        self._keep(contact)
+        return "created"
+
+    def _change(self, contact: _Contact, entry: Entry) -> Outcome:
+        columns = _joined(contact.columns, entry)
+        moved = {name for name in ADDRESSES if columns[name] != contact.columns[name]}
+        opted_out = {one for one in contact.opted_out if subscriptions.COLUMN[one] not in moved}
+        columns["subscriptions"] = _subscriptions(columns["subscriptions"], entry, opted_out)
+        added = [tag for tag in dict.fromkeys(entry.checked.tags) if tag not in contact.tags]
+        errors = self._taken(contact, columns, entry.id)
+        errors += profile.whole(columns, [*contact.tags, *added])
+        if errors:
+            return errors
+        renewed = not profile.same(columns["metadata"], contact.columns["metadata"])
+        if columns == contact.columns and not renewed and not added:
+            return "unchanged"
+        for name in ADDRESSES:
+            self._by[name].pop(contact.columns[name], None)
+        contact.has_new_fields |= renewed
+        contact.columns = columns
+        contact.opted_out = opted_out
+        contact.new_tags += added
+        contact.tags |= dict.fromkeys(added)
+        self._keep(contact)
+        return "updated"
+
+    def _taken(
+        self, contact: _Contact, columns: Mapping[str, Any], id: str | None
+    ) -> list[FieldError]:
+        """A row names one contact: by whatever of its addresses, and by its id."""
+        errors = [
+            FieldError(pointer, f"Another contact, {other.id}, has it.")
+            for name, pointer in ADDRESSES.items()
+            if (other := self._by[name].get(columns[name])) is not None and other is not contact
+        ]
+        if self._by_id.get(id or contact.id, contact) is not contact:
+            detail = f"The email or phone of this row is that of another contact, {contact.id}."
+            errors.append(FieldError("/id", detail))
+        return errors
+
+    def _keep(self, contact: _Contact) -> None:
+        self.touched.pop(contact.id, None)
+        self.touched[contact.id] = self._by_id[contact.id] = contact
+        for name in ADDRESSES:
+            if contact.columns[name]:
+                self._by[name][contact.columns[name]] = contact
+
+
+_UNKNOWN = FieldError("/id", "There is no such contact; to create one, give an email or a phone.")
+_FULL = FieldError("", "The plan of the workspace allows no more contacts.")
+_NOBODY = FieldError("", "Give an email, a phone or an id that identifies the contact.")
+
+
+def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+    """The contact's columns with what the entry gives."""
+    joined = dict(columns)
+    for name in entry.values:
+        for column in COLUMNS.get(name, ()):
+            joined[column] = entry.checked.columns[column]
+    if "metadata" in entry.values:
+        joined["metadata"] = _metadata(columns["metadata"], entry)
+    return joined
+
+
+def _subscriptions(
+    held: Mapping[str, str], entry: Entry, opted_out: Collection[str] = ()
+) -> dict[str, str]:
+    """A file takes consent away and never gives it: it may be older than somebody's opt-out. What
+    was recorded before, though something graver hides it, is no change."""
+    given = entry.checked.columns["subscriptions"].items()
+    out = {channel for channel, status in given if status == "unsubscribed"}
+    return {**held, **dict.fromkeys(out.difference(opted_out), "unsubscribed")}
+
+
+def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
+    """Null removes (RFC 7396). What reads the same is the same: a sheet knows text alone."""
+    given = entry.values["metadata"]
+    if given is None:
+        return {}
+    joined = {name: value for name, value in held.items() if given.get(name, value) is not None}
+    for name, value in entry.checked.columns["metadata"].items():
+        if name not in held or document.text(held[name]) != entry.checked.fields[name]:
+            joined[name] = value
+    return joined
+
+
+async def _write(db: Handle, workspace: WorkspaceContext, touched: Sequence[_Contact]) -> None:
+    new = sorted((one for one in touched if one.is_new), key=_by_address)
+    changed = [one for one in touched if not one.is_new]
+    refielded = [one for one in changed if one.has_new_fields]
+    if changed:
+        await batches.update(
+            db, workspace_id=workspace.id, rows=[(one.id, one.columns) for one in changed]
+        )
+        moved = [(one.id, one.was, one.columns) for one in changed]
+        await contacts.keep_former(db, workspace_id=workspace.id, changed=moved)
+    if new:
+        await batches.insert(
+            db, workspace_id=workspace.id, rows=[(one.id, one.columns) for one in new]
+        )
+    if refielded:
+        ids = [one.id for one in refielded]
+        await batches.remove_fields(db, workspace_id=workspace.id, contact_ids=ids)
+    fields = [(one.id, profile.as_text(one.columns["metadata"])) for one in (*new, *refielded)]
+    if any(named for _, named in fields):
+        await contacts.add_fields(db, workspace_id=workspace.id, fields=fields)
+    if any(one.new_tags for one in touched):
+        await contacts.add_tags(
+            db, workspace_id=workspace.id, tags=[(one.id, one.new_tags) for one in touched]
+        )
+
+
+async def _tell(
+    db: Handle, workspace: WorkspaceContext, touched: Sequence[_Contact], *, starts: bool
+) -> None:
+    made = {one.id: one.new_tags for one in touched if one.is_new}
+    changed = {one.id: one.new_tags for one in touched if not one.is_new}
+    if changed:
+        await reactions.changed_in(db, workspace, changed, starts=starts)
+    if made:
+        await reactions.appeared(db, workspace, made, starts=starts)
+
+
+def _by_address(contact: _Contact) -> tuple[str, str]:
+    """Two batches that make the same contacts wait for each other in one order."""
+    return contact.columns["email_key"] or "", contact.columns["phone"] or ""

@@ -1,0 +1,213 @@
+"""Limits on contacts, messages and members of a workspace, and what is used of them.
+
+A plan sets the limits. In production sending is earned besides: nothing goes to outsiders before an
+owner has verified an address, and what a new workspace sends through the operator's channels, whose
+reputation all share, is limited by the day.
+
+Far from its limit nobody waits for anybody. Near it, who takes the next is alone, so that a limit
+is exact however many take at once. An event that comes in is never refused for a quota: its run
+starts, and the message is what is not sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from app.audience import addresses
+from app.audit import trail
+from app.audit.trail import Origin
+from app.config import plans
+from app.config.plans import PLANS, Plan
+from app.database.db import Handle, Row
+from app.errors import Problem
+from app.machine.reasons import Reason
+from app.process import Process
+from app.store import memberships, usage, workspaces
+from app.store.messages import HeldMessage
+from app.store.usage import CONTACTS, DAILY, MESSAGES
+
+NEAR = 1_000  # more than can be on their way at once, a batch of an import included
+FOLDED = 1_000  # changes of one transaction
+NEW_FOR = timedelta(days=7)  # after this, nobody who only came to send is left
+NEW_A_DAY = 200  # messages of a new workspace
+
+
+def plan_of(process: Process, workspace: Row | None) -> Plan:
+    """The plan that counts: the one paid for, or the one that all have."""
+    return effective_plan(process, plans.FREE if workspace is None else workspace["plan"])
+
+
+def effective_plan(process: Process, paid: str) -> Plan:
+    return PLANS[plans.higher(paid, process.settings.default_plan)]
+
+
+def month(moment: datetime) -> str:
+    """A calendar month in UTC, whenever the workspace began to pay."""
+    return f"{moment.astimezone(UTC):%Y-%m}"
+
+
+def day(moment: datetime) -> str:
+    """A calendar day in UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d}"
+
+
+async def used(db: Handle, workspace_id: str) -> dict[str, int]:
+    """Contacts and members as of now, and the messages of this month (UTC, by the database's
+    clock); the keys are those of the API."""
+    period = month(await db.now())
+    return {
+        "contacts": await usage.used(db, workspace_id=workspace_id, meter=CONTACTS),
+        "messagesPerMonth": await usage.used(
+            db, workspace_id=workspace_id, meter=MESSAGES, period=period
+        ),
+        "members": await memberships.count(db, workspace_id=workspace_id),
+    }
+
+
+async def room(
+    db: Handle, workspace_id: str, plan: Plan, *, only_looks: bool = False
+) -> int | None:
+    """For so many more contacts; None for any number. Below zero there are too many."""
+    if plan.contacts is None:
+        return None
+    left = plan.contacts - await usage.used(db, workspace_id=workspace_id, meter=CONTACTS)
+    if left < NEAR and not only_looks:
+        await usage.lock(db, workspace_id=workspace_id, meter=CONTACTS)
+        left = plan.contacts - await usage.used(db, workspace_id=workspace_id, meter=CONTACTS)
+    return left
+
+
+async def require_contact(db: Handle, workspace_id: str, plan: Plan) -> None:
+    """After one was made, which is undone when it is too many. Raises Problem `quota_exceeded`."""
+    left = await room(db, workspace_id, plan)
+    if left is not None and left < 0:
+        raise exceeded(plan, f"{plan.contacts} contacts")
+
+
+async def require_member(process: Process, db: Handle, workspace_id: str, *, more: int = 0) -> None:
+    """After one was made, or before so many `more`. Raises Problem `quota_exceeded`."""
+    plan = plan_of(process, await workspaces.by_id(db, id=workspace_id))
+    if plan.members is None:
+        return
+    await memberships.owners(db, workspace_id=workspace_id)  # of two who join one waits here
+    if await memberships.count(db, workspace_id=workspace_id) + more > plan.members:
+        raise exceeded(plan, f"{plan.members} members")
+
+
+@dataclass(frozen=True, slots=True)
+class DailyLimit:
+    """Messages a day through the operator's channels, until then; None: until the operator says
+    otherwise. They are counted in the workspace `account`."""
+
+    amount: int
+    until: datetime | None
+    account: str
+
+
+async def earned(db: Handle, workspace_id: str) -> Row | None:
+    """The facts that the workspace's sending is judged by; None when there is none."""
+    return await workspaces.earned(db, id=workspace_id, new_since=await db.now() - NEW_FOR)
+
+
+def daily_limit(
+    process: Process, workspace_id: str, earned: Row, now: datetime
+) -> DailyLimit | None:
+    """The limit of a workspace; None for none. One person has one allowance for all the new
+    workspaces that they own: whoever founds another founds no allowance."""
+    if not process.settings.production:
+        return None
+    if earned["daily_limit"] is not None:
+        return DailyLimit(earned["daily_limit"], None, workspace_id)
+    until = earned["founded_at"] + NEW_FOR
+    if earned["plan"] != plans.FREE or now >= until:
+        return None
+    return DailyLimit(NEW_A_DAY, until, earned["allowance_of"])
+
+
+async def set_daily_limit(
+    process: Process, db: Handle, origin: Origin, workspace: Row, limit: int | None
+) -> None:
+    """The operator's, with its entry in the workspace's audit trail; None for that of all."""
+    await workspaces.set_daily_limit(db, id=workspace["id"], limit=limit)
+    await trail.note(
+        db,
+        process.vault,
+        origin,
+        workspace_id=workspace["id"],
+        action="workspace.limited",
+        resource_id=workspace["id"],
+        before={"dailyLimit": workspace["daily_limit"]},
+        after={"dailyLimit": limit},
+    )
+
+
+async def sent_today(db: Handle, workspace_id: str) -> int:
+    """The messages that count for a daily limit; they are counted while there is one."""
+    period = day(await db.now())
+    return await usage.used(db, workspace_id=workspace_id, meter=DAILY, period=period)
+
+
+async def take_message(
+    process: Process, db: Handle, message: HeldMessage, *, to: str, is_operators: bool
+) -> Reason | None:
+    """Count the claimed message, which is about to be sent to this address; or why it is not.
+
+    Once for each attempt, however often it is tried; mail about accounts is not the workspace's.
+    Only what goes through the operator's channels counts for the day: with a provider of its own a
+    workspace spends its own reputation.
+    """
+    if message.account_mail is not None or message.tries > 0:
+        return None
+    workspace_id, now = message.workspace_id, await db.now()
+    judged = await earned(db, workspace_id) if process.settings.production else None
+    if judged is not None:
+        if not await _may_write(db, message, judged, to):
+            return Reason.SUPPRESSED_UNVERIFIED
+        daily = daily_limit(process, workspace_id, judged, now) if is_operators else None
+        if daily and not await _take(db, daily.account, DAILY, day(now), daily.amount):
+            return Reason.SUPPRESSED_DAILY_LIMIT
+    monthly = effective_plan(process, message.plan).messages_per_month
+    if not await _take(db, workspace_id, MESSAGES, month(now), monthly):
+        return Reason.SUPPRESSED_QUOTA
+    return None
+
+
+async def _may_write(db: Handle, message: HeldMessage, judged: Row, to: str) -> bool:
+    """Whether the workspace may write to outsiders, or this is a member's own address."""
+    if judged["owner_verified"]:
+        return True
+    if message.channel != "email":
+        return False
+    return await memberships.has_email(
+        db, workspace_id=message.workspace_id, email_key=addresses.email(to).key
+    )
+
+
+async def _take(db: Handle, workspace_id: str, meter: str, period: str, limit: int | None) -> bool:
+    """Count one more; False when none is left."""
+    which = {"workspace_id": workspace_id, "meter": meter, "period": period}
+    if limit is None:
+        await usage.add(db, workspace_id=workspace_id, meter=meter, period=period)
+        return True
+    if limit > NEAR and await usage.add_below(db, **which, limit=limit - NEAR):
+        return True
+    if await usage.used(db, **which) >= limit:  # it only grows: nobody needs to wait for a No
+        return False
+    await usage.lock(db, **which)
+    return await usage.add_below(db, **which, limit=limit)
+
+
+def exceeded(plan: Plan, what: str) -> Problem:
+    return Problem(
+        "quota_exceeded", f"The plan {plan.name} allows {what}. Remove some, or change the plan."
+    )
+
+
+async def fold_batch(process: Process) -> bool:
+    """Add changes to their totals. True when there may be more."""
+    async with process.database.read() as db:
+        if not await usage.any_changes(db):
+            return False
+    async with process.database.write() as db:
+        return await usage.fold(db, limit=FOLDED) == FOLDED

@@ -1,0 +1,1 @@
+"""Operators' commands: demo, doctor, start-up of a web process, care after a restore."""

@@ -1,0 +1,332 @@
+"""What is wrong with an installation and what to do about it: one line per check.
+
+Every check runs, so that one run is enough. Each has a deadline, and nothing is changed or sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import httpx2
+
+from app.config import plans
+from app.config.settings import Settings
+from app.database.db import Database, outstanding
+from app.errors import Silent
+from app.jobs.queue import SILENCE, connector
+from app.main import NotReady, database_of, sign_on_of, stripe_of
+from app.messages import providers
+from app.process import SCHEMA
+from app.providers import api, operators
+from app.providers.base import Provider
+from app.providers.oidc import Attempt
+from app.store import health, keys
+from app.vault.vault import Vault, VaultError
+
+HEALTHY = '{"status":"ok"}'
+PATIENCE_SECONDS = 3.0
+LOOK_SECONDS = 15.0
+CLOCKS_APART = timedelta(seconds=2)  # a lease and a token's life are measured by both clocks
+
+Verdict: TypeAlias = Literal["ok", "warn", "FAIL"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    verdict: Verdict
+    subject: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict:>4}  {self.subject:<14}{self.sentence}"
+
+
+def fine(subject: str, sentence: str) -> Finding:
+    return Finding("ok", subject, sentence)
+
+
+def warn(subject: str, sentence: str) -> Finding:
+    return Finding("warn", subject, sentence)
+
+
+def fail(subject: str, sentence: str) -> Finding:
+    return Finding("FAIL", subject, sentence)
+
+
+Findings: TypeAlias = AsyncGenerator[Finding, None]
+
+
+async def examine(settings: Settings) -> Findings:
+    looks = (
+        _configuration,
+        _front_door,
+        _database,
+        _redis,
+        _providers,
+        _payment_provider,
+        _single_sign_on,
+    )
+    for look in looks:
+        async with aclosing(look(settings)) as findings:
+            async for finding in findings:
+                yield finding
+
+
+async def _configuration(settings: Settings) -> Findings:
+    """Findings about settings that are accepted, but that an operator should know of."""
+    yield fine("settings", f"{settings.environment}, at {settings.base_url}")
+    for note in settings.notes:
+        yield warn("settings", note)
+    if not settings.production:
+        return
+    if urlsplit(settings.base_url).scheme != "https":
+        sentence = "BASE_URL begins with http: webhook URLs and tokens are sent unencrypted."
+        yield warn("settings", sentence)
+    elif not settings.trusted_hops:
+        sentence = (
+            "TRUSTED_HOPS is 0, but https means that a proxy is in front: all senders share its"
+            " address and its rate limit. Set the number of proxies that append to X-Forwarded-For."
+        )
+        yield warn("settings", sentence)
+    if settings.registration == "open":
+        sentence = "REGISTRATION is open: anyone can create an account and a workspace."
+        yield warn("settings", sentence)
+    for sentence in _payments(settings):
+        yield warn("settings", sentence)
+    if settings.metrics_token is None:
+        yield warn("settings", "METRICS_TOKEN is not set: nobody can read /metrics.")
+
+
+async def _front_door(settings: Settings) -> Findings:
+    """Whether the public address leads to one of our web processes, through any proxy."""
+    if not settings.production:
+        return
+    url = f"{settings.base_url}/healthz"
+    advice = "webhook URLs and links in mail begin with it. Is a web process running behind it?"
+    try:
+        async with api.client() as client, asyncio.timeout(PATIENCE_SECONDS):
+            answer = await client.get(url)
+    except (httpx2.HTTPError, TimeoutError) as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
+        yield warn("front door", f"BASE_URL does not answer at {url} ({cause}); {advice}")
+        return
+    if answer.status_code == 200 and answer.text == HEALTHY:
+        yield fine("front door", f"{settings.base_url} leads to a web process")
+    else:
+        sentence = f"BASE_URL leads elsewhere: {url} answers {answer.status_code}; {advice}"
+        yield warn("front door", sentence)
+
+
+def _payments(settings: Settings) -> Iterator[str]:
+    if settings.stripe_secret_key is None:
+        return
+    if "_live_" not in settings.stripe_secret_key:
+        yield "STRIPE_SECRET_KEY is a test mode key: no money is charged."
+    for name in plans.NAMES[1:]:
+        if getattr(settings, f"stripe_price_{name}") is None:
+            yield f"STRIPE_PRICE_{name.upper()} is not set: nobody can buy the plan {name}."
+
+
+# --- the database -------------------------------------------------------------------------------
+
+
+async def _database(settings: Settings) -> Findings:
+    if (file := _missing_file(settings)) is not None:
+        yield fail("database", f"There is no file at {file}: run python -m app migrate.")
+        return
+    began = asyncio.get_running_loop().time()
+    try:
+        async with database_of(settings, PATIENCE_SECONDS) as database:
+            milliseconds = (asyncio.get_running_loop().time() - began) * 1000
+            yield fine("database", f"{database.engine}, answers in {milliseconds:.0f} ms")
+            for look in (_schema, _data_key, _clock, _connections):
+                yield await look(settings, database)
+            async with aclosing(_callbacks(settings, database)) as findings:
+                async for finding in findings:
+                    yield finding
+            for sentence in await database.durability():
+                yield fail("database", sentence)
+    except NotReady as error:
+        yield fail("database", str(error))
+
+
+def _missing_file(settings: Settings) -> Path | None:
+    """Opening it would create it."""
+    file = Path(settings.database_url.removeprefix("sqlite:///"))
+    return file if settings.sqlite and not file.exists() else None
+
+
+async def _schema(_settings: Settings, database: Database) -> Finding:
+    async with database.read() as db:
+        left = await outstanding(db, SCHEMA)
+    if left:
+        return fail("schema", f"Section {left[0]} is missing: run python -m app migrate.")
+    return fine("schema", "up to date")
+
+
+async def _data_key(settings: Settings, database: Database) -> Finding:
+    async with database.read() as db:
+        if await outstanding(db, SCHEMA):
+            return warn("secret key", "cannot be checked before the schema is applied")
+        wrapped = await keys.load(db)
+    if wrapped is None:
+        return fine("secret key", "nothing is encrypted yet")
+    try:
+        vault = Vault(settings.secret_keys, wrapped)
+    except VaultError as error:
+        return fail("secret key", str(error))
+    if vault.wrapped_by_first(wrapped):
+        return fine("secret key", "decrypts the data key")
+    sentence = "An older entry of SECRET_KEY decrypts the data key: run python -m app rewrap-keys."
+    return warn("secret key", sentence)
+
+
+async def _callbacks(settings: Settings, database: Database) -> Findings:
+    """The URLs to which the operator's providers should report delivery status. The token in the
+    URL is derived from the data key."""
+    async with database.read() as db:
+        wrapped = None if await outstanding(db, SCHEMA) else await keys.load(db)
+    if wrapped is None:
+        return
+    try:
+        vault = Vault(settings.secret_keys, wrapped)
+    except VaultError:
+        return  # reported above
+    told_by = {
+        "twilio": settings.twilio_auth_token,
+        "resend": settings.resend_webhook_secret,
+    }
+    for provider, secret in told_by.items():
+        if secret is not None:
+            url = providers.operators_url(settings.base_url, vault, provider)
+            yield fine("callbacks", f"have {provider} report delivery status to {url}")
+    if settings.resend_api_key is not None and settings.resend_webhook_secret is None:
+        url = providers.operators_url(settings.base_url, vault, "resend")
+        sentence = (
+            "RESEND_WEBHOOK_SECRET is not set, so bounces are not received: create a webhook to"
+            f" {url} at Resend, and set its signing secret."
+        )
+        yield warn("callbacks", sentence)
+
+
+async def _clock(settings: Settings, database: Database) -> Finding:
+    async with database.read() as db:
+        theirs = await db.now() - timedelta(milliseconds=settings.clock_offset_ms)
+    apart = datetime.now(UTC) - theirs
+    if abs(apart) <= CLOCKS_APART:
+        return fine("clock", "matches the database's")
+    seconds = abs(apart).total_seconds()
+    which = "ahead of" if apart > timedelta() else "behind"
+    sentence = f"This machine is {seconds:.0f} s {which} the database: synchronise both with NTP."
+    return fail("clock", sentence)
+
+
+async def _connections(settings: Settings, database: Database) -> Finding:
+    if database.engine == "sqlite":
+        return fine("connections", "SQLite: one process")
+    async with database.read() as db:
+        most = await health.most_connections(db)
+    wanted = settings.database_pool_size * (settings.web_concurrency + 1)
+    detail = f"{wanted} of {most}, for {settings.web_concurrency} web and one worker process"
+    if wanted <= most:
+        return fine("connections", detail)
+    sentence = f"{detail}: lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, or raise max_connections."
+    return warn("connections", sentence)
+
+
+# --- Redis and the providers --------------------------------------------------------------------
+
+
+async def _redis(settings: Settings) -> Findings:
+    connect = connector(settings)
+    if connect is None:
+        yield fine("redis", "REDIS_URL is not set: queue and rate limits are in this one process")
+        return
+    redis = connect()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await redis.ping()
+        yield fine("redis", "answers")
+    except SILENCE as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
+        yield fail("redis", f"REDIS_URL does not answer ({cause}): work continues, with delays.")
+    finally:
+        await redis.aclose(close_connection_pool=True)
+
+
+# Channel and provider → what it is called here, and which setting to fix.
+SUBJECTS = {
+    ("email", "smtp"): ("mail", "SMTP_URL"),
+    ("email", "resend"): ("mail", "RESEND_API_KEY"),
+    ("sms", "twilio"): ("sms", "TWILIO_…"),
+    ("whatsapp", "twilio"): ("whatsapp", "TWILIO_…"),
+}
+
+
+async def _providers(settings: Settings) -> Findings:
+    """Whether each of the operator's providers would accept a message."""
+    async with api.client() as client:
+        channels = list(operators.channels(settings, client))
+        if not any(channel.name == "email" for channel in channels):
+            yield fine("mail", "SMTP_URL is not set: the sandbox captures all mail")
+        for channel in channels:
+            yield await _provider(channel)
+            await channel.close()
+
+
+async def _provider(channel: Provider) -> Finding:
+    subject, setting = SUBJECTS[channel.name, channel.provider]
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            faults = await channel.verify()
+    except TimeoutError:
+        sentence = f"{setting}: the provider did not answer within {LOOK_SECONDS:.0f} seconds."
+        return fail(subject, sentence)
+    if not faults:
+        return fine(subject, f"the provider of {setting} accepts our credentials")
+    detail = " ".join(fault.message for fault in faults)
+    verdict = fail if any(fault.severity == "error" for fault in faults) else warn
+    return verdict(subject, f"{setting}: {detail}")
+
+
+async def _payment_provider(settings: Settings) -> Findings:
+    """Whether Stripe accepts our key, and sells each plan at the price that we publish."""
+    stripe = stripe_of(settings)
+    if stripe is None:
+        return
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            mistakes = await stripe.check_prices()
+    except TimeoutError:
+        sentence = f"Stripe did not answer within {LOOK_SECONDS:.0f} seconds."
+        yield fail("payments", f"STRIPE_SECRET_KEY: {sentence}")
+    except Silent as error:
+        yield fail("payments", f"STRIPE_SECRET_KEY: {error.cause}")
+    else:
+        for sentence in mistakes:
+            yield fail("payments", sentence)
+        if not mistakes:
+            asked = f"charges the published price for {', '.join(stripe.sold)}"
+            known = f"and {asked}" if stripe.sold else "and no price is set"
+            yield fine("payments", f"Stripe accepts our key {known}")
+    finally:
+        await stripe.close()
+
+
+async def _single_sign_on(settings: Settings) -> Findings:
+    """Whether somebody could sign in through the provider."""
+    provider = sign_on_of(settings)
+    if provider is None:
+        return
+    try:
+        await provider.authorization_url(Attempt.new())
+        yield fine("sign-on", f"{settings.oidc_issuer} answers with its sign-in page")
+    except Silent as error:
+        yield fail("sign-on", f"OIDC_ISSUER: {error.cause}")

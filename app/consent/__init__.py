@@ -1,0 +1,1 @@
+"""Opt-outs, keywords and preferences: who may be written to."""

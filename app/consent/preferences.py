@@ -1,0 +1,193 @@
+"""The link at the end of a message: what it knows, and what whoever follows it may choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.audience import subscriptions
+from app.consent import consent
+from app.consent.consent import Suppression
+from app.database.db import Handle, Row
+from app.database.ids import id_bytes, id_of
+from app.machine.content import CHANNELS
+from app.process import Process
+from app.store import contacts, messages, suppressions
+
+LINK = "way out"  # the purpose that the vault signs for
+SHORT = "short way out"  # and that it conceals for
+HASH = 32  # bytes
+NUMBER = 7  # likewise, of a phone number's fifteen digits at most (E.164)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The content of a message's link: ids, and no address that can be read. `contact_id` is there
+    when it went to the contact's own address: who reads mail elsewhere has no say about the
+    contact. By the address's hash they opt out when contact and message are gone. A short link
+    knows no message, and the number that it went to, concealed."""
+
+    workspace_id: str
+    message_id: str | None
+    contact_id: str | None
+    channel: str
+    address_hash: str
+    number: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A channel on which the person at the other end of a link has an address, and why they are not
+    written to there, if they are not. None for an address that is known by its hash alone."""
+
+    channel: str
+    address: str | None
+    address_hash: str
+    reason: subscriptions.Reason | None
+
+
+def headers(url: str) -> dict[str, str]:
+    """RFC 8058: one click in the mail program, and no more of this."""
+    return {
+        "List-Unsubscribe": f"<{url}>",
+        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+    }
+
+
+def url_of(process: Process, link: Link) -> str:
+    """The same for every try. Short where each character may cost a message."""
+    made = _long(process, link) if link.number is None else _short(process, link, link.number)
+    return f"{process.settings.base_url}/u/{made}"
+
+
+def _long(process: Process, link: Link) -> str:
+    named = (link.workspace_id, link.message_id or "", link.contact_id or "", link.channel)
+    payload = bytes.fromhex(link.address_hash) + "|".join(named).encode()
+    return process.vault.sign(LINK, payload)
+
+
+def _short(process: Process, link: Link, number: str) -> str:
+    channel = bytes([CHANNELS.index(link.channel)])
+    to = int(number.removeprefix("+")).to_bytes(NUMBER, "big")
+    contact = id_bytes(link.contact_id) if link.contact_id else b""
+    return process.vault.conceal(SHORT, channel + id_bytes(link.workspace_id) + to + contact)
+
+
+def read_link(process: Process, token: str) -> Link | None:
+    """None for a token that we have not made."""
+    short = process.vault.reveal(SHORT, token)
+    if short is not None:
+        return _read_short(process, short)
+    payload = process.vault.unsign(LINK, token)
+    if payload is None:
+        return None
+    hash, named = payload[:HASH].hex(), payload[HASH:].decode().split("|")
+    workspace_id, message_id, contact_id, channel = named
+    return Link(workspace_id, message_id, contact_id or None, channel, hash)
+
+
+def _read_short(process: Process, payload: bytes) -> Link:
+    channel, workspace_id = CHANNELS[payload[0]], id_of("ws", payload[1:17])
+    to, contact = payload[17 : 17 + NUMBER], payload[17 + NUMBER :]
+    number = f"+{int.from_bytes(to, 'big')}"
+    hash = subscriptions.hashed(process.vault, workspace_id, channel, number)
+    contact_id = id_of("con", contact) if contact else None
+    return Link(workspace_id, None, contact_id, channel, hash, number)
+
+
+async def choices(process: Process, db: Handle, link: Link) -> list[Choice]:
+    """The contact's channels, or the one address that the mail went to."""
+    contact = await _contact_of(db, link)
+    found: dict[str, tuple[str | None, str]]
+    if contact is not None:
+        hashes = subscriptions.hashes(process.vault, link.workspace_id, contact)
+        columns = {one: key.removesuffix("_key") for one, key in subscriptions.COLUMN.items()}
+        found = {one: (contact[columns[one]], hash) for one, hash in hashes.items()}
+        held = {one: ["unsubscribed"] for one in contact["subscriptions"]}  # at whatever address
+    else:
+        found, held = {link.channel: (await _address_of(db, link), link.address_hash)}, {}
+    reasons = await suppressions.reasons(
+        db, workspace_id=link.workspace_id, address_hashes=[hash for _, hash in found.values()]
+    )
+    return [
+        Choice(one, address, hash, subscriptions.gravest(reasons[hash] + held.get(one, [])))
+        for one, (address, hash) in found.items()
+    ]
+
+
+async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> list[Suppression]:
+    """On the channel, wherever it leads to the person now and, by the message, led before."""
+    known = await _addresses(process, db, link, channel)
+    return [await _suppress(process, db, link, channel, one) for one in known]
+
+
+async def _addresses(
+    process: Process, db: Handle, link: Link, channel: str
+) -> list[tuple[str, str | None]]:
+    """The hash of each, and the address where that is known, too, in the order of the hashes."""
+    found: dict[str, str | None] = {}
+    if channel == link.channel:
+        found[link.address_hash] = await _address_of(db, link)
+    for one in await choices(process, db, link):
+        if one.channel == channel:
+            found[one.address_hash] = one.address
+    return sorted(found.items())
+
+
+async def _suppress(
+    process: Process, db: Handle, link: Link, channel: str, known: tuple[str, str | None]
+) -> Suppression:
+    """`known` is the hash of the address, and the address when that is known too."""
+    hash, address = known
+    if address is None:
+        return await consent.suppress_hashed(
+            process,
+            db,
+            workspace_id=link.workspace_id,
+            channel=channel,
+            hash=hash,
+            reason="unsubscribed",
+            source="link",
+        )
+    return await consent.suppress(
+        process,
+        db,
+        workspace_id=link.workspace_id,
+        channel=channel,
+        address=address,
+        reason="unsubscribed",
+        source="link",
+    )
+
+
+async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> bool:
+    """Takes back what was chosen, and nothing else that holds; False when that bars them still."""
+    for hash, address in await _addresses(process, db, link, channel):
+        if address is None:
+            where = {"workspace_id": link.workspace_id, "address_hash": hash}
+            await suppressions.lock(db, hash)
+            await suppressions.lift(db, **where, reasons=["unsubscribed"])
+        else:
+            await consent.lift(
+                process,
+                db,
+                workspace_id=link.workspace_id,
+                channel=channel,
+                address=address,
+                reasons=["unsubscribed"],
+                source="link",
+            )
+    now = [one.reason for one in await choices(process, db, link) if one.channel == channel]
+    return now == [None]
+
+
+async def _contact_of(db: Handle, link: Link) -> Row | None:
+    if link.contact_id is None:
+        return None
+    return await contacts.by_id(db, workspace_id=link.workspace_id, id=link.contact_id)
+
+
+async def _address_of(db: Handle, link: Link) -> str | None:
+    if link.message_id is None:
+        return link.number
+    row = await messages.by_id(db, workspace_id=link.workspace_id, id=link.message_id)
+    return row["to_address"] if row else None

@@ -1,0 +1,1 @@
+"""The web console: its built files, and how they are served."""

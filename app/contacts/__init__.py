@@ -1,1 +1,0 @@
-"""People and their addresses: written, found, imported, opted out, erased."""

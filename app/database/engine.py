@@ -1,0 +1,131 @@
+"""The common part of both engines: rows, deadlines, the link that a handle drives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+from databases.interfaces import TransactionBackend
+
+Row: TypeAlias = dict[str, Any]
+Engine: TypeAlias = Literal["postgresql", "sqlite"]
+Stage: TypeAlias = Literal["acquire", "statement", "commit"]
+Result = TypeVar("Result")
+
+OUT_OF_REACH = "The database did not answer in time. Nothing was changed; send it again."
+OUTCOME_UNKNOWN = "The database did not confirm the change. Read before you send it again."
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """No wait on the database is longer than these, in milliseconds."""
+
+    connect_ms: int = 3_000
+    acquire_ms: int = 2_000  # a free connection of the pool
+    writer_ms: int = 5_000  # SQLite's one writer, in this process and among processes
+    statement_ms: int = 5_000
+    lock_ms: int = 2_000  # a row or table that another transaction holds
+    idle_in_transaction_ms: int = 15_000  # a client that went silent holds no locks longer
+    rollback_ms: int = 2_000  # after it the connection is thrown away instead
+    migration_ms: int = 600_000  # one section, index builds included
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimeouts:
+    """Shorter timeouts for a request that must be answered soon, in milliseconds. SQLite ignores
+    them: no network lies between it and the process."""
+
+    statement_ms: int = 1_500  # the client's own: a connection of the pool; a statement
+    commit_ms: int = 1_000
+    # PostgreSQL's statement_timeout and lock_timeout. They are shorter than the client's, so that a
+    # slow statement or a held lock is not taken for a lost server, and ends on the server too.
+    server_statement_ms: int = 1_300
+    lock_ms: int = 900  # for each lock
+
+    @classmethod
+    def within(cls, seconds: float) -> RequestTimeouts:
+        """Each of them as long as `seconds`."""
+        ms = int(seconds * 1_000) + 1
+        return cls(statement_ms=ms, commit_ms=ms, server_statement_ms=ms, lock_ms=ms)
+
+
+class Pooled(Protocol):
+    """The connection counts of both backends."""
+
+    def connections(self) -> Mapping[str, int]: ...
+
+
+class Link(Protocol):
+    """One connection of an engine, as `databases` defines it, and what our handle needs beyond."""
+
+    engine: Engine
+    writing: bool  # set before it acquires
+    timeouts: RequestTimeouts | None  # likewise
+
+    async def acquire(self) -> None: ...
+
+    async def release(self, *, settled: bool = True) -> None:
+        """Gives the connection back, or throws it away when it is not settled; never raises."""
+
+    def transaction(self) -> TransactionBackend: ...
+
+    async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]: ...
+
+    async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None: ...
+
+    async def run_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+        """The statement with each of these values, in order; the rows of each."""
+
+    async def clock(self) -> datetime:
+        """The moment that :now means: the transaction's, or outside of one the present."""
+
+    async def plan(self, sql: str, values: Mapping[str, Any]) -> str: ...
+
+    async def has_table(self, name: str) -> bool: ...
+
+    async def try_lock(self, number: int) -> bool:
+        """Takes what goes by this number until the transaction ends; False when another has it."""
+
+    async def lock(self, numbers: Sequence[int]) -> None:
+        """Likewise, but waits for each, the least first."""
+
+    async def share(self, numbers: Sequence[int]) -> None:
+        """Likewise, with all who share it: whoever takes it for itself waits for them, and who
+        comes after that waits too."""
+
+    async def follow_indexes(self) -> None:
+        """Until the transaction ends, statements walk an index in its order, and sort nothing."""
+
+    async def refresh_statistics(self) -> list[str]:
+        """Has the engine look again at tables that have changed a lot; their names."""
+
+    async def begin_section(self) -> None:
+        """Waits until no other process migrates, and gives the section its own deadlines."""
+
+    async def run_script(self, script: str) -> None: ...
+
+    async def prefer_keys(self) -> None:
+        """Outside of a transaction: a row whose key is known is found by its key, even while
+        statistics say that any index would do."""
+
+    async def durability(self) -> list[str]: ...
+
+    async def understood(self, error: Exception, stage: Stage) -> Exception:
+        """The error in the words of app.errors, or the error itself when the mistake is ours."""
+
+
+async def to_the_end(work: Coroutine[Any, Any, Result]) -> Result:
+    """Awaits the work whole even when cancelled meanwhile; the cancellation is raised after it."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()

@@ -1,0 +1,253 @@
+"""A handle on one connection: statements in turn, savepoints, what follows a commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from databases.interfaces import TransactionBackend
+
+from app.database.disk import Disk
+from app.database.engine import Engine, Link, RequestTimeouts, Row, Stage, to_the_end
+from app.database.sql import writes
+from app.errors import DiskFull, Unavailable
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class Handle:
+    """One connection; within a transaction when it came from `write`."""
+
+    def __init__(
+        self,
+        link: Link,
+        disk: Disk,
+        *,
+        writing: bool,
+        timeouts: RequestTimeouts | None = None,
+        alone: bool = False,
+    ) -> None:
+        """`alone`: each statement is a transaction of its own."""
+        link.writing = writing
+        link.timeouts = self._timeouts = timeouts
+        self._link = link
+        self._disk = disk
+        self._writing = writing
+        self._stage: Stage = "commit" if alone else "statement"
+        self._transaction = link.transaction()
+        self._turn = asyncio.Lock()
+        self._ended = False
+        self._unanswered = False  # nothing is asked of this connection any more
+        self.moment: datetime | None = None  # of the transaction, once it has been asked for
+        self._failure: BaseException | None = None
+        self._savepoints: list[asyncio.Task[Any] | None] = []
+        self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def engine(self) -> Engine:
+        return self._link.engine
+
+    async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
+        self._refuse_writes(sql)
+        return await self.use(lambda link: link.run(sql, values))
+
+    async def fetch_one(self, sql: str, /, **values: Any) -> Row | None:
+        """The first row."""
+        rows = await self.fetch_all(sql, **values)
+        return rows[0] if rows else None
+
+    async def fetch_all_as(
+        self, kind: Callable[..., Result], sql: str, /, **values: Any
+    ) -> list[Result]:
+        """Each row as an instance of `kind`, whose fields the columns are named after."""
+        return [kind(**row) for row in await self.fetch_all(sql, **values)]
+
+    async def fetch_one_as(
+        self, kind: Callable[..., Result], sql: str, /, **values: Any
+    ) -> Result | None:
+        """The first row, likewise."""
+        row = await self.fetch_one(sql, **values)
+        return None if row is None else kind(**row)
+
+    async def returning(self, sql: str, /, **values: Any) -> Row:
+        """The one row that must be there."""
+        [row] = await self.fetch_all(sql, **values)
+        return row
+
+    async def fetch_value(self, sql: str, /, **values: Any) -> Any:
+        """The first column of the first row."""
+        row = await self.fetch_one(sql, **values)
+        return next(iter(row.values())) if row else None
+
+    async def execute(self, sql: str, /, **values: Any) -> None:
+        await self.fetch_all(sql, **values)
+
+    async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """One statement for many rows, in one trip; it returns none."""
+        self._refuse_writes(sql)
+        await self.use(lambda link: link.run_many(sql, rows))
+
+    async def fetch_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+        """The rows of each, as if it had been asked alone; in one trip where the engine can."""
+        self._refuse_writes(sql)
+        return await self.use(lambda link: link.run_each(sql, each))
+
+    async def lock(self, *numbers: int) -> None:
+        """Lock these numbers until the transaction ends."""
+        await self.use(lambda link: link.lock(numbers))
+
+    async def share(self, *numbers: int) -> None:
+        """Lock these numbers together with others who share them."""
+        await self.use(lambda link: link.share(numbers))
+
+    async def now(self) -> datetime:
+        """The value of :now: the transaction's moment, in a reading handle the present one."""
+        if self.moment is None or not self._writing:
+            self.moment = await self.use(lambda link: link.clock())
+        return self.moment
+
+    def after_commit(self, callback: Callable[[], object]) -> None:
+        """Called once COMMIT has succeeded, in order; never when that part was undone."""
+        if not self._writing:
+            raise RuntimeError("A reading handle commits nothing.")
+        self._callbacks.append(callback)
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """Undo alone what fails inside; the transaction goes on.
+
+        Not so after a lost connection, a deadline or a cancelled statement: those end all of it.
+        """
+        if not self._writing:
+            raise RuntimeError("A reading handle has no transaction to go back in.")
+        callbacks = len(self._callbacks)
+        point = self._link.transaction()
+        await self.use(lambda _: point.start(is_root=False, extra_options={}))
+        self._savepoints.append(asyncio.current_task())
+        try:
+            yield
+            await self.use(lambda _: point.commit())
+        except BaseException:
+            await to_the_end(self._return_to(point, callbacks))
+            raise
+        finally:
+            self._savepoints.pop()
+
+    async def _return_to(self, point: TransactionBackend, callbacks: int) -> None:
+        del self._callbacks[callbacks:]
+        if isinstance(self._failure, Unavailable | asyncio.CancelledError):
+            return
+        async with self._turn:
+            try:
+                await point.rollback()
+                self._failure = None
+            except Exception as error:  # noqa: BLE001  the one that led here must not be masked
+                self._failure = error
+
+    async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
+        """Run `work` on the link, in its turn: for operations that have no method here."""
+        async with self._turn:
+            self._refuse_misuse()
+            try:
+                return await self._in_our_words(work(self._link), self._stage)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    async def _in_our_words(self, work: Awaitable[Result], stage: Stage) -> Result:
+        try:
+            async with asyncio.timeout(self._timeout(stage)):
+                return await work
+        except Exception as error:
+            self._unanswered |= isinstance(error, TimeoutError)
+            meant = await self._link.understood(error, stage)
+            if isinstance(meant, DiskFull):
+                self._disk.failed(error)
+            if meant is error:
+                raise
+            raise meant from error
+
+    def _timeout(self, stage: Stage) -> float | None:
+        """In seconds; None where the link's own deadlines suffice."""
+        if self._timeouts is None:
+            return None
+        is_commit = stage == "commit"
+        return (self._timeouts.commit_ms if is_commit else self._timeouts.statement_ms) / 1_000
+
+    def _refuse_misuse(self) -> None:
+        if self._ended:
+            raise RuntimeError("The block that this handle belongs to has ended.")
+        self._refuse_after_failure()
+        if self._savepoints and asyncio.current_task() is not self._savepoints[-1]:
+            raise RuntimeError("Another task is inside a savepoint of this handle.")
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            raise RuntimeError(
+                "A statement failed on this handle before; let its error out of the block, or put "
+                "`async with db.savepoint():` around the statement that may fail."
+            ) from self._failure
+
+    def _refuse_writes(self, sql: str) -> None:
+        if not self._writing and writes(sql):
+            raise RuntimeError("A reading handle neither changes nor locks rows; use write().")
+
+    # --- what Database does with it -----------------------------------------------------------
+
+    async def acquire(self) -> None:
+        await self._in_our_words(self._link.acquire(), "acquire")
+
+    async def begin(self) -> None:
+        await self.acquire()
+        try:
+            begun = self._transaction.start(is_root=True, extra_options={})
+            await self._in_our_words(begun, "statement")
+        except BaseException:
+            await to_the_end(self._roll_back())
+            raise
+
+    async def commit(self) -> None:
+        await self._end()
+        try:
+            self._refuse_after_failure()
+            await self._in_our_words(self._transaction.commit(), "commit")
+        except BaseException:
+            await self._roll_back()
+            raise
+        await self._link.release()
+        self._disk.worked()
+        for callback in self._callbacks:
+            try:
+                callback()
+            except Exception:
+                # Committed is committed: the caller must not hear that it failed.
+                log.exception("after-commit callback failed")
+
+    async def abandon(self) -> None:
+        await self._end()
+        await self._roll_back()
+
+    async def release(self) -> None:
+        await self._end()
+        await self._link.release(settled=not self._unanswered)
+
+    async def _end(self) -> None:
+        """After the statement that another task may still be running."""
+        async with self._turn:
+            self._ended = True
+
+    async def _roll_back(self) -> None:
+        """Not where nothing was heard: the server undoes what nobody commits."""
+        try:
+            if not self._unanswered:
+                await self._transaction.rollback()
+            settled = not self._unanswered
+        except Exception as error:  # noqa: BLE001  the one that led here must not be masked
+            log.info("a rollback failed: %r", error)
+            settled = False
+        await self._link.release(settled=settled)

@@ -1,0 +1,75 @@
+"""schema.sql as numbered sections: what they are, and which are still to be applied."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from app.database.sql import essence, refuse_current_time
+
+CREATE_TABLE = """
+CREATE TABLE IF NOT EXISTS schema_migrations (
+    section TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    applied_at TIMESTAMPTZ NOT NULL
+)
+"""
+
+_HEADING = re.compile(r"^-- section (\d{4}): (.*\S)\s*$", re.M)
+
+
+class MigrationError(Exception):
+    """The sections and what was applied before do not fit; the sentence says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the schema that is applied once, as a whole."""
+
+    number: str
+    name: str
+    sql: str
+    checksum: str  # of what it does: comments and layout may be improved afterwards
+
+
+@lru_cache(4)  # every probe of readiness asks
+def sections(schema: str) -> tuple[Section, ...]:
+    """Cut at the lines `-- section 0001: words`."""
+    preamble, *parts = _HEADING.split(schema)
+    if essence(preamble):
+        raise MigrationError("SQL stands before the first line `-- section 0001: …`.")
+    found = tuple(_section(*parts[at : at + 3]) for at in range(0, len(parts), 3))
+    numbers = [section.number for section in found]
+    if numbers != sorted(set(numbers)):
+        raise MigrationError("The sections' numbers must rise from one to the next.")
+    for section in found:
+        refuse_current_time(section.sql)
+    return found
+
+
+def _section(number: str, name: str, sql: str) -> Section:
+    return Section(number, name, sql, hashlib.sha256(essence(sql).encode()).hexdigest())
+
+
+def pending(found: Sequence[Section], applied: Mapping[str, str]) -> list[Section]:
+    """Those not yet applied; `applied` maps numbers to checksums.
+
+    It may hold newer ones than ours: after a roll-back older code runs on the newer schema.
+    """
+    for section in found:
+        if applied.get(section.number, section.checksum) != section.checksum:
+            raise MigrationError(
+                f"Section {section.number} ({section.name}) was changed after it was applied here. "
+                "Put it back as it was, and write the change as a new section at the end."
+            )
+    left = [section for section in found if section.number not in applied]
+    if left and applied and left[0].number < max(applied):
+        raise MigrationError(
+            f"Section {left[0].number} ({left[0].name}) is older than {max(applied)}, which is "
+            "applied here. Give it the next number and put it at the end."
+        )
+    return left

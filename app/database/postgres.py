@@ -1,0 +1,469 @@
+"""PostgreSQL through `databases` and asyncpg: deadlines, time, JSONB, errors in our words."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
+
+import asyncpg
+import orjson
+from asyncpg.pool import PoolConnectionProxy
+from databases.backends.postgres import PostgresBackend as DatabasesPostgresBackend
+from databases.backends.postgres import PostgresConnection as DatabasesPostgresConnection
+from databases.backends.postgres import PostgresTransaction as DatabasesPostgresTransaction
+from databases.core import DatabaseURL
+
+from app.database.engine import (
+    OUT_OF_REACH,
+    OUTCOME_UNKNOWN,
+    Deadlines,
+    Engine,
+    RequestTimeouts,
+    Row,
+    Stage,
+)
+from app.database.sql import (
+    NUMBER,
+    Document,
+    Statement,
+    bound,
+    for_all,
+    numbered,
+    parsed,
+    yields_rows,
+)
+from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
+from app.net.tls import system_trust
+
+log = logging.getLogger(__name__)
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+
+SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+SILENT_MS = 500  # after the server's own deadline
+
+# Any numbers, the same in every process for ever.
+MIGRATION_LOCK = 7_165_432_100_171_000_001
+STATISTICS_LOCK = 7_165_432_100_171_000_002
+KEYS_LOCK = 7_165_432_100_171_000_003
+
+# What is due is a handful now and all of a million a minute later. Statistics that saw the one make
+# a planner read and sort the whole of the other, instead of the first rows of the right index.
+FOLLOW_INDEXES = """
+    SET LOCAL enable_sort = off;
+    SET LOCAL enable_bitmapscan = off;
+    SET LOCAL enable_seqscan = off;
+    SET LOCAL enable_hashjoin = off;
+    SET LOCAL enable_mergejoin = off;
+    """
+
+ANALYZE_SECONDS = 60  # 30,000 rows are read, of a large table from as many pages
+
+# Without statistics every index that begins with the workspace looks as good as the key itself.
+# Autovacuum comes once a minute, and a table may go from nothing to 100,000 rows in that time.
+STALE_STATISTICS = """
+    SELECT s.relname
+    FROM pg_stat_user_tables s
+    JOIN pg_class c ON c.oid = s.relid
+    WHERE s.schemaname = current_schema() AND pg_has_role(c.relowner, 'USAGE')
+      AND s.n_mod_since_analyze > 200 + 2 * GREATEST(c.reltuples, 0)
+    ORDER BY s.n_mod_since_analyze DESC
+    LIMIT 10
+    """
+
+# Of indexes that look as good as one another, the one made last is taken. Each of these tables may
+# get a backlog from a workspace that statistics know nothing of: then all that begin with the
+# workspace look as good as the key.
+QUEUES = ("jobs", "runs", "messages", "calls", "event_attempts")
+OLDER_KEYS = """
+    SELECT k.conname
+    FROM pg_constraint k
+    WHERE k.conrelid = to_regclass($1) AND k.contype = 'p'
+      AND k.conindid < (SELECT max(i.indexrelid) FROM pg_index i WHERE i.indrelid = k.conrelid)
+    """
+
+# Lost, refused, full, timed out, read-only, or in another's way: trying again may help.
+UNAVAILABLE = (
+    "08",  # connection exceptions
+    "25006",  # read-only: the server we are connected to is a standby now
+    "25P03",  # idle in transaction for too long
+    "40001",  # serialization failure
+    "40P01",  # deadlock
+    "53",  # out of memory, too many connections
+    "55P03",  # lock_timeout
+    "57014",  # statement_timeout
+    "57P",  # shutting down, crashed, starting up
+    "58",  # input or output error of the server
+)
+CLIENT_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+STALE_CACHES = (
+    asyncpg.InvalidCachedStatementError,  # a deploy changed a table under a prepared statement
+    asyncpg.OutdatedSchemaCacheError,
+)
+
+UNSAFE_SETTINGS = {
+    "fsync": "fsync is off: a crash of the server's machine can corrupt the database.",
+    "synchronous_commit": "synchronous_commit is off: a crash can lose what was answered with 202.",
+    "full_page_writes": "full_page_writes is off: a crash of the machine can corrupt the database.",
+}
+
+
+class PostgresBackend(DatabasesPostgresBackend):
+    """The pool of asyncpg, opened by `databases`; it connects on first use, not at boot."""
+
+    def __init__(
+        self, url: DatabaseURL, *, pool_size: int, clock_offset_ms: int, deadlines: Deadlines
+    ) -> None:
+        self.now = _now(clock_offset_ms)
+        self.deadlines = deadlines
+        self.for_all: dict[str, str | None] = {}  # by statement, of which there are so many
+        super().__init__(
+            url,
+            dsn=str(url),  # for what `databases` leaves out: sslmode, sslrootcert, port …
+            ssl=_ssl(url),
+            min_size=0,  # a process boots, and answers 503, while the database is down
+            max_size=pool_size,
+            timeout=deadlines.connect_ms / 1000,
+            # Later than the server's, which says what was slow; nothing is said of silence.
+            command_timeout=(deadlines.statement_ms + SILENT_MS) / 1000,
+            statement_cache_size=512,
+            init=_read_documents,
+            reset=_nothing_to_reset,
+            server_settings={
+                "application_name": "tidings",
+                "jit": "off",  # compiles for 300 ms what runs for one, when a cost looks high
+                "statement_timeout": str(deadlines.statement_ms),
+                "lock_timeout": str(deadlines.lock_ms),
+                "idle_in_transaction_session_timeout": str(deadlines.idle_in_transaction_ms),
+                "tcp_user_timeout": str(deadlines.statement_ms),
+            },
+        )
+
+    def connections(self) -> Mapping[str, int]:
+        idle = self.pool.get_idle_size()
+        return {"busy": self.pool.get_size() - idle, "idle": idle}
+
+    def connection(self) -> PostgresConnection:
+        return PostgresConnection(self, self._dialect)
+
+    async def disconnect(self) -> None:
+        """Waits a moment for connections in use, then closes them under their users."""
+        pool = self.pool
+        try:
+            async with asyncio.timeout(self.deadlines.acquire_ms / 1000):
+                await pool.close()
+        except TimeoutError:
+            pool.terminate()
+        self._pool = None
+
+    @property
+    def pool(self) -> asyncpg.Pool:
+        if self._pool is None:
+            raise RuntimeError("The database is not connected; await connect() first.")
+        return self._pool
+
+
+class PostgresConnection(DatabasesPostgresConnection):
+    """A Link; see app.database.engine."""
+
+    _database: PostgresBackend
+    _pool: asyncpg.Pool  # its own, even when the database is disconnected meanwhile
+    engine: Engine = "postgresql"
+    writing = False  # one pool serves both
+    timeouts: RequestTimeouts | None = None
+
+    @property
+    def deadlines(self) -> Deadlines:
+        return self._database.deadlines
+
+    async def acquire(self) -> None:
+        deadline = self.deadlines.acquire_ms / 1000
+        self._pool = self._database.pool
+        acquired = await self._pool.acquire(timeout=deadline)
+        self._connection = cast(Connection, acquired)  # a proxy that does all that one does
+
+    async def release(self, *, settled: bool = True) -> None:
+        connection, self._connection = self.raw_connection, None
+        try:
+            if not settled:
+                connection.terminate()
+            await self._pool.release(cast(Proxy, connection))
+        except (OSError, *CLIENT_ERRORS) as error:
+            # The pool has dropped it, and opens another when one is wanted.
+            log.info("a database connection was given up: %r", error)
+
+    def transaction(self) -> PostgresTransaction:
+        return PostgresTransaction(self)
+
+    async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
+        statement = _statement(sql, self._database.now)
+        rows = await self.raw_connection.fetch(statement.text, *_arguments(statement, values))
+        return [dict(row) for row in rows]
+
+    async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        statement = _statement(sql, self._database.now)
+        values = [_arguments(statement, one) for one in rows]
+        text = await self._for_all(sql, statement) if len(rows) > 1 else None
+        if text is None:
+            await self.raw_connection.executemany(statement.text, values)
+        else:
+            await self.raw_connection.fetch(text, *map(list, zip(*values, strict=True)))
+
+    async def run_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+        """One trip: as one statement over all, or all sent before the first answer is waited for.
+        The rows of all come in one list, so each says to whom it belongs."""
+        if len(each) == 1:
+            return [await self.run(sql, each[0])]
+        if not yields_rows(sql):
+            await self.run_many(sql, each)
+            return [[] for _ in each]
+        statement = _statement(sql, self._database.now)
+        text = await self._for_all(sql, statement)
+        if text is not None:
+            values = [_arguments(statement, one) for one in each]
+            rows = await self.raw_connection.fetch(text, *map(list, zip(*values, strict=True)))
+        else:
+            text = numbered(sql)
+            if text is None:
+                return [await self.run(sql, one) for one in each]
+            statement = _statement(text, self._database.now)
+            rows = await self.raw_connection.fetchmany(
+                statement.text,
+                [_arguments(statement, {**one, NUMBER: n}) for n, one in enumerate(each, 1)],
+            )
+        found: list[list[Row]] = [[] for _ in each]
+        for row in rows:
+            values_of_row = dict(row)
+            found[values_of_row.pop(NUMBER) - 1].append(values_of_row)
+        return found
+
+    async def _for_all(self, sql: str, statement: Statement) -> str | None:
+        """The statement over arrays of its values; None where there is none. Their types are what
+        the server takes for the single values."""
+        known = self._database.for_all
+        if sql not in known:
+            prepared = await self.raw_connection.prepare(statement.text)
+            types = [one.name for one in prepared.get_parameters()]
+            arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(types, 1))
+            names = ", ".join(f'"{name}"' for name in statement.order)
+            given = f"unnest({arrays}) WITH ORDINALITY AS asked ({names}, {NUMBER})"
+            now = self._database.now
+            known[sql] = for_all(sql, given=given, now=now) if types else None
+        return known[sql]
+
+    async def clock(self) -> datetime:
+        moment: datetime = await self.raw_connection.fetchval(f"SELECT {self._database.now}")
+        return moment
+
+    async def plan(self, sql: str, values: Mapping[str, Any]) -> str:
+        """Sequential scans ruled out: on a test's few rows they are cheapest whatever the index."""
+        statement = _statement(sql, self._database.now)
+        attempt = self.raw_connection.transaction()
+        await attempt.start()
+        try:
+            await self.raw_connection.execute("SET LOCAL enable_seqscan = off")
+            lines = await self.raw_connection.fetch(
+                f"EXPLAIN {statement.text}", *_arguments(statement, values)
+            )
+        finally:
+            await attempt.rollback()
+        return "\n".join(line[0] for line in lines)
+
+    async def has_table(self, name: str) -> bool:
+        return await self.raw_connection.fetchval("SELECT to_regclass($1)", name) is not None
+
+    async def try_lock(self, number: int) -> bool:
+        taken: bool = await self.raw_connection.fetchval(
+            "SELECT pg_try_advisory_xact_lock($1)", number
+        )
+        return taken
+
+    async def lock(self, numbers: Sequence[int]) -> None:
+        await self.raw_connection.execute(
+            "SELECT pg_advisory_xact_lock(number) FROM unnest($1::bigint[]) AS given (number)",
+            sorted(set(numbers)),
+        )
+
+    async def share(self, numbers: Sequence[int]) -> None:
+        await self.raw_connection.execute(
+            "SELECT pg_advisory_xact_lock_shared(number)"
+            " FROM unnest($1::bigint[]) AS given (number)",
+            sorted(set(numbers)),
+        )
+
+    async def follow_indexes(self) -> None:
+        await self.raw_connection.execute(FOLLOW_INDEXES)
+
+    async def refresh_statistics(self) -> list[str]:
+        """At most once a transaction; what another process looks at just now is left to it."""
+        if not await self.try_lock(STATISTICS_LOCK):
+            return []
+        stale = [row["relname"] for row in await self.raw_connection.fetch(STALE_STATISTICS)]
+        await self.raw_connection.execute(f"SET LOCAL statement_timeout = {ANALYZE_SECONDS * 1000}")
+        for table in stale:
+            await self.raw_connection.execute(f'ANALYZE "{table}"', timeout=ANALYZE_SECONDS)
+        return stale
+
+    async def begin_section(self) -> None:
+        """Nobody analyses a table meanwhile: unlike autovacuum, ours would not make way."""
+        await self._script(
+            f"""
+            SET LOCAL statement_timeout = {self.deadlines.migration_ms};
+            SET LOCAL lock_timeout = 0;
+            SELECT pg_advisory_xact_lock({MIGRATION_LOCK});
+            SELECT pg_advisory_xact_lock({STATISTICS_LOCK});
+            SET LOCAL lock_timeout = {self.deadlines.lock_ms};
+            """
+        )
+
+    async def run_script(self, script: str) -> None:
+        await self._script(script)
+
+    async def _script(self, script: str) -> None:
+        deadline = self.deadlines.migration_ms / 1000
+        await self.raw_connection.execute(script, timeout=deadline)
+
+    async def prefer_keys(self) -> None:
+        """Builds each key again that is older than another index of its table. Nobody waits for
+        that; and what another process is at just now is left to it."""
+        connection, deadline = self.raw_connection, self.deadlines.migration_ms / 1000
+        if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", KEYS_LOCK):
+            return
+        try:
+            await connection.execute(f"SET statement_timeout = {self.deadlines.migration_ms}")
+            for table in QUEUES:
+                for name in [row["conname"] for row in await connection.fetch(OLDER_KEYS, table)]:
+                    # Left by a build that was cut off.
+                    await connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}_ccnew"')
+                    await connection.execute(
+                        f'REINDEX INDEX CONCURRENTLY "{name}"', timeout=deadline
+                    )
+        finally:
+            await connection.execute("RESET statement_timeout")
+            await connection.fetchval("SELECT pg_advisory_unlock($1)", KEYS_LOCK)
+
+    async def durability(self) -> list[str]:
+        return [
+            sentence
+            for name, sentence in UNSAFE_SETTINGS.items()
+            if await self.raw_connection.fetchval(f"SHOW {name}") == "off"
+        ]
+
+    async def understood(self, error: Exception, stage: Stage) -> Exception:
+        if isinstance(error, asyncpg.UniqueViolationError):
+            return Duplicate(error.constraint_name or "")
+        if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+            # A failover: the others of the pool are connected to the same standby.
+            await self._pool.expire_connections()
+        silent = isinstance(error, TimeoutError)
+        if isinstance(error, asyncpg.DiskFullError):
+            return DiskFull()
+        if stage == "commit" and _unanswered(error):
+            return CommitUnknown(OUTCOME_UNKNOWN, unanswered=silent)
+        if self._out_of_reach(error, stage):
+            return Unavailable(OUT_OF_REACH, unanswered=silent)
+        return error
+
+    def _out_of_reach(self, error: Exception, stage: Stage) -> bool:
+        if isinstance(error, asyncpg.PostgresError):
+            known = str(error.sqlstate).startswith(UNAVAILABLE) or isinstance(error, STALE_CACHES)
+            return known or stage == "acquire"  # a password being changed, a database being made
+        if isinstance(error, asyncpg.InterfaceError):
+            return self.is_lost() and not isinstance(error, ValueError)  # that is a wrong URL
+        return isinstance(error, OSError | asyncpg.InternalClientError)
+
+    def is_lost(self) -> bool:
+        try:
+            return self._connection is None or self._connection.is_closed()
+        except asyncpg.InterfaceError:  # the pool has already taken a lost connection back
+            return True
+
+
+class PostgresTransaction(DatabasesPostgresTransaction):
+    """asyncpg's, so ended that nobody can find it half open."""
+
+    _connection: PostgresConnection
+
+    async def start(self, is_root: bool, extra_options: dict[Any, Any]) -> None:
+        timeouts, connection = self._connection.timeouts, self._connection.raw_connection
+        try:
+            await super().start(is_root, extra_options)
+            if is_root and timeouts is not None:
+                await connection.execute(
+                    f"SET LOCAL lock_timeout = {timeouts.lock_ms};"
+                    f" SET LOCAL statement_timeout = {timeouts.server_statement_ms}"
+                )
+        except BaseException:
+            connection.terminate()  # it may have begun none the less
+            raise
+
+    async def rollback(self) -> None:
+        """Nothing to do after a COMMIT that the server refused, or when the server has gone."""
+        if self._connection.is_lost() or not self._connection.raw_connection.is_in_transaction():
+            return
+        async with asyncio.timeout(self._connection.deadlines.rollback_ms / 1000):
+            await super().rollback()
+
+
+def _unanswered(error: Exception) -> bool:
+    """Whether COMMIT may have gone out without an answer that says it failed.
+
+    asyncpg raises InterfaceError before it sends; the server's ERROR ends the transaction, while
+    FATAL and PANIC say nothing about it.
+    """
+    if isinstance(error, asyncpg.PostgresError):
+        return error.severity_en != "ERROR"
+    return not isinstance(error, asyncpg.InterfaceError)
+
+
+@lru_cache(4096)
+def _statement(sql: str, now: str) -> Statement:
+    return parsed(sql, text=sql, now=now, mark=lambda position, _: f"${position}")
+
+
+def _arguments(statement: Statement, values: Mapping[str, Any]) -> list[Any]:
+    ready = bound(statement, values)
+    return [ready[name] for name in statement.order]
+
+
+def _now(clock_offset_ms: int) -> str:
+    if clock_offset_ms == 0:
+        return "now()"
+    return f"(now() + INTERVAL '{clock_offset_ms} milliseconds')"
+
+
+def _ssl(url: DatabaseURL) -> ssl.SSLContext | None:
+    """None leaves the mode to asyncpg, which knows the environment and ~/.postgresql too."""
+    mode = url.options.get("sslmode")
+    if mode is not None and mode not in SSL_MODES:
+        raise ValueError(
+            f"The database URL's sslmode must be one of {', '.join(sorted(SSL_MODES))}."
+        )
+    if mode == "verify-full" and "sslrootcert" not in url.options:
+        return system_trust()  # the system's authorities, where asyncpg has none
+    return None
+
+
+async def _read_documents(connection: Connection) -> None:
+    await connection.set_type_codec(
+        "jsonb", schema="pg_catalog", encoder=_document_out, decoder=_document_in, format="binary"
+    )
+
+
+def _document_out(value: Any) -> bytes:
+    if not isinstance(value, Document):
+        raise ValueError("JSONB takes an object or an array")
+    return b"\x01" + value  # the version that goes before binary JSONB
+
+
+def _document_in(value: bytes) -> Any:
+    return orjson.loads(value[1:])
+
+
+async def _nothing_to_reset(connection: Connection) -> None:
+    """Saves a round trip: we set nothing but LOCAL and open no cursor or session lock."""

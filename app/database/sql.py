@@ -1,0 +1,250 @@
+"""SQL with :named values, read once for both engines, and what a value may be."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import orjson
+
+QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
+COMMENT = r"--[^\n]*|/\*.*?\*/"
+
+_NAMED = re.compile(rf"(?P<kept>{QUOTED}|{COMMENT})|(?P<cast>::)|:(?P<name>[a-z_]\w*)", re.I | re.S)
+_LIST = re.compile(r"\b(?:ANY|ALL)\s*\(\s*:(\w+)\s*\)|:(\w+)\s+AS\s+\w+\[\]", re.I)
+_KEPT = re.compile(rf"{QUOTED}|{COMMENT}", re.S)
+_LAYOUT = re.compile(rf"(?P<quoted>{QUOTED})|(?:\s|{COMMENT})+", re.S)
+_CURRENT = re.compile(r"\bCURRENT_(?:TIMESTAMP|TIME|DATE)\b", re.I)
+_WRITES = re.compile(
+    r"\b(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|CREATE|ALTER|DROP)\b|\bFOR\s+(?:KEY\s+)?SHARE\b",
+    re.I,
+)
+_SELECT = re.compile(
+    r"\s*(?:SELECT|WITH)\b(?!.*\b(?:INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\b)", re.I | re.S
+)
+_RETURNING = re.compile(r"\bRETURNING\b", re.I)
+_CHANGES_WITHIN = re.compile(r"\bAS\s+(?:MATERIALIZED\s+)?\(\s*(?:INSERT|UPDATE|DELETE)\b", re.I)
+_NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Document(bytes):
+    """A JSON object or array, written; the only thing that a JSONB column takes."""
+
+
+Bindable: TypeAlias = bool | int | float | str | bytes | datetime | list[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The text that an engine is sent, and the names of its values, in order of appearance."""
+
+    text: str
+    order: tuple[str, ...]
+    names: frozenset[str]
+    lists: frozenset[str]  # those that stand in = ANY(:name), <> ALL(:name) or unnest(…)
+
+
+def parsed(sql: str, *, text: str, now: str, mark: Callable[[int, str], str]) -> Statement:
+    """`text` is `sql` in the engine's dialect; `mark(position, name)` how it names a value."""
+    refuse_current_time(sql)
+    places: dict[str, int] = {}  # from one
+
+    def replaced(match: re.Match[str]) -> str:
+        name = match["name"]
+        if match["cast"]:
+            raise ValueError("Write CAST(x AS type): SQLite does not know x::type.")
+        if name is None:
+            return match[0]
+        if name == "now":
+            return now
+        return mark(places.setdefault(name, len(places) + 1), name)
+
+    return Statement(
+        text=_NAMED.sub(replaced, text),
+        order=tuple(places),
+        names=frozenset(places),
+        lists=frozenset(match[1] or match[2] for match in _LIST.finditer(_KEPT.sub(" ", sql))),
+    )
+
+
+def refuse_current_time(sql: str) -> None:
+    """SQLite's is text without a zone that compares wrongly with ours, and no offset shifts it."""
+    if _CURRENT.search(_KEPT.sub(" ", sql)):
+        raise ValueError("Bind :now instead of CURRENT_TIMESTAMP: it is the same on both engines.")
+
+
+@lru_cache(4096)
+def writes(sql: str) -> bool:
+    """Whether it changes or locks rows: a lock outside of a transaction holds nothing."""
+    return _WRITES.search(_KEPT.sub(" ", sql)) is not None
+
+
+NUMBER = "nth_of_each"
+NUMBERED = ("WITH one AS (", f") SELECT CAST(:{NUMBER} AS INTEGER) AS {NUMBER}, one.* FROM one")
+
+
+@lru_cache(4096)
+def yields_rows(sql: str) -> bool:
+    kept = _KEPT.sub(" ", sql)
+    return _RETURNING.search(kept) is not None or _SELECT.match(kept) is not None
+
+
+@lru_cache(4096)
+def numbered(sql: str) -> str | None:
+    """The same with :nth_of_each as a first column of each row; None when it cannot be had:
+    PostgreSQL takes what changes rows only in a WITH at the top."""
+    if _CHANGES_WITHIN.search(_KEPT.sub(" ", sql)):
+        return None
+    return NUMBERED[0] + sql + NUMBERED[1]
+
+
+_VALUES = re.compile(
+    r"\s*INSERT\s+INTO\s+\w+\s*\([^()]*\)\s*(?P<word>VALUES)\s*"
+    r"\((?P<values>(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)\s*"
+    r"(?P<rest>ON\s+CONFLICT\s*(?:\([^()]*\)\s*)?(?:WHERE\b.*)?DO\s+NOTHING\s*)?",
+    re.I | re.S,
+)
+_FENCED = re.compile(r"\bLIMIT\b|\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:SHARE|UPDATE)\b", re.I)
+
+
+def for_all(sql: str, *, given: str, now: str) -> str | None:
+    """One statement over the rows of `given`, an expression with the columns of Statement.order and
+    :nth_of_each: a SELECT for each of them in turn, or an INSERT of VALUES. None where that would
+    be another statement.
+
+    What each row asks stays a query of its own, planned as if it were asked alone: joined with the
+    others, a planner whose statistics know nothing of their workspace reads it whole.
+    """
+    kept = _KEPT.sub(" ", sql)
+    if _LIST.search(kept):
+        return None
+    inserting = _VALUES.fullmatch(sql)
+    if inserting is not None:
+        values = _of_asked(inserting["values"], now)
+        rest = inserting["rest"] or ""
+        return f"{sql[: inserting.start('word')]} SELECT {values} FROM {given} {rest}"
+    if _SELECT.match(kept) is None:
+        return None
+    fence = "" if _FENCED.search(kept) else " OFFSET 0"
+    query = _of_asked(sql, now)
+    return f"SELECT asked.{NUMBER}, one.* FROM {given} CROSS JOIN LATERAL ({query}{fence}) AS one"
+
+
+def _of_asked(sql: str, now: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None:
+            return match[0]
+        return now if name == "now" else f'asked."{name}"'
+
+    return _NAMED.sub(replaced, sql)
+
+
+def essence(sql: str) -> str:
+    """The text without comments and layout: better words about a table do not change the table."""
+    return _LAYOUT.sub(lambda match: match["quoted"] or " ", sql).strip()
+
+
+def bound(statement: Statement, values: Mapping[str, Any]) -> dict[str, Bindable]:
+    """The values by name, checked alike for both engines."""
+    if values.keys() != statement.names:
+        raise ValueError(_mismatch(statement.names, frozenset(values)))
+    return {
+        name: _list(name, value) if name in statement.lists else _bindable(name, value)
+        for name, value in values.items()
+    }
+
+
+def _mismatch(wanted: frozenset[str], given: frozenset[str]) -> str:
+    if "now" in given:
+        return "The database binds :now itself; do not give it."
+    parts = [
+        f"{what} {', '.join(f':{name}' for name in sorted(which))}"
+        for what, which in (("missing", wanted - given), ("not in the SQL", given - wanted))
+        if which
+    ]
+    return f"The values do not fit the SQL: {'; '.join(parts)}."
+
+
+def _list(name: str, value: Any) -> Bindable:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f":{name} is compared with ANY or ALL and must be a list")
+    kinds = set(map(type, value))
+    if kinds <= _FREE or (kinds == {str} and "\x00" not in "".join(value)):
+        return list(value)  # as nearly all are
+    if kinds == {int} and min(value) >= -(2**63) and max(value) < 2**63:
+        return list(value)
+    return [_bindable(name, item) for item in value]
+
+
+def _bindable(name: str, value: Any) -> Bindable:
+    if type(value) in _FREE:
+        ready: Bindable = value
+        return ready
+    for kind in type(value).__mro__:
+        if rule := _RULES.get(kind):
+            try:
+                return rule(value)
+            except ValueError as error:
+                raise ValueError(f":{name} {error}") from None
+    raise ValueError(f":{name} is of type {type(value).__name__}, which no column of ours holds")
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _integer(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("does not fit 64 bits")
+    return value
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"is {value}, which SQLite would store as NULL")
+    return value
+
+
+def _text(value: str) -> str:
+    if "\x00" in value:
+        raise ValueError("contains U+0000, which PostgreSQL cannot store")
+    return value
+
+
+def _aware(value: datetime) -> datetime:
+    if value.utcoffset() is None:
+        raise ValueError("is a time without a zone")
+    return value
+
+
+def _document(value: dict[str, Any] | list[Any]) -> Document:
+    try:
+        written = orjson.dumps(value)
+    except TypeError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    if orjson.loads(written) != value:
+        raise ValueError("would not read back from JSON as it is (a tuple, a time, NaN, …)")
+    if _NUL_ESCAPE.search(written):
+        raise ValueError("contains U+0000, which PostgreSQL cannot store")
+    return Document(written)
+
+
+# Types that any value of may be bound, most values among them.
+_FREE = frozenset({type(None), bool, bytes, Document})
+_RULES: Mapping[type, Callable[[Any], Bindable]] = {
+    type(None): _as_it_is,
+    bool: _as_it_is,
+    bytes: _as_it_is,
+    int: _integer,
+    float: _finite,
+    str: _text,
+    datetime: _aware,
+    dict: _document,
+    list: _document,
+}

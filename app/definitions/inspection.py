@@ -1,0 +1,175 @@
+"""Find faults in a definition without a database: with its trigger, the templates that it
+sends and some bodies that came in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.machine import check, content, defaults, document, lint, sample, template
+from app.machine.fields import Place
+from app.machine.lint import Read, Review
+from app.machine.path import Path
+from app.machine.program import Finding, Json, Part
+from app.messages import footers
+
+
+def inspect(
+    trigger: Mapping[str, Json],
+    compiled: check.Compiled,
+    known: Mapping[str, Mapping[str, Json]],
+    bodies: Sequence[bytes],
+    has_postal_address: bool,
+) -> list[Finding]:
+    """Over bodies as they came in, in a workspace that has said where it is or has not."""
+    found = find_static(trigger, compiled, known, list(sample.objects(bodies)))
+    if has_postal_address:
+        return found
+    return [*found, *_without_postal_address(_marketing(_sound(compiled), known))]
+
+
+def review(channel: str, category: str, written: Mapping[str, Json]) -> Review:
+    """What a template reads, and the findings about it alone."""
+    reviewed = lint.review(channel, written)
+    if category == footers.MARKETING and footers.is_added(channel, written):
+        reviewed.findings.append(_footer_added("/content"))
+    return reviewed
+
+
+def starts_of(bodies: Sequence[tuple[check.Shape, str]]) -> list[frozenset[str]]:
+    """The definitions that each of these starts."""
+    return [
+        frozenset(start.id for start in check.compile(shape, document.parse(body.encode())).starts)
+        if "start_workflow" in body
+        else frozenset()
+        for shape, body in bodies
+    ]
+
+
+def templates_of(shape: check.Shape, body: str) -> list[str]:
+    """The ids of those that it sends."""
+    compiled = check.compile(shape, document.parse(body.encode()))
+    return sorted({reference.id for reference in compiled.templates})
+
+
+def find_static(
+    trigger: Mapping[str, Json],
+    compiled: check.Compiled,
+    known: Mapping[str, Mapping[str, Json]],
+    bodies: Sequence[Json],
+) -> list[Finding]:
+    """The findings that need no database: of the templates and of some recorded bodies."""
+    found = [*_of_templates(compiled.templates, known), *lint.unseen(_defaults(trigger), bodies)]
+    parts = _sound(compiled)
+    found += [_footer_added(mark.pointer) for mark in _marketing(parts, known) if mark.is_unmarked]
+    found += _adding_its_trigger(trigger, parts)
+    found += lint.lint(
+        compiled.program,
+        parts,
+        addresses=_sure_of(trigger),
+        templates={id: _read_by(template) for id, template in known.items()},
+        bodies=bodies,
+    )
+    return found
+
+
+def _sound(compiled: check.Compiled) -> Sequence[Part]:
+    """Those that can be read; none where so much is wrong that not all of it was kept."""
+    if len(compiled.findings) >= check.MOST_FINDINGS:
+        return compiled.parts if compiled.program is not None else ()
+    broken = check.places(finding for finding in compiled.findings if finding.draft)
+    return [part for part in compiled.parts if part.config_pointer not in broken]
+
+
+def _adding_its_trigger(trigger: Mapping[str, Json], parts: Iterable[Part]) -> Iterator[Finding]:
+    wanted = trigger.get("tag") if trigger["source"] == "tag_added" else None
+    for part in parts:
+        tag = part.node.config.get("tag")
+        if wanted and part.node.kind == "add_tag" and tag and tag.source.strip() == wanted:
+            message = "This tag is what starts a run: should the contact lose it, it begins again."
+            yield _warning("tag_starts_again", f"{part.config_pointer}/tag", message)
+
+
+def _sure_of(trigger: Mapping[str, Json]) -> frozenset[str]:
+    """Whoever is found by an address has it."""
+    if trigger["source"] != "inbound_webhook":
+        return frozenset()
+    return frozenset({"email", "phone"} & {trigger.get("contactLookup")})
+
+
+def _defaults(trigger: Mapping[str, Json]) -> Iterator[Read]:
+    """What the values of a new contact read."""
+    waiting = [(trigger.get("contactDefaults"), Place("/trigger/contactDefaults", []))]
+    for value, place in waiting:
+        if isinstance(value, str):
+            for segments in template.parse(value, roots=defaults.ROOTS).paths:
+                yield Read(Path(segments), place.pointer)
+        elif isinstance(value, dict):
+            waiting += [(member, place.at(name)) for name, member in value.items()]
+        elif isinstance(value, list):
+            waiting += [(item, place.at(index)) for index, item in enumerate(value)]
+
+
+def _of_templates(
+    references: Iterable[check.Reference], known: Mapping[str, Mapping[str, Json]]
+) -> Iterator[Finding]:
+    for reference in references:
+        row = known.get(reference.id)
+        if row is None:
+            message = "There is no such template in this workspace."
+            yield Finding("template_unknown", reference.pointer, message)
+        elif row["channel"] != reference.channel:
+            message = (
+                f"This template is for {row['channel']}, the step sends by {reference.channel}."
+            )
+            yield Finding("template_channel", reference.pointer, message)
+
+
+def _read_by(template: Mapping[str, Json]) -> Sequence[Path]:
+    return [path for _, path in content.reads(template["channel"], template["content"])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Marketing:
+    """A step that sends marketing, whose author may have left the way out to the footer."""
+
+    channel: str
+    pointer: str
+    is_unmarked: bool
+
+
+def _marketing(
+    parts: Iterable[Part], known: Mapping[str, Mapping[str, Json]]
+) -> Iterator[_Marketing]:
+    for part in parts:
+        config = part.node.config
+        written, place, channel = config.get("content"), "content", config.get("channel")
+        category = (written or {}).get("category")
+        if template := known.get(config.get("templateId", "")):
+            written, place, category = template["content"], "templateId", template["category"]
+        if channel is not None and written and category == footers.MARKETING:
+            pointer = f"{part.config_pointer}/{place}"
+            yield _Marketing(channel, pointer, footers.is_added(channel, written))
+
+
+def _footer_added(pointer: str) -> Finding:
+    return _warning("footer_added", pointer, footers.ADDED)
+
+
+def _without_postal_address(found: Iterable[_Marketing]) -> Iterator[Finding]:
+    for one in found:
+        if one.channel == "email":
+            yield postal_address_missing(one.pointer)
+
+
+def postal_address_missing(pointer: str) -> Finding:
+    """Of marketing mail, in a workspace that has not said where it is."""
+    message = (
+        "Marketing mail has to show where its sender is, and the workspace has no postalAddress:"
+        " PATCH /settings/workspace."
+    )
+    return _warning("postal_address_missing", pointer, message)
+
+
+def _warning(code: str, pointer: str, message: str) -> Finding:
+    return Finding(code, pointer, message, severity="warning")

@@ -1,0 +1,1 @@
+"""Imports and exports of contacts, as files with a row for each."""

@@ -1,0 +1,88 @@
+"""The contacts go out as a file: page after page, no connection held while somebody reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from app.audience import audience, subscriptions
+from app.files import sheets
+from app.identity.identity import Recheck
+from app.machine import document
+from app.machine.program import Json
+from app.process import Process
+from app.store import contacts, searches
+
+PAGE = 500
+METADATA_COLUMNS = 500
+
+BEFORE = ("id", "email", "phone", "firstName", "lastName", "timezone", "locale")
+AFTER = ("createdAt", "updatedAt")
+
+Resource: TypeAlias = Mapping[str, Json]
+
+
+async def as_csv(
+    process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
+) -> AsyncGenerator[bytes, None]:
+    """The contacts as CSV that `imports` reads. `recheck` is awaited before each page, and raises
+    Problem when nothing more may be read. Raises TooManyColumns before the first piece."""
+    async with process.database.read() as db:
+        names = await contacts.field_names(
+            db, workspace_id=workspace_id, limit=METADATA_COLUMNS + 1
+        )
+    if len(names) > METADATA_COLUMNS:
+        raise TooManyColumns(METADATA_COLUMNS)
+    header = [
+        *BEFORE,
+        "tags",
+        *(f"subscriptions.{channel}" for channel in subscriptions.COLUMN),
+        *(f"metadata.{name}" for name in names),
+        *AFTER,
+    ]
+    yield sheets.csv_text([header])
+    async for page in _pages(process, workspace_id, filters, recheck):
+        yield sheets.csv_text([_cells(contact, names) for contact in page])
+
+
+async def as_json_lines(
+    process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
+) -> AsyncGenerator[bytes, None]:
+    """A contact a line. `recheck` as above."""
+    async for page in _pages(process, workspace_id, filters, recheck):
+        yield sheets.json_lines(page)
+
+
+class TooManyColumns(Exception):
+    """A table cannot hold all the metadata there is; its argument is how many names it can."""
+
+
+async def _pages(
+    process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
+) -> AsyncGenerator[Sequence[Resource], None]:
+    before: str | None = None
+    while True:
+        await recheck()
+        async with process.database.read() as db:
+            rows, rest = await searches.page(
+                db, workspace_id=workspace_id, filters=filters, before=before, limit=PAGE
+            )
+            ids = [row["id"] for row in rows]
+            tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
+        if rows:
+            yield [audience.resource(row, tags[row["id"]]) for row in rows]
+        before = ids[-1] if len(rows) == PAGE else rest
+        if before is None:
+            return
+
+
+def _cells(contact: Resource, names: Sequence[str]) -> list[str]:
+    metadata = contact["metadata"]
+    values = [
+        *(contact[name] for name in BEFORE),
+        sheets.list_text(contact["tags"]),
+        *(contact["subscriptions"][channel] for channel in subscriptions.COLUMN),
+        *(metadata.get(name) for name in names),
+        *(contact[name] for name in AFTER),
+    ]
+    return [document.text(value) for value in values]

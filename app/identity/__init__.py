@@ -1,0 +1,1 @@
+"""The caller's identity: access tokens, API keys, roles, passwords."""

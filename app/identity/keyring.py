@@ -1,0 +1,88 @@
+"""API keys: made, known by their form, and by the hash that is kept of them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from app.database.db import Handle, Row, new_id
+from app.errors import Problem
+from app.identity import roles
+from app.process import Process
+from app.store import api_keys
+from app.vault import tokens
+from app.vault.vault import digest
+
+KEY_PREFIXES = {"production": "td_live_", "sandbox": "td_test_"}
+TOUCH_EVERY = timedelta(minutes=1)
+TOUCH_SECONDS = 0.1
+
+
+def new_key(environment: str, random: str | None = None) -> str:
+    """Prefix, 30 random characters, CRC32 of these in base62: GitHub's scheme, which lets scanners
+    of leaked secrets know one of ours without asking us."""
+    random = random or tokens.drawn()
+    return KEY_PREFIXES[environment] + random + _checksum(random)
+
+
+async def create(
+    process: Process,
+    db: Handle,
+    *,
+    workspace_id: str,
+    made_by: str,
+    name: str,
+    role: str,
+    expires_at: datetime | None = None,
+    key: str | None = None,
+) -> tuple[Row, str]:
+    """The row and the key itself, which is never seen again."""
+    key = key or new_key(process.settings.environment)
+    row = await api_keys.insert(
+        db,
+        workspace_id=workspace_id,
+        id=new_id("key"),
+        name=name,
+        role=role,
+        hash=digest(key),
+        last4=key[-4:],
+        made_by=made_by,
+        expires_at=expires_at,
+    )
+    return row, key
+
+
+async def bearer(process: Process, key: str) -> Row | None:
+    """The bearer of the key, as in store/sessions.bearer; its use is noted."""
+    if not _well_formed(key, process.settings.environment):
+        return None
+    async with process.database.read() as db:
+        row = await api_keys.bearer(db, hash=digest(key))
+    if row is None:
+        return None
+    await _touch(process, row)
+    return {**row, "role": roles.lower(row["role"], row["maker_role"]), "super_admin": False}
+
+
+async def _touch(process: Process, row: Row) -> None:
+    """Note the use, at most once a minute; a database too busy for it must not hold up the call."""
+    used = row["last_used_at"]
+    if used is not None and datetime.now(UTC) - used < TOUCH_EVERY:
+        return
+    with suppress(TimeoutError, Problem):
+        async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
+            await api_keys.touch(db, workspace_id=row["workspace_id"], id=row["via_id"])
+
+
+def _well_formed(key: str, environment: str) -> bool:
+    pattern = re.escape(KEY_PREFIXES[environment]) + rf"({tokens.PATTERN})([0-9A-Za-z]{{6}})"
+    match = re.fullmatch(pattern, key)
+    return match is not None and match[2] == _checksum(match[1])
+
+
+def _checksum(random: str) -> str:
+    number = zlib.crc32(random.encode())
+    return "".join(tokens.BASE62[number // 62**place % 62] for place in range(5, -1, -1))

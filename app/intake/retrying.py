@@ -1,0 +1,74 @@
+"""A refused event once more: by today's configuration, and a member vouches for its signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.database.db import Row, new_id
+from app.errors import Problem
+from app.intake import lookup, webhooks
+from app.intake.acceptance import Accepted
+from app.intake.webhook_requests import Head, WebhookRequest
+from app.intake.webhooks import WebhookTarget
+from app.process import Process
+from app.store import definitions, webhook_requests
+from app.store.webhook_requests import LONGEST_BODY
+
+
+async def retry(process: Process, workspace_id: str, id: str) -> Accepted:
+    """The one run that the request makes, however often it is tried: with the sender's key, if it
+    has one, and else with its own id for a key. Raises Problem: what it is refused for now."""
+    return await webhooks.settled(lambda: _retried(process, workspace_id, id))
+
+
+async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
+    async with process.database.read() as db:
+        record = await webhook_requests.by_id(db, workspace_id=workspace_id, id=id)
+        row = record and await definitions.webhook_target(
+            db, workspace_id=workspace_id, id=record["definition_id"]
+        )
+    if record is None or row is None:
+        raise unknown()
+    target = webhooks.target_of(process, row)
+    _refuse_needless(record, target)
+    return await webhooks.admit(process, target, _request_of(target, record))
+
+
+def unknown() -> Problem:
+    return Problem("not_found", "There is no such webhook request.")
+
+
+def _refuse_needless(record: Row, target: WebhookTarget) -> None:
+    if record["outcome"] != "REFUSED":
+        raise Problem("conflict", f"It was already accepted: its run is {record['run_id']}.")
+    if target.closed_reason is not None:
+        raise Problem(
+            "conflict", f"It can be retried once events are accepted again. {target.closed_reason}"
+        )
+    if len(record["body"] or b"") >= LONGEST_BODY:
+        kept = f"the first {LONGEST_BODY // 1024} KiB"
+        raise Problem(
+            "conflict", f"Only {kept} of its body were stored; ask the sender to send it again."
+        )
+
+
+def _request_of(target: WebhookTarget, record: Row) -> WebhookRequest:
+    """The recorded request under a new id, which its run will have too."""
+    body = record["body"] or b""
+    head = _head(record["headers"], record["ip"])
+    if not _is_keyed(target, head, body):
+        head = _head({**record["headers"], "idempotency-key": record["id"]}, record["ip"])
+    return WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
+
+
+def _head(headers: Mapping[str, str], ip: str) -> Head:
+    named = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return Head(named, ip)
+
+
+def _is_keyed(target: WebhookTarget, head: Head, body: bytes) -> bool:
+    try:
+        found = lookup.judge(body, target.trigger, target.workspace.country)
+        return webhooks.key_of(target, head, found.deduped) is not None
+    except Problem:
+        return False  # what is wrong with it is told where events are judged

@@ -1,0 +1,369 @@
+"""1. An event comes in: token → signature → body → key → lookup → contact → run row.
+
+The order of the checks, and what each answers, is the specification's (§4.2, §5, §7). The caller
+has counted the request and read its body under the cap; nothing is written before every check has
+passed, and the answer waits for the commit. What needs the database is asked for many requests at
+once: the webhooks' targets here, the rest in app/intake/acceptance.py.
+
+Targets are remembered. What was remembered leads to one answer only, a fresh 202, whose statement
+confirms it: every refusal and every repeat is judged by what the database says now.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import orjson
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
+
+from app.audience.audience import Lookup
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Row, new_id
+from app.errors import Problem, Unavailable
+from app.intake import acceptance, lookup, webhook_requests
+from app.intake.acceptance import Accepted, InboundEvent, Outdated
+from app.intake.webhook_requests import Head, Note, WebhookRequest
+from app.machine.kept import Kept
+from app.machine.program import Json
+from app.outbound import chains
+from app.process import Process
+from app.runtime.batching import batched
+from app.runtime.compute import Heavy, Job
+from app.store import definitions
+from app.store.directory import Place
+
+SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
+LONGEST_KEY = 255
+TARGETS_BYTES = 16 * 1024 * 1024  # remembered
+TARGET_BYTES = 2_000  # of each of them, and for each byte of its trigger:
+TRIGGER_WEIGHT = 8
+TRIES = 5  # a definition may be changed while an event is judged by it, but hardly time and again
+
+
+class Secret:
+    """A signing secret, made ready once for all events of a batch."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._keyed = HMAC(secret, SHA256())
+
+    def signs(self, body: bytes, signature: bytes) -> bool:
+        mac = self._keyed.copy()
+        mac.update(body)
+        return hmac.compare_digest(mac.finalize(), signature)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookTarget:
+    """The definition that a webhook token belongs to, as it is at this moment."""
+
+    workspace: WorkspaceContext
+    definition_id: str
+    revision: int
+    trigger: Mapping[str, Json]
+    secret: Secret | None
+    closed_reason: str | None  # why it accepts no events, for the owner; None when it does
+
+
+_targets: Kept[str, WebhookTarget] = Kept(TARGETS_BYTES)  # those open to events, by token
+
+
+async def receive(
+    process: Process,
+    *,
+    token: str,
+    body: bytes,
+    signatures: Sequence[str] = (),
+    head: Head | None = None,
+) -> Accepted:
+    """Start exactly one run, or find the one that this is a repeat of; or raise the Problem that
+    says why not.
+
+    `signatures` are the values of every X-Service-Signature header. Raises CommitUnknown, a 503,
+    only when even a second look could not tell whether the run exists.
+    """
+    head = head or Head()
+    event = await _judged_by_memory(process, token, body, signatures, head)
+    if event is not None:
+        accepted = await process.batches.run(acceptance.start_known, process, event)
+        if accepted is not None:
+            return accepted
+    is_known = event is None  # else that was tried
+    return await settled(
+        lambda: _received(process, token, body, signatures, head, is_known=is_known)
+    )
+
+
+async def _judged_by_memory(
+    process: Process, token: str, body: bytes, signatures: Sequence[str], head: Head
+) -> InboundEvent | None:
+    """The event, as it may be accepted by what is remembered; None when it has to be read."""
+    target = _targets.get(token)
+    if target is None:
+        return None
+    request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
+    try:
+        verify(target.secret, signatures, body)
+        event = await _judged(process, target, request)
+    except Problem:
+        return None
+    return event if acceptance.is_known(process, event) else None
+
+
+async def settled(judge: Callable[[], Awaitable[Accepted]]) -> Accepted:
+    """Judged by what holds when the run is inserted: a secret that has been replaced, or a pause,
+    counts from the moment that it is committed. Raises Unavailable."""
+    for _ in range(TRIES):
+        try:
+            return await judge()
+        except Outdated:
+            continue
+    raise Unavailable("The webhook keeps changing; retry the request.")
+
+
+async def _received(
+    process: Process,
+    token: str,
+    body: bytes,
+    signatures: Sequence[str],
+    head: Head,
+    *,
+    is_known: bool,
+) -> Accepted:
+    target = await process.batches.run(load_targets, process, token)
+    _remember(token, target)
+    if target is None:
+        raise unknown_token()
+    request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
+    try:
+        if target.closed_reason is not None:
+            raise unknown_token()
+        verify(target.secret, signatures, body)
+    except Problem as problem:
+        is_open = target.closed_reason is None
+        cause = partial(_cause, target.secret, signatures, body) if is_open else None
+        _note(process, request, problem, target.closed_reason, cause)
+        raise
+    return await admit(process, target, request, is_known=is_known)
+
+
+def _remember(token: str, target: WebhookTarget | None) -> None:
+    if target is None or target.closed_reason is not None:
+        _targets.drop(token)
+    else:
+        _targets.keep(
+            token, target, TARGET_BYTES + TRIGGER_WEIGHT * len(orjson.dumps(target.trigger))
+        )
+
+
+async def whose(process: Process, token: str) -> str:
+    """The workspace, before a long body is read. Raises Problem `not_found` for a token that nobody
+    has."""
+    target = _targets.get(token) or await process.batches.run(load_targets, process, token)
+    if target is None:
+        raise unknown_token()
+    return target.workspace.id
+
+
+def unknown_token() -> Problem:
+    return Problem(
+        "not_found",
+        "No active workflow or automation has this webhook URL; check it, and that it is active.",
+    )
+
+
+async def admit(
+    process: Process, target: WebhookTarget, request: WebhookRequest, *, is_known: bool = True
+) -> Accepted:
+    """The checks after the signature, of a sender's request or of one that a member retries. Raises
+    Problem, or Outdated when the target was changed meanwhile. `is_known`: its contact may exist,
+    and the statement for such events was not tried."""
+    try:
+        event = await _judged(process, target, request)
+    except Problem as problem:
+        _note(process, request, problem)
+        raise
+    if is_known and acceptance.is_known(process, event):
+        accepted = await process.batches.run(acceptance.start_known, process, event)
+        if accepted is not None:
+            return accepted
+    try:
+        return await process.batches.run(acceptance.accept, process, event)
+    except Heavy:
+        await acceptance.with_defaults(process, event)
+        return await process.batches.run(acceptance.accept, process, event)
+
+
+async def _judged(process: Process, target: WebhookTarget, request: WebhookRequest) -> InboundEvent:
+    depth = chains.depth_of(request.head.values(chains.DEPTH.encode()))
+    chains.refuse_too_deep(depth)
+    values = request.head.values(chains.CHAIN.encode())
+    root = chains.root_of(process.vault, target.workspace.id, values)
+    within = None
+    if depth or root:  # with lists of its own, for the target is remembered
+        within = replace(target.workspace, depth=depth, root=root, refused=[], crowded=[])
+    found = await _found(process, target, request.body)
+    key = key_of(target, request.head, found.deduped)
+    return InboundEvent(
+        request=request,
+        workspace=within or target.workspace,
+        trigger=target.trigger,
+        revision=target.revision,
+        lookup=_looked_up(found.lookup, is_keyed=key is not None),
+        receipt=key and process.vault.keyed_hash("receipt", key),
+    )
+
+
+async def _found(process: Process, target: WebhookTarget, body: bytes) -> lookup.Found:
+    given = (body, target.trigger, target.workspace.country)
+    found = lookup.judge_here(*given)
+    if found is None:
+        found = await process.compute.apart(Job(target.workspace.id, lookup.judge, given))
+    return found
+
+
+def _note(
+    process: Process,
+    request: WebhookRequest,
+    problem: Problem,
+    detail: str | None = None,
+    cause: Callable[[], str | None] | None = None,
+) -> None:
+    webhook_requests.note(process, Note(webhook_requests.refusal(request, problem, detail), cause))
+
+
+# --- the target -----------------------------------------------------------------------------------
+
+
+@batched()
+async def load_targets(process: Process, tokens: Sequence[str]) -> Sequence[WebhookTarget | None]:
+    wanted = sorted(set(tokens))
+    known = {
+        token: Place(target.workspace.id, target.definition_id)
+        for token in wanted
+        if (target := _targets.get(token)) is not None
+    }
+    async with process.database.read(acceptance.TIMEOUTS) as db:
+        rows = await definitions.by_tokens(db, tokens=wanted, known=known)
+    targets = {row["token"]: target_of(process, row) for row in rows}
+    return [targets.get(token) for token in tokens]
+
+
+def target_of(process: Process, row: Row) -> WebhookTarget:
+    return WebhookTarget(
+        workspace=WorkspaceContext(
+            row["workspace_id"], row["country"], process.vault, queue=process.queue
+        ),
+        definition_id=row["id"],
+        revision=row["revision"],
+        trigger=row["trigger_config"],
+        secret=_secret_of(process, row),
+        closed_reason=_closed_reason(row),
+    )
+
+
+def _closed_reason(row: Row) -> str | None:
+    if row["suspended"]:
+        return "The workspace is suspended."
+    if row["state"] != "ACTIVE":
+        return f"It is {row['state']}, not ACTIVE."
+    if row["trigger_config"]["source"] != "inbound_webhook":
+        return "Its trigger takes no webhooks any more."
+    return None
+
+
+def _secret_of(process: Process, row: Row) -> Secret | None:
+    sealed = row["signing_secret"]
+    if sealed is None:
+        return None
+    return Secret(process.vault.decrypt("signing secret", sealed, row["workspace_id"], row["id"]))
+
+
+# --- the signature --------------------------------------------------------------------------------
+
+
+def verify(secret: Secret | None, signatures: Sequence[str], body: bytes) -> None:
+    """Raises Problem `invalid_signature`, the same for every reason (specification §5)."""
+    if secret is None:
+        return
+    given = _given(signatures)
+    if given is None or not secret.signs(body, given):
+        raise Problem(
+            "invalid_signature",
+            "Send exactly one X-Service-Signature header: sha256= and the hexadecimal HMAC-SHA256"
+            " of the raw body, keyed with the current signing secret.",
+        )
+
+
+def _cause(secret: Secret | None, signatures: Sequence[str], body: bytes) -> str | None:
+    """Which of the reasons it was: for the owner, never for the sender."""
+    if secret is None:
+        return None
+    given = _given(signatures)
+    if given is None:
+        return "malformed" if signatures else "missing"
+    is_reserialised = webhook_requests.is_reserialised(body, lambda it: secret.signs(it, given))
+    return "reserialised" if is_reserialised else "wrong"
+
+
+def _given(signatures: Sequence[str]) -> bytes | None:
+    match = SIGNATURE.fullmatch(signatures[0]) if len(signatures) == 1 else None
+    return bytes.fromhex(match[1]) if match else None
+
+
+# --- the key --------------------------------------------------------------------------------------
+
+
+def key_of(target: WebhookTarget, head: Head, deduped: str | None) -> bytes | None:
+    """The key that makes a repeat: the sender's own, else a Standard Webhooks id, else a value in
+    the body.
+
+    Raises Problem `malformed_request`.
+    """
+    found = {kind: find(head) for kind, find in _KEYS.items()}
+    for kind, value in {**found, "path": deduped}.items():
+        if value is not None:
+            return orjson.dumps([target.definition_id, kind, value])
+    return None
+
+
+def _idempotency_key(head: Head) -> str | None:
+    # Any characters, unlike in a member's key (web/idempotency.py): a sender of webhooks cannot
+    # always choose what its system makes keys of.
+    given = head.values(b"idempotency-key")
+    if len(given) > 1 or not all(0 < len(key) <= LONGEST_KEY for key in given):
+        raise Problem(
+            "malformed_request",
+            f"Send one Idempotency-Key of 1 to {LONGEST_KEY} characters, or none.",
+        )
+    return given[0] if given else None
+
+
+def _webhook_id(head: Head) -> str | None:
+    given = head.values(b"webhook-id")
+    is_good = len(given) == 1 and 0 < len(given[0]) <= LONGEST_KEY
+    return given[0] if is_good else None
+
+
+_KEYS: Mapping[str, Callable[[Head], str | None]] = {
+    "idempotency-key": _idempotency_key,
+    "webhook-id": _webhook_id,
+}
+
+
+# --- the lookup -----------------------------------------------------------------------------------
+
+
+def _looked_up(found: Lookup | str, *, is_keyed: bool) -> Lookup | Problem:
+    """Hold back the refusal of an event that may be a repeat, which gets its ids whatever it
+    says."""
+    if isinstance(found, Lookup):
+        return found
+    problem = Problem("lookup_unresolved", found)
+    if is_keyed:
+        return problem
+    raise problem

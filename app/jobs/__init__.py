@@ -1,0 +1,1 @@
+"""Hints to the workers that there is work, and leases of claimed rows."""

@@ -1,0 +1,109 @@
+"""Work that outlasts a transaction: its claim is kept alive, and its outcome written down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from app.database.db import Database
+from app.errors import CommitUnknown, Unavailable
+from app.runtime import tasks
+from app.store import jobs
+from app.store.jobs import Job
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+ASK_AGAIN_SECONDS = 0.3
+OUTCOME_TRIES = 200  # a minute at the least
+
+
+@asynccontextmanager
+async def lease(database: Database, job: Job, seconds: float) -> AsyncIterator[Lease]:
+    """A claim that is renewed for as long as the block takes, which may stand in a line. Should it
+    be lost all the same, its token says so to whatever writes."""
+    held = Lease(database, job, seconds)
+    keeping = asyncio.create_task(held.keep())
+    try:
+        yield held
+    finally:
+        await tasks.end(keeping)
+
+
+class Lease:
+    """Our hold on a job, by this process' own clock: a part of what the database says."""
+
+    def __init__(self, database: Database, job: Job, seconds: float) -> None:
+        self._database = database
+        self._job = job
+        self._seconds = seconds
+        self._renewed_at = time.monotonic()
+        self._lost = False
+
+    @property
+    def is_held(self) -> bool:
+        """Work stops at two thirds, so that it has stopped before another may begin."""
+        return not self._lost and time.monotonic() - self._renewed_at < self._seconds * 2 / 3
+
+    async def keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._seconds / 6)
+            await self._renew()
+
+    async def _renew(self) -> None:
+        asked_at = time.monotonic()
+        try:
+            async with self._database.write() as db:
+                renewed = await jobs.renew(db, self._job, lease_seconds=self._seconds)
+        except Unavailable:
+            log.warning("lease not renewed", extra={"row_id": self._job.id})
+        else:
+            self._renewed_at, self._lost = asked_at, not renewed
+
+    async def until_known(self, ask: Callable[[], Awaitable[Result]]) -> Result:
+        """The answer of `ask`, which is asked again while the answer of its COMMIT was lost and the
+        lease is held, and has to find what it did before. Raises Unavailable."""
+        lost: CommitUnknown | None = None
+        while True:
+            try:
+                return await ask()
+            except CommitUnknown as error:
+                lost = error
+            except Unavailable:
+                if lost is None:
+                    raise
+            if not self.is_held:
+                raise lost
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def over(self, work: Coroutine[Any, Any, Result]) -> Result | None:
+        """The result of the work; None when it was cut off, because the lease was lost or the
+        process ends."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=self._seconds / 6)
+                if not task.done() and not self.is_held:
+                    log.warning("lease lost during a call", extra={"row_id": self._job.id})
+                    await tasks.end(task)
+        except asyncio.CancelledError:
+            # The process ends: what became of the work is still worth writing down.
+            await tasks.end(task)
+        return None if task.cancelled() else task.result()
+
+
+async def until_recorded(record: Callable[[], Awaitable[None]], row_id: str) -> None:
+    """Try long to write an outcome down: what is known now nobody can find out later."""
+    for _ in range(OUTCOME_TRIES):
+        try:
+            await record()
+            return
+        except Unavailable:
+            log.warning("outcome not recorded yet", extra={"row_id": row_id})
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+    await record()

@@ -1,0 +1,407 @@
+"""3. A message goes out: render → record the intent → call the channel → record the outcome.
+
+The intent is committed before the provider is called and the outcome after, each fenced by the
+message's lease. Whoever finds an intent without an outcome when its lease has run out cannot tell
+whether the provider has the message: where the provider honours its key the call is made again,
+else it is UNKNOWN, and only a person or the definition's own `onUnknown` sends it again. What was
+surely not accepted is tried again under the same key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeAlias
+
+from app.billing import quotas
+from app.consent import consent
+from app.database import pipelining
+from app.database.db import Handle
+from app.errors import CommitUnknown
+from app.jobs import leases
+from app.jobs.leases import Lease
+from app.machine import document
+from app.machine.reasons import Reason
+from app.messages import (
+    capturing,
+    circuit_breaker,
+    composing,
+    parking,
+    providers,
+    refusals,
+    settling,
+)
+from app.messages.composing import Prepared
+from app.messages.settling import Transition
+from app.process import Process
+from app.providers.base import Channel, Message, Receipt, SendError
+from app.runtime.batching import batched
+from app.runtime.compute import Heavy
+from app.store import jobs, messages, workspaces
+from app.store.jobs import Job
+from app.store.messages import CalledMessage, HeldMessage
+
+log = logging.getLogger(__name__)
+
+MARGIN = timedelta(hours=1)  # before a key's life ends: a call may take its time
+
+
+async def deliver(process: Process, job: Job) -> None:
+    """Send the claimed message, or settle what its last sender left behind."""
+    async with process.lease(job) as lease:
+        sending = await lease.until_known(partial(_intend_apart, process, job))
+        if sending is not None:
+            outcome = (sending, await _call(sending, lease))
+            await leases.until_recorded(
+                lambda: process.batches.run(record_some, process, outcome), job.id
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A committed intent."""
+
+    job: Job
+    row: HeldMessage
+    message: Message
+    channel: Channel
+    tries: int  # of the attempt, with this one
+    is_second: bool = False  # of a call that may have been made already, under the same key
+
+    @property
+    def provider(self) -> str:
+        return self.channel.provider
+
+    @property
+    def in_circuit(self) -> bool:
+        """Whether it waits for the workspace's circuit. Mail about accounts does not: it is the
+        operator's, and what a workspace sends, to whatever list, must not hold it up."""
+        return self.row.account_mail is None
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether the provider's circuit is half-open."""
+        return self.row.trouble_provider == self.provider and self.row.ask_at is not None
+
+
+async def _intend_apart(process: Process, job: Job) -> Sending | None:
+    """In a transaction of its own where its workspace is heavy."""
+    if not process.compute.is_heavy(job.workspace_id):
+        try:
+            return await process.batches.run(intend_some, process, job)
+        except Heavy:
+            process.compute.mark(job.workspace_id)
+    process.compute.refuse_full(job.workspace_id)  # then it is tried again later
+    return await process.compute.within(lambda: process.batches.run(intend_alone, process, job))
+
+
+@batched(max_items=32, concurrency=2)
+async def intend_some(
+    process: Process, claimed: Sequence[Job]
+) -> Sequence[Sending | Heavy | CommitUnknown | None]:
+    """None when there is nothing to call a provider for.
+
+    A workspace's pause waits for them, so they say that they send before they wait for anything
+    else. All are judged before the first checks its provider's circuit breaker: many lock the same
+    breaker, and whoever holds one must not wait for a contact.
+    """
+    try:
+        async with process.database.write() as db:
+            await workspaces.share_sending(db, ids={job.workspace_id for job in claimed})
+            held = await jobs.lock(db, claimed)
+            judges = [partial(_judge_one, process, job, job in held) for job in claimed]
+            judged = await pipelining.run_all(db, judges)
+            return await pipelining.run_all(db, [partial(_intend, process, one) for one in judged])
+    except CommitUnknown as error:
+        return [error for _ in claimed]
+
+
+intend_alone = intend_some.one_by_one()  # of heavy workspaces
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A message that may be sent, and is locked."""
+
+    job: Job
+    row: HeldMessage
+    prepared: Prepared
+
+
+Judgement: TypeAlias = Judged | Sending | Heavy | None
+
+
+async def _judge_one(process: Process, job: Job, is_held: bool, db: Handle) -> Judgement:
+    try:
+        return await _judge(process, job, db) if is_held else None
+    except Heavy as error:  # told to who asked; raised here, it would end the others too
+        return error
+
+
+async def _judge(process: Process, job: Job, db: Handle) -> Judgement:
+    """An intent that was made under another claim is an orphan. One that was made under this is our
+    own, and nobody has been called for it."""
+    row = await messages.held(db, workspace_id=job.workspace_id, id=job.id)
+    if row is None:
+        await jobs.delete(db, "message", workspace_id=job.workspace_id, ids=[job.id])
+        return None
+    if row.status == "SENDING" and row.intended_by != job.lease_token:
+        return await _resolve(process, db, job, row)
+    if job.claims > jobs.MAX_CLAIMS:
+        broke = "Preparing the message crashed the worker several times."
+        await settling.settle(process, db, row, Transition("FAILED", Reason.POISONED, broke))
+        return None
+    if row.sending_paused and await parking.park(db, row):
+        return None
+    prepared = await composing.prepare(process, db, row)
+    if isinstance(prepared, Transition):
+        await settling.settle(process, db, row, prepared)
+        return None
+    if row.status == "SENDING":
+        return Sending(job, row, prepared.message, prepared.channel, row.tries)
+    return Judged(job, row, prepared)
+
+
+async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | Heavy | None:
+    """The intent to call the provider, if that may be called and the plan has room. None when
+    nobody is to be called: it is captured, or has come to an end."""
+    if not isinstance(judged, Judged):
+        return judged
+    job, row, prepared = judged.job, judged.row, judged.prepared
+    sending = Sending(job, row, prepared.message, prepared.channel, row.tries + 1)
+    circuit = await circuit_breaker.check(db, row, sending.provider) if sending.in_circuit else None
+    if circuit is not None:
+        await settling.settle(process, db, row, settling.held_back(circuit, row, await db.now()))
+        return None
+    if await _is_refused(process, db, sending):
+        return None
+    await messages.intend(
+        db,
+        workspace_id=job.workspace_id,
+        id=job.id,
+        lease_token=job.lease_token,
+        to_address=prepared.message.to,
+        address_hash=prepared.address_hash,
+        category=prepared.category,
+        template_version=prepared.template_version,
+        content=document.dumps(composing.kept(row, prepared.message.content)).decode(),
+    )
+    if providers.is_shared(process, sending.channel):
+        await providers.wrote(process, db, row.workspace_id, row.channel, sending.message.to)
+    trying = Transition(
+        "SENDING", failing=circuit_breaker.failing_with(row), missing=prepared.missing
+    )
+    receipt = await capturing.capture_at_once(db, row, sending.channel, sending.message)
+    if receipt is None:
+        await settling.note(db, row, trying, channel=sending.channel, tries=sending.tries)
+        return sending
+    now = await db.now()
+    row = replace(row, tries=sending.tries, events=settling.noted(row, trying, now))
+    sent = settling.transition_of(receipt, row, now)
+    await settling.settle(process, db, row, sent, sending.channel)
+    return None
+
+
+async def _is_refused(process: Process, db: Handle, sending: Sending) -> bool:
+    """Whether the workspace may not send it, or no more; else it is counted."""
+    is_operators = providers.is_operators(process, sending.channel)
+    to = sending.message.to
+    reason = await quotas.take_message(process, db, sending.row, to=to, is_operators=is_operators)
+    if reason is not None:
+        await settling.settle(process, db, sending.row, Transition("SUPPRESSED", reason))
+    return reason is not None
+
+
+async def _resolve(process: Process, db: Handle, job: Job, row: HeldMessage) -> Sending | None:
+    """Ask the provider about what a lost worker left behind, or give it up as UNKNOWN."""
+    sending = await _ask_again(process, db, job, row)
+    if sending is None:
+        await settling.settle(process, db, row, Transition("UNKNOWN", Reason.WORKER_LOST, LOST))
+    return sending
+
+
+async def _ask_again(process: Process, db: Handle, job: Job, row: HeldMessage) -> Sending | None:
+    """The call that a lost worker has made, or not: once more, where the provider takes the second
+    for the first. None where nobody promises that.
+
+    It is judged like any other, for the first may never have arrived; and who may not be written to
+    any more is not asked about.
+    """
+    if row.account is None or job.claims > jobs.MAX_CLAIMS or row.sending_paused:
+        return None
+    prepared = await composing.prepare(process, db, row, again=True)
+    if isinstance(prepared, Transition) or prepared.channel.account != row.account:
+        return None
+    honoured = prepared.channel.capabilities.idempotency_key_ttl_seconds or 0
+    asked_at = await _asked_at(db, row)
+    if await db.now() - asked_at > timedelta(seconds=honoured) - MARGIN:
+        return None
+    detail = f"{LOST} Asked again, under the same key."
+    asking = Transition("SENDING", Reason.WORKER_LOST, detail, missing=prepared.missing)
+    tries = row.tries + 1
+    await settling.note(db, row, asking, channel=prepared.channel, tries=tries)
+    return Sending(job, row, prepared.message, prepared.channel, tries, is_second=True)
+
+
+async def _asked_at(db: Handle, row: HeldMessage) -> datetime:
+    """When the call in doubt was intended; what was tried before it had surely not arrived."""
+    asked = await db.now()
+    for event in reversed(row.events):
+        if event["status"] != "SENDING":
+            break
+        asked = datetime.fromisoformat(event["at"])
+    return asked
+
+
+async def _call(sending: Sending, lease: Lease) -> Receipt | SendError:
+    """The provider's answer. The lease is kept while it takes its time, at the end of data perhaps
+    ten minutes; should it be lost, the call is cut off, and the channel knows how far it was."""
+    if lease.is_held:
+        result = await lease.over(_send(sending.channel, sending.message)) or CUT_OFF
+    else:
+        result = OVERSLEPT
+    if sending.is_second and isinstance(result, SendError) and result.outcome == "not_accepted":
+        # Which says nothing about the first call.
+        return SendError("unknown", Reason.WORKER_LOST, f"{LOST} Asked again: {result.detail}")
+    return result
+
+
+async def _send(channel: Channel, message: Message) -> Receipt | SendError:
+    try:
+        return await channel.send(message)
+    except SendError as error:
+        return error
+    except Exception as error:
+        log.exception("channel failed unexpectedly", extra={"message_id": message.message_id})
+        return SendError("unknown", Reason.OUTCOME_UNKNOWN, f"Unexpected error: {error!r}.")
+
+
+LOST = "The worker was lost after it recorded the intent and before it recorded the outcome."
+OVERSLEPT = SendError(
+    "not_accepted",
+    Reason.WORKER_LOST,
+    "The worker was paused for too long before the call; nothing was sent.",
+)
+CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
+
+
+@batched(max_items=32, concurrency=2)
+async def record_some(
+    process: Process, outcomes: Sequence[tuple[Sending, Receipt | SendError]]
+) -> Sequence[CommitUnknown | None]:
+    """Circuit breakers come last but for the counts, and always in one order, for many results
+    concern the same."""
+    called = sorted(outcomes, key=lambda one: (one[0].row.workspace_id, one[0].row.channel))
+    try:
+        async with process.database.write() as db:
+            held = await jobs.lock(db, [one.job for one, _ in called])
+            judged = await refusals.judge(db, [_outcome(*one) for one in called])
+            ordered = [
+                (one, result) for (one, _), result in zip(called, judged.results, strict=True)
+            ]
+            rows = await pipelining.run_all(
+                db, [partial(_record, process, *one, one[0].job in held) for one in ordered]
+            )
+            await pipelining.run_all(
+                db,
+                [
+                    partial(_record_result, process, row, sending, result)
+                    for row, (sending, result) in zip(rows, ordered, strict=True)
+                ],
+            )
+            await refusals.count(db, judged)
+    except CommitUnknown as error:
+        return [error for _ in outcomes]
+    return [None for _ in outcomes]
+
+
+def _outcome(sending: Sending, result: Receipt | SendError) -> refusals.Outcome:
+    return refusals.Outcome(_judging(sending), result, is_first=sending.tries == 1)
+
+
+def _judging(sending: Sending) -> refusals.Provider | None:
+    """The provider, if it judges recipients one by one."""
+    if not sending.channel.capabilities.refuses_recipients:
+        return None
+    return sending.row.workspace_id, sending.row.channel, sending.provider
+
+
+async def _record(
+    process: Process, sending: Sending, result: Receipt | SendError, is_held: bool, db: Handle
+) -> CalledMessage | None:
+    """The message as it was held, when the outcome counts for its provider's circuit breaker."""
+    whose = {"workspace_id": sending.job.workspace_id, "id": sending.job.id}
+    row = await messages.held(db, **whose) if is_held else None
+    if row is not None and row.status == "SENDING":
+        await _heed(process, db, sending, result)  # the contact before the run
+        transition = settling.transition_of(result, row, await db.now())
+        await settling.settle(process, db, row, transition, sending.channel)
+        return row
+    return await _record_late(process, db, sending, result)
+
+
+async def _record_result(
+    process: Process,
+    row: CalledMessage | None,
+    sending: Sending,
+    result: Receipt | SendError,
+    db: Handle,
+) -> None:
+    if row is not None and sending.in_circuit:
+        call = circuit_breaker.Call(row, sending.provider, sending.is_probe)
+        await circuit_breaker.record_result(process, db, call, result)
+
+
+async def _heed(
+    process: Process, db: Handle, sending: Sending, result: Receipt | SendError
+) -> None:
+    """Suppress who opted out at the provider, and who is dead there. Where nobody reports what was
+    delivered, being accepted ends a row of bounces."""
+    message, provider = sending.message, _judging(sending)
+    where = {
+        "workspace_id": message.workspace_id,
+        "channel": message.channel,
+        "address": message.to,
+    }
+    if isinstance(result, SendError):
+        is_shown = sending.row.account_mail is None
+        out = await consent.heed(process, db, result.code, **where, is_shown=is_shown)
+        if provider is not None:
+            await refusals.remember(db, provider, message.message_id, out)
+    elif provider is not None and not sending.channel.capabilities.callbacks:
+        await consent.delivered(process, db, **where)
+
+
+async def _record_late(
+    process: Process, db: Handle, sending: Sending, result: Receipt | SendError
+) -> CalledMessage | None:
+    """Record an outcome that comes late, which is true all the same: an attempt given up as UNKNOWN
+    is SENT, or FAILED, or SUPPRESSED; and it counts for the circuit breaker all the same.
+
+    Not when it was recorded by a COMMIT whose answer was lost, nor after a newer attempt; and a run
+    that went on meanwhile has gone on, so what was given up is not tried again.
+    """
+    whose = {"workspace_id": sending.row.workspace_id, "id": sending.row.id}
+    row = await messages.of_attempt(db, **whose, attempt_id=sending.row.attempt_id)
+    await _heed(process, db, sending, result)  # the contact before the run
+    if row is None or not _tells_all(sending, result, row):
+        context = {"workspace_id": whose["workspace_id"], "message_id": whose["id"]}
+        log.info("a late outcome changed nothing", extra=context)
+        return None
+    transition = settling.transition_of(result, row, await db.now())
+    if transition.status == "QUEUED" and row.status == "UNKNOWN":
+        transition = Transition("FAILED", transition.code, transition.detail)
+    await settling.settle(process, db, row, transition, sending.channel)
+    return row
+
+
+def _tells_all(sending: Sending, result: Receipt | SendError, row: CalledMessage) -> bool:
+    """Whether the attempt has ended as this call has. A receipt is enough, whoever else has called;
+    that nothing was accepted is not, if the call was made again since, or was the second."""
+    if isinstance(result, Receipt):
+        return True
+    is_only = row.tries == sending.tries and not sending.is_second
+    return is_only and result.outcome != "unknown"

@@ -1,0 +1,65 @@
+"""The facts of templates and conditions: roots trigger, contact, workspace, run, steps and now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.audience import audience
+from app.database.db import Handle, Row
+from app.machine import document
+from app.machine.document import Unread
+from app.machine.program import Json, State
+from app.store import contacts, workspaces
+from app.store.runs import RunFacts
+
+LARGE = 128 * 1024  # bytes of a body that is parsed where it is read, beside the event loop
+
+
+async def of_run(db: Handle, run: RunFacts, contact: Row) -> dict[str, Json]:
+    body = bytes(run.body)
+    trigger = document.parse(body) if len(body) <= LARGE else Unread(body)
+    facts = await of_contact(db, run.workspace_id, contact, trigger)
+    facts["run"] = {
+        "id": run.id,
+        "definitionId": run.definition_id,
+        "version": run.version,
+        "createdAt": run.created_at,
+    }
+    if run.state is not None:
+        facts["steps"] = State.from_json(document.parse(run.state.encode())).outputs
+    return facts
+
+
+async def of_contact(
+    db: Handle, workspace_id: str, contact: Row | None, trigger: Json
+) -> dict[str, Json]:
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    return {
+        "trigger": trigger,
+        "contact": None if contact is None else await contact_root(db, workspace_id, contact),
+        "workspace": workspace and workspace_root(workspace),
+        "run": None,
+        "steps": {},
+        "now": await db.now(),
+    }
+
+
+def workspace_root(workspace: Row) -> dict[str, Json]:
+    return {
+        **{name: workspace[name] for name in ("id", "name", "timezone", "country")},
+        "postalAddress": workspace["postal_address"],
+    }
+
+
+async def contact_root(db: Handle, workspace_id: str, contact: Row) -> dict[str, Json]:
+    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=[contact["id"]])
+    return audience.resource(contact, tags[contact["id"]])
+
+
+def is_large(facts: Mapping[str, Json]) -> bool:
+    return isinstance(facts["trigger"], Unread)
+
+
+def compared(facts: Mapping[str, Json]) -> dict[str, Json]:
+    """Without the present moment, and without what never changes."""
+    return {name: value for name, value in facts.items() if name not in ("now", "trigger")}

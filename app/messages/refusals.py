@@ -1,0 +1,186 @@
+"""Recipients that a provider refuses or puts off: that is about them, unless they are too many.
+
+A server that has lost its list of users refuses everybody as unknown, or says that every mailbox is
+full. So of more than one in twenty recipients, of at least fifty in ten minutes, the server is at
+fault: its circuit opens, their messages wait for it, nobody is suppressed any more, and whoever was
+within these minutes is not any longer. And a server that asks for less may say so as another puts
+off strangers: when it puts off more than half of at least ten recipients, it throttles.
+
+Who judges a refusal has the provider's lock from before they look until their commit. So of two
+that judge at once, the second one sees what the first has counted, suppressed or opened. The lock
+comes before all others, and nobody asks for it who holds one of these. What was judged is counted
+at the end: all that is sent through the provider writes the same row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from app.consent import consent
+from app.database.db import Handle, Row
+from app.machine.reasons import Reason
+from app.process import Process
+from app.providers.base import Receipt, SendError
+from app.store import refused_recipients, suppressions
+
+log = logging.getLogger(__name__)
+
+LEAST = 50  # recipients; of fewer nothing can be said
+ONE_IN = 20  # as many may be dead
+LEAST_PUT_OFF = 10
+UNDONE_AT_ONCE = 100
+
+Result: TypeAlias = Receipt | SendError
+Provider: TypeAlias = tuple[str, str, str]  # workspace, channel, name
+REFUSED = frozenset({Reason.BOUNCED_HARD, Reason.BOUNCED_SOFT})
+JUDGED = frozenset({Reason.PROVIDER_REJECTED, *REFUSED})
+
+
+class Outcome(NamedTuple):
+    """The outcome of a call. No provider: one that refuses nobody at once. A recipient who is put
+    off again is no other one."""
+
+    provider: Provider | None
+    result: Result
+    is_first: bool = True  # try of the attempt
+
+
+@dataclass(slots=True)
+class Tally:
+    """A provider's verdicts on the recipients of these outcomes; `dead` may be full, too."""
+
+    recipients: int = 0
+    dead: int = 0
+    put_off: int = 0  # at their first try; they are not among the recipients
+    puts_off: bool = False
+    is_refusing: bool = False  # since before
+    refuses_too_many: bool = False
+    throttles: bool = False
+
+    def add(self, outcome: Outcome) -> None:
+        result = outcome.result
+        if isinstance(result, Receipt) or result.code in JUDGED:
+            self.recipients += 1
+            self.dead += _is_refusal(result)
+        elif result.by_policy:
+            self.puts_off = True
+            self.put_off += outcome.is_first
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The results in order, and what `count` is to be given at the end of the transaction."""
+
+    results: list[Result]
+    tallies: Mapping[Provider, Tally]
+
+
+async def judge(db: Handle, outcomes: Sequence[Outcome]) -> Judged:
+    """Treat what a provider at fault refuses as not accepted; what a throttling one puts off waits
+    for it."""
+    tallies: dict[Provider, Tally] = defaultdict(Tally)
+    for outcome in outcomes:
+        if outcome.provider is not None:
+            tallies[outcome.provider].add(outcome)
+    for provider, tally in sorted(tallies.items(), key=lambda one: one[0]):
+        await _judge(db, _key(provider), tally)
+    results = [
+        result if provider is None else _as_judged(result, tallies[provider])
+        for provider, result, _ in outcomes
+    ]
+    return Judged(results, tallies)
+
+
+async def _judge(db: Handle, key: Mapping[str, str], tally: Tally) -> None:
+    if tally.dead:
+        await refused_recipients.lock(db, **key)
+        tally.is_refusing = await refused_recipients.is_refusing(db, **key)
+    if not tally.dead and not tally.puts_off:
+        return
+    counted = await refused_recipients.counted(db, **key)
+    recipients = counted["recipients"] + tally.recipients
+    dead = counted["dead"] + tally.dead
+    put_off = counted["put_off"] + tally.put_off
+    asked = recipients + put_off
+    tally.throttles = asked >= LEAST_PUT_OFF and put_off * 2 > asked
+    if tally.is_refusing or not tally.dead or recipients < LEAST or dead * ONE_IN <= recipients:
+        return
+    tally.refuses_too_many = True
+    since = await db.now() - refused_recipients.WINDOW
+    await refused_recipients.undo_since(db, **key, since=since)
+    db.after_commit(partial(_warn, key, {"recipients": recipients, "dead": dead}))
+
+
+async def count(db: Handle, judged: Judged) -> None:
+    """Count the refusals; those while the circuit is open, or after it, begin a new count. To be
+    done last in a transaction: others wait that record the same."""
+    for provider, tally in sorted(judged.tallies.items(), key=lambda one: one[0]):
+        if tally.refuses_too_many:
+            await refused_recipients.forget_counts(db, **_key(provider))
+        elif not tally.is_refusing and (tally.recipients or tally.put_off):
+            await refused_recipients.count(
+                db,
+                **_key(provider),
+                recipients=tally.recipients,
+                dead=tally.dead,
+                put_off=tally.put_off,
+            )
+
+
+def _key(provider: Provider) -> dict[str, str]:
+    return dict(zip(("workspace_id", "channel", "provider"), provider, strict=True))
+
+
+def _warn(key: Mapping[str, str], figures: Mapping[str, int]) -> None:
+    log.warning("provider refuses too many recipients", extra={**key, **figures})
+
+
+def _is_refusal(result: Result) -> bool:
+    return isinstance(result, SendError) and result.code in REFUSED
+
+
+def _as_judged(result: Result, tally: Tally) -> Result:
+    if not isinstance(result, SendError):
+        return result
+    if _is_refusal(result) and (tally.is_refusing or tally.refuses_too_many):
+        return SendError("not_accepted", Reason.RECIPIENTS_REFUSED, result.detail)
+    if result.by_policy and tally.throttles:
+        return SendError("not_accepted", Reason.PROVIDER_THROTTLED, result.detail)
+    return result
+
+
+async def remember(
+    db: Handle, provider: Provider, message_id: str, suppression: consent.Suppression | None
+) -> None:
+    """Remember what a refusal has suppressed, for as long as that may have to be undone."""
+    if suppression is None or suppression.id is None or suppression.reason != "bounced":
+        return
+    await refused_recipients.insert(
+        db, **_key(provider), suppression_id=suppression.id, message_id=message_id
+    )
+
+
+async def undo_batch(process: Process) -> bool:
+    """Lift what providers at fault have suppressed, each by itself; the log names them."""
+    async with process.database.read() as db:
+        rows = await refused_recipients.to_undo(db, limit=UNDONE_AT_ONCE)
+    for row in rows:
+        async with process.database.write() as db:
+            await _undo(process, db, row)
+    return len(rows) == UNDONE_AT_ONCE
+
+
+async def _undo(process: Process, db: Handle, row: Row) -> None:
+    where = {"workspace_id": row["workspace_id"]}
+    held = await suppressions.by_id(db, **where, id=row["suppression_id"])
+    if held is not None:
+        await consent.lift_one(process, db, held, **where, source="provider")
+    await refused_recipients.delete(db, row)
+    named = ("workspace_id", "suppression_id", "message_id", "channel", "provider")
+    about = {**{name: row[name] for name in named}, "found": held is not None}
+    db.after_commit(partial(log.warning, "suppression undone", extra=about))

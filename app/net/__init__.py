@@ -1,0 +1,1 @@
+"""The way out: the guarded HTTP client, public addresses, name resolution, TLS."""

@@ -1,0 +1,1 @@
+"""4. Others are notified: events recorded, signed, posted, tried again."""

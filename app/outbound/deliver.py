@@ -1,0 +1,268 @@
+"""An event goes out: claim → sign → POST → write down what came of it, by Standard Webhooks
+(github.com/standard-webhooks/standard-webhooks, its specification 1.0.0).
+
+At-least-once delivery: a try whose worker died is repeated under the same webhook-id, so that the
+receiver can deduplicate. A failed event is tried ten times over three days. An endpoint that has
+accepted nothing for five days, or answers 410, is disabled.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.database.db import Handle
+from app.jobs import leases
+from app.machine import document
+from app.machine.program import Json
+from app.net.egress import Answer, Failure, Request
+from app.outbound import chains
+from app.process import Process
+from app.runtime.backoff import jittered, retry_after
+from app.store import event_endpoints, events, jobs, runs
+from app.store.events import Endpoint, UnfinishedAttempt
+from app.store.jobs import Job
+from app.vault import standard_webhooks
+
+log = logging.getLogger(__name__)
+
+# The schedule of the specification, seconds between a try and the next; with jitter, as it asks.
+RETRY_SECONDS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
+JITTER = 0.1
+LONGEST_RETRY_AFTER = 86_400  # seconds
+GONE = 410
+DISABLED_AFTER = timedelta(days=5)
+SUSPENDED_FOR = timedelta(hours=1)  # then it is asked again whether the workspace is
+EXCERPT_BYTES = 1_024  # of the answer, for whoever looks for what went wrong
+
+SEALED = "event endpoint"  # the purpose that the vault encrypts for
+OVERLAP = timedelta(hours=24)  # that an old secret signs beside the new one
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+def sealed(process: Process, workspace_id: str, endpoint_id: str, secret: str) -> bytes:
+    """An endpoint's secret as the database keeps it: encrypted, and bound to workspace and
+    endpoint."""
+    return process.vault.encrypt(SEALED, secret.encode(), workspace_id, endpoint_id)
+
+
+def _secrets(
+    process: Process, attempt: UnfinishedAttempt, endpoint: Endpoint, now: datetime
+) -> list[str]:
+    known = [endpoint.secret]
+    old, until = endpoint.old_secret, endpoint.old_secret_until
+    if old is not None and until is not None and until > now:
+        known.append(old)
+    bound = (attempt.workspace_id, attempt.endpoint_id)
+    return [process.vault.decrypt(SEALED, one, *bound).decode() for one in known]
+
+
+# --- claim, try, outcome --------------------------------------------------------------------------
+
+
+async def post(process: Process, job: Job) -> None:
+    """Make the claimed attempt's next try, and write down what it came to."""
+    async with process.lease(job) as lease:
+        async with process.database.read() as db:
+            attempt = await events.unfinished(db, workspace_id=job.workspace_id, id=job.id)
+            now = await db.now()
+            is_poison = job.claims > jobs.MAX_CLAIMS
+            chain = {} if attempt is None or is_poison else await _chain(process, db, attempt)
+        if not lease.is_held:
+            return
+        endpoint = None if attempt is None else attempt.endpoint
+        if attempt is None or endpoint is None or endpoint.disabled_reason or attempt.suspended:
+            await _set_down(process, job, attempt, now)
+            return
+        if is_poison:
+            await _record(process, job, attempt, TryOutcome("FAILED", "poisoned", POISONED))
+            return
+        begun = time.monotonic()
+        request = _request(process, attempt, endpoint, now, chain)
+        outcome = await lease.over(process.egress.call(request))
+        ms = round((time.monotonic() - begun) * 1_000)
+        if outcome is None:  # cut off, with the process: the next worker makes the try again
+            await _put_off(process, job, now)
+            return
+        ended = _outcome_of(attempt, outcome, now)
+        tried = {"at": document.text(now), "status": ended.status_code, "code": ended.code}
+        await leases.until_recorded(
+            lambda: _record(process, job, attempt, ended, {**tried, "durationMs": ms}), job.id
+        )
+
+
+POISONED = "Sending it crashed the worker several times."
+
+
+async def _chain(process: Process, db: Handle, attempt: UnfinishedAttempt) -> dict[str, str]:
+    """The headers that say in which chain the runs are that it starts, and how deep, should it come
+    back to us."""
+    about, workspace_id = document.parse(attempt.data.encode()), attempt.workspace_id
+    depth, root = about.get("depth", 0), about.get("root")
+    if about.get("runId") is not None:
+        before, root = await runs.chain(db, workspace_id=workspace_id, id=about["runId"])
+        depth = before + 1
+    headers = {chains.DEPTH: str(depth)}
+    if root is not None:
+        headers[chains.CHAIN] = chains.chain_token(process.vault, workspace_id, root)
+    return headers
+
+
+def _request(
+    process: Process,
+    attempt: UnfinishedAttempt,
+    endpoint: Endpoint,
+    now: datetime,
+    chain: Mapping[str, str],
+) -> Request:
+    body = document.dumps(
+        {
+            "type": attempt.type,
+            "timestamp": attempt.happened_at,
+            "data": document.parse(attempt.data.encode()),
+        }
+    )
+    headers = {
+        "content-type": "application/json",
+        **chain,
+        **standard_webhooks.sign(
+            _secrets(process, attempt, endpoint, now), attempt.event_id, now, body
+        ),
+    }
+    return Request("POST", endpoint.url, list(headers.items()), body, owner=attempt.workspace_id)
+
+
+async def _set_down(
+    process: Process, job: Job, attempt: UnfinishedAttempt | None, now: datetime
+) -> None:
+    """Nobody is to be called: the attempt has ended, the endpoint is gone or disabled, or its
+    workspace suspended."""
+    if attempt is not None and attempt.endpoint is not None:
+        if attempt.endpoint.disabled_reason is None:
+            return await _put_off(process, job, now + SUSPENDED_FOR)
+        disabled = "The endpoint was disabled meanwhile; enable it, and replay what it missed."
+        failed = TryOutcome("FAILED", "endpoint_disabled", disabled)
+        return await _record(process, job, attempt, failed)
+    async with process.database.write() as db:
+        if await jobs.lock(db, [job]):
+            await events.delete_unfinished(db, workspace_id=job.workspace_id, id=job.id)
+    return None
+
+
+async def _put_off(process: Process, job: Job, wake_at: datetime) -> None:
+    """Put the attempt back as if it had not been claimed, due then."""
+    async with process.database.write() as db:
+        if await jobs.lock(db, [job]):
+            whose = {"workspace_id": job.workspace_id, "id": job.id}
+            await jobs.rest(db, "event_attempt", **whose, wake_at=wake_at)
+
+
+# --- what it came to ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TryOutcome:
+    """The result of a try: SUCCEEDED, FAILED, or QUEUED again until `wake_at`. `disables` is the
+    reason to disable the endpoint, if any."""
+
+    status: str
+    code: str | None = None
+    detail: str | None = None
+    status_code: int | None = None
+    excerpt: str | None = None
+    wake_at: datetime | None = None
+    disables: str | None = None
+
+
+def _outcome_of(attempt: UnfinishedAttempt, outcome: Answer | Failure, now: datetime) -> TryOutcome:
+    if isinstance(outcome, Failure):
+        return _failed(attempt, now, code=outcome.code, detail=outcome.detail)
+    excerpt = document.text(outcome.body[:EXCERPT_BYTES].decode("utf-8", "replace"))
+    if 200 <= outcome.status < 300:
+        return TryOutcome("SUCCEEDED", status_code=outcome.status, excerpt=excerpt)
+    return _failed(
+        attempt,
+        now,
+        code="gone" if outcome.status == GONE else "http_status",
+        detail=f"The endpoint answered {outcome.status}; a 2xx says that it has the event.",
+        status_code=outcome.status,
+        excerpt=excerpt,
+        asked=outcome.header("retry-after"),
+    )
+
+
+def _failed(
+    attempt: UnfinishedAttempt,
+    now: datetime,
+    *,
+    code: str,
+    detail: str,
+    status_code: int | None = None,
+    excerpt: str | None = None,
+    asked: str | None = None,
+) -> TryOutcome:
+    failure = (code, detail, status_code, excerpt)
+    if code == "gone":
+        return TryOutcome("FAILED", *failure, disables="gone")
+    failing_since = None if attempt.endpoint is None else attempt.endpoint.failing_since
+    if failing_since is not None and now - failing_since >= DISABLED_AFTER:
+        return TryOutcome("FAILED", *failure, disables="failing")
+    made = len(attempt.tries)
+    if made >= len(RETRY_SECONDS):
+        return TryOutcome("FAILED", *failure)
+    return TryOutcome(
+        "QUEUED", *failure, wake_at=now + timedelta(seconds=_retry_delay(made, asked, now))
+    )
+
+
+def _retry_delay(made: int, asked: str | None, now: datetime) -> float:
+    """Seconds before the next try: the schedule's, or more when the receiver asks for it."""
+    seconds = jittered(RETRY_SECONDS[made], by=JITTER)
+    return max(seconds, retry_after(asked, now, most=LONGEST_RETRY_AFTER) or 0)
+
+
+async def _record(
+    process: Process,
+    job: Job,
+    attempt: UnfinishedAttempt,
+    ended: TryOutcome,
+    tried: Mapping[str, Json] | None = None,
+) -> None:
+    """The attempt, then its endpoint, in one transaction: everybody locks them in this order."""
+    async with process.database.write() as db:
+        if not await jobs.lock(db, [job]):
+            return
+        await events.settle(
+            db,
+            workspace_id=job.workspace_id,
+            id=job.id,
+            status=ended.status,
+            reason_code=ended.code,
+            reason_detail=ended.detail,
+            response_status=ended.status_code,
+            response_excerpt=ended.excerpt,
+            tries=attempt.tries if tried is None else [*attempt.tries, tried],
+            wake_at=ended.wake_at,
+            finished_at=None if ended.wake_at else await db.now(),
+        )
+        if tried is None:
+            return
+        endpoint = {"workspace_id": attempt.workspace_id, "id": attempt.endpoint_id}
+        succeeded = ended.status == "SUCCEEDED"
+        was_failing = attempt.endpoint is not None and attempt.endpoint.failing_since is not None
+        if succeeded == was_failing:
+            await event_endpoints.set_failing(db, **endpoint, failing=not succeeded)
+        if ended.disables is not None:
+            await event_endpoints.disable(db, **endpoint, reason=ended.disables)
+    if ended.wake_at is None:
+        process.metrics.count("tidings_events_ended", status=ended.status)
+    if ended.disables is not None:
+        log.warning(
+            "event endpoint disabled",
+            extra={"endpoint_id": attempt.endpoint_id, "code": ended.disables},
+        )

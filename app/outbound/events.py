@@ -1,0 +1,51 @@
+"""Outbound events, stored in the transaction of the change; app/outbound/deliver.py delivers them.
+
+An event holds ids and codes, no personal data: receivers read the rest from the API, in its current
+state, and an erasure has nothing to remove here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, get_args
+
+from app.database.db import Handle, new_id
+from app.machine import document
+from app.machine.program import Json
+from app.store import events
+
+Type: TypeAlias = Literal[
+    "contact.created",
+    "contact.updated",
+    "contact.deleted",
+    "contact.unsubscribed",
+    "run.completed",
+    "run.failed",
+    "message.sent",
+    "message.delivered",
+    "message.bounced",
+    "message.complained",
+    "message.failed",
+    "message.unknown",
+]
+TYPES: frozenset[str] = frozenset(get_args(Type))
+
+
+async def tell(db: Handle, workspace_id: str, type: str, *about: Mapping[str, Json]) -> None:
+    """One event for each; one look at the workspace's endpoints when nobody wants to hear.
+
+    A disabled endpoint is not told, but what it missed can be replayed to it. What is due the
+    workers' heartbeat finds.
+    """
+    endpoints = await events.listening(db, workspace_id=workspace_id) if about else []
+    wanted = [row for row in endpoints if not row["types"] or type in row["types"]]
+    if not wanted:
+        return
+    made = [(new_id("evt"), document.dumps(data).decode()) for data in about]
+    await events.insert(db, workspace_id=workspace_id, type=type, made=made)
+    endpoint_ids = [row["id"] for row in wanted if row["disabled_reason"] is None]
+    await events.insert_attempts(
+        db,
+        workspace_id=workspace_id,
+        rows=[(new_id("eva"), endpoint_id, id) for id, _ in made for endpoint_id in endpoint_ids],
+    )

@@ -1,0 +1,60 @@
+"""What providers tell of messages, once their signatures hold: reports, and words of people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from app.machine.reasons import Reason
+
+# What an attempt becomes; None is something to remember and no end.
+Status: TypeAlias = Literal["SENT", "DELIVERED", "FAILED", "BOUNCED", "COMPLAINED"] | None
+
+
+class Unsigned(Exception):
+    """Nobody who knows the secret has sent this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Became:
+    """The end that a provider's word for it comes to."""
+
+    status: Status
+    code: Reason | None = None
+
+
+SENT = Became("SENT")
+DELIVERED = Became("DELIVERED")
+HARD = Became("BOUNCED", Reason.BOUNCED_HARD)
+SOFT = Became("BOUNCED", Reason.BOUNCED_SOFT)
+COMPLAINED = Became("COMPLAINED", Reason.COMPLAINED)
+FAILED = Became("FAILED", Reason.PROVIDER_REJECTED)
+STOPPED = Became("FAILED", Reason.SUPPRESSED_STOPPED)
+DELAYED = Became(None, Reason.PROVIDER_UNREACHABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A provider's report on a message. `workspace_id` and `attempt_id` are what we gave with
+    it."""
+
+    id: str  # the provider's own, or what makes it this report and no other
+    workspace_id: str
+    attempt_id: str
+    provider_message_id: str | None
+    became: Became
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A person has written back. `answered` when the provider has said what is to be said."""
+
+    id: str
+    channel: str
+    sender: str
+    text: str
+    answered: bool
+
+
+Told: TypeAlias = Report | Inbound | None  # None is none of our business

@@ -1,0 +1,77 @@
+"""The channels of workspaces with credentials of their own.
+
+What is kept open is known by its sealed credentials, which no two settings share: from the moment
+that a workspace changes or deletes its own, nobody finds what was opened by the old ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from app.config.settings import Settings
+from app.machine.content import ChannelName
+from app.net.egress import Egress
+from app.providers.api import Client
+from app.providers.base import Provider
+from app.providers.email import EmailChannel
+from app.providers.resend import Resend
+from app.providers.twilio import Account, Twilio
+
+KEPT = 256  # of a process, the least lately used go first
+
+Credentials: TypeAlias = Mapping[str, Any]  # as a client gave them, by the contract's names
+
+
+class Own:
+    def __init__(self, settings: Settings, client: Client, egress: Egress) -> None:
+        self._settings = settings
+        self._client = client
+        self._egress = egress
+        self._kept: OrderedDict[bytes, Provider] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def kept(self, sealed: bytes, open: Callable[[], Provider]) -> Provider:
+        """The one of these sealed credentials, opened when it is not yet."""
+        if sealed not in self._kept:
+            self._kept[sealed] = open()
+            if len(self._kept) > KEPT:
+                _, oldest = self._kept.popitem(last=False)
+                self._retire(oldest)
+        self._kept.move_to_end(sealed)
+        return self._kept[sealed]
+
+    def open(
+        self, name: ChannelName, given: Credentials, callback_url: str, *, workspace_id: str
+    ) -> Provider:
+        """Raises ValueError with a sentence when a mail's sender is none."""
+        match given["provider"], name:
+            case "smtp", "email":
+                # Whoever chose the server is not its operator: it is dialled as any stranger's.
+                dial = partial(self._egress.dial_mail, owner=workspace_id)
+                return EmailChannel(given["url"], given["from"], dial=dial)
+            case "resend", "email":
+                base_url = self._settings.resend_base_url
+                return Resend(self._client, given["apiKey"], given["from"], base_url=base_url)
+            case "twilio", "sms" | "whatsapp":
+                sender = given.get("messagingServiceSid") or given["from"]
+                return Twilio(
+                    self._client,
+                    name,
+                    Account(given["accountSid"], given["authToken"], sender),
+                    callback_url=callback_url,
+                    base_url=self._settings.twilio_base_url,
+                )
+        raise ValueError(f"{given['provider']} is not a provider for {name}.")
+
+    async def close(self) -> None:
+        await asyncio.gather(*(channel.close() for channel in self._kept.values()), *self._closing)
+
+    def _retire(self, channel: Provider) -> None:
+        """Retire a channel; what it is sending ends by itself."""
+        task = asyncio.create_task(channel.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

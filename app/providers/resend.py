@@ -1,0 +1,158 @@
+"""E-mail through Resend's API, which honours an Idempotency-Key for a day.
+
+So a request that got no answer is made again at once, with the same key and the same bytes, and
+counts once. The key is known to the account that it was sent to and to no other; other bytes under
+the same key are refused, which leaves the doubt as it was.
+
+Resend gives a mail its own Message-ID. Ours stands in X-Entity-Ref-ID, and what a callback needs to
+find the attempt by stands in the tags.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+
+from app.machine import document
+from app.machine.program import Json
+from app.providers.api import (
+    BAD_CONTENT,
+    MISCONFIGURED,
+    REJECTED,
+    THROTTLED,
+    UNKNOWN,
+    Answer,
+    Api,
+    Client,
+    Verdict,
+)
+from app.providers.base import Capabilities, Fault, Message, Receipt, Replies, SendError
+from app.providers.mime import Mail, Sender, compose
+
+BASE_URL = "https://api.resend.com"
+A_DAY_SECONDS = 86_400
+TRIES = 3
+BETWEEN_SECONDS = 1.0  # a request that is still worked on is a conflict until it is done
+
+# resend.com/docs/api-reference/errors. What stands here not is judged by the answer's status.
+ERRORS: Mapping[str, Verdict] = {
+    **dict.fromkeys(("rate_limit_exceeded", "daily_quota_exceeded"), THROTTLED),
+    "monthly_quota_exceeded": THROTTLED,
+    **dict.fromkeys(("missing_api_key", "restricted_api_key", "invalid_api_key"), MISCONFIGURED),
+    **dict.fromkeys(("invalid_access", "not_found", "method_not_allowed"), MISCONFIGURED),
+    # 403 validation_error is a domain that is not verified; 400 is about the mail itself.
+    "invalid_from_address": MISCONFIGURED,
+    **dict.fromkeys(("missing_required_field", "invalid_parameter"), BAD_CONTENT),
+    # An earlier try of this message said something else, and may have been accepted.
+    **dict.fromkeys(("invalid_idempotent_request", "concurrent_idempotent_requests"), UNKNOWN),
+    "security_error": REJECTED,
+}
+
+
+class Resend:
+    """One account and sender."""
+
+    name = "email"
+    provider = "resend"
+    replies: Replies = "none"
+    capabilities = Capabilities(idempotency_key_ttl_seconds=A_DAY_SECONDS, callbacks=True)
+
+    def __init__(
+        self,
+        client: Client,
+        api_key: str,
+        mail_from: str,
+        *,
+        base_url: str = BASE_URL,
+        between_seconds: float = BETWEEN_SECONDS,
+    ) -> None:
+        """Raises ValueError with a sentence when `mail_from` is not one address."""
+        self._sender = Sender.parse(mail_from)
+        self._between_seconds = between_seconds
+        self.account: str | None = hashlib.sha256(f"{base_url}|{api_key}".encode()).hexdigest()
+        self._api = Api(client, "Resend", base_url, {"Authorization": f"Bearer {api_key}"})
+
+    async def close(self) -> None:
+        """Nothing of its own is held open."""
+
+    async def verify(self) -> list[Fault]:
+        domain = self._sender.address.domain
+        try:
+            answer = await self._api.call("GET", "/domains")
+        except SendError as error:
+            return [Fault("error", "unreachable", error.detail)]
+        if answer.says("name") == "restricted_api_key":
+            detail = f"The key may only send: whether {domain} is verified cannot be asked with it."
+            return [Fault("warning", "sender", detail)]
+        if answer.status != 200:
+            return [self._api.fault(answer, answer.says("message"))]
+        known = {one.get("name"): one.get("status") for one in _objects(answer.payload.get("data"))}
+        if known.get(domain) == "verified":
+            return []
+        detail = f"The domain {domain} is not one of this account: add and verify it at Resend."
+        if domain in known:
+            detail = f"The domain {domain} is not verified yet: Resend calls it {known[domain]}."
+        return [Fault("error", "sender", detail)]
+
+    async def send(self, message: Message) -> Receipt:
+        body = document.dumps(_body(message, compose(message, self._sender)))
+        headers = {"Content-Type": "application/json", "Idempotency-Key": message.message_key}
+        doubt: SendError | None = None
+        for left in reversed(range(TRIES)):
+            try:
+                answer = await self._api.call("POST", "/emails", content=body, headers=headers)
+                id = answer.says("id")
+                if answer.status in (200, 201) and id is not None:
+                    return Receipt(id)
+                raise self._api.error(answer, _verdict(answer), answer.says("message"))
+            except SendError as error:
+                doubt = _graver(doubt, error)
+                if error.outcome != "unknown" or _was_cancelled(error) or not left:
+                    raise doubt from error.__cause__
+            await self._pause(doubt)
+        raise AssertionError("the last try raises")
+
+    async def _pause(self, doubt: SendError) -> None:
+        try:
+            await asyncio.sleep(self._between_seconds)
+        except asyncio.CancelledError as error:
+            raise doubt from error
+
+
+def _graver(before: SendError | None, error: SendError) -> SendError:
+    """After a try that may have been accepted, one that was not says nothing about the first; a
+    refusal does: the key would have been answered with the first one's id."""
+    return before if before is not None and error.outcome == "not_accepted" else error
+
+
+def _was_cancelled(error: SendError) -> bool:
+    return isinstance(error.__cause__, asyncio.CancelledError)
+
+
+def _body(message: Message, mail: Mail) -> dict[str, Json]:
+    """`mail` has refused what cannot stand in a header: Resend makes headers of this."""
+    body: dict[str, Json] = {
+        "from": mail.headers["From"],
+        "to": [str(mail.recipient)],
+        "subject": mail.subject,
+        "text": mail.text,
+        "html": mail.html,
+        "reply_to": mail.headers.get("Reply-To"),
+        "headers": {"X-Entity-Ref-ID": message.message_key, **message.headers},
+        "tags": [
+            {"name": "workspace", "value": message.workspace_id},
+            {"name": "attempt", "value": message.attempt_id},
+        ],
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _objects(value: Json) -> list[dict[str, Json]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _verdict(answer: Answer) -> Verdict:
+    name = answer.says("name")
+    known = ERRORS.get(name) if name is not None and answer.status >= 400 else None
+    return known or answer.verdict

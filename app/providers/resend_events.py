@@ -1,0 +1,80 @@
+"""What Resend tells: events signed as Standard Webhooks are, with Svix's names of headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from app.machine import document
+from app.machine.program import Json
+from app.providers.base import line
+from app.providers.callbacks import (
+    COMPLAINED,
+    DELAYED,
+    DELIVERED,
+    FAILED,
+    HARD,
+    SENT,
+    SOFT,
+    Became,
+    Report,
+    Told,
+    Unsigned,
+)
+from app.vault import standard_webhooks
+
+# resend.com/docs/dashboard/webhooks/event-types. Opens and clicks are not looked at.
+EVENTS: Mapping[str, Became] = {
+    **dict.fromkeys(("email.sent", "email.scheduled"), SENT),
+    "email.delivered": DELIVERED,
+    "email.delivery_delayed": DELAYED,
+    "email.bounced": SOFT,  # unless it says Permanent
+    "email.complained": COMPLAINED,
+    "email.failed": FAILED,
+    "email.suppressed": HARD,  # Resend sends no more to who has bounced or complained there
+}
+WHY = ("bounce", "failed", "suppressed")  # members of an event's data that say more
+
+
+def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> Told:
+    """Raises Unsigned; document.MalformedJson for what is signed and no JSON."""
+    id = standard_webhooks.verify(secret, headers, body, now, prefix="svix")
+    if id is None:
+        raise Unsigned
+    event = document.parse(body)
+    kind = event.get("type") if isinstance(event, dict) else None
+    data = event.get("data") if isinstance(event, dict) else None
+    if not isinstance(kind, str) or not isinstance(data, dict):
+        return None
+    became, tags = EVENTS.get(kind), _tags(data.get("tags"))
+    if became is None or not {"workspace", "attempt"} <= tags.keys():
+        return None
+    why: Mapping[str, Json] = next((data[name] for name in WHY if _is_object(data.get(name))), {})
+    if became is SOFT and why.get("type") == "Permanent":
+        became = HARD
+    detail = next(
+        (why[name] for name in ("message", "reason") if isinstance(why.get(name), str)), ""
+    )
+    words = f": {line(detail)}" if detail else "."
+    email_id = data.get("email_id")
+    return Report(
+        id,
+        tags["workspace"],
+        tags["attempt"],
+        email_id if isinstance(email_id, str) else None,
+        became,
+        f"Resend: {kind}{words}",
+    )
+
+
+def _is_object(value: Json) -> bool:
+    return isinstance(value, dict)
+
+
+def _tags(value: Json) -> dict[str, str]:
+    """An object; a list of names and values in events of former times."""
+    if isinstance(value, list):
+        value = {one.get("name"): one.get("value") for one in value if isinstance(one, dict)}
+    if not isinstance(value, dict):
+        return {}
+    return {name: one for name, one in value.items() if isinstance(one, str)}

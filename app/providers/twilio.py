@@ -1,0 +1,166 @@
+"""Text messages and WhatsApp through Twilio's Messages API.
+
+Twilio honours no idempotency key and cannot be asked by our reference: once a request has left and
+no answer has come, only its callback tells, which carries the reference in its URL.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+from urllib.parse import urlencode
+
+from app.config import casts
+from app.providers.api import (
+    BAD_ADDRESS,
+    BAD_CONTENT,
+    BOUNCED,
+    DEAD,
+    MISCONFIGURED,
+    REJECTED,
+    STOPPED,
+    THROTTLED,
+    Answer,
+    Api,
+    Client,
+    Verdict,
+)
+from app.providers.base import Capabilities, Fault, Message, Receipt, Replies, SendError
+
+BASE_URL = "https://api.twilio.com"
+WHATSAPP = "whatsapp:"
+
+Name: TypeAlias = Literal["sms", "whatsapp"]
+
+# twilio.com/docs/api/errors. What stands here not is judged by the answer's status.
+ERRORS: Mapping[int, Verdict] = {
+    **dict.fromkeys((14107, 20429, 21611, 30001, 63018), THROTTLED),
+    # The account, the sender or the callback's address: ours to mend.
+    **dict.fromkeys((20003, 20005, 20404, 21212, 21603, 21606, 21607, 21609), MISCONFIGURED),
+    **dict.fromkeys((21659, 21660, 21661, 21701, 21703, 21704, 21705, 30002), MISCONFIGURED),
+    **dict.fromkeys((63007, 63051), MISCONFIGURED),
+    # The number.
+    **dict.fromkeys((21217, 21266, 21401, 21421, 21604, 21662, 21663), BAD_ADDRESS),
+    # As its callbacks say it of a message that was accepted before (twilio_callbacks.py).
+    **dict.fromkeys((21211, 21614, 30005, 30006, 63024), DEAD),
+    **dict.fromkeys((30003, 30008, 63003), BOUNCED),
+    # What is said to it.
+    **dict.fromkeys((21602, 21605, 21617, 21619, 21654, 21655, 21656, 63027, 63028), BAD_CONTENT),
+    21610: STOPPED,
+    # A country that is not enabled, a trial account, a pair that no carrier connects.
+    **dict.fromkeys((21408, 21608, 21612, 21635), REJECTED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """`sender` is a number in E.164, a short code or name, or a messaging service's SID."""
+
+    sid: str
+    token: str = field(repr=False)
+    sender: str
+
+
+class Twilio:
+    """One account and sender, for one channel."""
+
+    provider = "twilio"
+    account = None
+    capabilities = Capabilities(
+        idempotency_key_ttl_seconds=None, callbacks=True, refuses_recipients=True
+    )
+
+    def __init__(
+        self,
+        client: Client,
+        name: Name,
+        account: Account,
+        *,
+        callback_url: str | None = None,
+        base_url: str = BASE_URL,
+    ) -> None:
+        """`callback_url`: where Twilio is to tell what became of a message."""
+        self.name: str = name
+        self._account = account
+        self._callback_url = callback_url
+        signed_in = base64.b64encode(f"{account.sid}:{account.token}".encode()).decode()
+        self._api = Api(client, "Twilio", base_url, {"Authorization": f"Basic {signed_in}"})
+
+    @property
+    def replies(self) -> Replies:
+        """A name cannot be answered. A messaging service may send under one, but not in America,
+        where names are not allowed."""
+        if re.fullmatch(casts.SERVICE, self._account.sender):
+            return "american"
+        return "all" if re.fullmatch(r"\+?[0-9]+", self._account.sender) else "none"
+
+    async def close(self) -> None:
+        """Nothing of its own is held open."""
+
+    async def verify(self) -> list[Fault]:
+        account = f"/2010-04-01/Accounts/{self._account.sid}"
+        try:
+            answer = await self._api.call("GET", f"{account}.json")
+            if answer.status != 200:
+                return [self._api.fault(answer, answer.says("message"))]
+            if answer.says("status") != "active":
+                detail = f"The account is {answer.says('status')}: Twilio sends nothing for it."
+                return [Fault("error", "account", detail)]
+            return await self._of_sender(account)
+        except SendError as error:
+            return [Fault("error", "unreachable", error.detail)]
+
+    async def _of_sender(self, account: str) -> list[Fault]:
+        """Only of numbers for text messages an account can be asked."""
+        sender = self._account.sender
+        if self.name == "whatsapp" or not sender.startswith("+"):
+            return []
+        answer = await self._api.call(
+            "GET", f"{account}/IncomingPhoneNumbers.json", params={"PhoneNumber": sender}
+        )
+        if answer.status == 200 and not answer.payload.get("incoming_phone_numbers"):
+            detail = f"{sender} is not one of the account's numbers."
+            return [Fault("error", "sender", detail)]
+        return []
+
+    async def send(self, message: Message) -> Receipt:
+        path = f"/2010-04-01/Accounts/{self._account.sid}/Messages.json"
+        answer = await self._api.call("POST", path, data=self._form(message))
+        sid = answer.says("sid")
+        if answer.status in (200, 201) and sid is not None:
+            return Receipt(sid)
+        raise self._api.error(answer, _verdict(answer), answer.says("message"))
+
+    def _form(self, message: Message) -> dict[str, str]:
+        prefix = WHATSAPP if self.name == "whatsapp" else ""
+        sender = self._account.sender
+        content = message.content
+        form = {
+            "To": f"{prefix}{message.to}",
+            **(
+                {"MessagingServiceSid": sender}
+                if re.fullmatch(casts.SERVICE, sender)
+                else {"From": f"{prefix}{sender}"}
+            ),
+            "Body": content.get("text"),
+            "ContentSid": content.get("contentSid"),
+            "ContentVariables": content.get("variables"),
+            "StatusCallback": self._callback(message),
+        }
+        return {name: value for name, value in form.items() if value}
+
+    def _callback(self, message: Message) -> str | None:
+        """With our reference: it comes back even when the answer to the request is lost."""
+        if self._callback_url is None:
+            return None
+        reference = {"workspace": message.workspace_id, "attempt": message.attempt_id}
+        return f"{self._callback_url}?{urlencode(reference)}"
+
+
+def _verdict(answer: Answer) -> Verdict:
+    code = answer.payload.get("code")
+    known = ERRORS.get(code) if isinstance(code, int) and answer.status >= 400 else None
+    return known or answer.verdict

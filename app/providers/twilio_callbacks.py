@@ -1,0 +1,95 @@
+"""What Twilio tells: how a message fared (StatusCallback), and what people write to a number."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+from app.providers.base import line
+from app.providers.callbacks import (
+    DELIVERED,
+    FAILED,
+    HARD,
+    SENT,
+    SOFT,
+    STOPPED,
+    Became,
+    Inbound,
+    Report,
+    Told,
+    Unsigned,
+)
+from app.providers.twilio import WHATSAPP
+
+MOST_FIELDS = 200
+
+STATUSES: Mapping[str, Became] = {
+    **dict.fromkeys(("accepted", "scheduled", "queued", "sending", "sent"), SENT),
+    **dict.fromkeys(("delivered", "read"), DELIVERED),
+    **dict.fromkeys(("undelivered", "failed", "canceled"), FAILED),
+}
+# Of what was not delivered: why (twilio.com/docs/api/errors).
+ERRORS: Mapping[str, Became] = {
+    **dict.fromkeys(("21211", "21614", "30005", "30006", "63024"), HARD),
+    **dict.fromkeys(("30003", "30008", "63003"), SOFT),
+    "21610": STOPPED,
+}
+
+
+def read(token: str, url: str, signatures: Sequence[str], body: bytes) -> Told:
+    """`url` as Twilio was given it, with its query. Raises Unsigned."""
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise Unsigned from None
+    form = dict(pairs)
+    if len(form) != len(pairs) or len(signatures) != 1:
+        raise Unsigned
+    if not hmac.compare_digest(signature(token, url, form).encode(), signatures[0].encode()):
+        raise Unsigned
+    if "MessageStatus" in form:
+        return _report(url, form)
+    return _inbound(form) if "Body" in form and "From" in form else None
+
+
+def signature(token: str, url: str, form: Mapping[str, str]) -> str:
+    """twilio.com/docs/usage/security: the URL, then every field and its value, by name."""
+    signed = url + "".join(name + form[name] for name in sorted(form))
+    return base64.b64encode(hmac.digest(token.encode(), signed.encode(), "sha1")).decode()
+
+
+def _report(url: str, form: Mapping[str, str]) -> Told:
+    asked = parse_qs(urlsplit(url).query)
+    workspace_id, attempt_id = asked.get("workspace"), asked.get("attempt")
+    status, sid = form["MessageStatus"], form.get("MessageSid")
+    became = STATUSES.get(status)
+    if workspace_id is None or attempt_id is None or became is None:
+        return None
+    code = form.get("ErrorCode", "")
+    if became is FAILED:
+        became = ERRORS.get(code, FAILED)
+    detail = line(form.get("ErrorMessage", ""))
+    words = " ".join(part for part in (f"error {code}" if code else "", detail) if part)
+    return Report(
+        f"{sid} {status}",
+        workspace_id[-1],
+        attempt_id[-1],
+        sid,
+        became,
+        f"Twilio: {status}{f', {words}' if words else ''}.",
+    )
+
+
+def _inbound(form: Mapping[str, str]) -> Inbound:
+    """With Advanced Opt-Out Twilio says itself what a keyword means, in any language, and has
+    answered already."""
+    sender, opted = form["From"], form.get("OptOutType")
+    return Inbound(
+        form.get("MessageSid", ""),
+        "whatsapp" if sender.startswith(WHATSAPP) else "sms",
+        sender.removeprefix(WHATSAPP),
+        opted or form["Body"],
+        answered=opted is not None,
+    )

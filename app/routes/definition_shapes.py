@@ -1,0 +1,257 @@
+"""The shapes of automations and workflows: what is written, and what is shown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, RootModel, model_validator
+
+from app.audience import profile
+from app.definitions import trigger_node
+from app.errors import FieldError
+from app.machine import defaults, description, path, template, triggers
+from app.machine.schema import ref
+from app.routes.ids import AutomationId, WorkflowId
+from app.web.body import WRITE_ONLY, Name, Query, Shape, Writable
+from app.web.paging import Changing
+from app.web.reply import Revised
+from app.web.schemas import READ_BACK, described
+
+States = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
+LONGEST_SECRET = 1_024
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def _path(text: str) -> str:
+    path.parse(text)  # BadPath is a ValueError that says what is wrong
+    return text
+
+
+def _liquid(value: Any) -> Any:
+    """Strings inside defaults are Liquid over the trigger; numbers as a contact will hold them."""
+    match value:
+        case str():
+            if fault := template.excess(template.parse(value, roots=defaults.ROOTS)):
+                raise ValueError(fault)
+            return value
+        case dict():
+            return {name: _liquid(inner) for name, inner in value.items()}
+        case list():
+            return [_liquid(inner) for inner in value]
+        case _:
+            if not profile.is_scalar(value):
+                raise ValueError(f"Must be {profile.NUMBER}.")
+            return profile.plain(value)
+
+
+def _tag(text: str) -> str:
+    """As contacts hold it, so that it is the same one."""
+    errors: list[FieldError] = []
+    tags = profile.check_tags([text], errors)
+    if errors or not tags:
+        raise ValueError(errors[0].message if errors else "A tag is not empty.")
+    return tags[0]
+
+
+Defaulted = Annotated[str, AfterValidator(_liquid)]
+
+
+class ContactDefaults(Shape):
+    """Values of a contact created by the intake, in addition to the address it was looked up by."""
+
+    first_name: Defaulted | None = None
+    last_name: Defaulted | None = None
+    timezone: Defaulted | None = None
+    locale: Defaulted | None = None
+    metadata: Annotated[dict[str, Any], AfterValidator(_liquid)] = Field(default_factory=dict)
+    tags: list[Defaulted] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _are_few(cls, raw: Any) -> Any:
+        defaults.refuse_many(raw)  # before each is parsed
+        return raw
+
+
+def _explain(schema: dict[str, Any]) -> None:
+    for name, about in triggers.MEMBERS.items():
+        schema["properties"][name]["description"] = about
+    schema[READ_BACK] = {name: triggers.DATA["properties"][name] for name in trigger_node.READ_ONLY}
+
+
+# A patch may repeat them as they were read.
+_READ_BACK: dict[str, JsonValue] = {
+    READ_BACK: {
+        "id": {"type": "string"},
+        "version": {"type": "integer"},
+        "findings": {"type": "array"},
+        "stats": {"type": "object"},
+        "createdAt": {"type": "string"},
+        "updatedAt": {"type": "string"},
+    }
+}
+
+
+Graph = Annotated[dict[str, Any], described(ref("Graph"))]
+Steps = Annotated[list[Any], described(description.STEPS)]
+
+
+class WritableTrigger(Shape, json_schema_extra=_explain):
+    """What starts it. Each source has its own members; those of others are kept and not read."""
+
+    source: Literal["inbound_webhook", "manual", "contact_created", "tag_added", "event"] = "manual"
+    tag: Annotated[str, AfterValidator(_tag)] | None = None
+    name: Name | None = None
+    contact_lookup: Literal["email", "phone", "contact_id"] | None = None
+    contact_path: Annotated[str, AfterValidator(_path)] | None = None
+    metadata_field: Annotated[str, Field(min_length=1, max_length=40)] | None = None
+    create_contact: bool = False
+    contact_defaults: ContactDefaults | None = None
+    dedupe_path: Annotated[str, AfterValidator(_path)] | None = None
+    signing_secret: Annotated[str, Field(max_length=LONGEST_SECRET)] | None = Field(
+        None, json_schema_extra=WRITE_ONLY
+    )
+
+    @property
+    def secret(self) -> str | None:
+        """None keeps the stored one; "" removes it, and so does its own null."""
+        return (self.signing_secret or "") if "signing_secret" in self.model_fields_set else None
+
+    def stored(self) -> dict[str, Any]:
+        """As it is kept and versioned: without its secret."""
+        return self.model_dump(by_alias=True, exclude_none=True, exclude={"signing_secret"})
+
+
+class WritableAutomation(Writable, json_schema_extra=_READ_BACK):
+    name: Name
+    state: States = "DRAFT"
+    trigger: WritableTrigger = WritableTrigger()
+    graph: Graph = Field(default_factory=lambda: {"nodes": [], "edges": []})
+
+    _moved = model_validator(mode="before")(trigger_node.moved)
+
+
+class WritableWorkflow(Writable, json_schema_extra=_READ_BACK):
+    name: Name
+    state: States = "DRAFT"
+    trigger: WritableTrigger = WritableTrigger()
+    steps: Steps = Field(default_factory=list)
+
+
+class Copy(Shape):
+    name: Name | None = Field(None, description="Default: `Copy of` and the name of the original.")
+
+
+class Filters(Changing):
+    state: States | None = Field(None, description="Its state.")
+    name: str | None = Field(None, description="The exact name.")
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+class Trigger(Shape):
+    """What starts it. Shows whether there is a signing secret, never the secret itself."""
+
+    source: str
+    tag: str | None = None
+    name: str | None = None
+    contact_lookup: str | None = None
+    contact_path: str | None
+    metadata_field: str | None = None
+    create_contact: bool
+    contact_defaults: dict[str, Any] | None = None
+    dedupe_path: str | None = None
+    signing_secret_set: bool
+    signing_secret_last4: str | None
+    webhook_url: str | None
+
+
+class Finding(Shape):
+    """One result of the check of a definition, and where it is (RFC 6901)."""
+
+    severity: Literal["error", "warning"]
+    code: str
+    pointer: str
+    message: str
+
+
+class _Summary(Shape):
+    name: str
+    state: States
+    version: int
+    trigger_source: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class AutomationSummary(_Summary):
+    id: AutomationId
+
+
+class WorkflowSummary(_Summary):
+    id: WorkflowId
+
+
+class Unchecked(RootModel[dict[str, Any]]):
+    """A definition as its POST takes it. What is wrong with it is found, and not refused."""
+
+
+class Position(Shape):
+    x: float
+    y: float
+
+
+class CheckResult(Shape):
+    """All that an activation would find. `positions` are where the picture of the definition has
+    its nodes or steps, by ID, for editors that tidy up; null if it is too large to be arranged."""
+
+    findings: list[Finding]
+    positions: dict[str, Position] | None
+
+
+class Against(Query):
+    id: str | None = Field(
+        None,
+        description="The definition that this would change: its credentials, its signing secret and"
+        " the bodies that it received count.",
+    )
+
+
+class NodeStats(Shape):
+    """Runs that are at a node or step now, and visits that have passed it."""
+
+    here: int
+    passed: int
+
+
+class Stats(Shape):
+    """Over the newest runs, at most a thousand: the number per status, and the counts of each node
+    or step, by its ID. They change without the revision: the ETag covers both, and If-Match
+    compares only the revision."""
+
+    runs: dict[str, int]
+    nodes: dict[str, NodeStats]
+
+
+class _Definition(Revised):
+    name: str
+    state: States
+    trigger: Trigger
+    version: int
+    findings: list[Finding]
+    stats: Stats
+    created_at: datetime
+    updated_at: datetime
+
+
+class Automation(_Definition):
+    id: AutomationId
+    graph: Graph
+
+
+class Workflow(_Definition):
+    id: WorkflowId
+    steps: Steps

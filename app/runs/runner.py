@@ -1,0 +1,334 @@
+"""2. A run moves on: claim → machine.step → state, record and effects in one transaction → hint.
+
+A claim is a lease with a fencing token (store/jobs.py). `move` walks until the run waits or ends;
+every transaction locks the run's job by its token, so a worker that lost its lease finds none and
+stops without a trace. No effect exists without its step, and no step without its effects.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from app.audience.reactions import WorkspaceContext
+from app.database import pipelining
+from app.database.db import Handle, Row
+from app.errors import CommitUnknown
+from app.machine import document, step
+from app.machine.program import Event, Facts, Go, Limited, Program, Record, State, Step, Taken
+from app.machine.reasons import Reason
+from app.messages import facts
+from app.outbound import events
+from app.process import Process
+from app.runs import effects, pending_events, programs
+from app.runs.effects import RunContext
+from app.runs.pending_events import PendingEvents
+from app.runtime import compute
+from app.runtime.batching import batched
+from app.runtime.compute import Heavy, Unfinished
+from app.store import calls, contact_events, contacts, erasure, jobs, runs
+from app.store.jobs import Job
+from app.store.runs import HeldRun
+
+log = logging.getLogger(__name__)
+
+STEPS_PER_TRANSACTION = 50
+
+
+async def move(process: Process, job: Job) -> None:
+    """Walk the claimed run until it waits, ends, or turns out to be somebody else's by now."""
+    rests = False
+    while not rests:
+        if not process.compute.is_heavy(job.workspace_id):
+            try:
+                rests = await process.batches.run(move_some, process, job)
+                continue
+            except Heavy as heavy:
+                if heavy.job.work is step.step:  # not for a definition, which is compiled once
+                    process.compute.mark(job.workspace_id)
+        process.compute.refuse_full(job.workspace_id)  # then it is tried again later
+        async with process.lease(job):
+            rests = await process.compute.within(
+                lambda: process.batches.run(move_alone, process, job)
+            )
+
+
+@batched(max_items=32, concurrency=2)
+async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool | CommitUnknown]:
+    """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
+    has the contact that it locked to itself."""
+    try:
+        async with process.database.write() as db:
+            of = await runs.contacts_of(db, [(job.workspace_id, job.id) for job in claimed])
+            # By contact, so that no two transactions wait for each other.
+            first = {(job.workspace_id, of.get(job.id, "")): job for job in reversed(claimed)}
+            whose = sorted(first)
+            walked = [first[one] for one in whose]
+            # The contact before its runs' jobs, as whoever changes it wakes them.
+            found = await pipelining.run_all(db, [partial(_contact, *one) for one in whose])
+            held = await jobs.lock(db, walked)
+            works = [
+                partial(_walk, process, job, contact, job in held)
+                for job, contact in zip(walked, found, strict=True)
+            ]
+            rests = dict(zip(walked, await pipelining.run_all(db, works), strict=True))
+    except CommitUnknown as error:
+        return [error for _ in claimed]
+    return [rests.get(job, False) for job in claimed]
+
+
+async def _contact(workspace_id: str, id: str, db: Handle) -> Row | None:
+    return await contacts.locked(db, workspace_id=workspace_id, id=id)
+
+
+# Of heavy workspaces: a step that is too heavy ends its transaction.
+move_alone = move_some.one_by_one()
+
+
+async def _walk(process: Process, job: Job, contact: Row | None, is_held: bool, db: Handle) -> bool:
+    """Whether the run rests now, as far as we are concerned. Raises Heavy."""
+    if not is_held:
+        return True
+    whose = {"workspace_id": job.workspace_id, "id": job.id}
+    row = await runs.held(db, **whose)
+    if row is None:  # woken just when it ended
+        await calls.delete_of_runs(db, workspace_id=job.workspace_id, run_ids=[job.id])
+        await jobs.delete(db, "run", workspace_id=job.workspace_id, ids=[job.id])
+        return True
+    walk = Walk(process, db, job, row, contact)
+    if job.claims > jobs.MAX_CLAIMS:
+        await walk.end("FAILED", Reason.POISONED)
+    else:
+        await walk.on()
+    return walk.rests
+
+
+class Walk:
+    """One transaction's worth of a run: steps until it waits or ends, or enough for one commit."""
+
+    def __init__(
+        self, process: Process, db: Handle, job: Job, row: HeldRun, contact: Row | None
+    ) -> None:
+        self.process = process
+        self.db = db
+        self.job = job
+        self.row = row
+        self._found = contact
+        self.rests = True  # nothing to do until it is due again, if ever
+        self._moved = False
+
+    async def on(self) -> None:
+        if self.row.definition_state == "ARCHIVED":
+            return await self.end("CANCELLED", Reason.DEFINITION_ARCHIVED)
+        contact = self._found
+        if contact is None:
+            await self.end("CANCELLED", Reason.CONTACT_ERASED)
+            return await self._forget()
+        if self.row.state is None:
+            waited = (await self.db.now() - self.row.created_at).total_seconds()
+            observe = self.process.metrics.observe
+            self.db.after_commit(
+                lambda: observe("tidings_acceptance_to_first_step_seconds", waited)
+            )
+        known = await facts.of_run(self.db, self.row, contact)
+        workspace = WorkspaceContext(
+            self.row.workspace_id,
+            known["workspace"]["country"],
+            self.process.vault,
+            depth=self.row.depth + 1,
+            root=self.row.root or self.row.id,
+            queue=self.process.queue,
+        )
+        context = RunContext(self.process, self.db, self.row, contact, known, workspace)
+        pending = await pending_events.load(self.db, self.row)
+        program = await programs.of(self.process, self.db, self.row)
+        return await self._steps(context, program, pending)
+
+    async def _steps(self, context: RunContext, program: Program, pending: PendingEvents) -> None:
+        raw = self.row.state
+        state = (
+            step.start(program) if raw is None else State.from_json(document.parse(raw.encode()))
+        )
+        events, steps = deque(pending.events), 0
+        while events:
+            event = events.popleft()
+            context.facts["steps"] = state.outputs
+            try:
+                result = self._step(program, state, event, context.facts)
+            except Heavy:
+                if not self._moved:
+                    raise
+                return await self._go_on(state)  # and there is nothing to be done again
+            if result.record is None and not result.effects:
+                continue  # not what it waits for
+            state, outcome = result.state, await effects.apply(context, result)
+            self._moved = True
+            if outcome.record is not None and outcome.answer is None:
+                await self._record(outcome.record, sum(state.visits.values()))
+            if outcome.finish is not None:
+                finish = outcome.finish
+                return await self.end(finish.status, finish.code, finish.detail, _text(state))
+            if outcome.waiting is not None:
+                waiting = outcome.waiting
+                return await self._save("WAITING", _text(state), waiting.what, waiting.wake_at)
+            steps += 1
+            # An answer is nowhere but here, so it is heard before the commit.
+            if steps >= STEPS_PER_TRANSACTION and outcome.answer is None:
+                return await self._go_on(state)
+            events = deque([outcome.answer or Go()])
+        # It waits on, and nothing of it has changed.
+        return await self._rest(pending.wake_at)
+
+    def _step(self, program: Program, state: State, event: Event, known: Facts) -> Step:
+        """Raises Heavy."""
+        if isinstance(event, Taken | Limited):  # an answer that is nowhere but here: no templates
+            return step.step(program, state, event, known)
+        job = compute.Job(
+            self.row.workspace_id,
+            step.step,
+            (step.only(program, state), state, event, known),
+            same=lambda: [
+                *(self.row.id, self.row.version, state.to_json(), type(event).__name__),
+                *(event, facts.compared(known)),
+            ],
+        )
+        try:
+            return self.process.compute.here(job, large=facts.is_large(known))
+        except Unfinished as error:
+            return step.unfinished(program, state, error.detail)
+
+    async def _go_on(self, state: State) -> None:
+        """In another transaction, under the same claim, whose lease begins anew."""
+        self.rests = False
+        await self._write("RUNNING", _text(state), None)
+        lease_seconds = self.process.settings.lease_seconds
+        await jobs.renew(self.db, self.job, lease_seconds=lease_seconds, has_progressed=True)
+
+    async def _record(self, record: Record, position: int) -> None:
+        await runs.record(
+            self.db,
+            workspace_id=self.row.workspace_id,
+            run_id=self.row.id,
+            node_id=record.node_id,
+            visit=record.visit,
+            position=position,
+            kind=record.kind,
+            status=record.status,
+            reason_code=record.code,
+            reason_detail=record.detail,
+            port=record.port,
+            output=None if record.output is None else document.dumps(record.output).decode(),
+            finished_at=None if record.status == "WAITING" else await self.db.now(),
+        )
+
+    async def end(
+        self, status: str, code: str | None, detail: str | None = None, state: str | None = None
+    ) -> None:
+        if (self.row.waiting_for or {}).get("kind") == "http":
+            await calls.delete_of_runs(
+                self.db, workspace_id=self.row.workspace_id, run_ids=[self.row.id]
+            )
+        if status == "CANCELLED":
+            await runs.cancel_steps(
+                self.db,
+                workspace_id=self.row.workspace_id,
+                run_ids=[self.row.id],
+                reason_code=code,
+            )
+        await self._save(
+            status,
+            state or self.row.state,
+            None,
+            None,
+            code=code,
+            detail=detail,
+            finished_at=await self.db.now(),
+        )
+        await self._tell(status, code)
+        self.db.after_commit(partial(self._tell_end, status, code))
+
+    def _tell_end(self, status: str, code: str | None) -> None:
+        self.process.metrics.count("tidings_runs_ended", status=status)
+        whose = {"workspace_id": self.row.workspace_id, "run_id": self.row.id}
+        log.info("run ended", extra={**whose, "status": status, "code": code})
+
+    async def _tell(self, status: str, code: str | None) -> None:
+        type = {"COMPLETED": "run.completed", "FAILED": "run.failed"}.get(status)
+        if type is None:
+            return
+        definition_id = self.row.definition_id
+        shape = "workflowId" if definition_id.startswith("wfl_") else "automationId"
+        about = {
+            "runId": self.row.id,
+            shape: definition_id,
+            "contactId": self.row.contact_id,
+            "status": status,
+            "reason": code,
+        }
+        await events.tell(self.db, self.row.workspace_id, type, about)
+
+    async def _forget(self) -> None:
+        """The contact was erased while its event was being accepted."""
+        workspace_id = self.row.workspace_id
+        await erasure.forget_runs(self.db, workspace_id=workspace_id, ids=[self.row.id])
+        await erasure.delete_rows(
+            self.db,
+            "webhook_requests",
+            workspace_id=workspace_id,
+            contact_id=self.row.contact_id,
+        )
+
+    async def _save(
+        self,
+        status: str,
+        state: str | None,
+        waiting_for: Mapping[str, Any] | None,
+        wake_at: datetime | None,
+        *,
+        code: str | None = None,
+        detail: str | None = None,
+        finished_at: datetime | None = None,
+    ) -> None:
+        await self._write(
+            status, state, waiting_for, code=code, detail=detail, finished_at=finished_at
+        )
+        await self._rest(wake_at)
+
+    async def _rest(self, wake_at: datetime | None) -> None:
+        whose = {"workspace_id": self.row.workspace_id, "id": self.row.id}
+        await jobs.rest(self.db, "run", **whose, wake_at=wake_at)
+
+    async def _write(
+        self,
+        status: str,
+        state: str | None,
+        waiting_for: Mapping[str, Any] | None,
+        *,
+        code: str | None = None,
+        detail: str | None = None,
+        finished_at: datetime | None = None,
+    ) -> None:
+        if self._moved and (self.row.waiting_for or {}).get("kind") == "event":
+            # What reached it where it was; its own changes of the contact are among that.
+            await contact_events.forget_signals(
+                self.db, workspace_id=self.row.workspace_id, run_id=self.row.id
+            )
+        await runs.save(
+            self.db,
+            workspace_id=self.row.workspace_id,
+            id=self.row.id,
+            status=status,
+            state=state,
+            waiting_for=waiting_for,
+            reason_code=code,
+            reason_detail=detail,
+            finished_at=finished_at,
+        )
+
+
+def _text(state: State) -> str:
+    return document.dumps(state.to_json()).decode()

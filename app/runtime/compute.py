@@ -1,0 +1,593 @@
+"""Work that strangers make long: on the event loop for a few milliseconds, else in a process.
+
+Rendering, parsing, checking, simulating and drawing are pure: data in, data out. `here` tries such
+work on the loop, under a budget of 5 ms. What exceeds it has changed nothing and is begun anew in
+the compute process (`compute_child.py`), which is started when it is first needed, does one job at
+a time, and is killed when a job does not end. Jobs wait in one queue for each workspace, and the
+workspaces take turns.
+
+A transaction waits for no job: inside one, `here` raises Heavy, the transaction is rolled back, the
+job is done by `within`, and the transaction, begun anew, finds its result, which is held until it
+has ended.
+
+A job that did not fit or could not be begun is Busy, to be tried again. It is Unfinished, for good,
+only when it has used up its time or memory itself, or has ended two processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import pickle
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from time import monotonic
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import BaseModel
+
+from app.errors import CODES, Problem, Unavailable
+from app.machine import document, effort
+from app.machine.program import Json
+from app.runtime import compute_child, tasks
+from app.runtime.compute_child import LENGTH, TooLong
+from app.runtime.metrics import Metrics
+from app.runtime.outages import Outage
+
+log = logging.getLogger(__name__)
+
+HEAVY_SECONDS = 60.0  # that a workspace is remembered for whose work was too much
+HERE_SECONDS = 0.005  # of CPU time on the loop
+WASTE_SECONDS = 0.05  # spent on the loop in vain for one workspace …
+WASTE_REFILL = 0.01  # … which has so much of it again each second
+SECONDS = 0.5  # of CPU time for a job that does not say
+PATIENCE = 10.0  # how long a job waits for its turn
+WAITING_SECONDS = 6.0  # that the waiting jobs of one workspace may take
+ALL_WAITING_SECONDS = 60.0
+WAITING_BYTES = 8 * 1024 * 1024  # of the jobs of one workspace, and so of one
+ALL_WAITING_BYTES = 32 * 1024 * 1024
+LATE = 4.0  # times the CPU time and two seconds more, by the wall's clock, until it is killed
+START_SECONDS = 10.0
+IDLE_SECONDS = 30.0  # then the process ends
+MOST_RESIDENT = 72 * 1024 * 1024  # a process that has grown beyond is replaced
+LATER_SECONDS = 10  # until a worker tries again what found its share of the queue used up
+HELD_BYTES = 8 * 1024 * 1024  # of one workspace's results, for transactions that are begun anew
+ALL_HELD_BYTES = 32 * 1024 * 1024
+MOST_JOBS = 16  # for one transaction
+MOST_MARKED = 1_000  # workspaces: then marks that have expired are deleted
+
+Result = TypeVar("Result")
+
+# Not as __main__, for pickles name the module; with what most jobs need.
+START = (
+    "import app.machine.content, app.machine.defaults, app.machine.step;"
+    f" from {compute_child.__name__} import main; main()"
+)
+ROOT = Path(__file__).parents[2]
+BUILD = compute_child.build()  # of the code that this process has loaded
+# What an interpreter needs to start, and none of the settings: no secret is in that process.
+INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "PYTHONHASHSEED")
+
+
+class Busy(Unavailable):
+    """More work waits than may; none of this was begun."""
+
+
+class Unfinished(Problem):
+    """The work took too long, or too much memory, and was ended."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            "invalid",
+            f"This takes more than {seconds:g} seconds to compute, or too much memory.",
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Job(Generic[Result]):
+    """`same` makes what is compared with what is held, in JSON: by default the arguments. Jobs that
+    are `urgent` take turns with all others, and have a queue of their own."""
+
+    workspace_id: str
+    work: Callable[..., Result]
+    given: tuple[Any, ...]
+    seconds: float = SECONDS
+    same: Callable[[], Json] | None = None
+    urgent: bool = False
+
+    @property
+    def key(self) -> bytes:
+        name = f"{self.work.__module__}.{self.work.__qualname__}"
+        compared = self.given if self.same is None else self.same()
+        written = document.dumps([self.workspace_id, name, compared])
+        return hashlib.sha256(written).digest()
+
+
+class Heavy(Exception):
+    """The job is more than the event loop should do; nothing was done yet."""
+
+    def __init__(self, job: Job[Any]) -> None:
+        super().__init__(job.work.__qualname__)
+        self.job = job
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """The result of a job, or what it raised, and how many calls of `within` need it."""
+
+    workspace_id: str
+    found: Exception | tuple[Any]
+    weight: int
+    users: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A job in the queue."""
+
+    whose: tuple[str, bool]  # the workspace, and whether it is urgent
+    request: bytes
+    seconds: float
+    answer: asyncio.Future[bytes]
+
+
+class Compute:
+    """The compute process of one process of ours, and the queue before it. Not thread-safe."""
+
+    def __init__(self, metrics: Metrics | None = None) -> None:
+        self._queues: OrderedDict[tuple[str, bool], deque[_Waiting]] = OrderedDict()
+        self._was_urgent = False  # the last job that was begun
+        self._seconds = 0.0  # of all that wait
+        self._bytes = 0
+        self._wasted: OrderedDict[str, tuple[float, float]] = OrderedDict()  # seconds, and when
+        self._held: dict[bytes, _Held] = {}
+        self._heavy_until: dict[str, float] = {}  # by workspace
+        self._serving: asyncio.Task[None] | None = None
+        self._child: _Child | None = None
+        self._outage = Outage(
+            "compute process does not start: its jobs are tried again later",
+            "compute process starts again",
+        )
+        self._metrics = metrics or Metrics()
+        self._closed = False
+
+    # --- on the loop ------------------------------------------------------------------------------
+
+    def here(self, job: Job[Result], *, large: bool = False) -> Result:
+        """The result, of work on the loop or of a job that `within` has done. `large`: it is known
+        to be too much. Raises Heavy, and what the work raises."""
+        if any(held.workspace_id == job.workspace_id for held in self._held.values()):
+            held = self._held.get(job.key)
+            if held is not None:
+                if isinstance(held.found, Exception):
+                    raise held.found.with_traceback(None)
+                return cast("Result", held.found[0])
+        return self.attempt(job, large=large)
+
+    def attempt(self, job: Job[Result], *, large: bool = False) -> Result:
+        """Like `here`, for work of which no result is held."""
+        if large or self._is_wasteful(job.workspace_id):
+            raise Heavy(job)
+        began = monotonic()
+        try:
+            return effort.attempt(HERE_SECONDS, lambda: job.work(*job.given))
+        except effort.Exceeded:
+            self._waste(job.workspace_id, min(monotonic() - began, 4 * HERE_SECONDS))
+            self.mark(job.workspace_id)
+            raise Heavy(job) from None
+
+    def is_heavy(self, workspace_id: str) -> bool:
+        """Whether work of this workspace was too much lately."""
+        return self._heavy_until.get(workspace_id, 0.0) > monotonic()
+
+    def refuse_full(self, workspace_id: str) -> None:
+        """Before work for a heavy workspace is begun that would find its share of the queue used
+        up. Raises Busy."""
+        queue = self._queues.get((workspace_id, False), ())
+        if sum(one.seconds for one in queue) + SECONDS > WAITING_SECONDS:
+            raise _share_used_up(retry_after_seconds=LATER_SECONDS)
+
+    def mark(self, workspace_id: str) -> None:
+        """Mark the workspace as one whose work is too much for the loop."""
+        now = monotonic()
+        if len(self._heavy_until) >= MOST_MARKED:
+            self._heavy_until = {id: at for id, at in self._heavy_until.items() if at > now}
+        self._heavy_until[workspace_id] = now + HEAVY_SECONDS
+
+    def _is_wasteful(self, workspace_id: str) -> bool:
+        seconds, at = self._wasted.get(workspace_id, (0.0, 0.0))
+        return seconds - WASTE_REFILL * (monotonic() - at) > WASTE_SECONDS
+
+    def _waste(self, workspace_id: str, more: float) -> None:
+        seconds, at = self._wasted.pop(workspace_id, (0.0, 0.0))
+        now = monotonic()
+        self._wasted[workspace_id] = (max(0.0, seconds - WASTE_REFILL * (now - at)) + more, now)
+        if len(self._wasted) > MOST_MARKED:
+            self._wasted.popitem(last=False)
+
+    # --- beside it --------------------------------------------------------------------------------
+
+    async def call(self, job: Job[Result], *, large: bool = False) -> Result:
+        """The result, of work on the loop or in the process. Not within a transaction. Raises Busy,
+        Unfinished, and what the work raises."""
+        try:
+            return self.attempt(job, large=large)
+        except Heavy:
+            return await self.apart(job)
+
+    async def apart(self, job: Job[Result], *, patience: float = PATIENCE) -> Result:
+        """The result of the job in the process. Raises as `call` does."""
+        result, _ = await self._asked(job, patience)
+        return result
+
+    async def within(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """The result of work that opens transactions: jobs that are too heavy in there are done,
+        their results are held for it, and it is begun anew. Raises as `call` does."""
+        mine: list[bytes] = []
+        try:
+            for _ in range(MOST_JOBS):
+                try:
+                    return await work()
+                except Heavy as heavy:
+                    await self._hold(heavy.job, mine)
+        finally:
+            for key in mine:
+                self._release(key)
+        raise Unavailable(
+            f"This took more than {MOST_JOBS} computations, or what it is about kept changing;"
+            " retry the request."
+        )
+
+    async def _hold(self, job: Job[Any], mine: list[bytes]) -> None:
+        """Raises Busy."""
+        key = job.key
+        if key not in self._held:
+            self._refuse_held(job.workspace_id, mine, 0)
+            found: Exception | tuple[Any]
+            try:
+                result, weight = await self._asked(job, PATIENCE)
+                found = (result,)
+            except Busy:
+                raise
+            except Exception as error:  # noqa: BLE001 - raised where the result is looked for
+                found, weight = error, 1
+            if key not in self._held:
+                self._refuse_held(job.workspace_id, mine, weight)
+                self._held[key] = _Held(job.workspace_id, found, weight)
+        self._held[key].users += 1
+        mine.append(key)
+
+    def _refuse_held(self, workspace_id: str, mine: Sequence[bytes], weight: int) -> None:
+        """Refuse work while too much is held, for a result stays until its user is done. Whoever
+        comes when others hold much comes again. Raises Busy."""
+        others = [held for key, held in self._held.items() if key not in mine]
+        theirs = sum(held.weight for held in others if held.workspace_id == workspace_id)
+        if theirs and theirs + weight > HELD_BYTES:
+            raise _share_used_up(f"Results of more than {HELD_BYTES >> 20} MiB")
+        total = sum(held.weight for held in others)
+        if total and total + weight > ALL_HELD_BYTES:
+            raise _busy()
+
+    def _release(self, key: bytes) -> None:
+        held = self._held[key]
+        held.users -= 1
+        if not held.users:
+            del self._held[key]
+
+    async def _asked(self, job: Job[Result], patience: float) -> tuple[Result, int]:
+        began = monotonic()
+        outcome = "ended"
+        try:
+            answer = await self._queued(job, patience)
+            kind, *values = pickle.loads(answer)  # noqa: S301 - of our own child, which runs our code
+            if kind == "returned":
+                outcome = "done"
+                return values[0], len(answer)
+            outcome = "failed"
+            raise _failure(job.seconds, *values)
+        except Busy:
+            outcome = "refused"
+            raise
+        finally:
+            self._metrics.count("tidings_compute_jobs", outcome=outcome)
+            self._metrics.observe("tidings_compute_seconds", monotonic() - began)
+
+    async def _queued(self, job: Job[Any], patience: float) -> bytes:
+        whose = (job.workspace_id, job.urgent)
+        self._refuse_more(whose, job.seconds, 0)  # before it costs anything to write it down
+        request = _request(job)
+        self._refuse_more(whose, job.seconds, len(request))
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(whose, request, job.seconds, answer)
+        self._put(waiting)
+        try:
+            return await self._answered(waiting, patience)
+        finally:
+            self._take(waiting)  # of one whose caller has left, or has run out of patience
+
+    def _refuse_more(self, whose: tuple[str, bool], seconds: float, length: int) -> None:
+        """Raises Busy."""
+        if self._closed:
+            raise Busy("The process ends.")
+        queue = self._queues.get(whose, ())
+        if queue and (
+            sum(one.seconds for one in queue) + seconds > WAITING_SECONDS
+            or sum(len(one.request) for one in queue) + length > WAITING_BYTES
+        ):
+            raise _share_used_up()
+        if self._seconds + seconds > ALL_WAITING_SECONDS or (
+            self._bytes + length > ALL_WAITING_BYTES
+        ):
+            raise _busy()
+
+    async def _answered(self, waiting: _Waiting, patience: float) -> bytes:
+        done, _ = await asyncio.wait({waiting.answer}, timeout=patience)
+        if not done and self._take(waiting):
+            raise _busy()
+        return await waiting.answer  # its turn has come, and that has its own deadline
+
+    def _put(self, waiting: _Waiting) -> None:
+        self._queues.setdefault(waiting.whose, deque()).append(waiting)
+        self._seconds += waiting.seconds
+        self._bytes += len(waiting.request)
+        if self._serving is None:
+            self._serving = tasks.spawn_detached(self._serve())
+
+    def _take(self, waiting: _Waiting) -> bool:
+        """Out of the queue; whether it was in there."""
+        queue = self._queues.get(waiting.whose)
+        if queue is None or waiting not in queue:
+            return False
+        queue.remove(waiting)
+        if not queue:
+            del self._queues[waiting.whose]
+        self._seconds -= waiting.seconds
+        self._bytes -= len(waiting.request)
+        return True
+
+    def _next(self) -> _Waiting:
+        """The oldest of the workspace whose turn it is, which then goes behind the others; urgent
+        ones and others alternate."""
+        due = not self._was_urgent
+        whose = next((one for one in self._queues if one[1] is due), next(iter(self._queues)))
+        self._queues.move_to_end(whose)
+        waiting = self._queues[whose][0]
+        self._was_urgent = whose[1]
+        self._take(waiting)
+        return waiting
+
+    async def _serve(self) -> None:
+        """Until the process has had nothing to do for a while."""
+        try:
+            while self._queues:
+                await self._do(self._next())
+        finally:
+            self._serving = None
+            if self._child is not None and not self._closed:
+                self._child.end_after(IDLE_SECONDS)
+
+    async def _do(self, waiting: _Waiting) -> None:
+        try:
+            answer = await self._ask_child(waiting)
+        except Problem as problem:
+            await self._end_child()
+            _settle(waiting, problem)
+        except BaseException:
+            await self._end_child()
+            _settle(waiting, Busy("The process ends."))
+            raise
+        else:
+            _settle(waiting, answer)
+
+    async def _ask_child(self, waiting: _Waiting) -> bytes:
+        """A child that is gone may have been ended by others, such as a system out of memory: then
+        another one is asked, once. Raises Busy and Unfinished."""
+        for is_last in (False, True):
+            child = await self._fit_child()
+            began = child.used()
+            try:
+                return await child.ask(waiting.request, waiting.seconds)
+            except TimeoutError:
+                used = child.used() - began
+                log.warning("compute process killed: it gave no answer", extra={"used": used})
+                if used >= waiting.seconds:
+                    raise Unfinished(waiting.seconds) from None
+                raise _busy() from None  # the host stalls: the job has hardly run
+            except (OSError, EOFError, ValueError) as error:
+                log.warning("compute process ended", extra={"cause": repr(error)})
+                await self._end_child()
+                if is_last:
+                    raise Unfinished(waiting.seconds) from None
+        raise AssertionError("the last one answers or raises")
+
+    async def _fit_child(self) -> _Child:
+        """Raises Busy."""
+        if self._child is None or not self._child.is_fit:
+            await self._end_child()
+            self._metrics.count("tidings_compute_processes_started")
+            try:
+                self._child = await _Child.start()
+            except Exception as error:  # noqa: BLE001 - whatever the system lacks
+                self._outage.failed(error)
+                raise Busy("The compute process cannot start; retry in some seconds.") from None
+            self._outage.worked()
+        return self._child
+
+    async def _end_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._serving is not None:
+            await tasks.end(self._serving)
+        for queue in list(self._queues.values()):
+            for waiting in list(queue):
+                _settle(waiting, Busy("The process ends."))
+        await self._end_child()
+
+
+class _Bounded(BytesIO):
+    """A request as it is written. Raises MemoryError for one too large."""
+
+    def write(self, some: Any, /) -> int:
+        if self.tell() + len(some) > WAITING_BYTES:
+            raise MemoryError
+        return super().write(some)
+
+
+def _request(job: Job[Any]) -> bytes:
+    """Raises Unfinished."""
+    given = tuple(map(_shortened, job.given))
+    into = _Bounded()
+    try:
+        compute_child.Pickler(into, pickle.HIGHEST_PROTOCOL).dump((job.work, given, job.seconds))
+    except MemoryError:
+        raise Unfinished(job.seconds) from None
+    return into.getvalue()
+
+
+def _shortened(value: Any) -> Any:
+    """Facts, or a model, with its trigger as JSON, which is written several times as fast."""
+    is_model = isinstance(value, BaseModel)
+    trigger = vars(value).get("trigger") if is_model else _trigger_in(value)
+    if not trigger or not isinstance(trigger, dict | list):
+        return value
+    written = {"trigger": compute_child.Written(document.dumps(trigger))}
+    return value.model_copy(update=written) if is_model else {**value, **written}
+
+
+def _trigger_in(value: Any) -> Json:
+    return value.get("trigger") if type(value) is dict else None
+
+
+def _busy() -> Busy:
+    return Busy("Too much is being computed at the moment; retry in some seconds.")
+
+
+def _share_used_up(what: str = "", retry_after_seconds: int = 2) -> Busy:
+    """429: nobody else is refused for it."""
+    what = what or f"Work for {WAITING_SECONDS:g} seconds"
+    busy = Busy(
+        f"{what} of this workspace waits to be computed already; retry in some seconds.",
+        retry_after_seconds=retry_after_seconds,
+    )
+    busy.code = "rate_limited"
+    busy.status, busy.title = CODES["rate_limited"]
+    return busy
+
+
+def _settle(waiting: _Waiting, answer: bytes | Exception) -> None:
+    if waiting.answer.done():  # the caller has left
+        return
+    if isinstance(answer, Exception):
+        waiting.answer.set_exception(answer)
+    else:
+        waiting.answer.set_result(answer)
+
+
+def _failure(
+    seconds: float, kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
+) -> Exception:
+    """The exception as the child saw it."""
+    if issubclass(kind, TooLong | MemoryError):
+        return Unfinished(seconds)
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error if isinstance(error, Exception) else RuntimeError(repr(error))
+
+
+@dataclass(slots=True, eq=False)
+class _Child:
+    """A compute process."""
+
+    process: Process
+    _timer: asyncio.TimerHandle | None = field(default=None)
+    _is_killed: bool = False  # and may not have ended yet
+
+    @classmethod
+    async def start(cls) -> _Child:
+        environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        paths = [str(ROOT), *(path for path in sys.path if path)]
+        async with asyncio.timeout(START_SECONDS):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-c", START),
+                stdin=PIPE,
+                stdout=PIPE,
+                env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
+                limit=compute_child.MOST_ANSWER,
+            )
+            child = cls(process)
+            try:
+                # Its first answer comes when it has started: a job's time does not run before.
+                answer = await child._exchange(pickle.dumps((compute_child.build, (), 1.0)))
+                if pickle.loads(answer) != ("returned", BUILD):  # noqa: S301 - as above
+                    raise RuntimeError("The code on disk has changed: restart this process.")
+            except BaseException:
+                child._kill()
+                raise
+        return child
+
+    @property
+    def is_fit(self) -> bool:
+        self._keep()
+        is_alive = self.process.returncode is None and not self._is_killed
+        return is_alive and self._resident() < MOST_RESIDENT
+
+    def _resident(self) -> int:
+        try:
+            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError, ValueError):  # not on Linux
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def used(self) -> float:
+        """Seconds of CPU time; of a system that does not say, those of the clock."""
+        try:
+            stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return monotonic()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+    async def ask(self, request: bytes, seconds: float) -> bytes:
+        async with asyncio.timeout(LATE * seconds + 2.0):
+            return await self._exchange(request)
+
+    async def _exchange(self, request: bytes) -> bytes:
+        source, sink = self.process.stdout, self.process.stdin
+        assert source is not None and sink is not None  # noqa: S101, PT018 - both are pipes
+        sink.write(LENGTH.pack(len(request)) + request)
+        await sink.drain()
+        [length] = LENGTH.unpack(await source.readexactly(LENGTH.size))
+        return await source.readexactly(length)
+
+    def end_after(self, seconds: float) -> None:
+        self._keep()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._kill)
+
+    def _keep(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _kill(self) -> None:
+        self._is_killed = True
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+    async def end(self) -> None:
+        self._keep()
+        self._kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2.0):
+                await self.process.wait()

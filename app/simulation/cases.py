@@ -1,0 +1,161 @@
+"""Cases in files: a definition with its templates and what it meets, and the trace that must come.
+
+A case is one JSON document (docs/examples/README.md); the trace is in its normal form (traces.py).
+It needs no database, so that it can run wherever the definition is kept.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from starlette.datastructures import Headers
+
+from app.definitions import inspection, trigger_node
+from app.errors import FieldError
+from app.machine import check, content, content_schema, description, document
+from app.machine.content import ChannelName
+from app.machine.fields import Place
+from app.machine.program import Finding, Json
+from app.machine.schema import ref
+from app.simulation import scenes, simulation, traces
+from app.simulation.scenes import Given
+from app.simulation.simulation import NOBODY, Scenario
+from app.web import body
+from app.web.body import Name, Shape
+from app.web.schemas import described, referring
+
+
+class Template(Shape, json_schema_extra={"allOf": referring(content_schema.by_channel("Content"))}):
+    channel: ChannelName
+    content: Annotated[dict[str, Any], described(ref("Content"))]
+    category: Literal["transactional", "marketing"] = "transactional"
+    name: str | None = None
+
+
+class Workspace(Shape):
+    name: str = "Workspace"
+    timezone: str = "UTC"
+    country: str | None = None
+    postal_address: str | None = None
+    sender: dict[str, str] = Field(default_factory=dict)
+    channels: list[str] = Field(default_factory=lambda: list(content.CHANNELS))
+    startable: list[str] | None = None  # None: whatever the definition starts
+
+
+class Definition(Shape):
+    """An automation's `graph`, or a workflow's `steps`."""
+
+    trigger: Annotated[dict[str, Any], described(ref("TriggerInFile"))] = Field(
+        default_factory=lambda: {"source": "manual"}
+    )
+    graph: Annotated[dict[str, Any], described(ref("Graph"))] | None = None
+    steps: Annotated[list[Any], described(description.STEPS)] | None = None
+
+    _moved = model_validator(mode="before")(trigger_node.moved)
+
+    @property
+    def shape(self) -> check.Shape:
+        return "steps" if self.graph is None else "graph"
+
+    @property
+    def body(self) -> Json:
+        return (self.steps or []) if self.graph is None else self.graph
+
+
+class Case(Shape):
+    """A file. `expected` is absent until the trace was recorded."""
+
+    editors_schema: str | None = Field(None, alias="$schema")  # by which an editor checks the file
+    name: Name
+    about: str | None = None
+    definition: Definition
+    templates: dict[str, Template] = Field(default_factory=dict)
+    workspace: Workspace = Workspace()
+    input: Given
+    expected: dict[str, Any] | None = None
+
+
+_JSON = Headers({"content-type": "application/json"})
+
+
+def read(raw: bytes) -> Case:
+    """Raises Problem for what is no case."""
+    return body.read(Case, _JSON, raw)
+
+
+def play(case: Case) -> dict[str, Json]:
+    """What comes of it, to be compared. Raises Problem for what cannot run."""
+    compiled, templates = _compiled(case), _templates(case)
+    trigger = _trigger(case)
+    warned = {"findings": noted(found(trigger, compiled, templates, case.input.trigger))}
+    if compiled.program is None:
+        return warned
+    place = {
+        "name": case.workspace.name,
+        "timezone": case.workspace.timezone,
+        "country": case.workspace.country,
+        "postalAddress": case.workspace.postal_address,
+    }
+    scenario = Scenario(
+        workspace={"id": f"ws_{NOBODY}", **place},
+        sender=case.workspace.sender,
+        templates=templates,
+        channels=case.workspace.channels,
+        startable=case.workspace.startable,
+        **scenes.of(case.input, compiled.program, trigger, case.workspace.country),
+    )
+    return {**warned, **traces.normal(simulation.simulate(scenario))}
+
+
+def _templates(case: Case) -> dict[str, dict[str, Json]]:
+    wrong: list[Finding] = []
+    for id, template in case.templates.items():
+        content.read(template.channel, template.content, Place(f"/templates/{id}/content", wrong))
+    if wrong:
+        raise scenes.invalid([FieldError(one.pointer, one.message) for one in wrong])
+    return {id: template.model_dump() for id, template in case.templates.items()}
+
+
+def found(
+    trigger: Mapping[str, Json],
+    compiled: check.Compiled,
+    templates: Mapping[str, Mapping[str, Json]],
+    payload: Json,
+) -> list[Finding]:
+    """What an activation would find, as far as a file can tell."""
+    return [*compiled.findings, *inspection.find_static(trigger, compiled, templates, [payload])]
+
+
+def found_in(case: Case) -> list[Finding]:
+    """Raises Problem."""
+    return found(_trigger(case), _compiled(case), _templates(case), case.input.trigger)
+
+
+def noted(found: Iterable[Finding]) -> list[Json]:
+    """As a case has them: without the sentences, which may be put better one day."""
+    return [{"severity": one.severity, "code": one.code, "pointer": one.pointer} for one in found]
+
+
+def _compiled(case: Case) -> check.Compiled:
+    return check.compile(case.definition.shape, case.definition.body)
+
+
+def _trigger(case: Case) -> dict[str, Json]:
+    return {"source": "manual", **case.definition.trigger}
+
+
+def difference(expected: Mapping[str, Json] | None, came: Mapping[str, Json]) -> str:
+    """Line by line, as `diff -u` tells it; nothing when they are the same to the last literal."""
+    before, after = (document.pretty(side, sort=True) for side in (expected or {}, came))
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), "expected", "result", lineterm="", n=4
+    )
+    return "\n".join(lines)
+
+
+def recorded(raw: bytes, came: Mapping[str, Json]) -> str:
+    """The file with this as what is expected."""
+    return document.pretty({**document.parse(raw), "expected": came})

@@ -1,0 +1,223 @@
+"""The input of a simulation, and the Scenario made of it: the contact, its events, and the outcomes
+of messages and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, model_validator
+
+from app.audience import profile
+from app.database.db import Row
+from app.errors import FieldError, Problem
+from app.intake import lookup
+from app.machine import compare, defaults, document, effort
+from app.machine.fields import parse_duration
+from app.machine.program import Answered, Json, Program
+from app.machine.reasons import Reason
+from app.simulation import simulation
+from app.simulation.simulation import NOBODY, MessageOutcome, ScenarioEvent
+from app.web.body import Moment, Name, Shape
+
+YEARS = (1970, 2200)  # what is far from it, a few thousand waits would leave the calendar from
+
+
+# --- what is given --------------------------------------------------------------------------------
+
+
+def _at(text: str) -> str:
+    if parse_duration(text) is None and compare.time(text) is None:
+        raise ValueError(
+            "Must be a time or a duration since the start, such as 2026-03-01T09:00:00Z or P1D."
+        )
+    return text
+
+
+def _this_age(moment: datetime) -> datetime:
+    if not YEARS[0] <= moment.year <= YEARS[1]:
+        raise ValueError(f"Must be from {YEARS[0]} to {YEARS[1]}.")
+    return moment
+
+
+class SimulatedEvent(Shape):
+    """An event of the contact (`name`), or a change to it (`contact`, a merge patch). `at` is a
+    time, or a duration since the start."""
+
+    at: Annotated[str, AfterValidator(_at)]
+    name: Name | None = None
+    properties: dict[str, Any] = Field(default_factory=dict)
+    contact: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> SimulatedEvent:
+        if (self.name is None) == (self.contact is None):
+            raise ValueError("Give the name of an event, or the contact's changes.")
+        return self
+
+
+Status: TypeAlias = Literal["sent", "failed", "suppressed", "unknown"]
+
+
+class Outcome(Shape):
+    """The outcome of a message."""
+
+    status: Status
+    code: str | None = None
+    detail: str | None = None
+
+
+class HttpAnswer(Shape):
+    """The response of a server; without a `status`, why there was none (`code`)."""
+
+    status: Annotated[int, Field(ge=100, le=599)] | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: Any = None
+    code: Literal["http_refused", "http_unreachable", "http_timeout", "http_broken"] | None = None
+    detail: str | None = None
+
+
+class Given(Shape):
+    """Everything that happens to the run. `outcomes`, `httpAnswers` and `variants` are by node ID;
+    of a list, each visit gets the next item, and the last one repeats."""
+
+    trigger: dict[str, Any] = Field(default_factory=dict)
+    contact_id: str | None = None
+    contact: dict[str, Any] | None = None
+    start_at: Annotated[Moment, AfterValidator(_this_age)] | None = None
+    events: Annotated[list[SimulatedEvent], Field(max_length=1_000)] = Field(default_factory=list)
+    outcomes: dict[str, Status | Outcome | list[Outcome]] = Field(default_factory=dict)
+    http_answers: dict[str, HttpAnswer | list[HttpAnswer]] = Field(default_factory=dict)
+    variants: dict[str, str] = Field(default_factory=dict)
+
+
+# --- from there to a scenario ---------------------------------------------------------------------
+
+
+def of(
+    given: Given, program: Program, trigger: Mapping[str, Json], country: str | None
+) -> dict[str, Any]:
+    """The arguments of a Scenario. `trigger` is the definition's. Raises Problem."""
+    start_at = given.start_at
+    if start_at is None:
+        raise invalid([FieldError("/startAt", "Say when the run starts.")])
+    _refuse_unknown(given, program)
+    contact = (
+        new_contact(trigger, given.trigger, country, start_at)
+        if given.contact is None
+        else given_contact(given.contact, country, start_at)
+    )
+    if contact is None:
+        raise invalid([FieldError("/contact", "Say which contact the run is for.")])
+    return {
+        "program": simulation.with_variants(program, given.variants),
+        "trigger": given.trigger,
+        "contact": contact[0],
+        "tags": contact[1],
+        "start_at": start_at,
+        "events": [scenario_event(event, start_at) for event in given.events],
+        "outcomes": {id: _outcomes(outcome) for id, outcome in given.outcomes.items()},
+        "answers": {id: _answers(answer) for id, answer in given.http_answers.items()},
+    }
+
+
+def scenario_event(event: SimulatedEvent, start_at: datetime) -> ScenarioEvent:
+    after, moment = parse_duration(event.at), compare.time(event.at)
+    at = moment.astimezone(UTC) if moment else start_at + after if after else start_at
+    return ScenarioEvent(at, event.name, event.properties, event.contact)
+
+
+# What is usual, unless the outcome says more.
+USUAL: Mapping[Status, MessageOutcome] = {
+    "sent": MessageOutcome("SENT"),
+    "failed": MessageOutcome("FAILED", Reason.PROVIDER_REJECTED),
+    "suppressed": MessageOutcome("SUPPRESSED", Reason.SUPPRESSED_UNSUBSCRIBED),
+    "unknown": MessageOutcome("UNKNOWN", Reason.OUTCOME_UNKNOWN),
+}
+
+
+def _outcomes(given: Status | Outcome | Sequence[Outcome]) -> list[MessageOutcome]:
+    if isinstance(given, str):
+        return [USUAL[given]]
+    several = [given] if isinstance(given, Outcome) else given
+    return [_outcome(USUAL[one.status], one) for one in several]
+
+
+def _outcome(usual: MessageOutcome, given: Outcome) -> MessageOutcome:
+    return replace(usual, code=given.code or usual.code, detail=given.detail)
+
+
+def _answers(given: HttpAnswer | Sequence[HttpAnswer]) -> list[Answered]:
+    several = [given] if isinstance(given, HttpAnswer) else given
+    return [_answer(one) for one in several]
+
+
+def _answer(one: HttpAnswer) -> Answered:
+    if one.status is None:
+        return Answered(None, code=one.code or Reason.HTTP_UNREACHABLE, detail=one.detail)
+    headers = {name.lower(): value for name, value in one.headers.items()}
+    return Answered(one.status, headers, one.body)
+
+
+NODES: Mapping[str, str] = {
+    "outcomes": "send_message",
+    "httpAnswers": "http_request",
+    "variants": "split",
+}
+
+
+def _refuse_unknown(given: Given, program: Program) -> None:
+    """A misspelled id would otherwise be ignored."""
+    errors = []
+    named: Sequence[Mapping[str, object]] = (given.outcomes, given.http_answers, given.variants)
+    for (member, kind), ids in zip(NODES.items(), named, strict=True):
+        for id in ids:
+            node = program.nodes.get(id)
+            if node is None or node.kind != kind:
+                message = f"There is no {kind} with this id."
+                errors.append(FieldError(document.pointer(member, id), message))
+    for id, port in given.variants.items():
+        node = program.nodes.get(id)
+        ports = [variant["port"] for variant in node.config.get("variants", ())] if node else []
+        if ports and port not in ports:
+            message = f"Its variants are {', '.join(ports)}."
+            errors.append(FieldError(document.pointer("variants", id), message))
+    if errors:
+        raise invalid(errors)
+
+
+def given_contact(
+    given: Mapping[str, Json], country: str | None, now: datetime
+) -> tuple[Row, list[str]]:
+    """A contact that is not stored, and its tags. Its `id`, if given, decides how splits go. Raises
+    Problem `invalid`."""
+    values = {name: value for name, value in given.items() if name not in ("id", "tags")}
+    checked = profile.check(country, values, given.get("tags"))
+    if checked.errors:
+        errors = [FieldError(f"/contact{one.pointer}", one.message) for one in checked.errors]
+        raise invalid(errors)
+    return _row(checked, str(given.get("id") or f"con_{NOBODY}"), now), list(checked.tags)
+
+
+def new_contact(
+    trigger: Mapping[str, Json], payload: Json, country: str | None, now: datetime
+) -> tuple[Row, list[str]] | None:
+    """The contact that the intake would make for this body, if any. Raises `lookup_unresolved`."""
+    makes = trigger.get("createContact") and trigger.get("contactLookup") in ("email", "phone")
+    if trigger.get("source") != "inbound_webhook" or not makes:
+        return None
+    found = lookup.resolve(trigger, payload, country)
+    with effort.limited(defaults.SECONDS):
+        start = defaults.over(trigger.get("contactDefaults") or {}, payload)
+    checked = profile.check(country, {**start.values, found.kind: found.value}, start.tags)
+    return _row(checked, f"con_{NOBODY}", now), list(checked.tags)
+
+
+def _row(checked: profile.Checked, id: str, now: datetime) -> Row:
+    return {**checked.columns, "id": id, "created_at": now, "updated_at": now}
+
+
+def invalid(errors: Sequence[FieldError]) -> Problem:
+    return Problem("invalid", "This cannot be simulated; see errors.", errors=errors)

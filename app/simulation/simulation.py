@@ -1,0 +1,456 @@
+"""A simulated run: the same machine, renderer and checks, with a virtual clock and no side effects.
+
+What runs/runner.py and messages/delivery.py do in the database and with providers is done here in
+memory: a table applies the same effects. The results of deliveries, HTTP calls and splits, and the
+events of the contact, are part of the Scenario; the clock jumps to the next event. Nothing here
+reads or writes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from app.audience import addresses, audience, profile, subscriptions
+from app.database.db import Row
+from app.errors import FieldError, Problem
+from app.machine import content, document, effort, step
+from app.machine.content import ADDRESS_FIELD
+from app.machine.program import (
+    AddTag,
+    Answered,
+    ChangeContact,
+    Changed,
+    Delivered,
+    Effect,
+    Event,
+    Finish,
+    Go,
+    Happened,
+    HttpCall,
+    Json,
+    Limited,
+    Program,
+    Record,
+    RemoveTag,
+    Resend,
+    Send,
+    StartRun,
+    State,
+    Step,
+    Take,
+    Taken,
+    WaitFor,
+    WaitUntil,
+    Woken,
+)
+from app.machine.reasons import SENTENCES, Reason
+from app.messages import footers
+from app.runs.outcome import StepOutcome
+from app.simulation.traces import End, Passage, Said, Trace
+
+MOST_VISITS = 2_000  # a person reads less; a run may make five times as many
+MOST_BYTES = 4 * 1024 * 1024  # of what was rendered and noted
+MOST_SECONDS = 1.0  # of CPU time
+STOPPED = "STOPPED"  # where only a simulation ends: it has shown as much as it may
+
+Expected = TypeVar("Expected")
+
+LINK = footers.example_url("https://tidings.example")  # a case comes out alike wherever it is run
+NOBODY = "0" * 26  # in place of the number that an id has in the database
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOutcome:
+    """The expected outcome of a message that can be rendered."""
+
+    status: Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"] = "SENT"
+    code: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioEvent:
+    """An event of the contact's with that name, or a change of its values."""
+
+    at: datetime
+    name: str | None = None
+    properties: Mapping[str, Json] = field(default_factory=dict)
+    changes: Mapping[str, Json] | None = None  # a merge patch; `tags` are all that it has then
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """All that a run depends on. By node id: `outcomes` of messages and `answers` of HTTP calls, of
+    which the last one repeats. Variants of splits are set in `program` (`with_variants`)."""
+
+    program: Program
+    trigger: Json
+    contact: Row  # as it is stored
+    tags: Sequence[str]
+    workspace: Mapping[str, Json]  # as facts.workspace_root has it
+    start_at: datetime
+    definition_id: str = f"wfl_{NOBODY}"
+    version: int = 1
+    sender: Mapping[str, str] = field(default_factory=dict)
+    templates: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    events: Sequence[ScenarioEvent] = ()
+    outcomes: Mapping[str, Sequence[MessageOutcome]] = field(default_factory=dict)
+    answers: Mapping[str, Sequence[Answered]] = field(default_factory=dict)
+    channels: Collection[str] = content.CHANNELS
+    startable: Collection[str] | None = None  # None: whatever it starts is active
+
+
+def simulate(scenario: Scenario) -> Trace:
+    """The trace of the run to its end, or to where it waits for something that never happens."""
+    return SimulatedRun(scenario).run()
+
+
+def with_variants(program: Program, ports: Mapping[str, str]) -> Program:
+    """The program with the weight 0 for all other variants of these splits."""
+    nodes = dict(program.nodes)
+    for id, port in ports.items():
+        variants = [
+            {**variant, "weight": 1 if variant["port"] == port else 0}
+            for variant in nodes[id].config["variants"]
+        ]
+        nodes[id] = replace(nodes[id], config={**nodes[id].config, "variants": variants})
+    return replace(program, nodes=nodes)
+
+
+Waiting: TypeAlias = WaitUntil | WaitFor
+Outcome: TypeAlias = StepOutcome[Waiting]
+
+
+class SimulatedRun:
+    """One run, with its clock and its contact."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.now = scenario.start_at
+        self.contact = dict(scenario.contact)
+        self.tags = list(scenario.tags)
+        self.passages: dict[tuple[str, int], Passage] = {}
+        self.taken: dict[tuple[str, str], list[datetime]] = {}
+        self.messages: dict[str, _Message] = {}
+        self.started = 0
+        self.state: State = step.start(scenario.program)
+        self._events = deque(sorted(scenario.events, key=lambda one: one.at))
+        self._bytes = 0
+        self._exhausted = time.thread_time() + MOST_SECONDS
+
+    def run(self) -> Trace:
+        event: Event | None = Go()
+        waiting: Waiting | None = None
+        while event is not None:
+            if self._is_spent():
+                return self._trace(
+                    End(
+                        STOPPED,
+                        self.now,
+                        Reason.SIMULATION_LIMIT,
+                        SENTENCES[Reason.SIMULATION_LIMIT],
+                    )
+                )
+            result = self.step(event)
+            if result.record is None and not result.effects:
+                event = self._next(waiting)  # it was not what the run waits for
+                continue
+            before, self.state = self.resource(), result.state
+            outcome = self._apply(result)
+            self._keep(outcome.record, before)
+            if outcome.finish is not None:
+                finish = outcome.finish
+                return self._trace(End(finish.status, self.now, finish.code, finish.detail))
+            waiting = outcome.waiting
+            event = outcome.answer or (self._next(waiting) if waiting else Go())
+        return self._trace(End("WAITING", self.now))
+
+    def step(self, event: Event) -> Step:
+        return step.step(self.scenario.program, self.state, event, self.facts())
+
+    def facts(self) -> dict[str, Json]:
+        """Of the same form as facts.of_run."""
+        scenario = self.scenario
+        return {
+            "trigger": scenario.trigger,
+            "contact": self.resource(),
+            "workspace": scenario.workspace,
+            "run": {
+                "id": f"run_{NOBODY}",
+                "definitionId": scenario.definition_id,
+                "version": scenario.version,
+                "createdAt": scenario.start_at,
+            },
+            "steps": self.state.outputs,
+            "now": self.now,
+        }
+
+    def resource(self) -> dict[str, Json]:
+        return audience.resource(self.contact, sorted(self.tags))
+
+    # --- what happens next ------------------------------------------------------------------------
+
+    def _next(self, waiting: Waiting | None) -> Event | None:
+        """Move the clock to the next event that the run receives; None when there is none."""
+        if isinstance(waiting, WaitUntil):
+            for event in self._until(waiting.at):
+                self._apply_event(event)  # the run does not wait for it
+            self.now = max(self.now, waiting.at)
+            return Woken()
+        if waiting is None:
+            return None
+        for event in self._until(waiting.until):
+            self.now = max(self.now, event.at)
+            self._apply_event(event)
+            if event.name is not None and event.name in waiting.events:
+                return Happened(event.name, event.properties, event.at)
+            if event.changes is not None and waiting.contact:
+                return Changed()
+        if waiting.until is None:
+            return None
+        self.now = waiting.until
+        return Woken()
+
+    def _until(self, moment: datetime | None) -> Iterator[ScenarioEvent]:
+        """The events until then, in order, those of that very moment included."""
+        while self._events and (moment is None or self._events[0].at <= moment):
+            yield self._events.popleft()
+
+    def _apply_event(self, event: ScenarioEvent) -> None:
+        if event.changes is not None:
+            patch = dict(event.changes)
+            tags = patch.pop("tags", None)
+            self.change(patch, event.at)
+            self.tags = self.tags if tags is None else list(dict.fromkeys(tags))
+
+    # --- what the run does ------------------------------------------------------------------------
+
+    def _apply(self, result: Step) -> Outcome:
+        outcome = Outcome(result.record)
+        for effect in result.effects:
+            EFFECTS[type(effect)](self, effect, outcome)
+        return outcome
+
+    def change(self, patch: Mapping[str, Json], at: datetime) -> None:
+        """Raises Problem for what the contact may not have, and then nothing has changed."""
+        values = document.merge(audience.writable(self.contact), profile.normal(patch))
+        checked = profile.check(self.scenario.workspace["country"], values, None)
+        checked.raise_errors()
+        self.contact |= {**checked.columns, "updated_at": at}
+
+    def _keep(self, record: Record | None, before: Mapping[str, Json]) -> None:
+        """A visit that waited is kept once, with its last status."""
+        if record is None:
+            return
+        key = record.node_id, record.visit
+        earlier, message = self.passages.get(key), self.messages.get(record.node_id)
+        sent = message.sent if message and message.visit == record.visit else None
+        after = self.resource()
+        changes = {
+            name: (before[name], after[name])
+            for name in after
+            if name != "updatedAt" and before[name] != after[name]
+        }
+        self.passages[key] = Passage(
+            record.node_id,
+            record.kind,
+            record.visit,
+            record.status,
+            record.code,
+            record.detail,
+            record.port,
+            record.output,
+            entered_at=earlier.entered_at if earlier else self.now,
+            left_at=None if record.status == "WAITING" else self.now,
+            sent=sent,
+            changes=changes or None,
+        )
+        self._bytes += len(document.dumps([record.output, sent and sent.content]))
+
+    def _is_spent(self) -> bool:
+        return (
+            len(self.passages) >= MOST_VISITS
+            or self._bytes > MOST_BYTES
+            or time.thread_time() > self._exhausted
+            or effort.is_exhausted()
+        )
+
+    def _trace(self, end: End) -> Trace:
+        return Trace(self.scenario.start_at, list(self.passages.values()), end, self.resource())
+
+
+# --- messages and calls ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Message:
+    """The newest message of a node."""
+
+    id: str
+    visit: int
+    send: Send
+    sent: Said
+    number: int = 0
+    missing: tuple[str, ...] = ()  # of its content
+
+
+def _send(run: SimulatedRun, effect: Send, outcome: Outcome) -> None:
+    unsent = Said(effect.channel, effect.to, "QUEUED", effect.template_id, None)
+    count = sum(passage.kind == "send_message" for passage in run.passages.values()) + 1
+    message = _Message(f"msg_{count:026}", effect.visit, effect, unsent)
+    run.messages[effect.node_id] = message
+    outcome.answer = _attempt(run, message)
+
+
+def _resend(run: SimulatedRun, effect: Resend, outcome: Outcome) -> None:
+    [message] = [one for one in run.messages.values() if one.id == effect.message_id]
+    outcome.answer = _attempt(run, message)
+
+
+def _attempt(run: SimulatedRun, message: _Message) -> Delivered:
+    message.number += 1
+    outcome = _message_outcome(run, message)
+    message.sent = replace(message.sent, status=outcome.status)
+    called = outcome.status != "SUPPRESSED"  # what is suppressed is not rendered
+    missing = message.missing if called else ()
+    return Delivered(
+        outcome.status, message.id, message.number, outcome.code, outcome.detail, missing
+    )
+
+
+def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
+    """The checks of messages/delivery.py in the same order; then the outcome that the scenario
+    expects."""
+    send, scenario = message.send, run.scenario
+    expected = scenario.outcomes.get(send.node_id)
+    if expected is None and send.channel not in scenario.channels:
+        return MessageOutcome("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
+    to = send.to or run.contact[ADDRESS_FIELD[send.channel]]
+    if not to:
+        detail = f"The contact has no {ADDRESS_FIELD[send.channel]}."
+        return MessageOutcome("FAILED", Reason.NO_ADDRESS, detail)
+    own_content = _content_of(scenario, send)
+    if own_content is None:
+        return MessageOutcome("FAILED", Reason.TEMPLATE_MISSING)
+    try:
+        to = subscriptions.clean(send.channel, to, scenario.workspace["country"])
+        rendered = _rendered(run, send, own_content)
+    except addresses.BadAddress as error:
+        return MessageOutcome("FAILED", Reason.INVALID_ADDRESS, str(error))
+    except content.PartError as error:
+        return MessageOutcome("FAILED", Reason.TEMPLATE_ERROR, str(error))
+    sender = scenario.sender if send.channel == "email" else {}
+    message.sent = replace(message.sent, to=to, content={**sender, **rendered.parts})
+    message.missing = rendered.missing
+    return _nth(expected or [MessageOutcome()], message.number + _earlier(run, send))
+
+
+def _rendered(run: SimulatedRun, send: Send, source: Mapping[str, Json]) -> content.Message:
+    """The message as it would leave. Raises content.PartError."""
+    scenario, footer = run.scenario, None
+    roots = footers.with_links(run.facts(), LINK)
+    if _category_of(scenario, send) == footers.MARKETING:
+        footer = footers.footer_of(roots, source, LINK, takes_replies=True)
+    return footers.render(send.channel, source, roots, footer)
+
+
+def _category_of(scenario: Scenario, send: Send) -> Json:
+    whose = (
+        (send.content or {}) if send.template_id is None else scenario.templates[send.template_id]
+    )
+    return whose.get("category")
+
+
+def _content_of(scenario: Scenario, send: Send) -> Mapping[str, Json] | None:
+    if send.template_id is None:
+        return send.content
+    template = scenario.templates.get(send.template_id)
+    return template["content"] if template else None
+
+
+def _earlier(run: SimulatedRun, send: Send) -> int:
+    """Attempts of this node's earlier visits: the scenario counts them all."""
+    past = (run.passages.get((send.node_id, visit)) for visit in range(1, send.visit))
+    return sum((passage.output or {}).get("number", 1) for passage in past if passage)
+
+
+def _call(run: SimulatedRun, effect: HttpCall, outcome: Outcome) -> None:
+    expected = run.scenario.answers.get(effect.node_id)
+    outcome.answer = _nth(expected or [Answered(200)], effect.visit)
+
+
+def _nth(expected: Sequence[Expected], number: int) -> Expected:
+    """The last one repeats."""
+    return expected[min(number, len(expected)) - 1]
+
+
+# --- the contact, time, and other runs ------------------------------------------------------------
+
+
+def _change_contact(run: SimulatedRun, effect: ChangeContact, outcome: Outcome) -> None:
+    try:
+        run.change(effect.changes, run.now)
+    except Problem as problem:
+        outcome.note_refusal(problem)
+
+
+def _add_tag(run: SimulatedRun, effect: AddTag, outcome: Outcome) -> None:
+    errors: list[FieldError] = []
+    tags = profile.check_tags([effect.tag], errors)
+    if len({*run.tags, *tags}) > profile.TAGS:
+        errors.append(FieldError("/tags", f"A contact has at most {profile.TAGS} tags."))
+    if errors:
+        outcome.note_refusal(profile.invalid(errors))
+    else:
+        run.tags = list(dict.fromkeys([*run.tags, *tags]))
+
+
+def _remove_tag(run: SimulatedRun, effect: RemoveTag, _outcome: Outcome) -> None:
+    gone = profile.normal(effect.tag)
+    run.tags = [tag for tag in run.tags if tag != gone]
+
+
+def _wait(_run: SimulatedRun, effect: Waiting, outcome: Outcome) -> None:
+    outcome.waiting = effect
+
+
+def _take(run: SimulatedRun, effect: Take, outcome: Outcome) -> None:
+    taken = run.taken.setdefault((effect.node_id, effect.key), [])
+    if sum(at > run.now - effect.window for at in taken) >= effect.limit:
+        outcome.answer = Limited()
+    else:
+        taken.append(run.now)
+        outcome.answer = Taken()
+
+
+def _start_run(run: SimulatedRun, effect: StartRun, outcome: Outcome) -> None:
+    startable = run.scenario.startable
+    if startable is not None and effect.definition_id not in startable:
+        outcome.note(Reason.START_REFUSED)
+    else:
+        run.started += 1
+        outcome.add_output(runId=f"run_{run.started:026}")
+
+
+def _finish(_run: SimulatedRun, effect: Finish, outcome: Outcome) -> None:
+    outcome.finish = effect
+
+
+EFFECTS: Mapping[type[Effect], Callable[[SimulatedRun, Any, Outcome], None]] = {
+    Send: _send,
+    Resend: _resend,
+    HttpCall: _call,
+    ChangeContact: _change_contact,
+    AddTag: _add_tag,
+    RemoveTag: _remove_tag,
+    WaitUntil: _wait,
+    WaitFor: _wait,
+    Take: _take,
+    StartRun: _start_run,
+    Finish: _finish,
+}

@@ -1,1 +1,0 @@
-"""A definition simulated: cases, their scenario, the trace, how two traces compare."""

@@ -1,0 +1,180 @@
+"""Counts of recipients that providers refuse as dead, and the suppressions that came of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from app.database.db import Handle, Row
+
+MINUTES = 10
+WINDOW = timedelta(minutes=MINUTES)
+
+
+async def lock(db: Handle, *, workspace_id: str, channel: str, provider: str) -> None:
+    """Until the transaction ends nobody else judges what this provider refuses."""
+    named = "|".join(("recipients", workspace_id, channel, provider))
+    digest = hashlib.sha256(named.encode()).digest()
+    await db.lock(int.from_bytes(digest[:8], "big", signed=True))
+
+
+async def count(
+    db: Handle,
+    *,
+    workspace_id: str,
+    channel: str,
+    provider: str,
+    recipients: int,
+    dead: int,
+    put_off: int,
+) -> None:
+    """Add to what was counted in this minute. A slot that is of an earlier one begins anew."""
+    minute = int((await db.now()).timestamp()) // 60
+    await db.execute(
+        """
+        INSERT INTO recipient_counts (workspace_id, channel, provider, slot, minute, recipients,
+                                      dead, put_off)
+        VALUES (:workspace_id, :channel, :provider, :slot, :minute, :recipients, :dead, :put_off)
+        ON CONFLICT (workspace_id, channel, provider, slot) DO UPDATE
+        SET recipients = excluded.recipients + CASE
+                WHEN recipient_counts.minute = excluded.minute
+                THEN recipient_counts.recipients ELSE 0 END,
+            dead = excluded.dead + CASE
+                WHEN recipient_counts.minute = excluded.minute
+                THEN recipient_counts.dead ELSE 0 END,
+            put_off = excluded.put_off + CASE
+                WHEN recipient_counts.minute = excluded.minute
+                THEN recipient_counts.put_off ELSE 0 END,
+            minute = excluded.minute
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+        provider=provider,
+        slot=minute % MINUTES,
+        minute=minute,
+        recipients=recipients,
+        dead=dead,
+        put_off=put_off,
+    )
+
+
+async def counted(db: Handle, *, workspace_id: str, channel: str, provider: str) -> Row:
+    """{recipients, dead, put_off} of the last ten minutes."""
+    return await db.returning(
+        """
+        SELECT CAST(COALESCE(sum(recipients), 0) AS BIGINT) AS recipients,
+               CAST(COALESCE(sum(dead), 0) AS BIGINT) AS dead,
+               CAST(COALESCE(sum(put_off), 0) AS BIGINT) AS put_off
+        FROM recipient_counts
+        WHERE workspace_id = :workspace_id AND channel = :channel AND provider = :provider
+          AND minute > :before
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+        provider=provider,
+        before=int((await db.now()).timestamp()) // 60 - MINUTES,
+    )
+
+
+async def forget_counts(db: Handle, *, workspace_id: str, channel: str, provider: str) -> None:
+    await db.execute(
+        """
+        DELETE FROM recipient_counts
+        WHERE workspace_id = :workspace_id AND channel = :channel AND provider = :provider
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+        provider=provider,
+    )
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    suppression_id: str,
+    channel: str,
+    provider: str,
+    message_id: str,
+) -> None:
+    """And forget those that are too old to be undone."""
+    key = {"workspace_id": workspace_id, "channel": channel, "provider": provider}
+    await db.execute(
+        """
+        DELETE FROM refused_recipients
+        WHERE workspace_id = :workspace_id AND channel = :channel AND provider = :provider
+          AND refused_at < :since AND NOT undo
+        """,
+        **key,
+        since=await db.now() - WINDOW,
+    )
+    await db.execute(
+        """
+        INSERT INTO refused_recipients (workspace_id, suppression_id, channel, provider,
+                                        message_id, undo, refused_at)
+        VALUES (:workspace_id, :suppression_id, :channel, :provider, :message_id, FALSE, :now)
+        """,
+        **key,
+        suppression_id=suppression_id,
+        message_id=message_id,
+    )
+
+
+async def undo_since(
+    db: Handle, *, workspace_id: str, channel: str, provider: str, since: datetime
+) -> None:
+    """Mark what was suppressed since then to be undone."""
+    await db.execute(
+        """
+        UPDATE refused_recipients SET undo = TRUE
+        WHERE workspace_id = :workspace_id AND channel = :channel AND provider = :provider
+          AND refused_at >= :since
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
+        provider=provider,
+        since=since,
+    )
+
+
+async def to_undo(db: Handle, *, limit: int) -> list[Row]:
+    """The suppressions of all workspaces that are to be undone: {workspace_id, suppression_id,
+    channel, provider, message_id}."""
+    return await db.fetch_all(
+        """
+        SELECT workspace_id, suppression_id, channel, provider, message_id FROM refused_recipients
+        WHERE undo
+        ORDER BY workspace_id, suppression_id
+        LIMIT :limit
+        """,
+        limit=limit,
+    )
+
+
+async def delete(db: Handle, row: Mapping[str, str]) -> None:
+    await db.execute(
+        """
+        DELETE FROM refused_recipients
+        WHERE workspace_id = :workspace_id AND suppression_id = :suppression_id
+        """,
+        workspace_id=row["workspace_id"],
+        suppression_id=row["suppression_id"],
+    )
+
+
+async def is_refusing(db: Handle, *, workspace_id: str, channel: str, provider: str) -> bool:
+    """Whether the provider's circuit is open because it refused too many."""
+    return bool(
+        await db.fetch_value(
+            """
+            SELECT EXISTS (SELECT 1 FROM provider_troubles
+                           WHERE workspace_id = :workspace_id AND channel = :channel
+                             AND provider = :provider AND code = 'recipients_refused'
+                             AND ask_at IS NOT NULL) AS refusing
+            """,
+            workspace_id=workspace_id,
+            channel=channel,
+            provider=provider,
+        )
+    )

@@ -1,0 +1,100 @@
+"""Domains whose people become members of a workspace when they first sign in."""
+
+from __future__ import annotations
+
+from app.database.db import Handle, Row
+from app.errors import Duplicate
+
+COLUMNS = "domain, role, claimed_by, created_at"
+
+
+async def page(db: Handle, *, workspace_id: str) -> list[Row]:
+    """All of a workspace: no more than its owners have addresses."""
+    return await db.fetch_all(
+        f"""
+        SELECT {COLUMNS} FROM sign_in_domains
+        WHERE workspace_id = :workspace_id
+        ORDER BY domain
+        """,
+        workspace_id=workspace_id,
+    )
+
+
+async def get(db: Handle, *, workspace_id: str, domain: str) -> Row | None:
+    return await db.fetch_one(
+        f"""
+        SELECT {COLUMNS} FROM sign_in_domains
+        WHERE workspace_id = :workspace_id AND domain = :domain
+        """,
+        workspace_id=workspace_id,
+        domain=domain,
+    )
+
+
+async def put(db: Handle, *, workspace_id: str, domain: str, role: str, claimed_by: str) -> Row:
+    """Raises errors.Duplicate when another workspace has the domain."""
+    row = await db.fetch_one(
+        f"""
+        INSERT INTO sign_in_domains (workspace_id, domain, role, claimed_by, created_at)
+        VALUES (:workspace_id, :domain, :role, :claimed_by, :now)
+        ON CONFLICT (domain) DO UPDATE SET role = excluded.role, claimed_by = excluded.claimed_by
+        WHERE sign_in_domains.workspace_id = excluded.workspace_id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        domain=domain,
+        role=role,
+        claimed_by=claimed_by,
+    )
+    if row is None:
+        raise Duplicate("sign_in_domains_pkey")
+    return row
+
+
+async def delete(db: Handle, *, workspace_id: str, domain: str) -> None:
+    await db.execute(
+        "DELETE FROM sign_in_domains WHERE workspace_id = :workspace_id AND domain = :domain",
+        workspace_id=workspace_id,
+        domain=domain,
+    )
+
+
+# Of a claim `s`: its workspace is open, and who claimed it an owner whose address is verified.
+LIVE = """EXISTS (
+            SELECT 1 FROM workspaces w
+            JOIN memberships m ON m.workspace_id = w.id AND m.role = 'owner'
+            JOIN users u ON u.id = m.user_id AND u.email_verified_at IS NOT NULL
+            WHERE w.id = s.workspace_id AND m.user_id = s.claimed_by
+              AND w.deleted_at IS NULL AND NOT w.suspended)"""
+
+
+async def release_dead(db: Handle, *, domain: str) -> None:
+    """Delete the claim, whichever workspace's it is, when it no longer holds."""
+    await db.execute(
+        f"""
+        DELETE FROM sign_in_domains
+        WHERE domain IN (SELECT s.domain FROM sign_in_domains s
+                         WHERE s.domain = :domain AND NOT {LIVE})
+        """,
+        domain=domain,
+    )
+
+
+async def release(db: Handle, *, domain: str) -> Row | None:
+    """The operator's: delete the claim, whichever workspace's it is. None when there is none."""
+    return await db.fetch_one(
+        f"DELETE FROM sign_in_domains WHERE domain = :domain RETURNING workspace_id, {COLUMNS}",
+        domain=domain,
+    )
+
+
+async def claimed(db: Handle, *, domain: str) -> Row | None:
+    """The workspace that its people belong to, whichever that is, and in which role; None where
+    nobody has claimed it, or the claim no longer holds."""
+    return await db.fetch_one(
+        f"""
+        SELECT s.workspace_id, s.role FROM sign_in_domains s
+        WHERE s.domain = :domain AND {LIVE}
+        """,
+        domain=domain,
+    )

@@ -1,0 +1,1 @@
+"""Secrets: encryption, signed and random tokens, signatures of events."""

@@ -1,1 +1,0 @@
-"""What intake.py leads to: events looked up, accepted together, written down, tried again."""

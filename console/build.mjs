@@ -1,0 +1,65 @@
+// Bundles src/ into app/console/dist with hashed names, packs each file once, and holds the budgets.
+import { build } from 'esbuild'
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+
+const HERE = import.meta.dirname
+const DIST = join(HERE, '..', 'app', 'console', 'dist')
+const DRAFT = `${DIST}.new`
+const SHELL = 60 * 1024 // bytes as gzip that the first screen may load
+const LINES = 7000 // of TypeScript
+const PACKAGES = 8 // that the browser runs
+
+await rm(DRAFT, { recursive: true, force: true })
+await mkdir(DRAFT, { recursive: true })
+const built = await build({
+  entryPoints: [join(HERE, 'src/main.tsx')], outdir: DRAFT, bundle: true, splitting: true, format: 'esm',
+  minify: true, target: 'es2022', metafile: true, legalComments: 'none', logLevel: 'warning',
+  entryNames: '[name]-[hash]', chunkNames: '[name]-[hash]', assetNames: '[name]-[hash]',
+  jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: HERE,
+})
+
+const sizes = new Map()
+for (const name of await readdir(DRAFT)) {
+  const packed = gzipSync(await readFile(join(DRAFT, name)), { level: 9 })
+  await writeFile(join(DRAFT, `${name}.gz`), packed)
+  sizes.set(name, packed.length)
+}
+const outputs = Object.entries(built.metafile.outputs)
+const [script, entry] = outputs.find(([, output]) => output.entryPoint === 'src/main.tsx')
+const names = { script: basename(script), style: basename(entry.cssBundle) }
+const page = await readFile(join(HERE, 'index.html'), 'utf8')
+await writeFile(join(DRAFT, 'index.html'), page.replace('{script}', names.script).replace('{style}', names.style))
+
+// --- budgets ----------------------------------------------------------------------------------------
+
+function loaded(path, seen = new Set()) {
+  if (seen.has(path)) return seen
+  seen.add(path)
+  const imports = built.metafile.outputs[path].imports
+  for (const { path: next, kind } of imports) if (kind === 'import-statement') loaded(next, seen)
+  return seen
+}
+async function lines(directory) {
+  let count = 0
+  for (const each of await readdir(directory, { recursive: true, withFileTypes: true }))
+    if (/\.tsx?$/.test(each.name) && each.name !== 'schema.d.ts')
+      count += (await readFile(join(each.parentPath, each.name), 'utf8')).split('\n').length
+  return count
+}
+const first = [...loaded(script), entry.cssBundle].reduce((sum, path) => sum + sizes.get(basename(path)), 0)
+const { dependencies } = JSON.parse(await readFile(join(HERE, 'package.json'), 'utf8'))
+const budgets = [
+  ['first screen, as gzip', first, SHELL, 'bytes'],
+  ['TypeScript', await lines(join(HERE, 'src')), LINES, 'lines'],
+  ['packages in the browser', Object.keys(dependencies).length, PACKAGES, ''],
+]
+for (const [what, is, most, unit] of budgets)
+  console.log(`${what.padEnd(24)} ${String(is).padStart(6)} of ${most} ${unit}`)
+if (budgets.some(([, is, most]) => is > most)) {
+  console.error('The console is over a budget; see console/README.md.')
+  process.exit(1)
+}
+await rm(DIST, { recursive: true, force: true })
+await rename(DRAFT, DIST)

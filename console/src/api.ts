@@ -1,0 +1,38 @@
+// The API, typed by its own OpenAPI document: a screen that drifts from it does not compile.
+import createClient from 'openapi-fetch'
+import type { components, paths } from './schema'
+import { Refusal, ask, at } from './session'
+
+export type Schemas = components['schemas']
+export const api = createClient<paths>({ baseUrl: at('/').replace(/\/$/, '') || location.origin, fetch: ask })
+
+interface Answered<T> { data?: T; error?: unknown; response: Response }
+
+/** What was answered. Throws a Refusal. */
+export async function got<T>(asked: Promise<Answered<T>>): Promise<T> {
+  const { data, error, response } = await asked
+  if (response.ok) return data as T
+  const problem = error as { code?: string; detail?: string; errors?: { pointer: string; message: string }[]; requestId?: string }
+  throw new Refusal(response.status, problem?.code ?? 'unreadable',
+    problem?.detail ?? `The answer was ${response.status}, without a reason.`, problem?.errors, problem?.requestId)
+}
+
+/** Likewise, with its entity tag, which the next change has to match. */
+export async function tagged<T>(asked: Promise<Answered<T>>): Promise<{ value: T; tag: string }> {
+  const answer = await asked
+  return { value: await got(Promise.resolve(answer)), tag: answer.response.headers.get('ETag') ?? '' }
+}
+
+/** Something that the generated client does not carry: a file, or lines of JSON. */
+export async function raw(path: string, init: RequestInit = {}): Promise<Response> {
+  const response = await ask(new Request(at(path), init))
+  if (response.ok) return response
+  const problem = await response.json().catch(() => ({}))
+  throw new Refusal(response.status, problem.code ?? 'unreadable', problem.detail ?? `The answer was ${response.status}.`, problem.errors, problem.requestId)
+}
+
+export async function download(path: string, name: string): Promise<void> {
+  const url = URL.createObjectURL(await (await raw(path)).blob())
+  Object.assign(document.createElement('a'), { href: url, download: name }).click()
+  setTimeout(() => URL.revokeObjectURL(url), 60_000)
+}

@@ -1,0 +1,127 @@
+// Hooks that read from the API: one resource, a list page by page, an act, and what was typed.
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { Refusal } from './session'
+
+const asRefusal = (error: unknown) =>
+  error instanceof Refusal ? error : new Refusal(0, 'unexpected', error instanceof Error ? error.message : String(error))
+
+export interface Loaded<T> { value: T | null; problem: Refusal | null; busy: boolean; reload: () => Promise<void>; set: (value: T) => void }
+
+/** Reads when `keys` change, and every `every(value)` milliseconds while the page is looked at. */
+export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], every?: (value: T) => number): Loaded<T> {
+  const [state, setState] = useState<{ value: T | null; problem: Refusal | null; busy: boolean }>({ value: null, problem: null, busy: true })
+  const turn = useRef(0)
+  const reload = useCallback(async () => {
+    const mine = ++turn.current
+    setState(old => ({ ...old, busy: true }))
+    try {
+      const value = await read()
+      if (mine === turn.current) setState({ value, problem: null, busy: false })
+    } catch (error) {
+      if (mine === turn.current) setState(old => ({ ...old, problem: asRefusal(error), busy: false }))
+    }
+  }, keys)
+  useEffect(() => {
+    setState({ value: null, problem: null, busy: true })
+    void reload()
+    return () => { turn.current++ }
+  }, [reload])
+  const pause = state.value !== null && every ? every(state.value) : 0
+  useEffect(() => {
+    if (!pause) return
+    const timer = setInterval(() => { if (!document.hidden) void reload() }, pause)
+    return () => clearInterval(timer)
+  }, [pause, reload])
+  return { ...state, reload, set: value => setState({ value, problem: null, busy: false }) }
+}
+
+export interface Page<T> { data: T[]; nextCursor: string | null }
+export interface Listed<T> { rows: T[] | null; problem: Refusal | null; busy: boolean; more: (() => Promise<void>) | null; reload: () => Promise<void> }
+
+/** A list, whose next pages are appended. `every`: milliseconds between looks at its first page. */
+export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: readonly unknown[], every = 0): Listed<T> {
+  const [later, setLater] = useState<{ rows: T[]; next: string | null } | null>(null)
+  const [busy, setBusy] = useState(false)
+  const [problem, setProblem] = useState<Refusal | null>(null)
+  const first = useLoaded(() => read(), keys, () => (later ? 0 : every))
+  useEffect(() => setLater(null), keys)
+  const next = later ? later.next : first.value?.nextCursor ?? null
+  const more = async () => {
+    if (!next || busy) return
+    setBusy(true)
+    try {
+      const page = await read(next)
+      setLater(old => ({ rows: [...(old?.rows ?? []), ...page.data], next: page.nextCursor }))
+      setProblem(null)
+    } catch (error) {
+      setProblem(asRefusal(error))
+    }
+    setBusy(false)
+  }
+  return {
+    rows: first.value && [...first.value.data, ...(later?.rows ?? [])],
+    problem: problem ?? first.problem, busy: busy || first.busy, more: next ? more : null,
+    reload: async () => { setLater(null); await first.reload() },
+  }
+}
+
+export interface Act { run: (work: () => Promise<unknown>) => Promise<boolean>; problem: Refusal | null; busy: boolean; clear: () => void }
+
+/** An act of the user: one at a time, and its refusal is shown. True when it succeeded. */
+export function useAct(): Act {
+  const [problem, setProblem] = useState<Refusal | null>(null)
+  const [busy, setBusy] = useState(false)
+  const running = useRef(false)
+  const run = async (work: () => Promise<unknown>) => {
+    if (running.current) return false
+    running.current = true
+    setBusy(true)
+    setProblem(null)
+    try {
+      await work()
+      return true
+    } catch (error) {
+      setProblem(asRefusal(error))
+      return false
+    } finally {
+      running.current = false
+      setBusy(false)
+    }
+  }
+  return { run, problem, busy, clear: () => setProblem(null) }
+}
+
+/** What is typed into a form: kept for this tab, so that a reload loses nothing. Not for secrets. */
+export function useDraft<T extends object>(name: string, initial: T): [T, (changes: Partial<T>) => void, () => void, boolean] {
+  const key = `tidings.draft.${name}`
+  const kept = sessionStorage.getItem(key)
+  const [draft, setDraft] = useState<T>(() => ({ ...initial, ...(kept ? JSON.parse(kept) : {}) }))
+  const change = (changes: Partial<T>) => setDraft(old => {
+    const next = { ...old, ...changes }
+    try { sessionStorage.setItem(key, JSON.stringify(next)) } catch { /* full: typed text stays in the page */ }
+    return next
+  })
+  const forget = () => {
+    sessionStorage.removeItem(key)
+    setDraft(initial)
+  }
+  return [draft, change, forget, kept !== null]
+}
+
+/** A value that is looked up once per tab, by key. */
+export function useKnown<T>(cache: Map<string, T>, ids: readonly string[], read: (id: string) => Promise<T>): Map<string, T> {
+  const [, again] = useState(0)
+  const wanted = [...new Set(ids)].filter(id => !cache.has(id)).slice(0, 50)
+  useEffect(() => {
+    let left = false
+    void (async () => {
+      for (const id of wanted) {
+        if (left || cache.has(id)) continue
+        try { cache.set(id, await read(id)) } catch { continue }
+        if (!left) again(n => n + 1)
+      }
+    })()
+    return () => { left = true }
+  }, [wanted.join()])
+  return cache
+}

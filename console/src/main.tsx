@@ -1,0 +1,139 @@
+// The console: signs in, then shows the screen that the path names.
+import { render } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import './console.css'
+import { api, got, type Schemas } from './api'
+import { useAct, useLoaded } from './data'
+import { can, MeContext } from './me'
+import { go, here, useLocation } from './router'
+import { at, begin, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, Refusal } from './session'
+import { Link, Refused, Screen } from './ui'
+import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
+import { Contact, Contacts, Import, NewContact } from './screens/contacts'
+import { Flow, Flows } from './screens/flows'
+import { Home } from './screens/home'
+import { Inbox } from './screens/inbox'
+import { Message, Messages } from './screens/messages'
+import { Request } from './screens/requests'
+import { Run, Runs } from './screens/runs'
+import { Settings } from './screens/settings'
+import { Template, Templates } from './screens/templates'
+
+type Params = Record<string, string>
+const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Element])[] = [
+  ['/', () => <Home />],
+  ['/runs', () => <Runs />],
+  ['/runs/:id', ({ id = '' }) => <Run id={id} />],
+  ['/contacts', () => <Contacts />],
+  ['/contacts/new', () => <NewContact />],
+  ['/contacts/import', () => <Import />],
+  ['/contacts/:id', ({ id = '' }) => <Contact id={id} />],
+  ['/messages', () => <Messages />],
+  ['/messages/:id', ({ id = '' }) => <Message id={id} />],
+  ['/inbox', () => <Inbox />],
+  ['/flows', () => <Flows />],
+  ['/flows/:kind/:id', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} />],
+  ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
+  ['/requests/:id', ({ id = '' }) => <Request id={id} />],
+  ['/templates', () => <Templates />],
+  ['/templates/:id', ({ id = '' }) => <Template id={id} />],
+  ['/settings', () => <Settings part="workspace" />],
+  ['/settings/:part', ({ part = '' }) => <Settings part={part} />],
+]
+const NAVIGATION = [
+  ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/messages', 'Messages', 'messages:read'],
+  ['/inbox', 'Sandbox inbox', 'messages:read'], ['/flows', 'Flows', 'workflows:read'], ['/templates', 'Templates', 'templates:read'], ['/settings', 'Settings', ''],
+] as const
+
+function matched(path: string): preact.JSX.Element {
+  const parts = path.replace(/\/$/, '').split('/')
+  for (const [pattern, show] of SCREENS) {
+    const wanted = pattern.replace(/\/$/, '').split('/')
+    if (wanted.length !== parts.length) continue
+    const params: Params = {}
+    if (wanted.every((part, index) => {
+      const given = parts[index] ?? ''
+      if (!part.startsWith(':')) return part === given
+      params[part.slice(1)] = decodeURIComponent(given)
+      return given !== ''
+    })) return show(params)
+  }
+  return <Screen title="No such page"><p>Nothing is at this address. <Link to="/">Go home</Link>.</p></Screen>
+}
+
+function Shell() {
+  const me = useLoaded(() => got(api.GET('/auth/me')), [])
+  const { path } = useLocation()
+  const main = useRef<HTMLElement>(null)
+  if (me.value === null) return <main class="alone">{me.problem ? <><Refused problem={me.problem} /><button type="button" onClick={() => void me.reload()}>Try again</button></> : <p role="status">Loading …</p>}</main>
+  const known = { ...me.value, reload: me.reload }
+  return <MeContext.Provider value={known}>
+    <a class="skip" href="#main" onClick={event => { event.preventDefault(); main.current?.focus() }}>Skip to the content</a>
+    <aside>
+      <p class="brand"><Link to="/">Tidings</Link></p>
+      <nav aria-label="Screens"><ul>{NAVIGATION.filter(([to, , needs]) => (!needs || can(known, needs)) && (to !== '/inbox' || has('sandbox'))).map(([to, name]) =>
+        <li key={to}><Link to={to} aria-current={(to === '/' ? path === '/' : `${path}/`.startsWith(`${to}/`)) ? 'page' : undefined}>{name}</Link></li>)}</ul></nav>
+      <Account me={known} />
+    </aside>
+    <main id="main" ref={main} tabIndex={-1} key={path}>{matched(path)}</main>
+  </MeContext.Provider>
+}
+
+function Account({ me }: { me: Schemas['Me'] }) {
+  const mine = useLoaded(() => got(api.GET('/workspaces', { params: { query: { limit: 200 } } })), [])
+  const act = useAct()
+  const all = mine.value?.data ?? []
+  return <div class="account">
+    {all.length > 1 ? <label class="unlabelled"><span class="unseen">Workspace</span>
+      <select value={me.workspace.id} disabled={act.busy} onChange={event => { const id = event.currentTarget.value; void act.run(() => switchTo(id)) }}>
+        {all.map(each => <option key={each.id} value={each.id}>{each.name}</option>)}
+      </select></label> : <p class="name">{me.workspace.name}</p>}
+    <p class="soft">{me.user?.name}, {me.role}{has('sandbox') ? ' · sandbox' : ''}</p>
+    <Refused problem={act.problem} />
+    <p><a href={at('/docs')}>API reference</a> <button type="button" class="plain" onClick={() => void leave()}>Sign out</button></p>
+  </div>
+}
+
+/** Over whatever is open when the session ends, so that nothing typed is lost. */
+function Again() {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const [open, setOpen] = useState(false)
+  useEffect(() => whenSessionEnds(() => setOpen(true)), [])
+  useEffect(() => { if (open) dialog.current?.showModal() }, [open])
+  if (!open) return null
+  return <dialog ref={dialog} aria-label="Sign in again" onCancel={event => event.preventDefault()}>
+    <h2>Your session has ended</h2>
+    <p>Sign in again; what you typed is still there.</p>
+    <SignInForm done={() => setOpen(false)} />
+  </dialog>
+}
+
+function App() {
+  const [state, setState] = useState<'asking' | 'in' | 'out'>('asking')
+  const [problem, setProblem] = useState<Refusal | null>(null)
+  const { path } = useLocation()
+  const enter = async () => {
+    setProblem(null)
+    const link = new URLSearchParams(location.hash.slice(1)).get('sign-in')
+    if (link) history.replaceState(null, '', location.pathname + location.search) // the token is in no history
+    try {
+      if (link) await begin('/sandbox/sign-ins', { token: link })
+      setState(isSignedIn() || await resume() ? 'in' : 'out')
+    } catch (error) {
+      setProblem(error as Refusal)
+      setState('out')
+    }
+  }
+  useEffect(() => { void enter() }, [])
+  const entered = () => {
+    if (['/sign-in', '/register', '/forgotten'].includes(here())) go('/', true)
+    setState('in')
+  }
+  if (state === 'asking') return <main class="alone"><p role="status">Loading …</p></main>
+  if (state === 'in') return <><Shell /><Again /></>
+  if (path === '/register') return <Register done={entered} />
+  if (path === '/forgotten') return <Forgotten />
+  return <SignIn done={entered} problem={problem} />
+}
+
+render(<App />, document.getElementById('app')!)

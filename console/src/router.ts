@@ -1,0 +1,50 @@
+// Where the page is: the path below /console, and the query, in which lists keep their filters.
+import { useEffect, useState } from 'preact/hooks'
+import { at } from './session'
+
+const BASE = at('/console')
+const heard = new Set<() => void>()
+
+export const href = (path: string) => BASE + path
+export const here = () => location.pathname.slice(BASE.length) || '/'
+
+export function go(path: string, replace = false) {
+  if (replace) history.replaceState(null, '', href(path))
+  else {
+    history.pushState(null, '', href(path))
+    scrollTo(0, 0)
+  }
+  for (const listener of heard) listener()
+}
+
+addEventListener('popstate', () => { for (const listener of heard) listener() })
+
+// Links are plain links: only an ordinary click on one of ours stays in the page.
+addEventListener('click', event => {
+  const link = (event.target as Element).closest?.('a')
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
+  if (link.target || link.download || link.origin !== location.origin || !`${link.pathname}/`.startsWith(`${BASE}/`)) return
+  event.preventDefault()
+  go(link.pathname.slice(BASE.length) + link.search)
+})
+
+export function useLocation(): { path: string; query: URLSearchParams } {
+  const [, again] = useState(0)
+  useEffect(() => {
+    const listener = () => again(n => n + 1)
+    heard.add(listener)
+    return () => { heard.delete(listener) }
+  }, [])
+  return { path: here(), query: new URLSearchParams(location.search) }
+}
+
+/** Sets filters in the address bar; "" removes one. The page of a list begins anew. */
+export function narrow(changes: Record<string, string>) {
+  const query = new URLSearchParams(location.search)
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) query.set(name, value)
+    else query.delete(name)
+  }
+  const text = query.toString()
+  go(here() + (text ? `?${text}` : ''), true)
+}

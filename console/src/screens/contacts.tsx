@@ -1,0 +1,200 @@
+// Contacts: found, made, imported; and everything that is known of one, with all that happened.
+import { useState } from 'preact/hooks'
+import { api, download, got, raw, tagged, type Schemas } from '../api'
+import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { useCan } from '../me'
+import { called, useFlows, type FlowName } from '../names'
+import { go, useLocation } from '../router'
+import { Check, Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
+import { FlowLink } from '../names'
+import { Why, waiting } from './runs'
+
+type Contact = Schemas['Contact']
+type Full = Schemas['ContactInFull']
+type Happening = Schemas['Happening']
+
+export function Contacts() {
+  const { query } = useLocation()
+  const filters = { q: query.get('q') || undefined, tag: query.get('tag') || undefined }
+  const tooShort = filters.q !== undefined && filters.q.length < 2
+  const list = useListed(cursor => got(api.GET('/contacts', { params: { query: { ...filters, q: tooShort ? undefined : filters.q, cursor, limit: 50 } } })), [query.toString()])
+  const may = useCan()('contacts:write')
+  const act = useAct()
+  const narrowed = new URLSearchParams(Object.entries(filters).filter((one): one is [string, string] => one[1] !== undefined && !(one[0] === 'q' && tooShort)))
+  return <Screen title="Contacts" lead="The people whom your flows know." actions={<>
+    {may && <Link class="button primary" to="/contacts/new">New contact</Link>}
+    {may && <Link class="button" to="/contacts/import">Import</Link>}
+    <button type="button" disabled={act.busy} onClick={() => void act.run(() => download(`/contacts/export?${narrowed}`, 'contacts.csv'))}>Export {narrowed.size ? 'these' : 'all'}</button>
+  </>}>
+    <Refused problem={act.problem} />
+    <Filters>
+      <Search label="Search" name="q" value={filters.q ?? ''} placeholder="email, phone or name begins with" />
+      <Search label="Tag" name="tag" value={filters.tag ?? ''} />
+    </Filters>
+    <Table<Contact> caption="Contacts, newest first" of={list} id={each => each.id} empty={query.size
+      ? <p>Nobody is like that. <Link to="/contacts">Show all</Link>.</p>
+      : <p>There are no contacts yet. They appear when events arrive{may && <>; or <Link to="/contacts/import">import</Link> a file, or <Link to="/contacts/new">make one</Link></>}.</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> },
+      { name: 'Email', show: each => each.email ?? '–' },
+      { name: 'Phone', show: each => each.phone ?? '–' },
+      { name: 'Tags', show: each => <Tags of={each.tags} /> },
+      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+    ]} />
+  </Screen>
+}
+
+const Tags = ({ of }: { of: readonly string[] }) => <>{of.map(tag => <span key={tag} class="tag">{tag}</span>)}</>
+
+// --- made and changed -------------------------------------------------------------------------------
+
+type Draft = { email: string; phone: string; firstName: string; lastName: string; timezone: string; locale: string; tags: string; metadata: string }
+const EMPTY: Draft = { email: '', phone: '', firstName: '', lastName: '', timezone: '', locale: '', tags: '', metadata: '' }
+const FIELDS = ['email', 'phone', 'firstName', 'lastName', 'timezone', 'locale'] as const
+const LABELS: Record<(typeof FIELDS)[number], string> = { email: 'Email', phone: 'Phone', firstName: 'First name', lastName: 'Last name', timezone: 'Time zone', locale: 'Language' }
+const KNOWN = [...FIELDS.map(name => `/${name}`), '/tags', '/metadata']
+
+const drafted = (contact: Full): Draft => ({
+  ...EMPTY, ...Object.fromEntries(FIELDS.map(name => [name, contact[name] ?? ''])), tags: contact.tags.join('\n'),
+  metadata: Object.entries(contact.metadata).map(([name, value]) => `${name} = ${typeof value === 'string' ? value : JSON.stringify(value)}`).join('\n'),
+})
+
+/** `name = value` on each line. A value that was a number or true stays one while it reads the same. */
+function metadata(text: string, stored: Full['metadata'] = {}): Record<string, string | number | boolean | null> {
+  const lines = text.split('\n').filter(line => line.trim()).map(line => { const [name = '', ...rest] = line.split('='); return [name.trim(), rest.join('=').trim()] as const })
+  const given = Object.fromEntries(lines.map(([name, value]) => [name, typeof stored[name] !== 'string' && JSON.stringify(stored[name]) === value ? stored[name]! : value]))
+  return { ...Object.fromEntries(Object.keys(stored).map(name => [name, null])), ...given }
+}
+
+const written = (draft: Draft, stored?: Full) => ({
+  ...Object.fromEntries(FIELDS.filter(name => stored || draft[name]).map(name => [name, draft[name].trim() || null])),
+  tags: draft.tags.split('\n').map(tag => tag.trim()).filter(Boolean), metadata: metadata(draft.metadata, stored?.metadata),
+})
+
+function ContactFields({ draft, change, act }: { draft: Draft; change: (changes: Partial<Draft>) => void; act: ReturnType<typeof useAct> }) {
+  return <>
+    <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} problem={act.problem} pointer={`/${name}`}
+      placeholder={name === 'timezone' ? 'Europe/Berlin' : name === 'locale' ? 'de-DE' : undefined} />)}</div>
+    <Field label="Tags" rows={3} hint="One on each line." value={draft.tags} set={tags => change({ tags })} problem={act.problem} pointer="/tags" />
+    <Field label="Fields of your own" rows={3} hint="One on each line: name = value" value={draft.metadata} set={text => change({ metadata: text })} problem={act.problem} pointer="/metadata" />
+  </>
+}
+
+export function NewContact() {
+  const [draft, change, forget] = useDraft('contact', EMPTY)
+  const act = useAct()
+  return <Screen title="New contact">
+    <Form act={act} label="Make the contact" known={KNOWN} submit={async () => {
+      const made = await got(api.POST('/contacts', { body: written(draft) as Schemas['WritableContact'] }))
+      forget()
+      go(`/contacts/${made.id}`)
+    }}><ContactFields draft={draft} change={change} act={act} /></Form>
+  </Screen>
+}
+
+function Change({ contact, tag, done }: { contact: Full; tag: string; done: () => void }) {
+  const [draft, change, forget] = useDraft(`contact.${contact.id}`, drafted(contact))
+  const act = useAct()
+  return <Form act={act} label="Save" known={KNOWN} extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
+    await got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': tag }, body: written(draft, contact) as never }))
+    forget()
+    done()
+  }}><ContactFields draft={draft} change={change} act={act} /></Form>
+}
+
+// --- one contact ------------------------------------------------------------------------------------
+
+export function Contact({ id }: { id: string }) {
+  const path = { params: { path: { id } } }
+  const contact = useLoaded(() => tagged(api.GET('/contacts/{id}', path)), [id])
+  const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
+  const all = useFlows()
+  const [changing, setChanging] = useState(false)
+  const may = useCan()
+  const value = contact.value?.value
+  return <Screen title={value ? called(value) : 'Contact'} lead={<code>{id}</code>} actions={value && may('contacts:write') && <>
+    <button type="button" onClick={() => setChanging(!changing)} aria-expanded={changing}>Change</button>
+    <Confirm label="Erase" danger title={`Erase ${called(value)}?`} sure="Erase for good" act={async () => { await got(api.DELETE('/contacts/{id}', path)); go('/contacts') }}>
+      <p>The contact goes, with its events, its tags, and its data in runs and messages. Its runs end. Its address is kept as a hash on the suppression list, so that nothing is sent to it by mistake. This cannot be undone.</p>
+    </Confirm>
+  </>}>
+    <Shown of={contact}>{({ value, tag }) => <>
+      {changing ? <Change key={tag} contact={value} tag={tag} done={() => { setChanging(false); void contact.reload(); void timeline.reload() }} /> : <Facts of={[
+        ['Email', value.email], ['Phone', value.phone], ['Time zone', value.timezone], ['Language', value.locale],
+        ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
+        ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
+        ['Subscriptions', <>{Object.entries(value.subscriptions).map(([channel, status]) => <span key={channel} class="pair">{channel}: {status.replaceAll('_', ' ')}</span>)}</>],
+        ['Known since', <When at={value.createdAt} />], ['Changed', <When at={value.updatedAt} />],
+      ]} />}
+      {value.suppressions.length > 0 && <Section title="Must not be written to"><ul class="plain">{value.suppressions.map(held => <li key={held.id}>
+        {held.channel}: <b>{held.reason.replaceAll('_', ' ')}</b> {may('suppressions:write') && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: held.id } } })); await contact.reload() }}>
+          <p>Messages go to this address again. Do this only when you know that the address works, or that the person wants it.</p></Confirm>}
+      </li>)}</ul></Section>}
+      <Section title="What happened"><Timeline of={timeline} all={all.value} /></Section>
+    </>}</Shown>
+  </Screen>
+}
+
+function Timeline({ of, all }: { of: ReturnType<typeof useListed<Happening>>; all: FlowName[] | null }) {
+  if (!of.rows) return of.problem ? <Refused problem={of.problem} /> : <p class="soft" role="status">Loading …</p>
+  if (!of.rows.length) return <p class="empty">Nothing yet: no event, run or message.</p>
+  return <>
+    <ol class="timeline">{of.rows.map(each => <li key={each.id}><span class="soft"><When at={each.createdAt} /></span><div>{happened(each, all)}</div></li>)}</ol>
+    {of.more && <p><button type="button" disabled={of.busy} onClick={() => void of.more?.()}>Show more</button></p>}
+  </>
+}
+
+function happened({ run, message, event, consent }: Happening, all: FlowName[] | null) {
+  if (run) return <><p>Run of <FlowLink run={run} all={all} /> <Status value={run.status} /> <Link to={`/runs/${run.id}`}>see its steps</Link></p><Why reason={run.reason ?? (run.waitingFor ? { detail: waiting(run.waitingFor) } : null)} /></>
+  if (message) return <><p>Message by {message.channel} <Status value={message.status} /> <Link to={`/messages/${message.id}`}>see it</Link>{message.attempts.length > 1 && `, ${plural(message.attempts.length, 'attempt')}`}</p><Why reason={message.reason} /></>
+  if (event) return <p>Event <b>{event.name}</b></p>
+  if (consent) return <p>{consent.channel}: <b>{consent.change.replaceAll('_', ' ')}</b>{consent.reason && ` (${consent.reason})`}, by {consent.source.replaceAll('_', ' ')}</p>
+  return null
+}
+
+// --- import -----------------------------------------------------------------------------------------
+
+type Line = { type: 'error'; row: number; pointer: string; message: string } | Totals
+type Totals = { type: 'totals' | 'problem'; created: number; updated: number; unchanged: number; failed: number; dryRun: boolean; detail?: string }
+
+const MOST_ROWS = 50
+
+export function Import() {
+  const [file, setFile] = useState<File | null>(null)
+  const [unknown, setUnknown] = useState('refuse')
+  const [starts, setStarts] = useState(false)
+  const [lines, setLines] = useState<Line[] | null>(null)
+  const [tried, setTried] = useState(false)
+  const act = useAct()
+  const send = (dryRun: boolean) => act.run(async () => {
+    if (!file) return
+    setLines([])
+    const query = new URLSearchParams({ unknown, dryRun: String(dryRun), startAutomations: String(starts) })
+    const type = /\.(nd)?jsonl?$/i.test(file.name) ? 'application/x-ndjson' : 'text/csv'
+    const response = await raw(`/contacts/import?${query}`, { method: 'POST', headers: { 'Content-Type': type }, body: file })
+    const text = await response.text()
+    setLines(text.split('\n').filter(Boolean).map(line => JSON.parse(line) as Line))
+    setTried(dryRun)
+  })
+  const last = lines?.find(line => line.type !== 'error') as Totals | undefined
+  const wrong = lines?.filter(line => line.type === 'error') ?? []
+  return <Screen title="Import contacts" lead="A CSV file, whose first row names its columns, or NDJSON. Sending a file again is safe.">
+    <div class="form">
+      <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => { setFile(event.currentTarget.files?.[0] ?? null); setLines(null); setTried(false) }} /></div>
+      <Field label="Columns with other names" value={unknown} set={setUnknown} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]}
+        hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.… and subscriptions.…" />
+      <Check label="Start flows that begin with a new contact or a tag" value={starts} set={setStarts} />
+      <Refused problem={act.problem} />
+      <p class="buttons">
+        <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true)}>Try it without changing anything</button>
+        <button type="button" disabled={!file || act.busy || !tried} onClick={() => void send(false)}>Import now</button>
+      </p>
+      {act.busy && <p role="status">Reading the file …</p>}
+    </div>
+    {lines && !act.busy && <Section title={tried ? 'What would be done' : 'What was done'}>
+      {last?.detail && <p class="wrong" role="alert">{last.detail}</p>}
+      {last && <Facts of={[['New', last.created], ['Changed', last.updated], ['As they were', last.unchanged], ['Refused', last.failed]]} />}
+      {wrong.length > 0 && <><p>{plural(wrong.length, 'row')} refused{wrong.length > MOST_ROWS && `, of which these are the first ${MOST_ROWS}`}:</p>
+        <ul>{wrong.slice(0, MOST_ROWS).map(line => line.type === 'error' && <li key={line.row + line.pointer}>Row {line.row}, <code>{line.pointer}</code>: {line.message}</li>)}</ul></>}
+    </Section>}
+  </Screen>
+}

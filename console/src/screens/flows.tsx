@@ -1,0 +1,94 @@
+// Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
+import { api, got, tagged, type Schemas } from '../api'
+import { useLoaded } from '../data'
+import { useCan } from '../me'
+import { meant, useFlows, type Kind } from '../names'
+import { go, useLocation } from '../router'
+import { SOURCES } from '../words'
+import { Choice, Confirm, Copy, Facts, Field, Filters, Json, Link, Screen, Section, Shown, Status, Table, When, plural } from '../ui'
+import { useState } from 'preact/hooks'
+import { RequestTable } from './requests'
+import { Drawing } from './runs'
+
+export function Flows() {
+  const { query } = useLocation()
+  const state = query.get('state') ?? ''
+  const all = useFlows()
+  const list = { rows: all.value?.filter(each => !state || each.state === state) ?? null, problem: all.problem, busy: all.busy, more: null, reload: all.reload }
+  return <Screen title="Flows" lead="What happens when an event comes in: automations and workflows.">
+    <Filters><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} /></Filters>
+    <Table caption="Flows, last changed first" of={list} id={each => each.id} empty={state
+      ? <p>No flow is like that. <Link to="/flows">Show all</Link>.</p>
+      : <p>There is no flow yet. <Link to="/">Home</Link> makes a first one with you; the API makes any: see POST /workflows and POST /automations in its reference.</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> },
+      { name: 'State', show: each => <Status value={each.state} /> },
+      { name: 'Starts with', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
+      { name: 'Drawn as', show: each => (each.kind === 'workflows' ? 'steps' : 'graph') },
+      { name: 'Version', show: each => each.version || 'none yet' },
+      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+    ]} />
+  </Screen>
+}
+
+type Definition = Schemas['Workflow'] | Schemas['Automation']
+const PATHS = { workflows: '/workflows/{id}', automations: '/automations/{id}' } as const
+
+export function Flow({ kind, id, tab = '' }: { kind: string; id: string; tab?: string }) {
+  const of = (kind === 'automations' ? 'automations' : 'workflows') as Kind
+  const path = { params: { path: { id } } }
+  const flow = useLoaded(() => tagged<Definition>(of === 'workflows' ? api.GET('/workflows/{id}', path) : api.GET('/automations/{id}', path)), [of, id])
+  const may = useCan()
+  const value = flow.value?.value
+  const change = async (state: 'ACTIVE' | 'PAUSED' | 'ARCHIVED') => {
+    const body = { state } as never
+    const headers = { 'If-Match': flow.value?.tag ?? '' }
+    await got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, { ...path, headers, body }) : api.PATCH(PATHS.automations, { ...path, headers, body }))
+    await flow.reload()
+  }
+  const waiting = Object.entries(value?.stats.runs ?? {}).filter(([status]) => ['QUEUED', 'RUNNING', 'WAITING'].includes(status)).reduce((sum, [, count]) => sum + count, 0)
+  const here = `/flows/${of}/${id}`
+  return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && may(`${of}:write`) && <>
+    {value.state !== 'ACTIVE' && <Confirm label="Activate" title="Activate this flow?" act={() => change('ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p></Confirm>}
+    {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={() => change('PAUSED')}><p>Events start no runs any more. {waiting ? `${plural(waiting, 'run')} under way ${waiting === 1 ? 'goes' : 'go'} on.` : ''}</p></Confirm>}
+    {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={() => change('ARCHIVED')}><p>Events start no runs any more{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. It stays readable.</p></Confirm>}
+    {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}
+  </>}>
+    <nav class="tabs" aria-label="Of this flow">
+      <Link to={here} aria-current={tab === '' ? 'page' : undefined}>Overview</Link>
+      <Link to={`${here}/requests`} aria-current={tab === 'requests' ? 'page' : undefined}>Requests</Link>
+      <Link to={`/runs?flow=${id}`}>Runs</Link>
+    </nav>
+    {tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} />}</Shown>}
+  </Screen>
+}
+
+function Overview({ of, value }: { of: Kind; value: Definition }) {
+  const trigger = value.trigger
+  return <>
+    <Facts of={[
+      ['State', <Status value={value.state} />], ['Version', value.version || 'none yet'], ['Starts with', SOURCES[trigger.source] ?? trigger.source],
+      ...(trigger.webhookUrl ? [['Webhook', <span class="copyable"><code>{trigger.webhookUrl}</code> <Copy text={trigger.webhookUrl} /></span>], ['Signature', trigger.signingSecretSet ? 'required' : 'not required'],
+        ['Contact found by', trigger.contactLookup ? <>{trigger.contactLookup.replaceAll('_', ' ')} at <code>{trigger.contactPath}</code></> : '–']] as const : []),
+      ['Runs', Object.entries(value.stats.runs).map(([status, count]) => `${count} ${status.toLowerCase()}`).join(', ') || 'none yet'], ['Changed', <When at={value.updatedAt} />],
+    ]} />
+    {value.findings.length > 0 && <Section title="Findings"><ul class="plain">{value.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}</li>)}</ul></Section>}
+    <Drawing run={of === 'workflows' ? { workflowId: value.id } : { automationId: value.id }} />
+    <Section title="As it is stored"><Json value={'steps' in value ? value.steps : value.graph} open={false} /></Section>
+  </>
+}
+
+function StartRun({ of, id }: { of: Kind; id: string }) {
+  const [contactId, setContact] = useState('')
+  const [data, setData] = useState('{}')
+  const start = async () => {
+    const body = { contactId: await meant(contactId) ?? '', data: JSON.parse(data) as Record<string, unknown> }
+    const path = { params: { path: { id } }, body }
+    const { runId } = await got(of === 'workflows' ? api.POST('/workflows/{id}/runs', path) : api.POST('/automations/{id}/runs', path))
+    go(`/runs/${runId}`)
+  }
+  return <Confirm label="Start a run" title="Start a run by hand" sure="Start" act={start}>
+    <Field label="Contact" value={contactId} set={setContact} required hint="Email address, name or ID." />
+    <Field label="Data, as JSON" rows={4} value={data} set={setData} hint="Templates read it as trigger." />
+  </Confirm>
+}
+

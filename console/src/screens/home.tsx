@@ -1,0 +1,105 @@
+// Home: what needs somebody first, then what happened last; in an empty workspace the first steps.
+import { useState } from 'preact/hooks'
+import { api, got } from '../api'
+import { useAct, useListed, useLoaded } from '../data'
+import { useCan, useMe } from '../me'
+import { useFlows } from '../names'
+import { go } from '../router'
+import { at, Refusal } from '../session'
+import { Link, Refused, Screen, Section, Shown, plural } from '../ui'
+import { RunTable } from './runs'
+
+export function Home() {
+  const me = useMe()
+  const all = useFlows()
+  const runs = useListed(() => got(api.GET('/runs', { params: { query: { limit: 10 } } })), [], 4000)
+  const isEmpty = all.value?.length === 0 && runs.rows?.length === 0
+  return <Screen title={me.workspace.name}>
+    {all.value === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading …</p></> : isEmpty ? <First done={all.reload} /> : <>
+      <Needs />
+      <Section title="The newest runs" actions={<Link to="/runs">All runs</Link>}>
+        <RunTable list={{ ...runs, more: null }} all={all.value} empty={<FirstEvent />} />
+      </Section>
+    </>}
+  </Screen>
+}
+
+// --- what needs somebody ----------------------------------------------------------------------------
+
+const MOST = 50
+
+async function needs(may: (permission: string) => boolean) {
+  const [unknown, failed, plan, endpoints, flows] = await Promise.all([
+    got(api.GET('/messages', { params: { query: { status: 'UNKNOWN', limit: MOST } } })),
+    got(api.GET('/runs', { params: { query: { status: 'FAILED', limit: MOST, createdAfter: new Date(Date.now() - 7 * 86_400_000).toISOString() } } })),
+    got(api.GET('/billing/plan')), may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
+    got(api.GET('/workflows', { params: { query: { state: 'ACTIVE', limit: 10 } } })),
+  ])
+  const refused = await Promise.all(flows.data.filter(flow => flow.triggerSource === 'inbound_webhook').map(async flow => ({
+    flow, requests: (await got(api.GET('/workflows/{id}/webhook-requests', { params: { path: { id: flow.id }, query: { outcome: 'REFUSED', limit: MOST, createdAfter: new Date(Date.now() - 7 * 86_400_000).toISOString() } } }))).data,
+  })))
+  const count = (of: readonly unknown[], one: string) => (of.length === MOST ? `${MOST} or more ${one}s` : plural(of.length, one))
+  const most = plan.limits.messagesPerMonth
+  const list: { key: string; text: string; to: string }[] = []
+  if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data, 'message')} with an unknown outcome: did it arrive?`, to: '/messages?status=UNKNOWN' })
+  for (const { flow, requests } of refused) if (requests.length) list.push({ key: flow.id, text: `${count(requests, 'refused request')} to ${flow.name} this week`, to: `/flows/workflows/${flow.id}/requests?outcome=REFUSED` })
+  if (failed.data.length) list.push({ key: 'failed', text: `${count(failed.data, 'failed run')} this week`, to: '/runs?status=FAILED' })
+  for (const endpoint of endpoints?.data ?? []) if (!endpoint.enabled && endpoint.disabledReason !== 'manual') list.push({ key: endpoint.id, text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`, to: '/settings/endpoints' })
+  if (most && plan.usage.messagesPerMonth > most * 0.8) list.push({ key: 'plan', text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages of this month are used`, to: '/settings/plan' })
+  return { list, plan }
+}
+
+function Needs() {
+  const may = useCan()
+  const me = useMe()
+  const found = useLoaded(() => needs(may), [], () => 15_000)
+  return <Section title="Needs you">
+    {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume it</Link></p>}
+    <Shown of={found}>{({ list, plan }) => <>
+      {list.length ? <ul class="needs">{list.map(each => <li key={each.key}><Link to={each.to}>{each.text}</Link></li>)}</ul> : <p class="empty">Nothing does.</p>}
+      <p class="soft">{plural(plan.sending.sentToday, 'message')} went out today; {plan.usage.messagesPerMonth.toLocaleString()} this month.</p>
+    </>}</Shown>
+  </Section>
+}
+
+function FirstEvent() {
+  return <p>Nothing has run yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>
+}
+
+// --- the first steps --------------------------------------------------------------------------------
+
+const TEMPLATE = { name: 'Welcome', channel: 'email', category: 'transactional', content: { subject: 'Welcome, {{ contact.firstName | default: "friend" }}', html: '<h1>Hello {{ contact.firstName | default: "there" }},</h1>\n<p>you picked <b>{{ trigger.data.plan }}</b>.</p>' } } as const
+const EVENT = { data: { email: 'ada@example.com', name: 'Ada', plan: 'pro' } }
+
+function First({ done }: { done: () => Promise<void> }) {
+  const act = useAct()
+  const [webhook, setWebhook] = useState('')
+  const may = useCan()('workflows:write')
+  if (!may) return <p class="empty">Nothing is here yet. A member who may edit flows makes the first one.</p>
+  const make = async () => {
+    const template = await got(api.POST('/templates', { body: TEMPLATE as never }))
+    const flow = await got(api.POST('/workflows', { body: {
+      name: 'Welcome', state: 'ACTIVE', trigger: { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true, contactDefaults: { firstName: '{{trigger.data.name}}' } },
+      steps: [{ type: 'send_message', channel: 'email', templateId: template.id }],
+    } as never }))
+    setWebhook(flow.trigger.webhookUrl ?? '')
+  }
+  const send = async () => {
+    const response = await fetch(at(new URL(webhook).pathname.replace(at(''), '')), { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(EVENT) })
+    const answer = await response.json()
+    if (!response.ok) throw new Refusal(response.status, answer.code, answer.detail, answer.errors)
+    go(`/runs/${answer.runId}`)
+    void done()
+  }
+  return <Section title="Three steps to the first message">
+    <ol class="first">
+      <li><b>Make a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates its contact, and sends it.
+        <p><button type="button" class="primary" disabled={act.busy || !!webhook} onClick={() => void act.run(make)}>{webhook ? 'Made' : 'Make them'}</button></p></li>
+      <li><b>Send an event,</b> as your shop or your own program would:
+        <pre tabIndex={0}>{JSON.stringify(EVENT, null, 2)}</pre>
+        <p><button type="button" class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>Send this event</button></p></li>
+      <li><b>Look at its run:</b> the page opens by itself and shows each step, the message, and why everything happened.</li>
+    </ol>
+    <Refused problem={act.problem} />
+  </Section>
+}

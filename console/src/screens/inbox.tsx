@@ -1,0 +1,89 @@
+// The sandbox's inbox: what was captured instead of being sent, faults to try, and replies.
+import { useState } from 'preact/hooks'
+import { api, got, type Schemas } from '../api'
+import { useAct, useListed } from '../data'
+import { useCan } from '../me'
+import { useLocation } from '../router'
+import { Choice, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Status, Table, When } from '../ui'
+import { Preview } from '../preview'
+
+type Captured = Schemas['CapturedMessage']
+const CHANNELS = ['email', 'sms', 'whatsapp'] as const
+const FAULTS = [
+  ['fail', 'rejection'], ['throttle', 'throttling'], ['stall', 'no response, not delivered'], ['accept_then_drop', 'delivered, response lost'],
+  ['duplicate_callback', 'duplicate delivery report'], ['bounce', 'hard bounce'], ['complain', 'spam complaint'],
+] as const
+
+export function Inbox() {
+  const { query } = useLocation()
+  const channel = (query.get('channel') || undefined) as (typeof CHANNELS)[number] | undefined
+  const to = query.get('to') || undefined
+  const [open, setOpen] = useState<string | null>(null)
+  const list = useListed(cursor => got(api.GET('/sandbox/messages', { params: { query: { to, channel, cursor, limit: 50 } } })), [to, channel], 2000)
+  return <Screen title="Sandbox inbox" lead="None of these messages was sent: the sandbox captures them.">
+    <Filters><Search label="To" name="to" value={to ?? ''} placeholder="a whole address" /><Choice label="Channel" name="channel" value={channel ?? ''} options={CHANNELS} /></Filters>
+    <Table<Captured> caption="Captured messages, newest first" of={list} id={each => each.id} empty={query.size
+      ? <p>No message is like that. <Link to="/inbox">Show all</Link>.</p> : <p>Nothing has been captured yet. Messages of your flows appear here by themselves.</p>} columns={[
+      { name: 'Captured', show: each => <When at={each.capturedAt} /> },
+      { name: 'To', show: each => each.to ?? 'hidden' },
+      { name: 'Channel', show: each => each.channel },
+      { name: 'Message', class: 'wide', show: each => <>
+        <button type="button" class="plain row" aria-expanded={open === each.id} onClick={() => setOpen(open === each.id ? null : each.id)}>{each.subject ?? each.text?.slice(0, 80) ?? 'without text'}</button>
+        {open === each.id && <Letter of={each} />}
+      </> },
+      { name: 'Run', show: each => (each.runId ? <Link to={`/runs/${each.runId}`}>run</Link> : '–') },
+    ]} />
+    <Faults />
+    <Reply />
+  </Screen>
+}
+
+function Letter({ of }: { of: Captured }) {
+  const [view, setView] = useState(of.html ? 'HTML' : 'Text')
+  return <div class="content">
+    <div class="views" role="group" aria-label="Show as">{[...(of.html ? ['HTML'] : []), 'Text', 'Headers'].map(each => <button key={each} type="button" aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>)}</div>
+    {view === 'HTML' && <Preview of={{ messageId: of.messageId }} />}
+    {view === 'Text' && <pre tabIndex={0}>{of.text ?? 'It has no text.'}</pre>}
+    {view === 'Headers' && <Facts of={Object.entries(of.headers)} />}
+    <p><Link to={`/messages/${of.messageId}`}>The message and its attempts</Link></p>
+  </div>
+}
+
+function Faults() {
+  const list = useListed(cursor => got(api.GET('/sandbox/faults', { params: { query: { cursor, limit: 50 } } })), [], 5000)
+  const [draft, setDraft] = useState({ kind: 'fail', count: '1', channel: '' })
+  const act = useAct()
+  const clearing = useAct()
+  if (!useCan()('messages:write')) return null
+  return <Section title="Faults of the provider" actions={list.rows?.length ? <button type="button" disabled={clearing.busy} onClick={() => void clearing.run(async () => { await got(api.DELETE('/sandbox/faults')); await list.reload() })}>Clear all</button> : undefined}>
+    <p class="soft">What happens to the next messages, so that you can see what your flows do then.</p>
+    <Refused problem={clearing.problem} />
+    {(list.rows?.length ?? 0) > 0 && <ul class="plain">{list.rows?.map(each => <li key={each.id}><Status value="warning" /> {FAULTS.find(([kind]) => kind === each.kind)?.[1]}: {each.remaining} of {each.count} still to come{each.channel && `, by ${each.channel}`}</li>)}</ul>}
+    <Form act={act} label="Add" known={['/count']} submit={async () => {
+      await got(api.POST('/sandbox/faults', { body: { kind: draft.kind, count: Number(draft.count), channel: draft.channel || null } as Schemas['NewProviderFault'] }))
+      await list.reload()
+    }}><div class="columns">
+        <Field label="Fault" value={draft.kind} set={kind => setDraft({ ...draft, kind })} options={FAULTS} />
+        <Field label="For the next messages" type="number" min="1" max="1000" required value={draft.count} set={count => setDraft({ ...draft, count })} problem={act.problem} pointer="/count" />
+        <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['', 'any'], ...CHANNELS.map(each => [each, each] as const)]} />
+      </div></Form>
+  </Section>
+}
+
+function Reply() {
+  const [draft, setDraft] = useState({ from: '', channel: 'sms', text: '' })
+  const [answer, setAnswer] = useState<Schemas['HeardReply'] | null>(null)
+  const act = useAct()
+  if (!useCan()('messages:write')) return null
+  return <Section title="Reply as a contact">
+    <p class="soft">STOP, START and HELP do what they do anywhere.</p>
+    <Form act={act} label="Reply" known={['/from', '/text']} submit={async () => setAnswer(await got(api.POST('/sandbox/replies', { body: draft as Schemas['NewReply'] })))}>
+      <div class="columns">
+        <Field label="From" required placeholder="+4915112345678" value={draft.from} set={from => setDraft({ ...draft, from })} problem={act.problem} pointer="/from" />
+        <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['sms', 'sms'], ['whatsapp', 'whatsapp']]} />
+        <Field label="Text" required value={draft.text} set={text => setDraft({ ...draft, text })} problem={act.problem} pointer="/text" />
+      </div>
+    </Form>
+    {answer && <p role="status">Understood as <b>{answer.meaning}</b>. {answer.answer ? <>The contact is answered: <q>{answer.answer}</q></> : 'The contact gets no answer.'}</p>}
+  </Section>
+}

@@ -1,0 +1,98 @@
+// Messages: what was said to whom, every attempt, and what to do when the outcome is unknown.
+import { useState } from 'preact/hooks'
+import { api, got, type Schemas } from '../api'
+import { useListed, useLoaded } from '../data'
+import { useCan } from '../me'
+import { ContactLink, useContactNames } from '../names'
+import { useLocation } from '../router'
+import { MEANING } from '../words'
+import { Choice, Confirm, Facts, Filters, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { Preview } from '../preview'
+import { Why } from './runs'
+
+const STATUSES = ['QUEUED', 'SENDING', 'SENT', 'DELIVERED', 'FAILED', 'BOUNCED', 'COMPLAINED', 'SUPPRESSED', 'UNKNOWN'] as const
+type State = (typeof STATUSES)[number]
+const MOVING = ['QUEUED', 'SENDING']
+
+export function Messages() {
+  const { query } = useLocation()
+  const status = (query.get('status') || undefined) as State | undefined
+  const contactId = query.get('contactId') || undefined
+  const list = useListed(cursor => got(api.GET('/messages', { params: { query: { status, contactId, cursor, limit: 50 } } })), [query.toString()], 5000)
+  const names = useContactNames((list.rows ?? []).map(each => each.contactId))
+  return <Screen title="Messages" lead="Every message, with its outcome. Unknown ones wait for your decision.">
+    <Filters><Choice label="Status" name="status" value={status ?? ''} options={STATUSES} />{contactId && <Link to="/messages">All contacts</Link>}</Filters>
+    <Table caption="Messages, newest first" of={list} id={each => each.id}
+      empty={status || contactId ? <p>No message is like that. <Link to="/messages">Show all</Link>.</p> : <p>Nothing has been sent yet. Flows send messages; see <Link to="/flows">Flows</Link>.</p>} columns={[
+        { name: 'Created', show: each => <Link to={`/messages/${each.id}`}><When at={each.createdAt} /></Link> },
+        { name: 'Status', show: each => <Status value={each.status} /> },
+        { name: 'Channel', show: each => each.channel },
+        { name: 'To', show: each => each.to ?? <span class="soft">not known yet</span> },
+        { name: 'Contact', show: each => each.contactId ? <ContactLink id={each.contactId} names={names} /> : '–' },
+        { name: 'Why', class: 'wide', show: each => each.reason?.detail ?? '' },
+      ]} />
+  </Screen>
+}
+
+/** Sends a message again, after saying what that means for this status. */
+function Resend({ message, done }: { message: Pick<Schemas['Message'], 'id' | 'status'>; done: () => Promise<void> }) {
+  const may = useCan()('messages:write')
+  if (!may || !['FAILED', 'BOUNCED', 'UNKNOWN', 'SUPPRESSED'].includes(message.status)) return null
+  const isUnknown = message.status === 'UNKNOWN'
+  return <Confirm label={isUnknown ? 'It did not arrive: send again' : 'Send again'} title="Send this message again?" sure="Send again"
+    act={async () => { await got(api.POST('/messages/{id}/resend', { params: { path: { id: message.id } } })); await done() }}>
+    {isUnknown ? <p>Do this only if the provider’s log shows that it did not arrive: otherwise the contact gets it twice. If it did arrive, leave it: nothing is sent by itself.</p>
+      : <p>A new attempt is made with the same content, to the contact’s address of now.</p>}
+  </Confirm>
+}
+
+export function Message({ id }: { id: string }) {
+  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id], each => (MOVING.includes(each.status) ? 1500 : 0))
+  const names = useContactNames([message.value?.contactId ?? null])
+  return <Screen title="Message" lead={<code>{id}</code>} actions={message.value && <Resend message={message.value} done={message.reload} />}>
+    <Shown of={message}>{value => <>
+      <p class="verdict" aria-live="polite"><Status value={value.status} /> {MEANING[value.status]}</p>
+      <Why reason={value.status === 'UNKNOWN' ? { detail: value.reason?.detail ?? null } : value.reason} />
+      <Facts of={[
+        ['To', value.to ?? 'not known yet'], ['Channel', value.channel], ['Contact', value.contactId ? <ContactLink id={value.contactId} names={names} /> : '–'],
+        ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>the run that sent it</Link> : 'none'], ['Template', value.templateId ? <Link to={`/templates/${value.templateId}`}>its template</Link> : 'none'], ['Created', <When at={value.createdAt} />],
+      ]} />
+      <Section title="What it says"><Content id={id} content={value.content ?? null} /></Section>
+      <Section title="Attempts"><Attempts id={id} status={value.status} /></Section>
+    </>}</Shown>
+  </Screen>
+}
+
+export function Content({ id, content }: { id: string; content: Record<string, string> | null }) {
+  const [part, setPart] = useState('')
+  if (!content) return <p class="empty">It has not been rendered, or its content has been removed.</p>
+  const parts = ['html', 'text'].filter(name => name in content)
+  const shown = parts.includes(part) ? part : parts.includes('html') ? 'html' : parts[0] ?? ''
+  return <div class="content">
+    {content.fromEmail && <p><span class="soft">From</span> {content.fromName} {content.fromEmail}</p>}
+    {content.subject !== undefined && <p><span class="soft">Subject</span> <b class="subject">{content.subject}</b></p>}
+    {parts.length > 1 && <div class="views" role="group" aria-label="Show as">{parts.map(name => <button key={name} type="button" aria-pressed={name === shown} onClick={() => setPart(name)}>{name === 'html' ? 'HTML' : name}</button>)}</div>}
+    {shown === 'html' ? <Preview of={{ messageId: id }} /> : <pre tabIndex={0}>{content[shown]}</pre>}
+  </div>
+}
+
+function Attempts({ id, status }: { id: string; status: string }) {
+  const list = useListed(cursor => got(api.GET('/messages/delivery-attempts', { params: { query: { messageId: id, cursor, limit: 50 } } })), [id, status])
+  return <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={<p>No attempt has been made yet.</p>} columns={[
+    { name: 'Attempt', show: each => each.number },
+    { name: 'Status', show: each => <Status value={each.status} /> },
+    { name: 'Provider', show: each => <>{each.provider ?? '–'}{each.providerMessageId && <><br /><code>{each.providerMessageId}</code></>}</> },
+    { name: 'History', class: 'wide', show: each => <ol class="plain">{each.events.map((event, index) => <li key={index}><When at={event.at} /> {event.status.toLowerCase()}{event.detail && `: ${event.detail}`}{(event.missing?.length ?? 0) > 0 && `; no value: ${event.missing?.join(', ')}`}</li>)}</ol> },
+  ]} />
+}
+
+/** The message of a step, with its attempts, on the page of its run. */
+export function MessageCard({ id, known }: { id: string; known: string }) {
+  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id, known])
+  return <div class="card"><Shown of={message}>{value => <>
+    <p><Status value={value.status} /> {value.channel} to {value.to ?? 'an address not known yet'}: <Link to={`/messages/${id}`}>{value.content?.subject ?? 'the message'}</Link></p>
+    <Why reason={value.reason ?? { detail: MEANING[value.status] ?? null }} />
+    <details><summary>{value.attempts.length === 1 ? 'One attempt' : `${value.attempts.length} attempts`}</summary><Attempts id={id} status={value.status} /></details>
+    <Resend message={value} done={message.reload} />
+  </>}</Shown></div>
+}

@@ -1,0 +1,62 @@
+// Requests to a webhook: accepted, repeated or refused, and why; the body as a tree of paths.
+import { useState } from 'preact/hooks'
+import { api, got, type Schemas } from '../api'
+import { useListed, useLoaded } from '../data'
+import { useCan } from '../me'
+import type { Kind } from '../names'
+import { go, useLocation } from '../router'
+import { Choice, Confirm, Copy, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+
+export function RequestTable({ kind, id }: { kind: Kind; id: string }) {
+  const { query } = useLocation()
+  const outcome = (query.get('outcome') || undefined) as Schemas['WebhookRequest']['outcome'] | undefined
+  const list = useListed(cursor => {
+    const asked = { params: { path: { id }, query: { outcome, cursor, limit: 50 } } }
+    return got(kind === 'workflows' ? api.GET('/workflows/{id}/webhook-requests', asked) : api.GET('/automations/{id}/webhook-requests', asked))
+  }, [kind, id, outcome], 2500)
+  return <>
+    <Filters><Choice label="Outcome" name="outcome" value={outcome ?? ''} options={['ACCEPTED', 'REPEATED', 'REFUSED']} /></Filters>
+    <Table caption="Requests, newest first" of={list} id={each => each.id} empty={outcome
+      ? <p>No request is like that.</p> : <p>Nothing has come to this webhook yet. Send an event to its URL, which stands on the overview; it appears here at once.</p>} columns={[
+      { name: 'Received', show: each => <Link to={`/requests/${each.id}`}><When at={each.createdAt} /></Link> },
+      { name: 'Outcome', show: each => <Status value={each.outcome} /> },
+      { name: 'Status', show: each => each.status },
+      { name: 'Run', show: each => (each.runId ? <Link to={`/runs/${each.runId}`}>run</Link> : '–') },
+      { name: 'Why', class: 'wide', show: each => each.detail ?? '' },
+    ]} />
+  </>
+}
+
+function parsed(body: string): { value: unknown } | null {
+  try { return { value: JSON.parse(body) } } catch { return null }
+}
+
+export function Request({ id }: { id: string }) {
+  const path = { params: { path: { id } } }
+  const request = useLoaded(() => got(api.GET('/webhook-requests/{id}', path)), [id])
+  const [picked, setPicked] = useState('')
+  const may = useCan()('runs:write')
+  return <Screen title="Request" lead={<code>{id}</code>} actions={request.value?.outcome === 'REFUSED' && may &&
+    <Confirm label="Retry" title="Retry this request?" act={async () => { const { runId } = await got(api.POST('/webhook-requests/{id}/retry', path)); go(`/runs/${runId}`) }}>
+      <p>Its body goes through the webhook again, as the flow is now. If it is accepted, one run starts.</p></Confirm>}>
+    <Shown of={request}>{value => <>
+      <p class="verdict"><Status value={value.outcome} /> answered with {value.status}{value.detail && `: ${value.detail}`}</p>
+      <Facts of={[
+        ['Received', <When at={value.createdAt} />], ['From', value.ip], ['Took', `${value.durationMs} ms`],
+        ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>the run it started</Link> : 'none'], ['Contact', value.contactId ? <Link to={`/contacts/${value.contactId}`}>the contact it is about</Link> : 'none'],
+      ]} />
+      <Section title="Body">
+        <Body body={value.body} pick={setPicked} />
+        {picked && <p class="picked" role="status"><code>{picked}</code> <Copy text={picked} label="Copy the path" /> <Copy text={`{{trigger.${picked}}}`} label={`Copy {{trigger.${picked}}}`} /></p>}
+      </Section>
+      <Section title="Headers"><Facts of={Object.entries(value.headers)} /></Section>
+    </>}</Shown>
+  </Screen>
+}
+
+function Body({ body, pick }: { body: string | null; pick: (path: string) => void }) {
+  if (body === null) return <p class="empty">It is not kept.</p>
+  const tree = parsed(body)
+  if (!tree) return <><p class="soft">This is not JSON:</p><pre tabIndex={0}>{body}</pre></>
+  return <><p class="soft">Click a value for its path.</p><Json value={tree.value} pick={pick} /></>
+}

@@ -1,0 +1,132 @@
+// Runs: what happened to each event, step by step, and why.
+import { api, got, type Schemas } from '../api'
+import { useListed, useLoaded } from '../data'
+import { useCan } from '../me'
+import { ContactLink, FlowLink, useContactNames, useFlows, type FlowName } from '../names'
+import { go, useLocation } from '../router'
+import { ADVICE, KINDS } from '../words'
+import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { MessageCard } from './messages'
+
+type Run = Schemas['Run']
+type Step = Run['steps'][number]
+export type Reason = { code?: string | null; detail?: string | null } | null
+
+const RUNNING = ['QUEUED', 'RUNNING']
+const STATUSES = ['QUEUED', 'RUNNING', 'WAITING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const
+const TROUBLES = ['FAILED', 'BOUNCED', 'SUPPRESSED', 'UNKNOWN'] as const
+
+export function Why({ reason }: { reason: Reason }) {
+  if (!reason) return null
+  const advice = reason.code ? ADVICE[reason.code] : undefined
+  return <p class="why">{reason.detail ?? reason.code}{advice && <> <b>{advice}</b></>}</p>
+}
+
+export function waiting(for_: Record<string, unknown> | null | undefined): string {
+  if (!for_) return ''
+  const until = typeof for_.until === 'string' ? ` until ${new Date(for_.until).toLocaleString()}` : ''
+  const what = typeof for_.kind === 'string' ? for_.kind.replaceAll('_', ' ') : typeof for_.type === 'string' ? for_.type.replaceAll('_', ' ') : ''
+  return `Waits${what ? ` for ${what}` : ''}${until}`
+}
+
+export function Runs() {
+  const { query } = useLocation()
+  const of = (name: string) => query.get(name) ?? ''
+  const filters = {
+    status: (of('status') || undefined) as Run['status'] | undefined, messageStatus: (of('messageStatus') || undefined) as (typeof TROUBLES)[number] | undefined,
+    contactId: of('contactId') || undefined, workflowId: of('flow').startsWith('wf') ? of('flow') : undefined, automationId: of('flow') && !of('flow').startsWith('wf') ? of('flow') : undefined,
+  }
+  const all = useFlows()
+  const list = useListed(cursor => got(api.GET('/runs', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()], 5000)
+  const isNarrow = [...query.keys()].length > 0
+  return <Screen title="Runs" lead="Every accepted event starts a run; here is what became of each.">
+    <Filters>
+      <Choice label="Status" name="status" value={of('status')} options={STATUSES} />
+      <Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
+      <Choice label="Flow" name="flow" value={of('flow')} options={(all.value ?? []).map(each => [each.id, each.name] as const)} />
+      {of('contactId') && <Link to="/runs">All contacts</Link>}
+    </Filters>
+    <RunTable list={list} all={all.value} empty={isNarrow
+      ? <p>No run is like that. <Link to="/runs">Show all</Link>.</p>
+      : <p>Nothing has run yet. A run starts when an event arrives at a flow’s webhook, or by hand on a <Link to="/flows">flow</Link>.</p>} />
+  </Screen>
+}
+
+export function RunTable({ list, all, empty }: { list: ReturnType<typeof useListed<Schemas['RunSummary']>>; all: FlowName[] | null; empty: preact.ComponentChildren }) {
+  const names = useContactNames((list.rows ?? []).map(run => run.contactId))
+  return <Table caption="Runs, newest first" of={list} id={run => run.id} empty={empty} columns={[
+    { name: 'Started', show: run => <Link to={`/runs/${run.id}`}><When at={run.createdAt} /></Link> },
+    { name: 'Status', show: run => <Status value={run.status} /> },
+    { name: 'Flow', show: run => <FlowLink run={run} all={all} /> },
+    { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
+    { name: 'Why', class: 'wide', show: run => run.reason?.detail ?? waiting(run.waitingFor) },
+  ]} />
+}
+
+const pause = (run: Run) => RUNNING.includes(run.status) ? 1000 : run.status === 'WAITING' || run.steps.some(step => step.message && ['QUEUED', 'SENDING', 'SENT'].includes(step.message.status)) ? 4000 : 0
+
+export function Run({ id }: { id: string }) {
+  const run = useLoaded(() => got(api.GET('/runs/{id}', { params: { path: { id } } })), [id], pause)
+  const all = useFlows()
+  const names = useContactNames([run.value?.contactId ?? null])
+  const may = useCan()('runs:write')
+  const path = { params: { path: { id } } }
+  return <Screen title="Run" lead={<code>{id}</code>} actions={run.value && may && <>
+    {run.value.status === 'FAILED' && <Confirm label="Retry" title="Retry this run?" act={async () => { await got(api.POST('/runs/{id}/retry', path)); await run.reload() }}>
+      <p>It enters the step that failed again, in version {run.value.version} of its flow. What was done before is not done again.</p></Confirm>}
+    {run.value.contactId && <Confirm label="Replay" title="Replay this run?" act={async () => { const { runId } = await got(api.POST('/runs/{id}/replay', path)); go(`/runs/${runId}`) }}>
+      <p>A new run begins with the same event and contact, in the current version of the flow. What this run has sent is sent again.</p></Confirm>}
+    {!run.value.finishedAt && <Confirm label="Cancel" danger title="Cancel this run?" sure="Cancel the run" act={async () => { run.set(await got(api.POST('/runs/{id}/cancel', path))) }}>
+      <p>It ends at its current step. Messages that wait are not sent; what is being sent arrives.</p></Confirm>}
+  </>}>
+    <Shown of={run}>{value => <>
+      <p class="verdict" aria-live="polite"><Status value={value.status} /> {waiting(value.waitingFor)}</p>
+      <Why reason={value.reason} />
+      <Facts of={[
+        ['Flow', <><FlowLink run={value} all={all.value} />, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],
+        ['Received', <When at={value.createdAt} />], ['Finished', <When at={value.finishedAt} none="not yet" />],
+      ]} />
+      <Section title="The way it took">
+        {value.steps.length === 0 ? <p class="empty">It has not reached a step yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} />)}</ol>}
+      </Section>
+      <Section title="The event that started it"><Json value={value.trigger} /></Section>
+      <Drawing run={value} runId={id} moved={value.steps.length} />
+    </>}</Shown>
+  </Screen>
+}
+
+function StepItem({ step }: { step: Step }) {
+  return <li class={step.status.toLowerCase()}>
+    <div class="step"><b>{KINDS[step.kind] ?? step.kind}</b> <code>{step.nodeId}</code>{step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
+      {step.port && step.port !== 'next' && <span> took <b>{step.port}</b></span>} <span class="soft"><When at={step.finishedAt ?? step.startedAt} /></span></div>
+    <Why reason={step.reason} />
+    {step.message && <MessageCard id={step.message.id} known={step.message.status} />}
+    <Decision output={step.output} />
+    {step.output != null && (!step.message || step.reason) && <Json value={step.output} name="record" open={step.status === 'FAILED'} />}
+  </li>
+}
+
+const OPERATORS: Record<string, string> = {
+  eq: 'is', neq: 'is not', gt: 'is more than', gte: 'is at least', lt: 'is less than', lte: 'is at most', contains: 'contains', not_contains: 'does not contain',
+  starts_with: 'begins with', ends_with: 'ends with', in: 'is one of', not_in: 'is none of', exists: 'is there', not_exists: 'is not there', matches: 'matches',
+}
+type Operand = { path?: string; op?: string; value?: unknown; found?: unknown; holds?: boolean }
+type Case = { port?: string; holds?: boolean; operands?: Operand[] }
+
+/** A decision in sentences: what was compared with what was found. */
+function Decision({ output }: { output: unknown }) {
+  const cases = (output as { cases?: Case[] } | null)?.cases
+  if (!Array.isArray(cases)) return null
+  return <ul class="plain">{cases.map((each, index) => <li key={index}>
+    <b>{each.port ?? `case ${index + 1}`}</b> {each.holds ? 'holds' : 'does not hold'}: {(each.operands ?? []).map((one, at) => <span key={at}>{at > 0 && '; '}
+      <code>{one.path}</code> was <code>{one.found === undefined ? 'not there' : JSON.stringify(one.found)}</code>, which {one.holds ? '' : 'is not so: '}{OPERATORS[one.op ?? ''] ?? one.op} {one.value !== undefined && <code>{JSON.stringify(one.value)}</code>}</span>)}
+  </li>)}</ul>
+}
+
+/** The flow as the service draws it; with `runId`, the way of that run in its own version. */
+export function Drawing({ run, runId, moved }: { run: { workflowId?: string | null; automationId?: string | null }; runId?: string; moved?: number }) {
+  const id = run.workflowId ?? run.automationId ?? ''
+  const path = { params: { path: { id }, query: { runId } }, parseAs: 'text' as const }
+  const drawn = useLoaded(async () => String(await got<unknown>(run.workflowId ? api.GET('/workflows/{id}/graph.svg', path) : api.GET('/automations/{id}/graph.svg', path))), [id, runId, moved])
+  return <Section title={runId ? 'The way, drawn' : 'The flow'}><Shown of={drawn}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="The flow, drawn"><img alt="The flow, drawn: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
+}

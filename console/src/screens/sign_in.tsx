@@ -1,0 +1,72 @@
+// The ways in: a password, single sign-on, a new account, a forgotten password.
+import { useState } from 'preact/hooks'
+import { api, got } from '../api'
+import { useAct, useDraft } from '../data'
+import { at, begin, has, Refusal } from '../session'
+import { Field, Form, Link, Refused, Screen } from '../ui'
+
+export function SignInForm({ done }: { done: () => void }) {
+  const [draft, change, forget] = useDraft('sign-in', { email: '' })
+  const [password, setPassword] = useState('')
+  const act = useAct()
+  return <Form act={act} label="Sign in" known={['/email', '/password']} submit={async () => {
+    await begin('/auth/token', { email: draft.email, password })
+    forget()
+    setPassword('')
+    done()
+  }}>
+    <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} problem={act.problem} pointer="/email" />
+    <Field label="Password" type="password" autocomplete="current-password" required value={password} set={setPassword} problem={act.problem} pointer="/password" />
+  </Form>
+}
+
+export function SignIn({ done, problem }: { done: () => void; problem: Refusal | null }) {
+  const page = location.pathname + location.search
+  return <main class="alone">
+    <Screen title="Sign in" lead="Tidings">
+      <Refused problem={problem} />
+      <SignInForm done={done} />
+      {has('sign-on') && <p><a class="button" href={at(`/auth/oidc/login?returnTo=${encodeURIComponent(page.slice(at('').length))}`)}>Sign in with your provider</a></p>}
+      <p>{has('registration') && <><Link to="/register">Create an account</Link> · </>}<Link to="/forgotten">Forgotten password</Link></p>
+    </Screen>
+  </main>
+}
+
+export function Register({ done }: { done: () => void }) {
+  const [draft, change, forget] = useDraft('register', { name: '', email: '', workspaceName: '' })
+  const [password, setPassword] = useState('')
+  const act = useAct()
+  return <main class="alone">
+    <Screen title="Create an account" lead="With a workspace of your own">
+      <Form act={act} label="Create the account" known={['/name', '/email', '/password', '/workspaceName']} submit={async () => {
+        await begin('/auth/register', { ...draft, password })
+        forget()
+        done()
+      }}>
+        <Field label="Your name" autocomplete="name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
+        <Field label="Workspace" autocomplete="organization" required hint="The name of your company or project." value={draft.workspaceName} set={workspaceName => change({ workspaceName })} problem={act.problem} pointer="/workspaceName" />
+        <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} problem={act.problem} pointer="/email" />
+        <Field label="Password" type="password" autocomplete="new-password" required hint="Ten characters or more." value={password} set={setPassword} problem={act.problem} pointer="/password" />
+      </Form>
+      <p><Link to="/sign-in">Sign in instead</Link></p>
+    </Screen>
+  </main>
+}
+
+export function Forgotten() {
+  const [draft, change] = useDraft('sign-in', { email: '' })
+  const [sent, setSent] = useState(false)
+  const act = useAct()
+  return <main class="alone">
+    <Screen title="Forgotten password">
+      {sent ? <p role="status">If {draft.email} has an account, a mail with a link is on its way. The link works for an hour.</p>
+        : <Form act={act} label="Send a link" known={['/email']} submit={async () => {
+          await got(api.POST('/auth/password/forgot', { body: { email: draft.email } }))
+          setSent(true)
+        }}>
+          <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} problem={act.problem} pointer="/email" />
+        </Form>}
+      <p><Link to="/sign-in">Back to signing in</Link></p>
+    </Screen>
+  </main>
+}

@@ -1,0 +1,162 @@
+// Templates: what messages say, with a preview through the renderer that sends them.
+import { useState } from 'preact/hooks'
+import { api, got, tagged, type Schemas } from '../api'
+import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { useCan, useMe } from '../me'
+import { meant } from '../names'
+import { go, useLocation } from '../router'
+import { Refusal } from '../session'
+import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { Preview } from '../preview'
+
+type Stored = Schemas['Template']
+const CHANNELS = [['email', 'email'], ['sms', 'text message'], ['whatsapp', 'WhatsApp']] as const
+const CATEGORIES = [['transactional', 'transactional: about something that the contact did'], ['marketing', 'marketing: with a way to unsubscribe']] as const
+const PARTS: Record<string, readonly (readonly [string, string, number])[]> = {
+  email: [['subject', 'Subject', 0], ['html', 'HTML', 16], ['text', 'Text; made from the HTML when empty', 6]],
+  sms: [['text', 'Text', 6]], whatsapp: [['text', 'Text', 6]],
+}
+/** An event that has a value at each path that the template reads. */
+export function sample(variables: readonly string[]): string {
+  const root: Record<string, unknown> = {}
+  for (const variable of variables.filter(each => each.startsWith('trigger.')).sort()) {
+    const keys = variable.slice('trigger.'.length).split(/[.[\]]+/).filter(Boolean)
+    let place = root as Record<string, unknown>
+    keys.forEach((key, index) => {
+      const next = keys[index + 1]
+      if (next === undefined) place[key] ??= `(${key})`
+      else {
+        if (typeof place[key] !== 'object') place[key] = /^\d+$/.test(next) ? [] : {}
+        place = place[key] as Record<string, unknown>
+      }
+    })
+  }
+  return JSON.stringify(root, null, 2)
+}
+
+export function Templates() {
+  const list = useListed(cursor => got(api.GET('/templates', { params: { query: { cursor, limit: 50 } } })), [])
+  const may = useCan()('templates:write')
+  return <Screen title="Templates" lead="What messages say, in Liquid." actions={may && <Link class="button primary" to="/templates/new">New template</Link>}>
+    <Table caption="Templates, newest first" of={list} id={each => each.id} empty={<p>There is no template yet. {may && <Link to="/templates/new">Make one</Link>}</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/templates/${each.id}`}>{each.name}</Link> },
+      { name: 'Channel', show: each => each.channel },
+      { name: 'Category', show: each => each.category },
+      { name: 'Version', show: each => each.version },
+      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+    ]} />
+  </Screen>
+}
+
+export function Template({ id }: { id: string }) {
+  if (id === 'new') return <Editor stored={null} tag="" reload={async () => {}} />
+  return <Existing id={id} />
+}
+
+function Existing({ id }: { id: string }) {
+  const template = useLoaded(() => tagged(api.GET('/templates/{id}', { params: { path: { id } } })), [id])
+  if (template.value === null) return <Screen title="Template"><Shown of={template}>{() => null}</Shown></Screen>
+  return <Editor stored={template.value.value} tag={template.value.tag} reload={template.reload} />
+}
+
+type Draft = { name: string; channel: string; category: string; parts: Record<string, string> }
+const texts = (content: Stored['content']) => Object.fromEntries(Object.entries(content).filter((one): one is [string, string] => typeof one[1] === 'string'))
+
+function Editor({ stored, tag, reload }: { stored: Stored | null; tag: string; reload: () => Promise<void> }) {
+  const { query } = useLocation()
+  const initial: Draft = stored ? { name: stored.name, channel: stored.channel, category: stored.category, parts: texts(stored.content) }
+    : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional', parts: {} }
+  const [draft, change, forget, wasKept] = useDraft<Draft>(`template.${stored?.id ?? 'new'}`, initial)
+  const act = useAct()
+  const may = useCan()('templates:write')
+  const parts = PARTS[draft.channel] ?? []
+  const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
+  const save = async () => {
+    const content = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft.parts[name] || (stored ? null : undefined)])) }
+    const body = { name: draft.name, category: draft.category, content }
+    if (stored) {
+      await got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': tag }, body: body as never }))
+      sessionStorage.removeItem(`tidings.draft.template.${stored.id}`)
+      await reload()
+    } else {
+      const made = await got(api.POST('/templates', { body: { ...body, channel: draft.channel } as never }))
+      forget()
+      go(`/templates/${made.id}`)
+    }
+  }
+  const known = ['/name', ...parts.map(([name]) => `/content/${name}`)]
+  return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
+    <TestMail template={stored} />
+    <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>Flows that use it keep it from being deleted; you are told which.</p></Confirm>
+  </>}>
+    {wasKept && isChanged && <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>Go back to what is stored</button></p>}
+    <div class="beside">
+      <Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={save}>
+        <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
+        <div class="columns">
+          {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} />}
+          <Field label="Category" value={draft.category} set={category => change({ category })} options={CATEGORIES} />
+        </div>
+        {parts.map(([name, label, rows]) => <Field key={name} label={label} {...(rows ? { rows } : {})} value={draft.parts[name] ?? ''} set={text => change({ parts: { ...draft.parts, [name]: text } })} problem={act.problem} pointer={`/content/${name}`} />)}
+        {stored && stored.findings.length > 0 && <ul class="plain">{stored.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
+        {stored && stored.variables.length > 0 && <p class="hint">It reads {stored.variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
+      </Form>
+      {stored ? <Rendered stored={stored} isChanged={isChanged} /> : <p class="hint">The preview appears once the template is stored.</p>}
+    </div>
+  </Screen>
+}
+
+/** Throws a Refusal that says where it stops being JSON. */
+function parsed(text: string): Record<string, unknown> {
+  try {
+    return JSON.parse(text || '{}') as Record<string, unknown>
+  } catch (error) {
+    const message = `This is not JSON: ${(error as Error).message}`
+    throw new Refusal(422, 'invalid', message, [{ pointer: '/trigger', message }])
+  }
+}
+
+function Rendered({ stored, isChanged }: { stored: Stored; isChanged: boolean }) {
+  const [contactId, setContact] = useState('')
+  const [trigger, setTrigger] = useState(() => sample(stored.variables))
+  const [width, setWidth] = useState(700)
+  const [wanted, setWanted] = useState(() => ({ contactId: null as string | null, trigger: JSON.parse(sample(stored.variables)) as Record<string, unknown> }))
+  const act = useAct()
+  const shown = useLoaded(() => got(api.POST('/templates/{id}/preview', { params: { path: { id: stored.id } }, body: wanted })), [stored.id, stored.version, JSON.stringify(wanted)])
+  const show = async () => setWanted({ trigger: parsed(trigger), contactId: await meant(contactId) })
+  return <Section title="Preview">
+    {isChanged && <p class="note">This shows what is stored; save to see your changes.</p>}
+    <Form act={act} label="Show" known={['/contactId', '/trigger']} submit={show}>
+      <Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} problem={act.problem ?? shown.problem} pointer="/contactId" />
+      <Field label="The event, as JSON" rows={5} value={trigger} set={setTrigger} problem={act.problem} pointer="/trigger" />
+    </Form>
+    <Shown of={shown}>{parts => <>
+      {Object.entries(parts).map(([name, part]) => <div key={name} class="part">
+        <h3>{name === 'html' ? 'HTML' : name}</h3>
+        {part.error ? <p class="wrong">{part.error}</p> : name === 'html' ? <>
+          <div class="views" role="group" aria-label="Width">{[360, 700].map(each => <button key={each} type="button" aria-pressed={each === width} onClick={() => setWidth(each)}>{each} px</button>)}</div>
+          <Preview of={{ templateId: stored.id, ...wanted }} width={width} />
+        </> : <pre tabIndex={0}>{part.rendered}</pre>}
+        {(part.missing?.length ?? 0) > 0 && <p class="hint">No value for {part.missing?.join(', ')}.</p>}
+      </div>)}
+    </>}</Shown>
+  </Section>
+}
+
+function TestMail({ template }: { template: Stored }) {
+  const me = useMe()
+  const [to, setTo] = useState(me.user?.email ?? '')
+  const [sent, setSent] = useState('')
+  if (template.channel !== 'email' || !useCan()('messages:write')) return null
+  return <>
+    {sent && <span role="status"><Link to={`/messages/${sent}`}>Test mail sent</Link></span>}
+    <Confirm label="Test mail" title="Send a test mail?" sure="Send it" act={async () => {
+      const { messageId } = await got(api.POST('/messages/test-email', { body: { to, templateId: template.id } as never }))
+      setSent(messageId)
+    }}>
+      <p>The stored template is sent, marked as a test.</p>
+      <Field label="To" type="email" required value={to} set={setTo} hint="A member’s address." />
+    </Confirm>
+  </>
+}
+

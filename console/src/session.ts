@@ -1,0 +1,131 @@
+// The session: an access token in memory, and a refresh token in a cookie that no script reads.
+import type { components } from './schema'
+
+type Schemas = components['schemas']
+export type SignedIn = Schemas['SignedIn']
+export type Me = Schemas['Me']
+
+const meta = (name: string) => document.querySelector<HTMLMetaElement>(`meta[name=${name}]`)?.content ?? ''
+const PREFIX = meta('prefix')
+const FEATURES = meta('features').split(' ')
+export const at = (path: string) => PREFIX + path
+/** What this installation has: `sandbox`, `sign-on`, `registration`. */
+export const has = (feature: string) => FEATURES.includes(feature)
+
+/** An error of the API (RFC 9457), or that the service could not be reached. */
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    detail: string,
+    readonly errors: readonly { pointer: string; message: string }[] = [],
+    readonly requestId = '',
+  ) {
+    super(detail)
+  }
+}
+
+export async function refusal(response: Response): Promise<Refusal> {
+  const problem = await response.json().catch(() => null)
+  if (!problem?.code) return new Refusal(response.status, 'unreadable', `The answer was ${response.status}, without a reason.`)
+  return new Refusal(response.status, problem.code, problem.detail, problem.errors, problem.requestId)
+}
+
+const unreachable = () => new Refusal(0, 'unreachable', 'The service cannot be reached. Nothing you typed is lost; try again.')
+
+let token = ''
+let workspace = ''
+let asking: Promise<boolean> | null = null
+let signingIn: { promise: Promise<void>; done: () => void } | null = null
+let showSignIn: () => void = () => {}
+
+/** Called once by the page: what shows the sign-in form over whatever is open. */
+export const whenSessionEnds = (show: () => void) => { showSignIn = show }
+export const isSignedIn = () => token !== ''
+
+function keep(signed: SignedIn) {
+  if (workspace && workspace !== signed.workspace.id) {
+    location.assign(at('/console/')) // another tab went to another workspace: nothing here is of that one
+    return
+  }
+  token = signed.accessToken
+  workspace = signed.workspace.id
+  signingIn?.done()
+  signingIn = null
+}
+
+async function post(path: string, body: object, bearer = ''): Promise<Response> {
+  const headers: Record<string, string> = { 'Content-Type': 'application/json' }
+  if (bearer) headers.Authorization = `Bearer ${bearer}`
+  try {
+    return await fetch(at(path), { method: 'POST', headers, body: JSON.stringify({ ...body, session: 'cookie' }) })
+  } catch {
+    throw unreachable()
+  }
+}
+
+/** Signs in by any of the ways in: a password, a registration, a link. */
+export async function begin(path: string, body: object): Promise<void> {
+  const response = await post(path, body)
+  if (!response.ok) throw await refusal(response)
+  keep(await response.json())
+}
+
+/** Whether the browser has a session. One tab asks at a time, and the others wait for their turn. */
+export async function resume(): Promise<boolean> {
+  asking ??= refreshed().finally(() => { asking = null })
+  return asking
+}
+
+async function refreshed(): Promise<boolean> {
+  return await navigator.locks.request('tidings-session', async () => {
+    const response = await post('/auth/refresh', {})
+    if (response.status === 200) keep(await response.json())
+    else if (response.status !== 204 && response.status !== 401) throw await refusal(response)
+    return response.status === 200
+  })
+}
+
+export async function switchTo(workspaceId: string): Promise<void> {
+  const response = await post('/auth/switch', { workspaceId }, token)
+  if (!response.ok) throw await refusal(response)
+  workspace = ''
+  keep(await response.json())
+  location.assign(at('/console/'))
+}
+
+export async function leave(): Promise<void> {
+  await ask(new Request(at('/auth/logout'), { method: 'POST' })).catch(() => null)
+  token = ''
+  location.assign(at('/console/'))
+}
+
+function signedInAgain(): Promise<void> {
+  if (!signingIn) {
+    let done = () => {}
+    signingIn = { promise: new Promise(resolve => { done = resolve }), done }
+    showSignIn()
+  }
+  return signingIn.promise
+}
+
+/** Asks the API. When the session is over, waits until somebody has signed in again, then repeats. */
+export async function ask(request: Request): Promise<Response> {
+  for (;;) {
+    const copy = request.clone()
+    const used = token
+    copy.headers.set('Authorization', `Bearer ${used}`)
+    let response: Response
+    try {
+      response = await fetch(copy)
+    } catch (error) {
+      if (request.signal.aborted) throw error
+      throw unreachable()
+    }
+    if (response.status !== 401) return response
+    if (used === token && !(await resume())) {
+      token = ''
+      await signedInAgain()
+    }
+  }
+}

@@ -1,0 +1,231 @@
+// The few parts that every screen is made of.
+import type { ComponentChildren } from 'preact'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useAct, type Act, type Listed, type Loaded } from './data'
+import { href, narrow } from './router'
+import { Refusal } from './session'
+
+type Children = { children?: ComponentChildren }
+
+/** One screen: its heading gets the focus, so that a reader hears where they are. */
+export function Screen({ title, lead, actions, children }: Children & { title: string; lead?: ComponentChildren; actions?: ComponentChildren }) {
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => { document.title = `${title} · Tidings` }, [title])
+  useEffect(() => { heading.current?.focus({ preventScroll: true }) }, [])
+  return <>
+    <header class="top">
+      <div><h1 ref={heading} tabIndex={-1}>{title}</h1>{lead && <p class="lead">{lead}</p>}</div>
+      {actions && <div class="actions">{actions}</div>}
+    </header>
+    {children}
+  </>
+}
+
+export const Section = ({ title, actions, children }: Children & { title: string; actions?: ComponentChildren }) =>
+  <section><div class="head"><h2>{title}</h2>{actions}</div>{children}</section>
+
+/** A refusal in words; the errors of fields that `known` shows itself are left to them. */
+export function Refused({ problem, known = [] }: { problem: Refusal | null; known?: readonly string[] }) {
+  if (!problem) return null
+  const rest = problem.errors.filter(error => !known.includes(error.pointer))
+  return <div class="refused" role="alert">
+    <p>{problem.message}</p>
+    {rest.length > 0 && <ul>{rest.map(error => <li key={error.pointer + error.message}><code>{error.pointer || 'the whole'}</code> {error.message}</li>)}</ul>}
+    {problem.status >= 500 && problem.requestId && <p class="soft">Request {problem.requestId}</p>}
+  </div>
+}
+
+export function Link({ to, children, ...rest }: Children & { to: string; class?: string; 'aria-current'?: 'page' | undefined }) {
+  return <a href={href(to)} {...rest}>{children}</a>
+}
+
+// --- times, statuses and other small words ----------------------------------------------------------
+
+const CLOCK = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
+const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
+const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [['day', 86_400], ['hour', 3_600], ['minute', 60]]
+
+export function ago(text: string): string {
+  const seconds = (Date.parse(text) - Date.now()) / 1000
+  const [unit, size] = UNITS.find(([, each]) => Math.abs(seconds) >= each) ?? ['second', 1]
+  return RELATIVE.format(Math.round(seconds / size), unit)
+}
+
+/** In the viewer's zone, with UTC on hover. */
+export function When({ at, none = '–', relative = false }: { at: string | null | undefined; none?: string; relative?: boolean }) {
+  if (!at) return <>{none}</>
+  const local = CLOCK.format(new Date(at))
+  return <time dateTime={at} title={relative ? `${local} (${at})` : at}>{relative ? ago(at) : local}</time>
+}
+
+const GOOD = new Set(['COMPLETED', 'SENT', 'DELIVERED', 'ACCEPTED', 'SUCCEEDED', 'ACTIVE'])
+const BAD = new Set(['FAILED', 'BOUNCED', 'COMPLAINED', 'REFUSED', 'error'])
+const ODD = new Set(['UNKNOWN', 'SUPPRESSED', 'CANCELLED', 'PAUSED', 'warning', 'REPEATED'])
+
+export function Status({ value }: { value: string }) {
+  const tone = GOOD.has(value) ? 'good' : BAD.has(value) ? 'bad' : ODD.has(value) ? 'odd' : 'plain'
+  return <span class={`status ${tone}`}>{value.charAt(0) + value.slice(1).toLowerCase().replaceAll('_', ' ')}</span>
+}
+
+export const plural = (count: number, one: string, many = `${one}s`) => `${count.toLocaleString()} ${count === 1 ? one : many}`
+
+export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
+  const [done, setDone] = useState(false)
+  if (!navigator.clipboard) return null
+  return <button type="button" class="small" onClick={() => void navigator.clipboard.writeText(text).then(() => setDone(true))}>{done ? 'Copied' : label}</button>
+}
+
+// --- what was read, and lists of it -----------------------------------------------------------------
+
+/** What was read; before that a line that says so, or why not. */
+export function Shown<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
+  if (of.value === null) {
+    if (of.problem) return <><Refused problem={of.problem} /><button type="button" onClick={() => void of.reload()}>Try again</button></>
+    return <p class="soft" role="status">Loading …</p>
+  }
+  return <><Refused problem={of.problem} />{children(of.value)}</>
+}
+
+export interface Column<T> { name: string; show: (row: T) => ComponentChildren; class?: string }
+
+export function Table<T extends object>({ of, columns, id, empty, caption }: {
+  of: Listed<T>; columns: Column<T>[]; id: (row: T) => string; empty: ComponentChildren; caption: string
+}) {
+  if (of.rows === null) return of.problem ? <><Refused problem={of.problem} /><button type="button" onClick={() => void of.reload()}>Try again</button></> : <p class="soft" role="status">Loading …</p>
+  return <>
+    <Refused problem={of.problem} />
+    {of.rows.length === 0 ? (of.more ? null : <div class="empty">{empty}</div>) : <table>
+      <caption class="unseen">{caption}</caption>
+      <thead><tr>{columns.map(column => <th key={column.name} scope="col">{column.name}</th>)}</tr></thead>
+      <tbody>{of.rows.map(row => <tr key={id(row)}>
+        {columns.map(column => <td key={column.name} data-name={column.name} class={column.class}><div>{column.show(row)}</div></td>)}
+      </tr>)}</tbody>
+    </table>}
+    {of.more && <p><button type="button" disabled={of.busy} onClick={() => void of.more?.()}>Show more</button></p>}
+  </>
+}
+
+export function Filters({ children }: Children) {
+  return <form class="filters" role="search" onSubmit={event => event.preventDefault()}>{children}</form>
+}
+
+/** A filter that is kept in the address bar. */
+export function Choice({ label, name, value, options, any = 'any' }: { label: string; name: string; value: string; options: readonly (string | readonly [string, string])[]; any?: string }) {
+  return <label>{label}
+    <select value={value} onChange={event => narrow({ [name]: event.currentTarget.value })}>
+      <option value="">{any}</option>
+      {options.map(option => {
+        const [key, words] = typeof option === 'string' ? [option, option.charAt(0) + option.slice(1).toLowerCase()] : option
+        return <option key={key} value={key}>{words}</option>
+      })}
+    </select>
+  </label>
+}
+
+/** A text filter, which narrows the list shortly after the last key. */
+export function Search({ label, name, value, placeholder }: { label: string; name: string; value: string; placeholder?: string }) {
+  const [text, setText] = useState(value)
+  const timer = useRef(0)
+  const typed = (next: string) => {
+    setText(next)
+    clearTimeout(timer.current)
+    timer.current = setTimeout(() => narrow({ [name]: next.trim() }), 250)
+  }
+  return <label>{label}<input type="search" value={text} placeholder={placeholder} autocomplete="off" spellcheck={false}
+    onInput={event => typed(event.currentTarget.value)} /></label>
+}
+
+// --- forms ------------------------------------------------------------------------------------------
+
+type FieldProps = {
+  label: string; value: string; set: (value: string) => void; problem?: Refusal | null; pointer?: string; hint?: ComponentChildren
+  options?: readonly (readonly [string, string])[]; rows?: number
+  type?: 'text' | 'email' | 'password' | 'number' | 'url'; required?: boolean; autocomplete?: string; placeholder?: string | undefined; min?: string; max?: string
+}
+
+/** A field with the server's error beside it, found by the pointer. */
+export function Field({ label, value, set, problem, pointer, hint, options, rows, ...rest }: FieldProps) {
+  const id = useId()
+  const errors = pointer ? problem?.errors.filter(error => error.pointer === pointer || error.pointer.startsWith(`${pointer}/`)) ?? [] : []
+  const shared = {
+    id, value, 'aria-invalid': errors.length > 0, 'aria-describedby': errors.length ? `${id}-error` : hint ? `${id}-hint` : undefined,
+  }
+  const onInput = (event: { currentTarget: { value: string } }) => set(event.currentTarget.value)
+  const { type, min, max, ...common } = rest
+  return <div class="field">
+    <label for={id}>{label}</label>
+    {options ? <select {...shared} {...common} onChange={onInput}>{options.map(([key, words]) => <option key={key} value={key}>{words}</option>)}</select>
+      : rows ? <textarea {...shared} {...common} rows={rows} spellcheck={false} onInput={onInput} />
+      : <input {...({ ...shared, ...common, type: type ?? 'text', min, max, onInput } as object)} />}
+    {errors.length > 0 && <p class="wrong" id={`${id}-error`}>{errors.map(error => error.message).join(' ')}</p>}
+    {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}
+  </div>
+}
+
+export function Check({ label, value, set }: { label: string; value: boolean; set: (value: boolean) => void }) {
+  return <label class="check"><input type="checkbox" checked={value} onChange={event => set(event.currentTarget.checked)} /> {label}</label>
+}
+
+export function Form({ act, submit, label, known, children, extra }: Children & {
+  act: Act; submit: () => Promise<unknown>; label: string; known?: readonly string[]; extra?: ComponentChildren
+}) {
+  const form = useRef<HTMLFormElement>(null)
+  return <form ref={form} class="form" noValidate={false} onSubmit={event => {
+    event.preventDefault()
+    void act.run(submit).then(fine => { if (!fine) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus() })
+  }}>
+    {children}
+    <Refused problem={act.problem} known={known ?? []} />
+    <p class="buttons"><button class="primary" disabled={act.busy}>{label}</button>{extra}</p>
+  </form>
+}
+
+/** An act that says what it will do before it is done. */
+export function Confirm({ label, title, children, act, sure = label, danger = false, disabled = false }: Children & {
+  label: string; title: string; act: () => Promise<unknown>; sure?: string; danger?: boolean; disabled?: boolean
+}) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const acting = useAct()
+  return <>
+    <button type="button" class={danger ? 'danger' : ''} disabled={disabled} onClick={() => { acting.clear(); dialog.current?.showModal() }}>{label}</button>
+    <dialog ref={dialog} aria-label={title}>
+      <h2>{title}</h2>
+      {children}
+      <Refused problem={acting.problem} />
+      <p class="buttons">
+        <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy}
+          onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close() })}>{sure}</button>
+        <button type="button" onClick={() => dialog.current?.close()}>Leave it</button>
+      </p>
+    </dialog>
+  </>
+}
+
+export function Facts({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) {
+  return <dl class="facts">{of.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value ?? '–'}</dd></div>)}</dl>
+}
+
+// --- JSON -------------------------------------------------------------------------------------------
+
+const SIMPLE = /^[A-Za-z_][A-Za-z0-9_-]*$/
+export const step = (path: string, key: string | number) =>
+  typeof key === 'number' ? `${path}[${key}]` : SIMPLE.test(key) ? (path ? `${path}.${key}` : key) : `${path}[${JSON.stringify(key)}]`
+
+const MOST = 200 // of one object or list: a body may have a hundred thousand
+
+/** A value as a tree. With `pick`, a click on a value hands over its path. */
+export function Json({ value, path = '', name, pick, open = true }: { value: unknown; path?: string; name?: string; pick?: ((path: string, value: unknown) => void) | undefined; open?: boolean }) {
+  const label = name === undefined ? null : <span class="key">{name}: </span>
+  if (value === null || typeof value !== 'object') {
+    const text = <span class={`value ${typeof value}`}>{JSON.stringify(value) ?? 'nothing'}</span>
+    return <div class="leaf">{label}{pick ? <button type="button" class="pick" title={path} onClick={() => pick(path, value)}>{text}</button> : text}</div>
+  }
+  const isList = Array.isArray(value)
+  const items: [string | number, unknown][] = isList ? value.map((one, index) => [index, one]) : Object.entries(value)
+  if (!items.length) return <div class="leaf">{label}<span class="value">{isList ? '[]' : '{}'}</span></div>
+  return <details class="json" open={open}>
+    <summary>{label}<span class="soft">{isList ? plural(items.length, 'item') : plural(items.length, 'field')}</span></summary>
+    {items.slice(0, MOST).map(([key, one]) => <Json key={key} value={one} path={step(path, key)} name={String(key)} pick={pick} open={open && items.length < 30} />)}
+    {items.length > MOST && <div class="leaf soft">and {items.length - MOST} more</div>}
+  </details>
+}

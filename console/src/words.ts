@@ -1,0 +1,58 @@
+// What to do about a reason, for the codes where there is something to do.
+export const ADVICE: Record<string, string> = {
+  suppressed_unsubscribed: 'Only the contact can opt in again.',
+  suppressed_bounced: 'Correct the address, or lift the suppression on the contact if it works again; then send again.',
+  suppressed_complained: 'Do not write to this address again.',
+  suppressed_stopped: 'The recipient can reply START to get messages again.',
+  suppressed_manual: 'An admin can lift it on the contact or under Settings, Suppressions.',
+  suppressed_quota: 'A larger plan takes effect at once: Settings, Plan. Then send again.',
+  suppressed_unverified: 'An owner opens the link in the verification mail; Settings, Account sends another.',
+  suppressed_daily_limit: 'Send it again tomorrow, or ask the operator for a higher limit.',
+  no_address: 'Add the address to the contact, then replay the run.',
+  invalid_address: 'Correct the address on the contact, then replay the run.',
+  template_error: 'Mend the template, then retry the run.',
+  template_missing: 'Choose another template in the flow, activate it, and replay the run.',
+  channel_not_configured: 'Set the channel up under Settings, Channels; then send again.',
+  provider_rejected: 'Mend what the provider names, then send again.',
+  provider_misconfigured: 'Verify the channel under Settings, Channels; it says what is wrong.',
+  sending_paused: 'Settings, Workspace resumes it.',
+  bounced_hard: 'Ask the person for another address.',
+  outcome_unknown: 'Look in the provider’s own log. If the message did not arrive, send it again.',
+  worker_lost: 'Look in the provider’s own log. If the message did not arrive, send it again.',
+  restored: 'Look in the provider’s own log. If the message did not arrive, send it again.',
+  http_status: 'Look at the answer in the step’s record, and mend the request or the server.',
+  http_invalid: 'Mend the step’s templates, activate the flow, and replay the run.',
+  http_unreachable: 'Check the address and the server, then retry the run.',
+  http_timeout: 'Ask the server’s owner whether the request was processed before you repeat it.',
+  http_broken: 'Ask the server’s owner whether the request was processed before you repeat it.',
+  time_unreadable: 'Mend the path or the value it reads, and replay the run.',
+  change_refused: 'The record says which value; mend it in the flow or at its source.',
+  start_refused: 'Activate the flow that it starts, then replay the run.',
+  definition_archived: 'Activate the flow again, then replay the run.',
+  cancelled: 'Replay starts a new run from the beginning.',
+  visit_limit: 'Look for a loop in the flow.',
+  poisoned: 'Tell the operator: the log of the worker has the cause.',
+}
+
+/** A sentence that follows from the status of a message, where there is no better reason. */
+export const MEANING: Record<string, string> = {
+  QUEUED: 'It waits for its turn to be sent.',
+  SENDING: 'It is being handed to the provider.',
+  SENT: 'The provider has taken it.',
+  DELIVERED: 'The provider reports that it arrived.',
+  FAILED: 'It was not sent.',
+  BOUNCED: 'It came back: the address does not take it.',
+  COMPLAINED: 'The recipient called it spam.',
+  SUPPRESSED: 'It was not sent, because this contact or address must not be written to.',
+  UNKNOWN: 'It is not known whether it arrived, so it is not sent again by itself. Look in the provider’s log, then decide.',
+}
+
+export const KINDS: Record<string, string> = {
+  trigger: 'Trigger', send_message: 'Send a message', wait: 'Wait', wait_for: 'Wait for', branch: 'Branch', split: 'Split',
+  throttle: 'Throttle', start_workflow: 'Start a workflow', update_contact: 'Update the contact', add_tag: 'Add a tag',
+  remove_tag: 'Remove a tag', http_request: 'HTTP request', exit: 'Exit',
+}
+
+export const SOURCES: Record<string, string> = {
+  inbound_webhook: 'a webhook', manual: 'by hand or by another flow', contact_created: 'a new contact', tag_added: 'a tag', event: 'an event of the contact',
+}

@@ -1,0 +1,385 @@
+"""How many runs one worker process completes, against arq's own jobs that do nothing.
+
+python -m lab.bench.runs [rounds] [runs]: on a PostgreSQL that commits to disk and a real Redis.
+S3: runs of trigger → branch → send → exit, captured by the sandbox, by one worker process; in turns
+with as many no-op jobs through arq as it comes; ratios are taken within a round.
+S4: on an idle system, from the 202 to the message at the SMTP receiver. S8: one web and one worker
+process, signed webhooks from 64 connections; the runs count when they are completed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import httpx2
+from arq import create_pool
+from arq.connections import RedisSettings
+from arq.worker import Worker
+
+from lab.bench import figures, load
+from lab.bench.intake import SECRET, cpu_seconds
+from tests import servers
+from tests.conftest import SCHEMA
+from tests.deployment import ROOT, Deployment, MailServer, Part, made, owner_of, until
+
+ROUNDS = 5
+RUNS = 5_000  # of a round
+SECONDS = 10.0  # of load, end to end
+MAILS = 100
+STATISTICS_SECONDS = 1.5  # until PostgreSQL's own counters have come in
+
+FLOW = [
+    {
+        "type": "branch",
+        "cases": [
+            {
+                "when": {"path": "trigger.type", "op": "eq", "value": "order.created"},
+                "steps": [
+                    {
+                        "type": "send_message",
+                        "channel": "email",
+                        "content": {
+                            "subject": "Order {{trigger.data.object.id}}",
+                            "html": "<p>Thank you, {{contact.firstName | default: 'friend'}}.</p>",
+                        },
+                    }
+                ],
+            }
+        ],
+    },
+    {"type": "exit", "reason": "thanked"},
+]
+
+
+# --- arq, as it comes -----------------------------------------------------------------------------
+
+
+async def nothing(_ctx: Mapping[str, Any]) -> None:
+    """A job that does nothing."""
+
+
+async def no_ops(redis_url: str, jobs: int) -> float:
+    """Enqueue them all, then work them off; a second, the working off alone."""
+    redis = await create_pool(RedisSettings.from_dsn(redis_url), default_queue_name="arq:bench")
+    for first in range(0, jobs, 100):
+        await asyncio.gather(
+            *(redis.enqueue_job("nothing") for _ in range(first, min(first + 100, jobs)))
+        )
+    worker = Worker(
+        functions=[nothing],
+        redis_pool=redis,
+        queue_name="arq:bench",
+        burst=True,
+        handle_signals=False,
+        poll_delay=0.01,
+        keep_result=0,
+    )
+    began = time.perf_counter()
+    await worker.async_run()
+    took = time.perf_counter() - began
+    assert worker.jobs_complete == jobs, f"{worker.jobs_complete} of {jobs}"
+    await redis.aclose(close_connection_pool=True)
+    return jobs / took
+
+
+def arq_a_second(redis_url: str, jobs: int) -> float:
+    command = [sys.executable, "-m", "lab.bench.runs", "arq", redis_url, str(jobs)]
+    return float(subprocess.check_output(command, cwd=ROOT, text=True, stderr=subprocess.DEVNULL))
+
+
+# --- S3: due runs, one worker ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    a_second: float
+    transactions: float  # of one run, whatever the worker does besides included
+    cpu_ms: float  # of the worker's process
+
+
+class Ledger:
+    """The database, as somebody who is not Tidings sees it."""
+
+    def __init__(self, url: str, server_url: str) -> None:
+        self._url, self._server_url = url, server_url
+
+    def make_due(self, definition_id: str, people: int, each: int = 1) -> None:
+        """Waiting runs, as the intake makes them, due all at once: so many of so many contacts."""
+        body = load.body(load.email(0), 1)
+        self._do(
+            """
+            WITH made AS (
+                INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status,
+                                  body, depth, created_at)
+                SELECT d.workspace_id, 'run_' || replace(CAST(gen_random_uuid() AS TEXT), '-', ''),
+                       d.id, d.version, c.id, 'QUEUED', $3, 0, now()
+                FROM definitions d
+                JOIN (SELECT workspace_id, id,
+                             row_number() OVER (PARTITION BY workspace_id ORDER BY id) AS n
+                      FROM contacts) c
+                  ON c.workspace_id = d.workspace_id
+                CROSS JOIN generate_series(1, $4)
+                WHERE d.id = $1 AND c.n <= $2
+                RETURNING workspace_id, id
+            )
+            INSERT INTO jobs (workspace_id, kind, id, wake_at, lease_token, claims, woken)
+            SELECT workspace_id, 'run', id, now(), 0, 0, FALSE FROM made
+            """,
+            definition_id,
+            people,
+            body,
+            each,
+        )
+
+    def unfinished(self) -> int:
+        return int(self._value("SELECT count(*) FROM runs WHERE finished_at IS NULL"))
+
+    def seconds(self) -> float:
+        """From the moment at which all were due until the last had ended, of the newest batch."""
+        return float(
+            self._value(
+                """
+                SELECT EXTRACT(EPOCH FROM max(finished_at) - max(created_at)) FROM runs
+                WHERE created_at = (SELECT max(created_at) FROM runs)
+                """
+            )
+        )
+
+    def completed(self) -> int:
+        sql = "SELECT count(*) FROM runs WHERE status = 'COMPLETED'"
+        return int(self._value(sql))
+
+    def span(self) -> float:
+        """From the first run's beginning to the last one's end."""
+        sql = "SELECT EXTRACT(EPOCH FROM max(finished_at) - min(created_at)) FROM runs"
+        return float(self._value(sql))
+
+    def captured(self) -> int:
+        sql = "SELECT count(*) FROM captured_messages WHERE run_id IS NOT NULL"
+        return int(self._value(sql))
+
+    def forget(self) -> None:
+        """What is measured is the work, not the size of the tables; S5 is another matter."""
+        for table in ("captured_messages", "delivery_attempts", "messages", "run_steps", "runs"):
+            self._do(f"DELETE FROM {table}")
+            self._do(f"VACUUM ANALYZE {table}")
+
+    def transactions(self) -> int:
+        time.sleep(STATISTICS_SECONDS)
+        name = urlsplit(self._url).path.strip("/")
+        sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = $1"
+        return int(asyncio.run(_value(self._server_url, sql, name)))
+
+    def _do(self, sql: str, *values: Any) -> None:
+        asyncio.run(_do(self._url, sql, *values))
+
+    def _value(self, sql: str) -> Any:
+        return asyncio.run(_value(self._url, sql))
+
+
+async def _do(url: str, sql: str, *values: Any) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(sql, *values)
+    await connection.close()
+
+
+async def _value(url: str, sql: str, *values: Any) -> Any:
+    connection = await asyncpg.connect(url)
+    value = await connection.fetchval(sql, *values)
+    await connection.close()
+    return value
+
+
+def flow(client: httpx2.Client, steps: Sequence[Mapping[str, Any]] = FLOW) -> dict[str, Any]:
+    trigger = {
+        "source": "inbound_webhook",
+        "contactLookup": "email",
+        "contactPath": "data.object.customer_email",
+        "signingSecret": SECRET,
+    }
+    body = {"name": "Bench", "state": "ACTIVE", "trigger": trigger, "steps": list(steps)}
+    return made(client, "/workflows", body)
+
+
+def people(client: httpx2.Client, number: int) -> None:
+    file = "email\n" + "\n".join(load.email(n) for n in range(number))
+    response = client.post("/contacts/import", content=file, headers={"Content-Type": "text/csv"})
+    assert response.status_code == 200, response.text
+
+
+def throughput(urls: Mapping[str, str], server_url: str, rounds: int, runs: int) -> None:
+    print(f"\nS3: {runs:,} due runs, one worker process; as many no-op jobs of arq", flush=True)
+    ledger = Ledger(urls["database_url"], server_url)
+    with tempfile.TemporaryDirectory() as directory, sandboxed(directory, urls) as deployment:
+        deployment.web()
+        with owner_of(deployment, "Acme") as client:
+            people(client, runs)
+            definition = flow(client)
+        deployment.parts[-1].stop()
+        worker = deployment.start("worker")
+        until(lambda: "worker started" in worker.text, "the worker has started", worker)
+        measured, baseline = [], []
+        for number in range(rounds + 1):
+            arq = arq_a_second(urls["redis_url"], runs)
+            one = worked_off(ledger, worker, definition["id"], runs)
+            if number:  # the first warms up
+                measured.append(one)
+                baseline.append(arq)
+        sizes = [runs // part for part in (10, 5, 2)]
+        smaller = [worked_off(ledger, worker, definition["id"], size) for size in sizes]
+    ratios = [one.a_second / arq for one, arq in zip(measured, baseline, strict=True)]
+    completed = median(one.a_second for one in measured)
+    print(
+        f"arq {median(baseline):,.0f} jobs a second; "
+        f"runs completed {completed:,.0f} a second; "
+        f"ratio {median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}); "
+        f"{median(one.transactions for one in measured):.2f} transactions a run; "
+        f"{median(one.cpu_ms for one in measured):.2f} CPU-ms of the worker a run",
+        flush=True,
+    )
+    for size, one in zip(sizes, smaller, strict=True):
+        print(f"{size:,} due runs: {one.a_second:,.0f} a second", flush=True)
+    figures.measured("S3", median(ratios))
+    rates = [*(one.a_second for one in smaller), completed]
+    figures.curve("runs completed", "backlog", [*sizes, runs], rates)
+
+
+def worked_off(ledger: Ledger, worker: Part, definition_id: str, runs: int) -> Round:
+    before, cpu = ledger.transactions(), cpu_seconds(worker.process.pid)
+    ledger.make_due(definition_id, runs)
+    until(lambda: ledger.unfinished() == 0, "all have ended", worker, 600, every=0.5)
+    spent = cpu_seconds(worker.process.pid) - cpu
+    counts = (ledger.captured(), ledger.completed())
+    assert counts == (runs, runs), f"captured and completed: {counts}"
+    one = Round(
+        runs / ledger.seconds(), (ledger.transactions() - before) / runs, spent * 1000 / runs
+    )
+    ledger.forget()
+    return one
+
+
+def sandboxed(directory: str, urls: Mapping[str, str]) -> Deployment:
+    nowhere = "smtp://127.0.0.1:1"
+    return Deployment(
+        Path(directory), **urls, smtp_url=nowhere, ENVIRONMENT="sandbox", TRUSTED_HOPS="1"
+    )
+
+
+# --- S4: an idle system ---------------------------------------------------------------------------
+
+
+def latency(urls: Mapping[str, str]) -> None:
+    print(f"\nS4: {MAILS} events, one at a time, from the 202 to the SMTP receiver", flush=True)
+    seconds = []
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        MailServer(Path(directory)) as mail,
+        Deployment(Path(directory), **urls, smtp_url=mail.url, TRUSTED_HOPS="1") as deployment,
+    ):
+        deployment.web()
+        worker = deployment.start("worker")
+        until(lambda: "worker started" in worker.text, "the worker has started", worker)
+        with owner_of(deployment, "Acme") as client:
+            people(client, load.KNOWN)
+            definition = flow(client)
+        path = definition["trigger"]["webhookUrl"].removeprefix(deployment.url)
+        with socket.create_connection(("127.0.0.1", deployment.port), timeout=10) as sender:
+            for number in range(MAILS + 5):
+                accepted = send(sender, path, number)
+                until(lambda n=number: arrivals(mail, n), "it is received", worker, every=0.02)
+                seconds.append(arrivals(mail, number)[0] - accepted)
+                time.sleep(0.05)
+    ordered = sorted(seconds[5:])  # the first open connections and compile
+    p50, p99 = (ordered[len(ordered) * of // 100] * 1000 for of in (50, 99))
+    print(f"p50 {p50:.1f} ms   p99 {p99:.1f} ms", flush=True)
+    figures.measured("S4, p50", p50)
+    figures.measured("S4, p99", p99)
+
+
+def arrivals(mail: MailServer, number: int) -> list[float]:
+    """Of this event's message: other letters arrive there too, of verification among them."""
+    return [one.at for one in mail.received if one.recipients == (load.email(number),)]
+
+
+def send(sender: socket.socket, path: str, number: int) -> float:
+    """When the 202 was there, by the clock that the receiver's ledger goes by."""
+    sender.sendall(load.request(path, number, secret=SECRET, new=False))
+    answer = sender.recv(65_536)
+    at = time.time()
+    assert answer.startswith(b"HTTP/1.1 202 "), answer
+    while not answer.rstrip().endswith(b"}"):
+        answer += sender.recv(65_536)
+    return at
+
+
+# --- S8: end to end -------------------------------------------------------------------------------
+
+
+def end_to_end(urls: Mapping[str, str], server_url: str, rounds: int) -> None:
+    print(f"\nS8: {SECONDS:.0f} s of signed webhooks, one web and one worker process", flush=True)
+    ledger = Ledger(urls["database_url"], server_url)
+    accepted, completed = [], []
+    with tempfile.TemporaryDirectory() as directory, sandboxed(directory, urls) as deployment:
+        deployment.web()
+        worker = deployment.start("worker")
+        until(lambda: "worker started" in worker.text, "the worker has started", worker)
+        with owner_of(deployment, "Acme") as client:
+            people(client, load.KNOWN)
+            path = flow(client)["trigger"]["webhookUrl"].removeprefix(deployment.url)
+        for _ in range(rounds):
+            command = [sys.executable, "-m", "lab.bench.load", str(deployment.port), path]
+            line = subprocess.check_output(
+                [*command, str(SECONDS), "--secret", SECRET], cwd=ROOT, text=True
+            )
+            until(lambda: ledger.unfinished() == 0, "all have ended", worker, 600, every=0.5)
+            accepted.append(json.loads(line)["a_second"])
+            completed.append(ledger.completed() / ledger.span())
+            assert ledger.captured() == ledger.completed()
+            ledger.forget()
+    print(
+        f"accepted {median(accepted):,.0f} a second while the load lasts; "
+        f"accepted and completed {median(completed):,.0f} a second "
+        f"({min(completed):,.0f}–{max(completed):,.0f}), the rest of the backlog included",
+        flush=True,
+    )
+    figures.measured("S8", median(completed))
+
+
+def main(rounds: int = ROUNDS, runs: int = RUNS) -> None:
+    postgres = servers.postgres_server(durable=True)
+    redis = servers.redis_server()
+    postgres.start()
+    redis.start()
+    try:
+
+        def urls() -> dict[str, str]:
+            url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
+            return {"database_url": url, "redis_url": redis.url}
+
+        throughput(urls(), postgres.url, rounds, runs)
+        latency(urls())
+        end_to_end(urls(), postgres.url, rounds)
+    finally:
+        redis.remove()
+        postgres.remove()
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    if given[:1] == ["arq"]:
+        print(asyncio.run(no_ops(given[1], int(given[2]))))
+    else:
+        main(*(int(text) for text in given[:2]))

@@ -1,0 +1,595 @@
+"""Whether what is often asked costs the same among a million contacts and five million runs as
+among a thousand and five thousand.
+
+python -m lab.bench.scale [small] [large] [rounds]: fills two databases of one PostgreSQL, asks
+both the same in turns, and prints what a tenth of the answers were faster than, the ratio, and what
+of it did not go by an index. Every question is asked once in a round, so that whatever else the
+machine does hits all of them alike, and the fastest tenth is what it did not hit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, TypeAlias
+
+import asyncpg
+
+from app.database.db import Database, Handle, Row
+from app.store import (
+    activity,
+    api_keys,
+    audit_logs,
+    batches,
+    contacts,
+    definitions,
+    delivery_attempts,
+    event_endpoints,
+    events,
+    invitations,
+    jobs,
+    memberships,
+    messages,
+    runs,
+    sandbox,
+    searches,
+    suppressions,
+    templates,
+    webhook_requests,
+)
+from app.store.runs import NewRun
+from lab.bench import figures
+from tests import servers
+from tests.conftest import SCHEMA
+
+SMALL, LARGE = 1_000, 1_000_000
+ROUNDS = 400
+WARM_UP = 20  # rounds that do not count: connections and caches are cold
+WANTED = 1.3  # at most
+TOUCHING_SECONDS = 1_200  # every page
+PIECE = 10_000  # contacts of one INSERT
+
+ACME = "ws_acme"
+
+# One workspace among others. Each contact has two tags, two fields, five runs, an event, a consent,
+# a message that was captured, a request, an entry in the audit trail, and lends its number to a
+# template, a suppression, a member, an invitation, an API key, an event endpoint, an event that is
+# told, a version and two definitions. Of every fifth contact, one run is due: more, even among a
+# thousand, than a claim looks at. Ids are in the order of making, as real ones are.
+ONCE = """
+    INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
+    SELECT id, 'W', 'UTC', FALSE, 1, now(), now()
+    FROM unnest(ARRAY['ws_acme', 'ws_other', 'ws_rival']) AS w (id);
+    INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, body, version,
+                             hidden, revision, created_at, updated_at)
+    SELECT 'ws_acme', 'wfl_' || n, 'steps', 'W', 'ACTIVE', '{}', '[]', 1, FALSE, 1, now(), now()
+    FROM generate_series(1, 1000) AS s (n);
+    INSERT INTO definition_versions (workspace_id, definition_id, version, trigger_config, body,
+                                     created_at)
+    VALUES ('ws_acme', 'wfl_1', 1, '{}', '[]', now());
+    CREATE FUNCTION made(kind TEXT, i BIGINT) RETURNS TEXT IMMUTABLE LANGUAGE SQL
+    RETURN kind || '_' || lpad(to_hex(i), 26, '0');
+    CREATE FUNCTION at(i BIGINT, total BIGINT) RETURNS TIMESTAMPTZ STABLE LANGUAGE SQL
+    RETURN TIMESTAMPTZ '2026-06-01T12:00:00Z' - INTERVAL '1 second' * (total - i);
+    """
+FILL = (
+    """
+    INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
+                          name_key, last_name_key, metadata, revision, created_at, updated_at)
+    SELECT 'ws_acme', made('con', i), 'p' || i || '@acme.test', 'p' || i || '@acme.test',
+           '+1415' || lpad(i::text, 7, '0'), 'First' || i % 5000, 'Last' || i % 20000,
+           'first' || i % 5000 || ' last' || i % 20000, 'last' || i % 20000, '{}', 1,
+           at(i, $3), at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i) WHERE $3::bigint > 0
+    """,
+    """
+    INSERT INTO contact_fields (workspace_id, contact_id, name, value)
+    SELECT 'ws_acme', made('con', i), name, CASE name WHEN 'plan' THEN 'pro' ELSE i::text END
+    FROM generate_series($1::bigint, $2::bigint) AS n (i),
+         (VALUES ('plan'), ('crmId')) AS names (name) WHERE $3::bigint > 0
+    """,
+    """
+    INSERT INTO contact_tags (workspace_id, contact_id, tag)
+    SELECT 'ws_acme', made('con', i), tag
+    FROM generate_series($1::bigint, $2::bigint) AS n (i),
+         LATERAL (VALUES ('lead'), ('batch' || i / 10)) AS tags (tag) WHERE $3::bigint > 0
+    """,
+    """
+    INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
+                      created_at, finished_at)
+    SELECT 'ws_acme', made('run', i * 5 + k), 'wfl_1', 1, made('con', i),
+           CASE WHEN due THEN 'QUEUED' WHEN i % 50 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, '{}',
+           at(i, $3), CASE WHEN NOT due THEN now() END
+    FROM generate_series($1::bigint, $2::bigint) AS n (i), generate_series(0, 4) AS five (k),
+         LATERAL (SELECT i % 5 = 0 AND k = 4) AS state (due)
+    """,
+    """
+    INSERT INTO jobs (workspace_id, kind, id, wake_at, lease_token, claims, woken)
+    SELECT 'ws_acme', 'run', made('run', i * 5 + 4), at(i, $3), 0, 0, FALSE
+    FROM generate_series($1::bigint, $2::bigint) AS n (i) WHERE i % 5 = 0
+    """,
+    """
+    INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, channel, category,
+                          to_address, source, content, status, created_at)
+    SELECT 'ws_acme', made('msg', i), made('run', i * 5), 'hello', 1, made('con', i), 'email',
+           'transactional', 'p' || i || '@acme.test', '{}', '{}',
+           CASE WHEN i % 50 = 0 THEN 'FAILED' ELSE 'SENT' END, at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO delivery_attempts (workspace_id, id, message_id, number, message_key, status, tries,
+                                   events, created_at)
+    SELECT 'ws_acme', made('att', i), made('msg', i), 1, 'key' || i,
+           CASE WHEN i % 50 = 0 THEN 'FAILED' ELSE 'SENT' END, 1, '[]', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO captured_messages (workspace_id, id, message_key, message_id, attempt_id, run_id,
+                                   contact_id, channel, to_address, text, headers, captured_at)
+    SELECT 'ws_acme', made('cap', i), 'key' || i, made('msg', i), made('att', i),
+           made('run', i * 5), made('con', i), 'email', 'p' || i || '@acme.test', 'Hello', '{}',
+           at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO contact_events (workspace_id, id, contact_id, name, properties, at)
+    SELECT 'ws_acme', made('evt', i), made('con', i), 'seen', '{}', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO consent_events (workspace_id, id, contact_id, channel, kind, source, at)
+    SELECT 'ws_acme', made('cns', i), made('con', i), 'email', 'opted_in', 'member', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO templates (workspace_id, id, name, channel, category, content, version, revision,
+                           created_at, updated_at)
+    SELECT 'ws_acme', made('tpl', i), 'T', 'email', 'transactional', '{}', 1, 1, at(i, $3), now()
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO webhook_requests (workspace_id, id, definition_id, outcome, status, headers, ip,
+                                  duration_ms, run_id, contact_id, created_at)
+    SELECT 'ws_acme', made('req', i),
+           CASE WHEN i < 1000 THEN 'wfl_1' ELSE 'wfl_' || 2 + i % 999 END,
+           'ACCEPTED', 202, '{}', '192.0.2.1', 1, made('run', i * 5), made('con', i), at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO suppressions (workspace_id, id, channel, address_hash, address, reason, source,
+                              in_flight, created_at)
+    SELECT 'ws_acme', made('sup', i), 'email', 'hash' || i, 'no' || i || '@acme.test', 'manual',
+           'member', '[]', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO audit_logs (workspace_id, id, action, actor_type, actor_id, actor_name,
+                            resource_type, resource_id, changes, changes_hash, request_id,
+                            created_at, mac, sequence, hash)
+    SELECT 'ws_acme', made('aud', i), 'contact.created', 'user', made('usr', 0), 'U', 'contact',
+           made('con', i), '{}', '', 'r', at(i, $3), '', i, ''
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO users (id, email, email_key, name, password_hash, super_admin, created_at)
+    SELECT made('usr', i), 'u' || i || '@acme.test', 'u' || i || '@acme.test', 'U', '', FALSE,
+           at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO memberships (workspace_id, id, user_id, role, created_at)
+    SELECT 'ws_acme', made('mem', i), made('usr', i), 'viewer', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO invitations (workspace_id, id, email, email_key, role, hash, invited_by, created_at,
+                             expires_at)
+    SELECT 'ws_acme', made('inv', i), 'i' || i || '@acme.test', 'i' || i || '@acme.test', 'viewer',
+           int8send(i), made('usr', 0), at(i, $3), now()
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO api_keys (workspace_id, id, name, role, hash, last4, made_by, created_at)
+    SELECT 'ws_acme', made('key', i), 'K', 'viewer', int8send(i), 'last', made('usr', i),
+           at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO event_endpoints (workspace_id, id, url, types, secret, revision, created_at,
+                                 updated_at)
+    SELECT 'ws_acme', made('ep', i), 'https://acme.test', '[]', '', 1, at(i, $3), at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO events (workspace_id, id, type, data, created_at)
+    SELECT 'ws_acme', made('oev', i), 'contact.created', '{}', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO event_attempts (workspace_id, id, endpoint_id, event_id, status, tries,
+                                created_at, finished_at)
+    SELECT 'ws_acme', made('eva', i), made('ep', 0), made('oev', i), 'SUCCEEDED', '[]', at(i, $3),
+           now()
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO definition_versions (workspace_id, definition_id, version, trigger_config, body,
+                                     created_at)
+    SELECT 'ws_acme', 'wfl_2', i + 1, '{}', '[]', at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    # Beside those that run, which stand before them.
+    """
+    INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, body, version,
+                             hidden, revision, created_at, updated_at)
+    SELECT 'ws_acme', made(kind, i), shape, 'D', 'DRAFT', '{}', '[]', 0, FALSE, 1, at(i, $3), now()
+    FROM generate_series($1::bigint, $2::bigint) AS n (i),
+         (VALUES ('aut', 'graph'), ('wfl', 'steps')) AS kinds (kind, shape)
+    """,
+)
+
+
+# Both are in memory: this is about work, not about disks. And both plan each time: otherwise the
+# small one keeps a general plan where the large one plans anew, and planning takes longer than the
+# work.
+SETTINGS = {
+    "shared_buffers": "14GB",
+    "max_wal_size": "8GB",
+    "plan_cache_mode": "force_custom_plan",
+}
+
+
+async def arrange(server_url: str) -> None:
+    """Counts once the server has started again."""
+    connection = await asyncpg.connect(server_url)
+    for name, value in SETTINGS.items():
+        await connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+    await connection.close()
+
+
+async def filled(server_url: str, count: int) -> str:
+    """A database with so many contacts; its URL."""
+    url = await servers.new_database(server_url, SCHEMA.read_text())
+    connection = await asyncpg.connect(url)
+    await connection.execute(ONCE)
+    for first in range(0, count, PIECE):
+        for sql in FILL:
+            await connection.execute(sql, first, min(first + PIECE, count) - 1, count)
+    await connection.execute("VACUUM ANALYZE")
+    size = await connection.fetchval("SELECT pg_size_pretty(pg_database_size(current_database()))")
+    print(f"{count:,} contacts, {count * 5:,} runs: {size}", flush=True)
+    await connection.close()
+    return url
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+Query: TypeAlias = Callable[[Handle], Awaitable[Any]]
+Ask: TypeAlias = Callable[[int], Query]  # of a database with so many contacts
+
+
+def made(kind: str, i: int) -> str:
+    return f"{kind}_{i:026x}"
+
+
+def lookup(query: Callable[[Handle, int], Awaitable[Any]]) -> Ask:
+    """Of a contact that is drawn by lot."""
+
+    def ask(count: int) -> Query:
+        i = random.randrange(count)
+        return lambda db: query(db, i)
+
+    return ask
+
+
+Paged: TypeAlias = Callable[..., Awaitable[list[Row]]]
+
+
+def page(of: Paged, limit: int = 51, **filters: Any) -> Ask:
+    """The first; as many rows as a thousand contacts have too."""
+    rest = {"workspace_id": ACME, "filters": filters, "before": None, "limit": limit}
+    return lambda _count: lambda db: of(db, **rest)
+
+
+def thousandth(of: Paged, kind: str, each: int = 1) -> Ask:
+    """Of pages of one row: so many a thousand contacts have too."""
+
+    def ask(count: int) -> Query:
+        before = made(kind, count * each - 999)
+        return lambda db: of(db, workspace_id=ACME, filters={}, before=before, limit=1)
+
+    return ask
+
+
+def first_and_thousandth(what: str, of: Paged, kind: str) -> Mapping[str, Ask]:
+    return {f"{what}, first page": page(of), f"{what}, thousandth": thousandth(of, kind)}
+
+
+def requests(before: str | None, limit: int) -> Ask:
+    """Of a webhook: a thousand are kept, whatever came to the others."""
+    rest = {"workspace_id": ACME, "definition_id": "wfl_1", "filters": {}}
+    return lambda _count: lambda db: webhook_requests.page(db, **rest, before=before, limit=limit)
+
+
+def searched(before: Callable[[int], str | None] = lambda _count: None, **filters: Any) -> Ask:
+    rest = {"workspace_id": ACME, "filters": filters, "limit": 51}
+    return lambda count: lambda db: searches.page(db, **rest, before=before(count))
+
+
+def to_thousandth(count: int) -> str:
+    """Where the page begins that ends with the thousandth contact: a whole one for both."""
+    return made("con", count - 949)
+
+
+def keys(before: Callable[[int], str | None], limit: int) -> Ask:
+    rest = {"workspace_id": ACME, "filters": {}, "limit": limit}
+    return lambda count: lambda db: api_keys.page(db, **rest, before=before(count))
+
+
+LATELY = datetime(2026, 6, 1, 12, tzinfo=UTC) - timedelta(seconds=30)  # 30 of every count
+BEFORE_ALL = datetime(2026, 1, 1, tzinfo=UTC)
+W: Mapping[str, str] = {"workspace_id": ACME}
+ASKED: Mapping[str, Ask] = {
+    "contact by id": lookup(lambda db, i: contacts.by_id(db, **W, id=made("con", i))),
+    "contact by email": lookup(
+        lambda db, i: contacts.by_email(db, **W, email_key=f"p{i}@acme.test")
+    ),
+    "contact by phone": lookup(lambda db, i: contacts.by_phone(db, **W, phone=f"+1415{i:07}")),
+    "contact by metadata": lookup(
+        lambda db, i: batches.found(db, "metadata", [(ACME, "crmId", str(i))])
+    ),
+    "contacts, first page": page(contacts.page),
+    "contacts, thousandth": thousandth(contacts.page, "con"),
+    "contacts by a common tag": page(contacts.page, tag="lead"),
+    "contacts by a tag of ten": page(contacts.page, tag="batch7"),
+    "contacts by tag and metadata": page(contacts.page, tag="lead", metadata={"plan": "pro"}),
+    "contacts by metadata": lookup(
+        lambda db, i: contacts.page(
+            db, **W, filters={"metadata": {"crmId": str(i)}}, before=None, limit=51
+        )
+    ),
+    "contacts by a whole q": lookup(
+        lambda db, i: searches.page(
+            db, **W, filters={"q": f"p{i}@", "q_phone": None}, before=None, limit=51
+        )
+    ),
+    "contacts by a q of all": searched(q="first", q_phone=None),
+    "contacts by it and a tag": searched(q="first", q_phone=None, tag="lead"),
+    "contacts createdAfter": page(contacts.page, created_after=LATELY),
+    "contacts updatedAfter": searched(updated_after=LATELY),
+    "contacts all updatedAfter": searched(updated_after=BEFORE_ALL),
+    "all updatedAfter, thousandth": searched(to_thousandth, updated_after=BEFORE_ALL),
+    "tags": lambda _count: lambda db: contacts.tag_names(db, **W, after=None, limit=51),
+    "tags, further on": lookup(
+        lambda db, i: contacts.tag_names(db, **W, after=f"batch{i // 10}", limit=2)
+    ),
+    "activity of a contact": lookup(
+        lambda db, i: activity.page(db, **W, contact_id=made("con", i), before=None, limit=51)
+    ),
+    "activity, further on": lookup(
+        lambda db, i: activity.page(
+            db, **W, contact_id=made("con", i), before=made("run", i * 5 + 2), limit=51
+        )
+    ),
+    "runs, first page": page(runs.page),
+    "runs, thousandth": thousandth(runs.page, "run", 5),
+    "runs of a contact": lookup(
+        lambda db, i: runs.page(
+            db, **W, filters={"contact_id": made("con", i)}, before=None, limit=51
+        )
+    ),
+    "runs by status": page(runs.page, 11, status="FAILED"),
+    "attempts, first page": page(delivery_attempts.page),
+    "attempts, thousandth": thousandth(delivery_attempts.page, "att"),
+    "attempts by status": page(delivery_attempts.page, 11, status="FAILED"),
+    "attempts of a message": lookup(
+        lambda db, i: delivery_attempts.page(
+            db, **W, filters={"message_id": made("msg", i)}, before=None, limit=51
+        )
+    ),
+    "captured, first page": page(sandbox.page),
+    "captured, thousandth": thousandth(sandbox.page, "cap"),
+    "templates, first page": page(templates.page),
+    "templates, thousandth": thousandth(templates.page, "tpl"),
+    **first_and_thousandth("messages", messages.page, "msg"),
+    "requests, first page": requests(None, 51),
+    "requests, thousandth": requests(made("req", 1), 1),
+    **first_and_thousandth("suppressions", suppressions.page, "sup"),
+    **first_and_thousandth("audit logs", audit_logs.page, "aud"),
+    **first_and_thousandth("memberships", memberships.page, "mem"),
+    **first_and_thousandth("invitations", invitations.page, "inv"),
+    "API keys, first page": keys(lambda _count: None, 51),
+    "API keys, thousandth": keys(lambda count: made("key", count - 999), 1),
+    **first_and_thousandth("event endpoints", event_endpoints.page, "ep"),
+    **first_and_thousandth(
+        "event attempts", partial(events.attempts_page, endpoint_id=made("ep", 0)), "eva"
+    ),
+    "versions, first page": page(partial(definitions.versions_page, definition_id="wfl_2")),
+    **first_and_thousandth("automations", partial(definitions.page, shape="graph"), "aut"),
+    **first_and_thousandth("workflows", partial(definitions.page, shape="steps"), "wfl"),
+}
+
+# What writes, each in a transaction that is taken back, so that the next round finds the same.
+WRITTEN: Mapping[str, Ask] = {
+    "claim of 32 due runs": lambda _count: (
+        lambda db: jobs.claim(db, "runs", hinted=(), limit=32, lease_seconds=15)
+    ),
+    "claim of 4 hinted runs": lambda count: (
+        lambda db: jobs.claim(
+            db,
+            "runs",
+            hinted=[(ACME, made("run", i * 25 + 4)) for i in random.sample(range(count // 5), 4)],
+            limit=5,
+            lease_seconds=15,
+        )
+    ),
+    "a run by the intake": lookup(
+        lambda db, i: runs.insert_each(
+            db, [NewRun(ACME, made("new", i), "wfl_1", 1, made("con", i), b"{}")]
+        )
+    ),
+}
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+async def timed(db: Handle, query: Query) -> float:
+    began = time.perf_counter()
+    await query(db)
+    return (time.perf_counter() - began) * 1000
+
+
+# In the order of each index: whoever follows it all the way touches every page of it.
+WALK = """
+    DO $$
+    DECLARE walk TEXT;
+    BEGIN
+        FOR walk IN
+            SELECT format('SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s ORDER BY %s) AS walked',
+                          CAST(indrelid AS regclass),
+                          coalesce(pg_get_expr(indpred, indrelid), 'TRUE'),
+                          (SELECT string_agg(pg_get_indexdef(indexrelid, k, TRUE), ', ' ORDER BY k)
+                           FROM generate_series(1, indnkeyatts) AS keys (k)))
+            FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
+            WHERE relnamespace = to_regnamespace('public')
+        LOOP
+            EXECUTE walk;
+        END LOOP;
+    END $$
+    """
+
+
+async def touch_all(db: Handle) -> None:
+    """Every page of every table and index, once by this very connection. A server process maps a
+    page of shared memory when it first touches it, which takes longer than to look something up in
+    it: one that has served for a while has them all, one that begins has them all sooner the fewer
+    there are."""
+
+    async def walk(link: Any) -> None:
+        connection: asyncpg.Connection = link.raw_connection
+        for setting in ("seqscan", "bitmapscan", "sort"):
+            await connection.execute(f"SET enable_{setting} = off")
+        await connection.execute("SET max_parallel_workers_per_gather = 0")
+        await connection.execute("SET statement_timeout = 0")
+        await connection.execute(WALK, timeout=TOUCHING_SECONDS)
+        await connection.execute("RESET ALL")
+
+    await db.use(walk)
+
+
+class _TakenBack(Exception):
+    """Ends a transaction that shall leave nothing behind."""
+
+
+async def taken_back(database: Database, query: Query) -> float:
+    try:
+        async with database.write() as db:
+            await db.now()
+            ms = await timed(db, query)
+            raise _TakenBack
+    except _TakenBack:
+        return ms
+
+
+class RecordingHandle:
+    """A handle that keeps what a store function sends."""
+
+    def __init__(self, db: Handle) -> None:
+        self._db = db
+        self.use = db.use
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+
+    async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
+        self.sent.append((sql, values))
+        return await self._db.fetch_all(sql, **values)
+
+    async def now(self) -> datetime:
+        return await self._db.now()
+
+    fetch_one = Handle.fetch_one
+    fetch_value = Handle.fetch_value
+    execute = Handle.execute
+
+
+async def plans_that_walk(database: Database, query: Query) -> list[str]:
+    """The lines of its plans that say a whole table is read."""
+    lines: list[str] = []
+
+    async def explained(db: Handle) -> None:
+        recording: Any = RecordingHandle(db)
+        await query(recording)
+        for sql, values in recording.sent:
+            # Not by `explain`, which forbids what is looked for here.
+            plan = await db.fetch_all(f"EXPLAIN {sql}", **values)
+            lines.extend(row["QUERY PLAN"].strip() for row in plan)
+
+    await taken_back(database, explained)
+    return [line for line in lines if "Seq Scan" in line]
+
+
+async def measure(small_url: str, large_url: str, small: int, large: int, rounds: int) -> bool:
+    """True when nothing was too dear."""
+    databases = [(Database(small_url), small), (Database(large_url), large)]
+    for database, _ in databases:
+        await database.connect()
+    questions = {**ASKED, **WRITTEN}
+    took: dict[str, tuple[list[float], list[float]]] = {what: ([], []) for what in questions}
+    ratios: dict[str, float] = {}
+    within = True
+    async with databases[0][0].read() as one, databases[1][0].read() as other:
+        handles = (one, other)
+        began = time.monotonic()
+        for db in handles:
+            await touch_all(db)
+        print(f"touched every page in {time.monotonic() - began:.0f} s", flush=True)
+        for round in range(WARM_UP + rounds):
+            for what, ask in questions.items():
+                both = list(zip(databases, handles, took[what], strict=True))
+                for (database, count), db, times in both[:: 1 if round % 2 else -1]:
+                    if what in WRITTEN:
+                        ms = await taken_back(database, ask(count))
+                    else:
+                        ms = await timed(db, ask(count))
+                    if round >= WARM_UP:
+                        times.append(ms)
+        print(f"{'first decile of ' + str(rounds):<32}{small:>12,}{large:>12,}   ratio")
+        for what, ask in questions.items():
+            low, high = (statistics.quantiles(times, n=10)[0] for times in took[what])
+            walked = await plans_that_walk(databases[1][0], ask(large))
+            fine = high / low <= WANTED and not walked
+            ratios[what] = high / low
+            within &= fine
+            remark = "" if fine else f"  <- wanted {WANTED} {' '.join(walked)}"
+            print(f"{what:<32}{low:>9.3f} ms{high:>9.3f} ms{high / low:>8.2f}{remark}", flush=True)
+    for database, _ in databases:
+        await database.disconnect()
+    figures.measured("S5", max(ratios.values()))
+    figures.curve(f"{large:,} contacts / {small:,}", "scale", list(ratios), list(ratios.values()))
+    return within
+
+
+def main(small: int = SMALL, large: int = LARGE, rounds: int = ROUNDS) -> int:
+    server = servers.postgres_server()
+    server.start()
+    try:
+        asyncio.run(arrange(server.url))
+        server.stop()
+        server.start()
+        began = time.monotonic()
+        small_url = asyncio.run(filled(server.url, small))
+        large_url = asyncio.run(filled(server.url, large))
+        print(f"filled in {time.monotonic() - began:.0f} s", flush=True)
+        return 0 if asyncio.run(measure(small_url, large_url, small, large, rounds)) else 1
+    finally:
+        server.remove()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(int(word) for word in sys.argv[1:])))

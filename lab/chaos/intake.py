@@ -1,0 +1,146 @@
+"""Commits cut off from the intake, right before and right after: each answer must be true.
+
+python -m lab.chaos.intake [cuts]: so many of each; twenty senders at once for every cut, half of
+them repeating each other. Contacts that are to be created take a COMMIT; for those that exist, the
+statement that accepts the events is cut. Prints what became of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import orjson
+
+from app.config.settings import Settings
+from app.errors import CommitUnknown, Unavailable
+from app.intake import webhooks
+from app.intake.acceptance import Accepted
+from app.main import open_process
+from app.process import Process
+from tests import servers
+from tests.cast import WEBHOOK, hook, workspace
+from tests.conftest import SCHEMA
+from tests.proxy import Proxy, proxy_before
+
+CUTS = 200
+SENDERS = 20
+Where = Literal["cut_before", "cut_after"]
+Which = Literal["COMMIT", "statement"]
+PATTERNS: dict[Which, bytes] = {"COMMIT": b"COMMIT", "statement": b"run_"}  # an id that is bound
+
+
+@asynccontextmanager
+async def cut_off(
+    database_url: str, redis_url: str, directory: Path
+) -> AsyncIterator[tuple[Process, Proxy]]:
+    """A process that reaches its PostgreSQL through a proxy."""
+    where = urlsplit(database_url)
+    async with proxy_before("127.0.0.1", servers_port(database_url)) as proxy:
+        environ = {
+            "DATABASE_URL": f"postgresql://postgres@127.0.0.1:{proxy.port}{where.path}",
+            "REDIS_URL": redis_url,
+            "SECRET_KEY": "a secret key that only the tests have",
+            "LOG_LEVEL": "error",
+        }
+        settings = Settings.from_environ(environ, secret_key_file=directory / "secret.key")
+        async with open_process(settings) as process:
+            yield process, proxy
+
+
+def servers_port(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or int(dict(part.split("=") for part in parts.query.split("&"))["port"])
+
+
+async def cut_commits(
+    process: Process, proxy: Proxy, acme: str, where: Where, cuts: int, which: Which = "COMMIT"
+) -> Counter[str]:
+    """Raises AssertionError when an answer and the database disagree."""
+    became: Counter[str] = Counter()
+    if which == "statement":
+        token = await hook(process, acme)
+        known = [send(process, token, which, n) for n in range(SENDERS)]
+        await judge(process, await asyncio.gather(*known), Counter())
+    for cut in range(cuts):
+        plain = await hook(process, acme)
+        deduped = await hook(process, acme, trigger={**WEBHOOK, "dedupePath": "order"})
+        became["cuts"] -= proxy.hits
+        getattr(proxy, where)(PATTERNS[which])
+        name = f"{where}-{cut}" if which == "COMMIT" else which
+        senders = [
+            asyncio.create_task(send(process, deduped if n % 2 else plain, name, n))
+            for n in range(SENDERS)
+        ]
+        hits = proxy.hits
+        while proxy.hits == hits and not all(sender.done() for sender in senders):
+            await asyncio.sleep(0.0005)
+        proxy.heal()
+        became["cuts"] += proxy.hits
+        await judge(process, await asyncio.gather(*senders), became)
+    return became
+
+
+async def send(process: Process, token: str, name: str, n: int) -> Accepted | str:
+    body = orjson.dumps({"email": f"{name}-{n % 7}@example.com", "order": n % 4})
+    try:
+        return await webhooks.receive(process, token=token, body=body)
+    except CommitUnknown:
+        return "unknown"
+    except Unavailable:
+        return "unavailable"
+
+
+async def judge(process: Process, answers: list[Accepted | str], became: Counter[str]) -> None:
+    async with process.database.write() as db:
+        found = await db.fetch_all("SELECT id, contact_id FROM runs")
+        twice = await db.fetch_all(
+            "SELECT email_key FROM contacts GROUP BY email_key HAVING count(*) > 1"
+        )
+        ghosts = await db.fetch_all(
+            "SELECT id FROM receipts r WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = r.run_id)"
+        )
+        await db.execute("DELETE FROM receipts")
+        await db.execute("DELETE FROM runs")
+    made = {row["id"]: row["contact_id"] for row in found}
+    accepted = [one for one in answers if isinstance(one, Accepted)]
+    fresh = {one.run_id for one in accepted if not one.replayed}
+    assert not twice
+    assert not ghosts, "a receipt, and no run"
+    for one in accepted:
+        assert made[one.run_id] == one.contact_id, "answered with 202, and not there"
+    assert len(fresh) == sum(not one.replayed for one in accepted), "two senders have one run"
+    if "unknown" not in answers:
+        assert made.keys() == {one.run_id for one in accepted}, "there, and not answered with 202"
+    became["accepted"] += len(fresh)
+    became["repeated"] += len(accepted) - len(fresh)
+    became["503, nothing there"] += answers.count("unavailable")
+    became["503, unknown"] += answers.count("unknown")
+
+
+async def main(cuts: int) -> None:
+    postgres = servers.postgres_server(durable=True)
+    redis = servers.redis_server()
+    postgres.start()
+    redis.start()
+    database_url = await servers.new_database(postgres.url, SCHEMA.read_text())
+    with tempfile.TemporaryDirectory() as directory:
+        async with cut_off(database_url, redis.url, Path(directory)) as (process, proxy):
+            acme = await workspace(process, "Acme")
+            for which in PATTERNS:
+                for where in ("cut_before", "cut_after"):
+                    became = await cut_commits(process, proxy, acme, where, cuts, which)
+                    print(which, where, dict(became), flush=True)
+    redis.remove()
+    postgres.remove()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else CUTS))

@@ -1,0 +1,60 @@
+"""How long it took: figures beside what is wanted, no findings, for the machine may be busy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.bench import figures
+from lab.chaos.answers import times
+from lab.chaos.evidence import Evidence
+
+WAIT_SECONDS = 2  # of the flow that waits
+NEAR_SECONDS = 5.0  # as I12 has it
+
+
+def measure(evidence: Evidence) -> None:
+    accepted = (one.ended - one.began for sent in evidence.ledger for one in sent.accepted)
+    # Promise 6 has a figure for it, while Redis is away.
+    evidence.figures["answered with 202"] = f"{times(accepted)}; wanted p99 300 ms without Redis"
+    evidence.figures["waits, late"] = f"{times(_late_waits(evidence))}; wanted 1 s between faults"
+    _until_work_went_on(evidence)
+
+
+def _late_waits(evidence: Evidence) -> Iterator[float]:
+    """Seconds from the end of a wait to its message, where no fault was near."""
+    arrived = {mail.subject: mail.at for mail in evidence.mails}
+    for sent in evidence.ledger:
+        if sent.flow != "waiting" or sent.name not in arrived or len(sent.tries) != 1:
+            continue
+        began, due = sent.tries[0].began, sent.tries[0].ended + WAIT_SECONDS
+        if not any(
+            fault.began < due + NEAR_SECONDS and began < fault.ended + NEAR_SECONDS
+            for fault in evidence.faults
+        ):
+            yield max(0.0, arrived[sent.name] - due)
+
+
+def _until_work_went_on(evidence: Evidence) -> None:
+    """From a kill to the end of each run that was open then, whatever struck after it."""
+    resumed: list[float] = []
+    for fault in evidence.faults:
+        if not fault.name.startswith("kill"):
+            continue
+        struck = fault.ended  # before that it waited for somebody to kill
+        for row in evidence.runs:
+            flow = evidence.definitions.get(row["definition_id"])
+            if flow is None or flow == "waiting" or row["finished_at"] is None:
+                continue
+            if row["created_at"].timestamp() < struck < row["finished_at"].timestamp():
+                resumed.append(row["finished_at"].timestamp() - struck)
+    resumed.sort()
+    if resumed:
+        shares = [(number + 1) * 100 / len(resumed) for number in range(len(resumed))]
+        step = max(1, len(resumed) // 100)
+        figures.curve("runs", "recovery", resumed[::step], shares[::step])
+        p99 = resumed[int(len(resumed) * 0.99)]
+        figures.measured("P4", p99, of=len(resumed))
+        evidence.figures["ended after a kill"] = (
+            f"{len(resumed)} runs, p50 {resumed[len(resumed) // 2]:.1f} s, p99 {p99:.1f} s,"
+            f" last {resumed[-1]:.1f} s"
+        )

@@ -1,0 +1,131 @@
+"""Print the figures of the house: size, rooms, imports that point up, words, decisions, targets.
+
+python -m lab.house [directory]: of this tree, or of another checkout.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+BANNED = {"told", "said", "heard", "surely", "whoever"}
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def trees(root: Path, *tops: str) -> dict[str, ast.Module]:
+    """Module → syntax tree."""
+    found = {}
+    for path in sorted(path for top in tops for path in (root / top).rglob("*.py")):
+        name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+def imported(name: str, tree: ast.Module, known: Mapping[str, ast.Module]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in known else node.module or name
+
+
+def layers(root: Path) -> list[list[str]]:
+    """Of the first contract, top to bottom; several modules may share a line."""
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
+    return [re.split(r" *\| *", line) for line in contracts["contracts"][0]["layers"]]
+
+
+def upward(root: Path, code: Mapping[str, ast.Module]) -> int:
+    """Imports from a module to one whose line in the contract is above its own."""
+    place = {name: n for n, line in enumerate(layers(root)) for name in line}
+
+    def level(module: str) -> int | None:
+        parts = module.split(".")
+        names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+        return next((place[name] for name in names if name in place), None)
+
+    found = 0
+    for name, tree in code.items():
+        here = level(name)
+        for other in imported(name, tree, code):
+            there = level(other)
+            found += here is not None and there is not None and there < here
+    return found
+
+
+def banned(code: Mapping[str, ast.Module]) -> int:
+    found = 0
+    for tree in code.values():
+        for node in ast.walk(tree):
+            names = {getattr(node, kind, None) for kind in ("name", "asname", "arg", "attr")}
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            found += bool(BANNED & names)
+    return found
+
+
+def called_once(code: Mapping[str, ast.Module]) -> tuple[int, int]:
+    """Private functions, and those of them that their module names once."""
+    total = once = 0
+    for tree in code.values():
+        named = Counter(
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name | ast.Attribute)
+        )
+        for node in ast.walk(tree):
+            if isinstance(node, FUNCTION) and re.match(r"_[a-z]", node.name):
+                total += 1
+                once += named[node.name] == 1
+    return total, once
+
+
+def is_row(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "row"
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    )
+
+
+def figures(root: Path) -> Iterator[tuple[str, object]]:
+    code = trees(root, "app", "workers")
+    everything = trees(root, "app", "workers", "tests", "lab")
+    nodes = [node for tree in code.values() for node in ast.walk(tree)]
+    files = [path for top in ("app", "workers") for path in (root / top).rglob("*.py")]
+    lines = layers(root)
+    yield "lines of app and workers", sum(len(path.read_text().splitlines()) for path in files)
+    yield "statements", sum(isinstance(node, ast.stmt) for node in nodes)
+    yield "rooms", len([*(root / "app").glob("*/__init__.py")])
+    yield "loose files in app", len([*(root / "app").glob("*.py")])
+    yield "lines of the contract", len(lines)
+    yield "names in it", sum(map(len, lines))
+    yield "imports that point up", upward(root, code)
+    total, once = called_once(code)
+    yield "private functions", total
+    yield "of these called once", once
+    yield 'row["…"]', sum(map(is_row, nodes))
+    yield "banned identifiers", banned(everything)
+    yield "decisions in docs", len([*(root / "docs/decisions").glob("*.md")])
+    yield "decisions in lab", len([*(root / "lab/decisions").glob("*.md")])
+    yield "make targets", len(re.findall(r"^[a-z-]+:.*## ", (root / "Makefile").read_text(), re.M))
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]
+    for name, value in figures(root.resolve()):
+        print(f"{name:<26} {value:>7,}" if isinstance(value, int) else f"{name:<26} {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""A closed workspace goes, and an archived definition's runs end, a batch at a time."""
+
+from __future__ import annotations
+
+from app.accounts import closure
+from app.audience import audience
+from app.audience.reactions import WorkspaceContext
+from app.database.db import new_id
+from app.definitions import activation
+from app.messages import create
+from app.process import Process
+from app.providers.base import Message, Receipt
+from app.store import definitions, messages, runs, workspaces
+from tests.cast import HELLO, Cast, settle
+from tests.messages.test_delivery import accepts, attempts, with_provider
+
+
+async def test_a_closed_workspace_goes_and_then_there_is_nothing_to_do(
+    cast: Cast, process: Process
+):
+    async with process.database.write() as db:
+        await workspaces.close(db, id=cast.olivia.workspace_id)
+    assert await closure.remove_batch(process)
+    async with process.database.read() as db:
+        assert await workspaces.by_id(db, id=cast.olivia.workspace_id) is None
+        assert await workspaces.by_id(db, id=cast.mallory.workspace_id) is not None
+    assert not await closure.remove_batch(process)
+
+
+async def test_nothing_goes_where_none_is_closed(cast: Cast, process: Process):
+    assert not await closure.remove_batch(process)
+    assert (await cast.olivia.get("/contacts")).status_code == 200
+
+
+async def test_what_is_stopped_is_not_due_any_more(cast: Cast, process: Process):
+    letter = {"to": cast.vic.email, "subject": "S", "html": "<p>H</p>"}
+    for _ in range(3):
+        await cast.ed.made("/messages/test-email", letter)
+    async with process.database.write() as db:
+        assert await messages.stop(db, workspace_id=cast.ed.workspace_id, limit=2)
+        assert not await messages.stop(db, workspace_id=cast.ed.workspace_id, limit=2)
+    assert await process.claim("message", [], 50) == []
+
+
+async def ordered(process: Process, acme: str) -> None:
+    """A message that no run and so no definition stands for."""
+    workspace = WorkspaceContext(acme, None, process.vault, queue=process.queue)
+    async with process.database.write() as db:
+        contact = await audience.create(db, workspace, {"email": "ada@example.com"})
+        wanted = create.Order(acme, "email", contact["id"], None, None, HELLO)
+        await create.create(process, db, wanted)
+
+
+async def test_what_is_inserted_while_its_workspace_is_closed_is_not_sent(
+    process: Process, acme: str
+):
+    """By a request that waited for the lock of the closing, and came after `stop`."""
+    process, provider = with_provider(process, accepts)
+    async with process.database.write() as db:
+        await workspaces.close(db, id=acme)
+    await closure.stop(process, acme)
+    await ordered(process, acme)
+    await settle(process)
+    assert provider.given == []
+
+
+async def test_a_call_that_is_under_way_when_its_workspace_is_closed_comes_to_its_end(
+    process: Process, acme: str
+):
+    async def close(message: Message) -> Receipt:
+        async with process.database.write() as db:
+            await workspaces.close(db, id=acme)
+        return await accepts(message)
+
+    sending, _ = with_provider(process, close)
+    await ordered(sending, acme)
+    await settle(sending)
+    [attempt] = await attempts(process, acme)
+    assert attempt["status"] == "SENT"
+
+
+async def unfinished(process: Process, definition_id: str) -> int:
+    async with process.database.read() as db:
+        count: int = await db.fetch_value(
+            "SELECT count(*) FROM runs WHERE definition_id = :id AND finished_at IS NULL",
+            id=definition_id,
+        )
+    return count
+
+
+async def many_runs(process: Process, workspace_id: str, definition_id: str, count: int) -> None:
+    async with process.database.write() as db:
+        await runs.insert_many(
+            db,
+            workspace_id=workspace_id,
+            rows=[(new_id("run"), definition_id, new_id("con")) for _ in range(count)],
+            body=b"{}",
+            depth=0,
+        )
+
+
+async def test_what_is_archived_ends_some_runs_at_once_and_the_others_a_batch_at_a_time(
+    cast: Cast, process: Process
+):
+    workflow = {"name": "W", "state": "ACTIVE", "steps": [{"type": "wait", "duration": "P1D"}]}
+    [one, other] = [(await cast.ed.made("/workflows", workflow))["id"] for _ in range(2)]
+    count = activation.CANCELLED_AT_ONCE + closure.BATCH + 7
+    await many_runs(process, cast.ed.workspace_id, one, count)
+    await many_runs(process, cast.ed.workspace_id, other, 3)
+    assert not await closure.cancel_batch(process)
+    archived = await cast.ed.patch(f"/workflows/{one}", {"state": "ARCHIVED"})
+    assert archived.status_code == 200
+    assert await unfinished(process, one) == closure.BATCH + 7
+    assert await closure.cancel_batch(process)
+    assert await unfinished(process, one) == 7
+    assert await closure.cancel_batch(process)
+    assert not await closure.cancel_batch(process)
+    assert (await unfinished(process, one), await unfinished(process, other)) == (0, 3)
+    async with process.database.read() as db:
+        assert await definitions.ending(db) is None
+    ended = (await cast.vic.read(f"/runs?workflowId={one}&limit=1"))["data"][0]
+    assert (ended["status"], ended["reason"]["code"]) == ("CANCELLED", "definition_archived")
+
+
+async def test_a_run_that_is_being_moved_is_passed_over_and_the_definition_kept_in_mind(
+    cast: Cast, process: Process
+):
+    if process.database.engine == "sqlite":
+        return  # one writer: nobody moves anything meanwhile
+    workflow = {"name": "W", "state": "ACTIVE", "steps": [{"type": "wait", "duration": "P1D"}]}
+    id = (await cast.ed.made("/workflows", workflow))["id"]
+    await many_runs(process, cast.ed.workspace_id, id, 2)
+    async with process.database.write() as moving:
+        await moving.fetch_one("SELECT id FROM runs ORDER BY id LIMIT 1 FOR UPDATE")
+        await cast.ed.patch(f"/workflows/{id}", {"state": "ARCHIVED"})
+        assert await unfinished(process, id) == 1
+        assert not await closure.cancel_batch(process)
+    assert await closure.cancel_batch(process)
+    assert await unfinished(process, id) == 0
+    assert not await closure.cancel_batch(process)
+    async with process.database.read() as db:
+        assert await definitions.ending(db) is None

@@ -1,0 +1,76 @@
+"""What finds a contact, and the lock under which it still does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.audience import audience, lookups
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Row
+from app.errors import Problem
+from app.process import Process
+from app.store import contacts
+from tests.cast import lock_waiters, workspace
+
+ADA = lookups.read("email", "Ada@Example.com", None)
+
+
+async def found(process: Process, workspace_id: str, lookup: audience.Lookup) -> Row | None:
+    async with process.database.write() as db:
+        return await lookups.find_locked(db, workspace_id, lookup)
+
+
+async def made(process: Process, acme: WorkspaceContext, **values: Any) -> Row:
+    async with process.database.write() as db:
+        return await audience.create(db, acme, values)
+
+
+async def test_a_contact_is_found_by_each_of_its_keys_and_in_its_workspace_alone(process: Process):
+    acme, rival = await workspace(process, "Acme"), await workspace(process, "Rival")
+    context = WorkspaceContext(acme, "DE", process.vault)
+    row = await made(
+        process, context, email="ada@example.com", phone="+4915112345678", metadata={"crm": 7}
+    )
+    for lookup in (
+        ADA,
+        lookups.read("phone", "01511 2345678", "DE"),
+        lookups.read("contact_id", row["id"], None),
+        lookups.read("contact_id", 7, None, "crm"),
+        lookups.read("contact_id", "7", None, "crm"),
+    ):
+        ours = await found(process, acme, lookup)
+        assert ours is not None
+        assert ours["id"] == row["id"]
+        assert await found(process, rival, lookup) is None
+
+
+async def test_several_with_one_value_are_a_conflict(process: Process):
+    context = WorkspaceContext(await workspace(process, "Acme"), None, process.vault)
+    for name in ("ada", "bob"):
+        await made(process, context, email=f"{name}@x.test", metadata={"crm": 7})
+    with pytest.raises(Problem) as refused:
+        await found(process, context.id, lookups.read("contact_id", 7, None, "crm"))
+    assert refused.value.code == "conflict"
+
+
+async def test_who_gets_another_address_while_the_lock_is_awaited_is_not_taken(process: Process):
+    context = WorkspaceContext(await workspace(process, "Acme"), None, process.vault)
+    row = await made(process, context, email="ada@example.com")
+    async with process.database.write() as db:
+        locked = await contacts.locked(db, workspace_id=context.id, id=row["id"])
+        assert locked is not None
+        await audience.change(db, context, locked, {"email": "bea@example.com"})
+        finding = asyncio.create_task(found(process, context.id, ADA))
+        await lock_waiters(process, 1)
+    assert await finding is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("email", "ada"), ("email", 7), ("phone", "12"), ("contact_id", True)]
+)
+def test_a_value_that_finds_nobody_is_refused(kind: str, value: Any):
+    with pytest.raises(ValueError, match=r"."):
+        lookups.read(kind, value, None)

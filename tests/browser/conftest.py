@@ -1,0 +1,245 @@
+"""The console in a real browser: Debian's Chromium, driven against a service of its own.
+
+Without Chromium these tests are skipped; with REQUIRE_BROWSER=1 its absence is a failure. Nothing
+here waits for time: it asks the API, then looks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
+
+from app.net.tls import system_trust
+from tests.servers import free_port
+
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "console/node_modules/axe-core/axe.min.js"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+REQUIRED = os.environ.get("REQUIRE_BROWSER") == "1"
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PATIENCE_SECONDS = 60.0  # for what the service does; a machine may be slow
+
+
+def missing() -> str:
+    """What these tests lack, in a sentence; "" for nothing."""
+    if CHROMIUM is None:
+        return "There is no Chromium here: apt-get install chromium."
+    return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in here:
+        item.add_marker(pytest.mark.timeout(240))
+        item.add_marker(pytest.mark.filterwarnings("default::ResourceWarning"))
+        if missing() and not REQUIRED:
+            item.add_marker(pytest.mark.skip(missing()))
+
+
+@pytest.fixture(scope="session")
+def built() -> None:
+    """The console, built from the sources as they are."""
+    if missing():
+        pytest.fail(missing())
+    subprocess.run(
+        [sys.executable, str(ROOT / "console/build.py"), "--if-stale"], check=True, timeout=600
+    )
+    if not AXE.exists() or not (ROOT / "app/console/dist/index.html").exists():
+        sentence = "The console cannot be built here; `make console` says why."
+        pytest.fail(sentence) if REQUIRED else pytest.skip(sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """`python -m app run`, and what it printed."""
+
+    url: str
+    link: str  # to the console
+    hook: str
+    signature: str
+    event: str
+    api: httpx2.Client
+
+    def send(self, body: str | None = None, **headers: str) -> dict[str, Any]:
+        """The demo's event, signed, and its answer."""
+        sent = {"Content-Type": "application/json", "X-Service-Signature": self.signature}
+        response = self.api.post(self.hook, content=body or self.event, headers={**sent, **headers})
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def read(self, path: str) -> Any:
+        response = self.api.get(path)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def made(self, path: str, body: Any) -> dict[str, Any]:
+        response = self.api.post(path, json=body)
+        assert response.status_code in (200, 201, 202), response.text
+        made: dict[str, Any] = response.json()
+        return made
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """What `holds` answers once it is true."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (found := holds()):
+            assert time.monotonic() < deadline, "it never came"
+            time.sleep(0.1)
+        return found
+
+
+@pytest.fixture(scope="session")
+def service(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("console")
+    port = free_port()
+    environ = {
+        "PATH": os.defpath,
+        "PYTHONPATH": str(ROOT),
+        "PORT": str(port),
+        "DATABASE_URL": f"sqlite:///{directory}/tidings.db",
+        "LOG_LEVEL": "warning",
+    }
+    output = directory / "output.txt"
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app", "run"], cwd=directory, env=environ, stdout=file
+        )
+    try:
+        service = _service(process, output)
+        yield service
+        service.api.close()
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _service(process: subprocess.Popen[bytes], output: Path) -> Service:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while "Stop with" not in (text := output.read_text()):
+        assert process.poll() is None, text
+        assert time.monotonic() < deadline, text
+        time.sleep(0.1)
+    link = re.findall(r"\S+#sign-in=\S+", text)[0]
+    key, url = re.findall(r"(td_test_\w+)", text)[0], link.partition("/console")[0]
+    api = httpx2.Client(
+        base_url=url,
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=30,
+        verify=system_trust(),
+    )
+    expect.set_options(timeout=30_000)
+    return Service(
+        url,
+        link,
+        re.findall(r"http\S+/v1/webhooks/in/\w+", text)[0],
+        re.findall(r"X-Service-Signature: (\S+)'", text)[0],
+        re.findall(r"--data-binary '(.*?)'\n", text, re.DOTALL)[0],
+        api,
+    )
+
+
+# --- the browser ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def chromium(built: None) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Watch:
+    """What a page did that no page may: messages of the browser, and requests to others."""
+
+    own: str
+    found: list[str] = field(default_factory=list)
+    expected: str = "?"  # a refusal that the test itself brings about
+
+    def on(self, page: Page) -> None:
+        page.on("console", self._message)
+        page.on("pageerror", lambda error: self.found.append(f"error: {error}"))
+        page.on("dialog", self._dialog)
+        page.on("request", lambda request: self._request(request.url))
+
+    def _message(self, message: ConsoleMessage) -> None:
+        """That a script in a mail was blocked is what the frame is for."""
+        preview = f"{self.own}/preview/"
+        if message.location["url"].startswith(preview) or f"in '{preview}" in message.text:
+            return
+        if self.expected not in message.text or not message.text.startswith("Failed to load"):
+            self.found.append(f"console: {message.text} {message.location['url']}")
+
+    def _dialog(self, dialog: Any) -> None:
+        self.found.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, url: str) -> None:
+        if not url.startswith((f"{self.own}/", "data:", "blob:", "about:")):
+            self.found.append(f"request: {url}")
+
+
+@pytest.fixture
+def watch(service: Service) -> Watch:
+    return Watch(service.url)
+
+
+@pytest.fixture(scope="session")
+def owner(chromium: Browser, service: Service) -> Iterator[BrowserContext]:
+    """The demo's owner, signed in by the link that was printed."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(service.link)
+    page.get_by_role("heading", level=1, name="Demo").wait_for()
+    assert "sign-in" not in page.url  # the token is in no history
+    page.close()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(owner: BrowserContext, watch: Watch) -> Iterator[Page]:
+    page = owner.new_page()
+    watch.on(page)
+    yield page
+    page.close()
+    assert watch.found == []
+
+
+def opened(page: Page, service: Service, path: str) -> None:
+    """The screen at this path, with all that it reads."""
+    page.goto(f"{service.url}/console{path}")
+    ready(page)
+
+
+def ready(page: Page) -> None:
+    page.get_by_role("heading", level=1).wait_for()
+    expect(page.get_by_text("Loading …")).to_have_count(0)

@@ -1,0 +1,153 @@
+"""What can be done on the screens, seen through the API afterwards."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page
+
+from tests.browser.conftest import Service, opened
+
+
+def confirmed(page: Page, label: str, sure: str | None = None, within: Locator | None = None):
+    """Press the button, and in the dialog that says what it will do the one that does it."""
+    (within or page).get_by_role("button", name=label, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name=sure or label, exact=True).click()
+    dialog.wait_for(state="hidden")
+
+
+def test_a_contact_is_changed_and_erased(page: Page, service: Service):
+    email = f"grace-{secrets.token_hex(4)}@example.com"
+    body = {"email": email, "firstName": "Grace", "tags": ["lead"], "metadata": {"seats": 3}}
+    made = service.made("/contacts", body)
+    opened(page, service, f"/contacts/{made['id']}")
+    page.get_by_role("button", name="Change").click()
+    page.get_by_label("Last name").fill("Hopper")
+    page.get_by_label("Tags").fill("lead\nadmiral")
+    page.get_by_label("Fields of your own").fill("seats = 3\nship = <b>Yorktown</b>")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("heading", level=1, name="Grace Hopper").wait_for()
+    stored = service.read(f"/contacts/{made['id']}")
+    assert (stored["lastName"], sorted(stored["tags"])) == ("Hopper", ["admiral", "lead"])
+    assert stored["metadata"] == {"seats": 3, "ship": "<b>Yorktown</b>"}
+    confirmed(page, "Erase", "Erase for good")
+    page.get_by_role("heading", level=1, name="Contacts").wait_for()
+    assert service.api.get(f"/contacts/{made['id']}").status_code == 404
+
+
+def test_contacts_are_tried_imported_searched_and_exported(
+    page: Page, service: Service, tmp_path: Path
+):
+    mark = secrets.token_hex(4)
+    file = tmp_path / "contacts.csv"
+    file.write_text(f"email,firstName\nimp-{mark}@example.com,Imogen\nnot an address,Nobody\n")
+    opened(page, service, "/contacts/import")
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Try it without changing anything").click()
+    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_text(re.compile("^1 row")).wait_for()
+    assert service.read(f"/contacts?q=imp-{mark}")["data"] == []
+    page.get_by_role("button", name="Import now").click()
+    page.get_by_role("heading", name="What was done").wait_for()
+    opened(page, service, "/contacts")
+    page.get_by_label("Search").fill(f"imp-{mark}")
+    page.wait_for_url(re.compile(f"q=imp-{mark}"))
+    page.get_by_role("link", name="Imogen").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export these").click()
+    exported = Path(download.value.path()).read_text("utf-8")
+    assert f"imp-{mark}@example.com" in exported
+    assert len(exported.splitlines()) == 2
+
+
+def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
+    page: Page, service: Service
+):
+    opened(page, service, "/templates/new")
+    page.get_by_label("Name").fill("Greeting")
+    page.get_by_label("Subject").fill("Hi {{trigger.data.name}}")
+    page.get_by_label("HTML", exact=True).fill("<h1>Hi {{trigger.data.name}}</h1>")
+    page.get_by_role("button", name="Make the template").click()
+    page.get_by_role("heading", level=1, name="Greeting").wait_for()
+    id = page.url.rpartition("/")[2]
+    page.frame_locator("iframe").get_by_role("heading", name="Hi (name)").wait_for()
+    page.get_by_label("The event, as JSON").fill("{")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.locator(".wrong", has_text="This is not JSON").wait_for()
+    page.get_by_label("The event, as JSON").fill('{"data": {"name": "Ada"}}')
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.frame_locator("iframe").get_by_role("heading", name="Hi Ada").wait_for()
+    page.get_by_label("Subject").fill("Hello {{trigger.data.name}}")
+    opened(page, service, f"/templates/{id}")  # a reload
+    assert page.get_by_label("Subject").input_value() == "Hello {{trigger.data.name}}"
+    assert service.read(f"/templates/{id}")["content"]["subject"].startswith("Hi")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("heading", level=3, name="Subject").wait_for()
+    service.until(lambda: service.read(f"/templates/{id}")["version"] == 2)
+
+
+def test_a_flow_is_paused_activated_and_started_by_hand(page: Page, service: Service):
+    contact = service.made("/contacts", {"email": f"mo-{secrets.token_hex(4)}@example.com"})
+    steps = [{"type": "add_tag", "tag": "met"}]
+    flow = service.made("/workflows", {"name": "By hand", "state": "ACTIVE", "steps": steps})
+    opened(page, service, f"/flows/workflows/{flow['id']}")
+    for label, state in (("Pause", "PAUSED"), ("Activate", "ACTIVE")):
+        confirmed(page, label)
+        service.until(lambda: service.read(f"/workflows/{flow['id']}")["state"])
+        assert service.read(f"/workflows/{flow['id']}")["state"] == state
+    page.get_by_role("button", name="Start a run").click()
+    page.get_by_label("Contact").fill(contact["email"])
+    page.get_by_role("dialog").get_by_role("button", name="Start", exact=True).click()
+    page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
+    page.locator(".verdict", has_text="Completed").wait_for()
+    assert service.read(f"/contacts/{contact['id']}")["tags"] == ["met"]
+
+
+def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
+    page: Page, service: Service
+):
+    template = service.read("/templates")["data"][-1]["id"]
+    contact = service.made("/contacts", {"email": f"uma-{secrets.token_hex(4)}@example.com"})
+    service.made("/sandbox/faults", {"kind": "accept_then_drop", "count": 1})
+    body = {"channel": "email", "contactId": contact["id"], "templateId": template}
+    id = service.made("/messages", body)["messageId"]
+    service.until(lambda: service.read(f"/messages/{id}")["status"] == "UNKNOWN")
+    opened(page, service, "/")
+    page.get_by_role("link", name=re.compile("unknown outcome")).click()
+    page.locator(f"a[href$='{id}']").click()
+    confirmed(page, "It did not arrive: send again", "Send again")
+    service.until(lambda: service.read(f"/messages/{id}")["status"] in ("SENT", "DELIVERED"))
+    page.locator(".verdict", has_text=re.compile("Sent|Delivered")).wait_for()
+
+
+def test_settings_are_kept_and_secrets_shown_once(page: Page, service: Service):
+    opened(page, service, "/settings/keys")
+    page.get_by_label("Name").fill("Warehouse")
+    page.get_by_role("button", name="Make the key").click()
+    key = page.locator(".note code").inner_text()
+    bearer = {"Authorization": f"Bearer {key}"}
+    assert service.api.get("/contacts", headers=bearer).status_code == 200
+    row = page.get_by_role("row", name=re.compile("Warehouse"))
+    confirmed(page, "Revoke", within=row)
+    assert service.api.get("/contacts", headers=bearer).status_code == 401
+    opened(page, service, "/settings/keys")
+    assert page.get_by_text(key).count() == 0
+    opened(page, service, "/settings/endpoints")
+    page.get_by_label("URL").fill("https://example.com/hooks")
+    page.get_by_role("button", name="Add it").click()
+    assert page.locator(".note code").inner_text().startswith("whsec_")
+    opened(page, service, "/settings/suppressions")
+    page.get_by_label("Address", exact=True).fill("no-more@example.com")
+    page.get_by_role("button", name="Suppress it").click()
+    row = page.get_by_role("row", name=re.compile("no-more@example.com"))
+    row.wait_for()
+    confirmed(page, "Lift", within=row)
+    row.wait_for(state="detached")
+    assert service.read("/suppressions?reason=manual")["data"] == []
+    opened(page, service, "/settings/workspace")
+    page.get_by_label("Postal address").fill("1 Main St")
+    page.get_by_role("button", name="Save").click()
+    service.until(lambda: service.read("/settings/workspace")["postalAddress"] == "1 Main St")

@@ -1,0 +1,183 @@
+"""What people do in the console, from their first minute on."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page
+
+from tests.browser.conftest import Service, Watch, opened, ready
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def stranger(chromium: Browser) -> Iterator[BrowserContext]:
+    """A browser of their own, in which nobody has signed in."""
+    context = chromium.new_context()
+    yield context
+    context.close()
+
+
+def registered(page: Page, service: Service) -> str:
+    """Olivia and her new workspace, by the form; the address."""
+    email = f"olivia-{secrets.token_hex(4)}@acme.example"
+    page.goto(f"{service.url}/console/register")
+    page.get_by_label("Your name").fill("Olivia")
+    page.get_by_label("Workspace").fill("Acme")
+    page.get_by_label("Email").fill(email)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Create the account").click()
+    page.get_by_role("heading", level=1, name="Acme").wait_for()
+    return email
+
+
+def test_a_newcomer_gets_to_a_message_in_three_steps(
+    stranger: BrowserContext, service: Service, watch: Watch
+):
+    page = stranger.new_page()
+    watch.on(page)
+    registered(page, service)
+    page.get_by_role("button", name="Make them").click()
+    page.get_by_role("button", name="Send this event").click()
+    page.get_by_role("heading", level=1, name="Run").wait_for()
+    page.locator(".verdict", has_text="Completed").wait_for()  # by itself: the page is live
+    page.get_by_role("link", name="Welcome, Ada").click()
+    page.get_by_role("heading", level=1, name="Message").wait_for()
+    page.frame_locator("iframe").get_by_role("heading", name="Hello Ada,").wait_for()
+    page.get_by_role("link", name="Sandbox inbox").click()
+    page.get_by_role("button", name="Welcome, Ada").wait_for()
+    assert watch.found == []
+
+
+def test_the_errors_of_the_server_stand_at_their_fields_and_what_was_typed_survives(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "422"
+    opened(page, service, "/contacts/new")
+    page.get_by_label("Email").fill("ada(at)example.com")
+    page.get_by_label("First name").fill("Ada")
+    with page.expect_response("**/contacts") as answered:
+        page.get_by_role("button", name="Make the contact").click()
+    [error] = answered.value.json()["errors"]
+    assert error["pointer"] == "/email"
+    page.get_by_text(error["message"]).wait_for()
+    field = page.get_by_label("Email")
+    assert field.get_attribute("aria-invalid") == "true"
+    assert field.evaluate("field => field === document.activeElement")
+    page.reload()
+    ready(page)
+    assert page.get_by_label("First name").input_value() == "Ada"
+    page.get_by_label("Email").fill(f"ada-{secrets.token_hex(4)}@example.com")
+    page.get_by_role("button", name="Make the contact").click()
+    page.get_by_role("heading", level=1, name="Ada").wait_for()
+
+
+def test_when_the_session_ends_nothing_that_was_typed_is_lost(
+    stranger: BrowserContext, service: Service
+):
+    page = stranger.new_page()
+    email = registered(page, service)
+    opened(page, service, "/contacts/new")
+    page.get_by_label("Email").fill("grace@example.com")
+    other = stranger.new_page()
+    opened(other, service, "/")
+    other.get_by_role("button", name="Sign out").click()
+    other.get_by_role("heading", level=1, name="Sign in").wait_for()
+    page.get_by_role("button", name="Make the contact").click()
+    again = page.get_by_role("dialog", name="Sign in again")
+    again.get_by_label("Email").fill(email)
+    again.get_by_label("Password").fill(PASSWORD)
+    again.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
+
+
+def test_many_tabs_that_open_at_once_stay_signed_in(owner: BrowserContext, service: Service):
+    pages = [owner.new_page() for _ in range(6)]
+    for page in pages:
+        page.goto(f"{service.url}/console/runs", wait_until="commit")
+    for page in pages:
+        page.get_by_role("heading", level=1, name="Runs").wait_for()
+        page.close()
+
+
+def test_a_run_is_found_and_replayed_with_the_keyboard_alone(page: Page, service: Service):
+    run_id = service.send()["runId"]
+    service.until(lambda: service.read(f"/runs/{run_id}")["finishedAt"])
+    opened(page, service, "/runs")
+    pressed(page, page.locator("tbody a").first)
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
+    page.get_by_role("button", name="Replay").wait_for()
+    pressed(page, page.get_by_role("button", name="Replay"))
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Replay this run?")
+    dialog.wait_for()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    page.keyboard.press("Enter")  # the focus is back on the button
+    pressed(page, dialog.get_by_role("button", name="Replay"))
+    before = page.url
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: url != before and "/console/runs/run_" in url)
+
+
+def pressed(page: Page, target: Locator) -> None:
+    """Tab, until the target has the focus."""
+    for _ in range(60):
+        if target.evaluate("element => element === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    pytest.fail("the keyboard does not lead there")
+
+
+def test_the_body_of_a_refused_request_gives_paths_and_is_tried_again(page: Page, service: Service):
+    service.send(**{"X-Service-Signature": "sha256=" + "0" * 64})
+    opened(page, service, "/flows")
+    page.get_by_role("link", name="Welcome a new customer").click()
+    page.get_by_role("link", name="Requests").click()
+    page.get_by_label("Outcome").select_option("REFUSED")
+    page.wait_for_url(re.compile("outcome=REFUSED"))
+    page.locator("tbody a").first.click()
+    page.get_by_role("heading", level=1, name="Request").wait_for()
+    page.get_by_role("button", name='"Assam 250 g"').click()
+    page.get_by_text("data.order.items[0].title", exact=True).wait_for()
+
+
+def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Service):
+    email = f"vic-{secrets.token_hex(4)}@acme.example"
+    owner = chromium.new_context()
+    page = owner.new_page()
+    registered(page, service)
+    opened(page, service, "/settings/members")
+    page.get_by_label("Email").fill(email)
+    page.get_by_label("Role").select_option("viewer")
+    page.get_by_role("button", name="Send the invitation").click()
+    page.get_by_role("cell", name=email).wait_for()
+    opened(page, service, "/inbox")
+    page.get_by_role("button", name=re.compile("invite", re.IGNORECASE)).first.click()
+    page.get_by_role("button", name="Text", exact=True).click()
+    [link] = re.findall(r"http\S+/account#\S+", page.locator("pre").first.inner_text())
+    owner.close()
+    viewer = chromium.new_context()
+    page = viewer.new_page()
+    page.goto(link)
+    page.get_by_label(re.compile("Your name")).fill("Vic")
+    page.get_by_label(re.compile("Your password")).fill(PASSWORD)
+    page.get_by_role("button", name="Accept the invitation").click()
+    page.get_by_role("link", name="Open the console").click()
+    page.get_by_role("heading", level=1, name="Sign in").wait_for()
+    page.goto(f"{service.url}/console/contacts")
+    page.get_by_label("Email").fill(email)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", level=1, name="Contacts").wait_for()
+    assert page.get_by_role("link", name="New contact").count() == 0
+    assert page.get_by_role("link", name="import").count() == 0
+    opened(page, service, "/settings/workspace")
+    assert page.get_by_role("button", name="Save").count() == 0
+    assert page.get_by_role("link", name="API keys").count() == 0
+    viewer.close()

@@ -1,0 +1,86 @@
+"""Did you mean: the paths that a lookup may have meant, and that would find somebody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.errors import Problem
+from app.intake import lookup
+from app.machine import path
+
+EMAIL = {"contactLookup": "email", "contactPath": "customer_email"}
+
+
+def refusal(trigger: Any, payload: Any) -> str:
+    with pytest.raises(Problem) as refused:
+        lookup.resolve(trigger, payload, None)
+    assert refused.value.code == "lookup_unresolved"
+    return refused.value.detail
+
+
+def test_a_path_that_would_resolve_is_named_before_one_that_reads_alike():
+    payload = {
+        "customer_emails": "none",
+        "customer_email_opt_in": True,
+        "data": {"object": {"buyer": "ada@example.com"}},
+    }
+    detail = refusal(EMAIL, payload)
+    assert detail.endswith("Did you mean data.object.buyer?")
+
+
+def test_of_those_that_would_resolve_the_nearest_comes_first():
+    payload = {"data": {"owner": "bob@example.com", "object": {"customer_email": "a@b.example"}}}
+    detail = refusal(EMAIL, payload)
+    assert "data.object.customer_email or data.owner?" in detail
+
+
+def test_when_nothing_would_resolve_what_reads_alike_is_named():
+    assert "Did you mean customer_mail?" in refusal(EMAIL, {"customer_mail": "?"})
+
+
+def test_an_empty_body_suggests_nothing():
+    assert refusal(EMAIL, {}) == "customer_email leads to nothing in this body."
+
+
+@pytest.mark.parametrize(
+    ("trigger", "payload", "named"),
+    [
+        ({"contactLookup": "phone"}, {"tel": "+14155550132", "phones": "x"}, "tel"),
+        (
+            {"contactLookup": "contact_id"},
+            {"contact": {"id": 5}, "contact_ids": [1.5]},
+            "contact.id",
+        ),
+        ({"contactLookup": "email"}, {"email": "nobody", "e": {"mail": "a@b.example"}}, "e.mail"),
+    ],
+)
+def test_each_kind_of_lookup_knows_what_would_do(trigger: Any, payload: Any, named: str):
+    assert refusal(trigger, payload).endswith(f"Did you mean {named}?")
+
+
+def test_only_so_many_are_asked_whether_they_would_do():
+    asked = []
+    document = {f"email{n}": n for n in range(1_000)}
+    path.near(document, path.parse("email"), fits=lambda value: bool(asked.append(value)))
+    assert len(asked) == path.JUDGED
+
+
+@pytest.mark.parametrize(
+    ("trigger", "payload", "needed"),
+    [
+        ({"contactLookup": "contact_id"}, {"contact_id": 1}, True),
+        ({"contactLookup": "contact_id"}, {"contact_id": "1"}, False),
+        ({"contactLookup": "email", "dedupePath": "n"}, {"email": "x", "n": 1.5}, True),
+        ({"contactLookup": "email", "dedupePath": "n"}, {"email": "x", "n": "1.5"}, False),
+    ],
+)
+def test_numbers_are_read_as_written_where_they_count(trigger: Any, payload: Any, needed: bool):
+    assert bool(lookup.numbers(trigger, payload)) is needed
+
+
+def test_a_metadata_field_is_looked_up_as_contacts_keep_it():
+    trigger = {"contactLookup": "contact_id", "contactPath": "k", "metadataField": "Gro\u0308ße"}
+    found = lookup.resolve(trigger, {"k": "u\u0308"}, None)
+    assert (found.field, found.key, found.value) == ("Gr\u00f6ße", "\u00fc", "\u00fc")

@@ -1,0 +1,113 @@
+"""Claims of work that takes long: kept while somebody works, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from app.errors import CommitUnknown, Unavailable
+from app.jobs.leases import Lease
+from app.process import Process
+from app.runs import runner
+from app.store import jobs
+from tests.messages.test_delivery import start
+from tests.runs.test_runner import read, started
+
+
+async def due_at(process: Process) -> datetime:
+    async with process.database.read() as db:
+        due: datetime = await db.fetch_value("SELECT wake_at FROM jobs")
+        return due
+
+
+async def test_a_lease_is_kept_for_as_long_as_its_work_stands_in_line(process: Process, acme: str):
+    quick = replace(process, settings=replace(process.settings, lease_seconds=1))
+    await start(quick, acme)
+    [claimed] = await quick.claim("run", [], 10)
+    until = await due_at(process)
+    async with quick.lease(claimed):
+        async with asyncio.timeout(10):
+            while await due_at(process) == until:
+                await asyncio.sleep(0.02)
+    kept = await due_at(process)
+    await asyncio.sleep(0.4)  # more than twice as long as from one renewal to the next
+    assert await due_at(process) == kept
+
+
+async def test_a_lease_is_kept_in_every_line_that_a_run_of_a_heavy_workspace_stands_in(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+):
+    """After each transaction it stands in line again, under the same claim."""
+    monkeypatch.setattr(runner, "STEPS_PER_TRANSACTION", 1)
+    quick = replace(process, settings=replace(process.settings, lease_seconds=1))
+    run_id = await started(quick, acme, *[{"type": "add_tag", "tag": "x"}] * 2)
+    [claimed] = await quick.claim("run", [], 10)
+    for rests in (False, True):
+        async with quick.lease(claimed):
+            until = await due_at(process)
+            async with asyncio.timeout(10):
+                while await due_at(process) == until:
+                    await asyncio.sleep(0.02)
+            assert await quick.batches.run(runner.move_alone, quick, claimed) is rests
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
+async def test_a_run_that_stands_in_line_between_two_steps_is_given_back(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(runner, "STEPS_PER_TRANSACTION", 1)
+    run_id = await started(process, acme, *[{"type": "add_tag", "tag": "x"}] * 2)
+    [claimed] = await process.claim("run", [], 10)
+    assert not await process.batches.run(runner.move_alone, process, claimed)
+    async with process.database.write() as db:
+        await jobs.release(db, claimed)
+    await runner.move(process, claimed)  # which has lost it
+    assert (await read(process, acme, run_id))["status"] == "RUNNING"
+    [again] = await process.claim("run", [], 10)
+    assert again.claims == 1
+    await runner.move(process, again)
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
+LOST = CommitUnknown("The answer was lost.")
+AWAY = Unavailable("The database is away.")
+
+
+async def test_what_a_lost_commit_did_is_asked_until_it_is_known(process: Process, acme: str):
+    await start(process, acme)
+    [claimed] = await process.claim("run", [], 10)
+    answers = iter([LOST, AWAY, LOST])
+
+    async def ask() -> str:
+        for error in answers:
+            raise error
+        return "known"
+
+    assert (
+        await Lease(process.database, claimed, process.settings.lease_seconds).until_known(ask)
+        == "known"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lease_seconds", "errors", "raised"),
+    [(15, [AWAY], AWAY), (0, [LOST], LOST), (0.5, [LOST, *[AWAY] * 50], LOST)],
+)
+async def test_it_is_asked_no_longer_than_the_lease_is_held(
+    process: Process, acme: str, lease_seconds: float, errors: list[Unavailable], raised: Exception
+):
+    """And what surely did nothing is not asked twice."""
+    brief = replace(process, settings=replace(process.settings, lease_seconds=lease_seconds))
+    await start(process, acme)
+    [claimed] = await process.claim("run", [], 10)
+    answers = iter(errors)
+
+    async def ask() -> None:
+        raise next(answers)
+
+    with pytest.raises(Unavailable) as refusal:
+        await Lease(brief.database, claimed, brief.settings.lease_seconds).until_known(ask)
+    assert refusal.value is raised

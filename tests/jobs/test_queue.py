@@ -1,0 +1,346 @@
+"""Hints: ids and nothing else, folded, sent after the commit, dropped rather than waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from arq.connections import ArqRedis
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from redis.asyncio import Connection, ConnectionPool
+
+from app.config.settings import Settings
+from app.database.db import Database
+from app.jobs.queue import IDS_PER_HINT, NAME, WAKE, WAKES, WORK, Pair, Queue, connector, serialized
+from tests.servers import RedisServer, free_port, redis_server
+
+SECONDS = 10.0
+
+
+@pytest.fixture(scope="module")
+def own_redis() -> Any:
+    """One that may be stopped, and that holds nothing of others."""
+    server = redis_server()
+    if not isinstance(server, RedisServer):
+        pytest.skip("REDIS_TEST_URL names a server that must not be stopped")
+    server.start()
+    yield server
+    server.remove()
+
+
+def settings(redis_url: str | None, **more: str) -> Settings:
+    environ = {"SECRET_KEY": "a secret key that only the tests have", **more}
+    return Settings.from_environ(
+        environ if redis_url is None else {**environ, "REDIS_URL": redis_url}
+    )
+
+
+@pytest.fixture
+async def queue(own_redis: RedisServer) -> AsyncIterator[Queue]:
+    """To a real Redis that is empty."""
+    queue = Queue(connector(settings(own_redis.url)))
+    await queue.redis.flushdb()
+    yield queue
+    await queue.close()
+
+
+class Recorder:
+    """A worker pool with one free slot, which does nothing."""
+
+    def __init__(self) -> None:
+        self.hinted: list[list[Pair]] = []
+        self.asked: list[Pair] = []
+
+    def hint(self, pairs: Iterable[Pair] = ()) -> None:
+        self.hinted.append(list(pairs))
+
+    def accept(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
+        self.asked.extend(pairs)
+        return pairs[1:]
+
+
+async def sent(queue: Queue) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Every job in Redis, the first first, once nothing more is on its way."""
+    await settled(queue)
+    jobs = await queue.redis.queued_jobs()
+    await settled(queue)
+    assert {job.function for job in jobs} <= {WORK}
+    return [(job.args[0], [(ws, id) for ws, id in job.args[1]]) for job in jobs]
+
+
+async def settled(queue: Queue) -> None:
+    """What was hinted has been sent or dropped; the queue connects again when it is used."""
+    await asyncio.wait_for(queue.close(), SECONDS)
+
+
+async def test_a_hint_is_a_job_with_ids(queue: Queue):
+    queue.hint("run", [("ws_1", "run_1")])
+    assert await sent(queue) == [("run", [("ws_1", "run_1")])]
+
+
+async def test_a_hint_without_ids_says_that_there_is_work(queue: Queue):
+    queue.hint("message")
+    assert await sent(queue) == [("message", [])]
+
+
+async def test_hints_fold_into_one(queue: Queue):
+    for n in range(50):
+        queue.hint("run", [("ws_1", f"run_{n % 10}")])
+        queue.hint("message", [("ws_1", "msg_1")])
+    assert sorted(await sent(queue)) == [
+        ("message", [("ws_1", "msg_1")]),
+        ("run", [("ws_1", f"run_{n}") for n in range(10)]),
+    ]
+
+
+async def test_what_comes_during_a_trip_folds_into_the_next(queue: Queue):
+    queue.hint("run", [("ws_1", "run_first")])
+    await asyncio.sleep(0)  # the trip has begun
+    for n in range(30):
+        queue.hint("run", [("ws_1", f"run_{n}")])
+    jobs = await sent(queue)
+    assert sorted(len(ids) for _, ids in jobs) == [1, 30]
+
+
+async def test_many_ids_are_told_in_several_jobs(queue: Queue):
+    pairs = [("ws_1", f"run_{n}") for n in range(2 * IDS_PER_HINT + 50)]
+    queue.hint("run", pairs)
+    jobs = await sent(queue)
+    assert sorted(len(ids) for _, ids in jobs) == [50, 100, 100]
+    assert sorted(pair for _, ids in jobs for pair in ids) == sorted(pairs)
+
+
+async def test_redis_holds_ids_as_json_and_nothing_else(queue: Queue):
+    """Whoever reads Redis learns nothing, and whoever writes there has nothing unpickled."""
+    queue.hint("run", [("ws_1", "run_1")])
+    await sent(queue)
+    keys = await queue.redis.keys("*")
+    [job_key] = [key for key in keys if key not in (NAME.encode(), WAKE.encode())]
+    assert await queue.redis.lrange(WAKE, 0, -1) == [b"1"]
+    held = orjson.loads(await queue.redis.get(job_key))
+    assert isinstance(held.pop("et"), int)  # when
+    assert held == {"t": None, "f": WORK, "a": ["run", [["ws_1", "run_1"]]], "k": {}}
+    assert 0 < await queue.redis.ttl(job_key) <= 60
+
+
+async def test_wakes_are_kept_for_a_while_and_few(queue: Queue):
+    for _ in range(WAKES + 9):
+        queue.hint("run")
+        await settled(queue)
+    assert await queue.redis.llen(WAKE) == WAKES
+    assert 0 < await queue.redis.ttl(WAKE) <= 60
+
+
+async def test_without_redis_every_hint_goes_to_the_pools_of_the_process():
+    queue, pool = Queue(connector(settings(None))), Recorder()
+    queue.hint("run", [("ws_1", "run_0")])  # nobody works yet: the loop will find it
+    queue.pools["run"] = pool
+    queue.hint("run", [("ws_1", "run_1")])
+    queue.hint("message")
+    assert pool.hinted == [[("ws_1", "run_1")]]
+    assert queue.answering
+    await queue.close()
+
+
+# --- after the commit -----------------------------------------------------------------------------
+
+
+async def test_a_hint_follows_the_commit(queue: Queue, database: Database):
+    async with database.write() as db:
+        queue.due(db, "run", "ws_1", "run_1")
+        queue.due(db, "message", "ws_1", "msg_1")
+        assert await sent(queue) == []
+    assert sorted(await sent(queue)) == [
+        ("message", [("ws_1", "msg_1")]),
+        ("run", [("ws_1", "run_1")]),
+    ]
+
+
+@pytest.mark.parametrize("has_redis", [True, False])
+async def test_who_works_in_this_process_is_asked_first(
+    queue: Queue, database: Database, has_redis: bool
+):
+    queue, pool = queue if has_redis else Queue(), Recorder()
+    queue.pools["run"] = pool
+    async with database.write() as db:
+        queue.due(db, "run", "ws_1", "run_1", "run_2")
+        queue.due(db, "message", "ws_1", "msg_1")
+        assert not pool.asked
+    assert pool.asked == [("ws_1", "run_1"), ("ws_1", "run_2")]
+    if has_redis:
+        left = [("message", [("ws_1", "msg_1")]), ("run", [("ws_1", "run_2")])]
+        assert sorted(await sent(queue)) == left  # of one millisecond
+    else:
+        assert pool.hinted == [[("ws_1", "run_2")]]
+
+
+async def test_no_hint_follows_a_rollback(queue: Queue, database: Database):
+    with suppress(ZeroDivisionError):
+        async with database.write() as db:
+            queue.due(db, "run", "ws_1", "run_1")
+            raise ZeroDivisionError
+    assert await sent(queue) == []
+
+
+# --- without Redis --------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def queue_to(url: str) -> AsyncIterator[Queue]:
+    queue = Queue(connector(settings(url)))
+    yield queue
+    await queue.close()
+
+
+async def test_without_redis_a_hint_is_dropped_and_redis_left_alone_for_a_while():
+    async with queue_to(f"redis://127.0.0.1:{free_port()}/0") as queue:
+        assert queue.answering
+        queue.hint("run", [("ws_1", "run_1")])
+        await settled(queue)
+        assert not queue.answering
+
+
+class Torn(Connection):
+    """Closed by its peer while it is being made, as uvloop tells it."""
+
+    async def on_connect(self) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+
+async def test_a_connection_that_is_torn_while_it_is_made_is_silence(own_redis: RedisServer):
+    torn = ConnectionPool(connection_class=Torn, host="127.0.0.1", port=own_redis.port)
+    queue = Queue(lambda: ArqRedis(torn))
+    queue.hint("run", [("ws_1", "run_1")])
+    await settled(queue)
+    assert not queue.answering
+    await queue.close()
+
+
+async def test_when_redis_is_back_it_is_told_again(own_redis: RedisServer):
+    async with queue_to(own_redis.url) as queue:
+        own_redis.stop()
+        queue.hint("run", [("ws_1", "run_lost")])
+        await settled(queue)
+        assert not queue.answering
+        own_redis.start()
+        async with asyncio.timeout(SECONDS):
+            while not queue.answering:
+                queue.hint("run", [("ws_1", "run_1")])
+                await asyncio.sleep(0.01)
+        assert ("run", [("ws_1", "run_1")]) in await sent(queue)
+
+
+async def test_a_redis_that_only_listens_holds_nobody_up():
+    async with silence() as port, queue_to(f"redis://127.0.0.1:{port}/0") as queue:
+        queue.hint("run")
+        await settled(queue)
+        assert not queue.answering
+
+
+@asynccontextmanager
+async def silence() -> AsyncIterator[int]:
+    """A port that accepts connections and never says anything."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+# --- how Redis is reached -------------------------------------------------------------------------
+
+
+async def test_a_password_may_need_encoding_in_the_url(own_redis: RedisServer):
+    queue = Queue(connector(settings(own_redis.url)))
+    await queue.redis.config_set("requirepass", "p/w d%é")
+    try:
+        url = f"redis://:p%2Fw%20d%25%C3%A9@127.0.0.1:{own_redis.port}/0"
+        knowing = Queue(connector(settings(url)))
+        await knowing.redis.flushdb()
+        knowing.hint("run")
+        assert len(await sent(knowing)) == 1
+        await knowing.redis.config_set("requirepass", "")
+        await knowing.close()
+    finally:
+        await queue.close()
+
+
+@pytest.mark.parametrize(("verify", "arrives"), [("on", False), ("off", True)])
+async def test_a_certificate_that_nobody_signed_needs_leave(
+    own_redis: RedisServer, tmp_path: Path, verify: str, arrives: bool
+):
+    """Heroku's Redis shows one of its own: REDIS_TLS_VERIFY=off says that it may."""
+    async with encrypted(own_redis.port, tmp_path) as port:
+        url = f"rediss://127.0.0.1:{port}/0"
+        queue = Queue(connector(settings(url, REDIS_TLS_VERIFY=verify)))
+        queue.hint("run")
+        await settled(queue)
+        assert queue.answering is arrives
+        await queue.close()
+
+
+@asynccontextmanager
+async def encrypted(upstream: int, directory: Path) -> AsyncIterator[int]:
+    """TLS in front of a Redis that has none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(self_signed(directory))
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", upstream)
+        await asyncio.gather(pump(reader, behind_writer), pump(behind_reader, writer))
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+def self_signed(directory: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    path = directory / "both.pem"
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return path
+
+
+def test_what_arq_writes_of_a_job_that_was_gone_is_json_too():
+    """It serializes the exception: under FLUSHALL a traceback a job would fill the logs."""
+    assert orjson.loads(serialized({"s": False, "r": TimeoutError("gone")})) == {
+        "s": False,
+        "r": "TimeoutError('gone')",
+    }

@@ -1,0 +1,108 @@
+"""The campaign, short: one of each kind of fault, and so a minute and a little."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from lab.chaos import campaign as campaigns
+from lab.chaos.campaign import SETTLING_ENDS, Plan, asked, campaign, settle
+from lab.chaos.faults import FAULTS, ROUND
+from lab.chaos.stage import Stage
+
+# What takes as long again, or is much like another, is for `make -C lab chaos` alone.
+LEFT_OUT = {
+    "kill -9 everything",
+    "the table of runs locked",
+    "PostgreSQL silent to the web",
+    "PostgreSQL silent to workers",
+    "PostgreSQL slow to the web",
+    "PostgreSQL slow to workers",
+    "Redis full",
+    "Redis silent",
+    "Redis slow",
+    "the mail server slow",
+    "Redis gone for a minute",
+    "RCPT cut before",
+    "a web clock jumps",
+    "a worker killed an hour ahead",
+}
+QUICK = tuple(name for name in FAULTS if name not in LEFT_OUT)
+
+
+@pytest.mark.timeout(400)
+async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path):
+    plan = Plan(
+        events=300,
+        rate=10,
+        faults=len(QUICK),
+        lease_seconds=3,  # of less, a test beside it may take the whole
+        seed=20261122,
+        gap_seconds=0.1,
+        kinds=QUICK,
+        after_seconds=150,
+    )
+    found, figures = await campaign(plan, tmp_path)
+    print(*(f"{name:22} {figure}" for name, figure in figures.items()), sep="\n")
+    assert found == []
+    assert figures["accepted"] > 100, figures
+
+
+def test_a_promise_asks_for_its_own_faults_and_a_given_one_is_the_only_one():
+    every, sixth = asked([]), asked(["--promise", "6"])
+    assert (every.kinds, every.faults) == (ROUND, 10 * len(ROUND))
+    assert (sixth.faults, sixth.kinds.count("FLUSHALL"), sixth.lease_seconds) == (33, 10, 15)
+    only = asked(["--promise", "6", "--fault", "FLUSHALL", "--events", "5", "--seed", "7"])
+    assert (only.kinds, only.events, only.seed, only.rate) == (("FLUSHALL",), 5, 7, 30)
+    assert asked(["--fault", "FLUSHALL", "--fault", "EXEC cut after"]).kinds == (
+        "FLUSHALL",
+        "EXEC cut after",
+    )
+
+
+async def ready() -> None:
+    """At once."""
+
+
+STAGE = cast(
+    "Stage",
+    SimpleNamespace(
+        proxies={},
+        postgres=SimpleNamespace(runs=True),
+        redis=SimpleNamespace(runs=True),
+        all_up=ready,
+    ),
+)
+
+
+@pytest.mark.parametrize(("progress", "idle_times"), [(0, 1), (1, SETTLING_ENDS)])
+async def test_settling_ends_without_progress_and_after_some_time_with_it(
+    progress: int, idle_times: float
+):
+    left = count(1_000_000, -progress)
+
+    async def unfinished(_stage: Stage) -> int:
+        return next(left)
+
+    began = time.monotonic()
+    await settle(STAGE, 0.5, unfinished)
+    assert idle_times * 0.5 <= time.monotonic() - began < idle_times * 0.5 + 1
+
+
+async def test_what_is_committed_after_its_sender_left_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(campaigns, "QUIET_SECONDS", 0.5)
+    asked_before, left = count(), [0, 0, 1, 1]
+
+    async def unfinished(_stage: Stage) -> int:
+        number = next(asked_before)
+        return left[number] if number < len(left) else 0
+
+    await settle(STAGE, 5, unfinished)
+    assert next(asked_before) > len(left)

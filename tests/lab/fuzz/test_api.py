@@ -1,0 +1,42 @@
+"""Whatever is sent, the API answers as the document says: a short run of lab/fuzz/api.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lab.fuzz import api
+from tests import servers
+
+# What a workspace makes and reads again, and the rest: two processes think of requests faster than
+# one, each in a workspace of its own.
+RESOURCES = "^/(contact|tags|templates|automations|workflows|runs|webhook-requests)"
+PARTS: Mapping[str, Sequence[str]] = {
+    "resources": ("--include-path-regex", RESOURCES),
+    "rest": ("--exclude-path-regex", RESOURCES),
+}
+EXAMPLES = 10  # an operation
+
+
+@pytest.mark.timeout(600)
+def test_no_request_is_answered_otherwise_than_the_document_says(
+    postgres_server: servers.PostgresServer, redis_url: str, tmp_path: Path
+):
+    with api.deployed(postgres_server.url, redis_url, tmp_path) as deployment:
+        web = deployment.web()
+
+        def fuzz(part: str) -> api.Verdict:
+            short = ("--phases", "fuzzing,stateful", "--no-shrink", *PARTS[part])
+            return api.fuzz(deployment, 1, EXAMPLES, *short, part=part)
+
+        with ThreadPoolExecutor(len(PARTS)) as together:
+            verdicts = list(together.map(fuzz, PARTS))
+    for verdict in verdicts:
+        print(verdict)
+        assert verdict.exit_code == 0, verdict.output
+        for statuses in verdict.statuses.values():
+            assert len(statuses) > 3
+            assert not any(status >= 500 for status in statuses), web.text

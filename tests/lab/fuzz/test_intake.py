@@ -1,0 +1,12 @@
+"""A few seconds of what `make -C lab fuzz-intake` does for minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.fuzz.intake import fuzz
+
+
+def test_no_request_breaks_the_intake_or_starts_a_run_that_it_does_not_answer(tmp_path: Path):
+    fuzzed = fuzz(tmp_path, seconds=2, first_seed=20_261_121)
+    assert {202, 400, 401, 404, 415, 422} <= fuzzed.statuses.keys()

@@ -1,0 +1,181 @@
+"""The description agrees with the readers: neither refuses what the other takes, but for a list."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from app.machine import check, description, document, triggers
+from app.machine.condition import OPS
+from app.machine.fields import Place
+from app.machine.nodes import NODES
+from app.machine.program import Finding
+from app.machine.schema import ref, written
+from tests.machine import samples
+from tests.machine.test_defects import DEFECTS
+
+TIMES = int(os.environ.get("EXAMPLES", "1"))  # make -C lab fuzz-programs; else always the same ones
+QUICK = settings(
+    max_examples=500 * TIMES, deadline=None, derandomize=TIMES == 1, database=None, print_blob=True
+)
+ROOT = Path(__file__).parents[2]
+PROGRAMS = sorted((ROOT / "tests/machine/programs").glob("*.json"))
+EXAMPLES = sorted((ROOT / "docs/examples").glob("*.json"))
+BODIES: dict[check.Shape, Any] = {"steps": description.STEPS, "graph": ref("Graph")}
+
+
+@cache
+def validator(shape: check.Shape, *, active: bool) -> Any:
+    place = "#/$defs/"
+    schema = written(BODIES[shape], place, active=active)
+    named = description.components(place, active=active)
+    return jsonschema_rs.Draft202012Validator({**schema, "$defs": named})
+
+
+def is_valid(shape: check.Shape, body: Any, *, active: bool) -> bool:
+    return bool(validator(shape, active=active).is_valid(body))
+
+
+def faults(shape: check.Shape, body: Any, *, active: bool) -> list[str]:
+    found = validator(shape, active=active).iter_errors(body)
+    return [f"{error.instance_path}: {error.message}" for error in found]
+
+
+def refused(found: Collection[Finding], *, active: bool) -> set[str]:
+    """The codes for which a draft, or an active one, is refused."""
+    errors = [one for one in found if one.severity == "error"]
+    return {one.code for one in errors if one.draft or active}
+
+
+def compare(shape: check.Shape, body: Any) -> None:
+    body = document.parse(document.dumps(body))
+    found = check.compile(shape, body).findings
+    plain = json.loads(document.dumps(body))
+    for active in (False, True):
+        codes, valid = refused(found, active=active), is_valid(shape, plain, active=active)
+        if not codes:
+            assert valid, (active, plain, faults(shape, plain, active=active))
+        if valid:
+            assert codes <= description.BEYOND, (active, plain, found)
+
+
+@QUICK
+@given(samples.mutated(samples.arrays))
+@example([{"type": "add_tag", "tag": ""}])
+def test_steps_that_are_read_are_valid_and_others_refused_for_listed_reasons(body: Any):
+    compare("steps", body)
+
+
+@QUICK
+@given(samples.mutated(samples.graphs()))
+def test_graphs_that_are_read_are_valid_and_others_refused_for_listed_reasons(body: Any):
+    compare("graph", body)
+
+
+def test_about_half_of_the_samples_can_be_activated():
+    """Or the rest would be about nothing."""
+    taken: list[bool] = []
+
+    @settings(QUICK, max_examples=300)
+    @given(st.one_of(samples.mutated(samples.arrays), samples.mutated(samples.graphs())))
+    def look(body: Any) -> None:
+        shape: check.Shape = "steps" if isinstance(body, list) else "graph"
+        taken.append(not refused(check.compile(shape, body).findings, active=True))
+
+    look()
+    assert 0.3 < sum(taken) / len(taken) < 0.8
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_the_programs_of_the_tests_are_valid(path: Path):
+    shape: check.Shape = "graph" if ".graph." in path.name else "steps"
+    body = json.loads(path.read_text())
+    assert faults(shape, body, active=True) == []
+    compare(shape, body)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_of_the_documentation_are_valid(path: Path):
+    definition = json.loads(path.read_text())["definition"]
+    shape: check.Shape = "graph" if "graph" in definition else "steps"
+    assert faults(shape, definition[shape], active=True) == []
+
+
+# --- what both refuse -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("code", "body", "_pointer"), DEFECTS)
+def test_a_seeded_defect_is_judged_alike(code: str, body: Any, _pointer: str):
+    compare("graph" if isinstance(body, dict) else "steps", body)
+
+
+def test_every_code_that_a_schema_can_tell_is_refused_by_it():
+    """Of each such code some seeded defect is not valid either; the others are listed."""
+    met: set[str] = set()
+    for code, body, _ in DEFECTS:
+        shape: check.Shape = "graph" if isinstance(body, dict) else "steps"
+        plain = json.loads(document.dumps(body))
+        codes = refused(check.compile(shape, plain).findings, active=True)
+        if codes == {code} and not is_valid(shape, plain, active=True):
+            met.add(code)
+    errors = {one for code, body, _ in DEFECTS for one in _errors(body)}
+    assert errors - met <= description.BEYOND
+    assert met >= description.STRUCTURAL
+    assert errors >= description.BEYOND, "take out what no reader refuses"
+
+
+def _errors(body: Any) -> set[str]:
+    found = check.compile("graph" if isinstance(body, dict) else "steps", body).findings
+    return refused(found, active=True)
+
+
+# --- examples and rows ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_example_of_a_kind_can_be_activated(name: str):
+    step = {"type": name, **NODES[name].example}
+    assert refused(check.compile("steps", [step]).findings, active=True) == set()
+    assert faults("steps", [step], active=True) == []
+    node = {"id": "a", "type": name, "data": dict(NODES[name].example)}
+    graph = {
+        "nodes": [{"id": "t", "type": "trigger"}, node],
+        "edges": [{"source": "t", "target": "a"}],
+    }
+    assert refused(check.compile("graph", graph).findings, active=True) == set()
+    assert faults("graph", graph, active=True) == []
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_kind_says_what_it_is_and_what_each_of_its_members_and_ports_does(name: str):
+    kind = NODES[name]
+    assert kind.about.endswith(".")
+    assert [member for member, one in kind.fields.items() if not one.about.strip()] == []
+    named = {*kind.ports, *kind.arms} - {"next"}
+    assert kind.exits.keys() == named
+
+
+def test_every_operator_says_when_it_holds():
+    assert [op for op, one in OPS.items() if not one.about] == []
+
+
+def test_every_member_of_a_trigger_belongs_to_a_source_or_to_all():
+    own = {name for source in triggers.SOURCES.values() for name in source.members}
+    assert triggers.MEMBERS.keys() == own | {"source"}
+
+
+def test_a_reader_and_its_schema_tell_a_time_of_day_alike():
+    place = Place("", [])
+    read = NODES["wait"].fields["time"].read
+    schema = jsonschema_rs.Draft202012Validator(written(read.schema, "", active=True))
+    for text in ("00:00", "09:30", "23:59", "24:00", "9:00", "09:60", "09:00 ", "", "0９:00"):
+        assert schema.is_valid(text) is (read(text, place) is not None and text != "")

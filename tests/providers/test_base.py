@@ -1,0 +1,29 @@
+"""What every channel promises the delivery."""
+
+from __future__ import annotations
+
+from app.machine import content
+from app.providers import PROVIDERS
+from app.providers.base import SendError
+from app.providers.inbox import Inbox
+
+EVERY = [(name, able) for known in PROVIDERS.values() for name, able in known.items()]
+
+
+def test_there_is_a_way_out_for_everything_that_a_template_can_be_for():
+    assert set(PROVIDERS) == set(content.CHANNELS)
+
+
+def test_no_provider_that_forgets_its_keys_claims_to_honour_them():
+    """Resending over SMTP what may have been accepted would send it twice."""
+    assert {name for name, able in EVERY if able.idempotency_key_ttl_seconds} == {"resend"}
+    assert Inbox.capabilities.idempotency_key_ttl_seconds is not None
+
+
+def test_who_reports_what_became_of_a_message_says_so():
+    assert {name for name, able in EVERY if able.callbacks} == {"resend", "twilio"}
+
+
+def test_a_send_error_reads_as_its_detail():
+    error = SendError("not_accepted", "provider_throttled", "Slow down.", retry_after_seconds=7)
+    assert (str(error), error.retry_after_seconds) == ("Slow down.", 7)

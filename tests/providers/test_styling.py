@@ -1,0 +1,93 @@
+"""Style sheets in elements, and documents that were made to hurt whoever does that."""
+
+from __future__ import annotations
+
+import socket
+import time
+from email import message_from_bytes, policy
+
+import pytest
+
+from app.providers.mime import Sender, compose
+from app.providers.styling import LONGEST, MOST_TAGS, inlined
+from tests.receivers import letter
+
+SHEET = "<style>p{color:red} a:hover{color:green} @media print{p{color:black}}</style>"
+
+
+def test_a_style_sheet_is_written_into_the_elements_it_names():
+    assert '<p style="color: red;">Hi</p>' in inlined(f"<html>{SHEET}<body><p>Hi</p>")
+
+
+def test_what_an_element_cannot_say_stays_in_the_style_sheet():
+    made = inlined(f"<html>{SHEET}<body><p>Hi</p>")
+    assert "a:hover" in made
+    assert "@media print" in made
+    assert made.count("color:red") == 0
+
+
+def test_an_elements_own_style_wins():
+    assert 'style="color: blue"' in inlined(f'{SHEET}<p style="color: blue">Hi</p>')
+
+
+@pytest.mark.parametrize("markup", ["<p>Hi", "", "<p style='x'>&nbsp;</p>", "plain & simple"])
+def test_without_a_style_sheet_not_a_character_changes(markup):
+    assert inlined(markup) == markup
+
+
+def test_a_mail_is_sent_with_its_styles_in_its_elements_and_its_text_without_them():
+    sent = compose(
+        letter(html=f"{SHEET}<p>Grüße</p>", preheader="Soon"), Sender.parse("a@acme.test")
+    )
+    mail = message_from_bytes(sent.encode(), policy=policy.default)
+    html, text = (mail.get_body((part,)).get_content() for part in ("html", "plain"))
+    assert '<p style="color: red;">Grüße</p>' in html
+    assert html.index("Soon") < html.index("Grüße")
+    assert text.strip() == "Grüße"
+
+
+def test_no_style_sheet_is_fetched():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mail.css"
+        made = inlined(
+            f'{SHEET}<link rel="stylesheet" href="{url}"><link rel="stylesheet"'
+            f' href="file:///etc/passwd"><style>@import "{url}";</style><p>Hi</p>'
+        )
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    assert "root:" not in made
+    assert f'href="{url}"' in made
+
+
+ENOUGH = MOST_TAGS // 2
+HOSTILE = {
+    "nested beyond the limit": SHEET + "<b>" * 100_000,
+    "nested up to the limit": SHEET + "<div>" * (MOST_TAGS - 1) + "x",
+    "tables up to the limit": SHEET + "<table><tr><td>" * ((MOST_TAGS - 1) // 3),
+    "hidden in what is no comment": f"{SHEET}<!-->{'<i>' * 100_000}-->",
+    "formatting that is opened again in every paragraph": SHEET
+    + "".join(f"<b a={i}>" for i in range(ENOUGH - 1))
+    + "<p>" * ENOUGH,
+    "declarations times elements": "<style>"
+    + "".join(f"*{{p{i}:x}}" for i in range(5_000))
+    + "</style>"
+    + "<i></i>" * 1_500,
+    "siblings of siblings": "<style>"
+    + ("*~" * 50 + "p{color:red}") * 10
+    + "</style>"
+    + "<p>" * 1_500,
+    "a sheet without an end": "<style>" + "a{" * 50_000,
+    "brackets without an end": "<style>p{color:" + "(" * 100_000,
+    "no sheet at all": "<style>}}}{{{;;;<p>x",
+    "too long": SHEET + "x" * LONGEST,
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_no_document_costs_much(what):
+    """A crash here would take the worker with it."""
+    began = time.process_time()
+    made = inlined(HOSTILE[what])
+    assert time.process_time() - began < 3
+    assert len(made) < len(HOSTILE[what]) + 4_000_000

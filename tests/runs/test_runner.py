@@ -1,0 +1,307 @@
+"""A run moves on: one transaction for a step and its effects, fenced, and over by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from app.audience import audience, erasing
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Handle, Row
+from app.intake import webhooks
+from app.machine import document
+from app.machine.reasons import Reason
+from app.process import Process
+from app.runs import runner
+from app.store import contacts, messages, runs
+from app.store.jobs import Kind
+from tests.cast import SEND_HELLO, hook, settle
+
+EVENT = {"email": "ada@example.com", "word": "tea", "total": 1.10}
+
+
+async def started(process: Process, acme: str, *steps: Any, event: Any = EVENT) -> str:
+    token = await hook(process, acme, steps)
+    accepted = await webhooks.receive(process, token=token, signatures=[], body=orjson.dumps(event))
+    return accepted.run_id
+
+
+async def read(process: Process, acme: str, run_id: str) -> Row:
+    async with process.database.read() as db:
+        row = await runs.by_id(db, workspace_id=acme, id=run_id)
+    assert row is not None
+    return row
+
+
+async def steps_of(process: Process, acme: str, run_id: str) -> list[Row]:
+    async with process.database.read() as db:
+        return await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+
+
+async def contact_of(process: Process, acme: str, run_id: str) -> tuple[Row, list[str]]:
+    run = await read(process, acme, run_id)
+    async with process.database.read() as db:
+        row = await contacts.by_id(db, workspace_id=acme, id=run["contact_id"])
+        tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[run["contact_id"]])
+    assert row is not None
+    return row, tags[run["contact_id"]]
+
+
+async def later(process: Process, kind: Kind, seconds: float) -> None:
+    """As if that much time had passed for whatever waits."""
+    async with process.database.write() as db:
+        for job in await db.fetch_all("SELECT id, wake_at FROM jobs WHERE kind = :kind", kind=kind):
+            earlier = job["wake_at"] - timedelta(seconds=seconds)
+            await db.execute(
+                "UPDATE jobs SET wake_at = :at WHERE id = :id", id=job["id"], at=earlier
+            )
+        if kind == "run":
+            await _wait_less(db, timedelta(seconds=seconds))
+        for row in await db.fetch_all("SELECT workspace_id, ask_at FROM provider_troubles"):
+            await db.execute(
+                "UPDATE provider_troubles SET ask_at = :ask_at WHERE workspace_id = :id",
+                id=row["workspace_id"],
+                ask_at=row["ask_at"] and row["ask_at"] - timedelta(seconds=seconds),
+            )
+
+
+async def _wait_less(db: Handle, time: timedelta) -> None:
+    waiting = await db.fetch_all("SELECT id, waiting_for FROM runs WHERE status = 'WAITING'")
+    for row in waiting:
+        what = row["waiting_for"]
+        if what.get("until"):
+            earlier = document.text(datetime.fromisoformat(what["until"]) - time)
+            await db.execute(
+                "UPDATE runs SET waiting_for = :what WHERE id = :id",
+                id=row["id"],
+                what={**what, "until": earlier},
+            )
+
+
+async def test_a_run_without_steps_completes(process: Process, acme: str):
+    run_id = await started(process, acme)
+    await settle(process)
+    run = await read(process, acme, run_id)
+    assert (run["status"], run["reason_code"]) == ("COMPLETED", None)
+    assert run["finished_at"] is not None
+
+
+async def test_effects_and_their_records_are_there_together(process: Process, acme: str):
+    run_id = await started(
+        process,
+        acme,
+        {"id": "name", "type": "update_contact", "set": {"firstName": "{{trigger.word}}"}},
+        {"id": "tag", "type": "add_tag", "tag": "drinks-{{contact.firstName}}"},
+        {"id": "untag", "type": "remove_tag", "tag": "nothing"},
+    )
+    await settle(process)
+    contact, tags = await contact_of(process, acme, run_id)
+    assert (contact["first_name"], tags) == ("tea", ["drinks-tea"])
+    steps = await steps_of(process, acme, run_id)
+    assert [(s["node_id"], s["status"]) for s in steps] == [
+        ("name", "COMPLETED"),
+        ("tag", "COMPLETED"),
+        ("untag", "COMPLETED"),
+    ]
+
+
+async def test_a_branch_keeps_the_operands_of_its_decision(process: Process, acme: str):
+    run_id = await started(
+        process,
+        acme,
+        {
+            "id": "rich",
+            "type": "branch",
+            "cases": [
+                {
+                    "when": {"path": "trigger.total", "op": "gt", "value": 5},
+                    "steps": [{"type": "add_tag", "tag": "rich"}],
+                }
+            ],
+            "else": [{"id": "poor", "type": "add_tag", "tag": "poor"}],
+        },
+    )
+    await settle(process)
+    _, tags = await contact_of(process, acme, run_id)
+    assert tags == ["poor"]
+    [branch, _] = await steps_of(process, acme, run_id)
+    assert branch["port"] == "else"
+    assert "1.1" in branch["output"]
+
+
+async def test_a_change_that_no_contact_may_have_is_told_and_the_run_goes_on(
+    process: Process, acme: str
+):
+    run_id = await started(
+        process,
+        acme,
+        {"id": "bad", "type": "update_contact", "set": {"phone": "{{trigger.word}}"}},
+        {"id": "after", "type": "add_tag", "tag": "went-on"},
+    )
+    await settle(process)
+    [bad, _] = await steps_of(process, acme, run_id)
+    assert bad["reason_code"] == Reason.CHANGE_REFUSED
+    assert "phone" in bad["reason_detail"]
+    _, tags = await contact_of(process, acme, run_id)
+    assert tags == ["went-on"]
+
+
+async def test_an_address_that_somebody_else_has_is_refused_without_harm(
+    process: Process, acme: str
+):
+    async with process.database.write() as db:
+        await audience.create(
+            db, WorkspaceContext(acme, None, process.vault), {"email": "taken@example.com"}
+        )
+    run_id = await started(
+        process,
+        acme,
+        {"id": "bad", "type": "update_contact", "set": {"email": "taken@example.com"}},
+        {"id": "after", "type": "add_tag", "tag": "went-on"},
+    )
+    await settle(process)
+    [bad, _] = await steps_of(process, acme, run_id)
+    assert bad["reason_code"] == Reason.CHANGE_REFUSED
+    contact, tags = await contact_of(process, acme, run_id)
+    assert (contact["email"], tags) == ("ada@example.com", ["went-on"])
+
+
+async def test_a_wait_ends_when_its_time_has_come_and_never_before(process: Process, acme: str):
+    run_id = await started(
+        process,
+        acme,
+        {"id": "pause", "type": "wait", "duration": "PT1H"},
+        {"id": "after", "type": "add_tag", "tag": "waited"},
+    )
+    await settle(process)
+    run = await read(process, acme, run_id)
+    assert run["status"] == "WAITING"
+    assert run["waiting_for"]["kind"] == "time"
+    await later(process, "run", 3_590)
+    await settle(process)
+    assert (await read(process, acme, run_id))["status"] == "WAITING"
+    await later(process, "run", 11)
+    await settle(process)
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    [pause, _] = await steps_of(process, acme, run_id)
+    assert (pause["status"], pause["visit"]) == ("COMPLETED", 1)
+
+
+async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, acme: str):
+    run_id = await started(process, acme, SEND_HELLO)
+    [claimed] = await process.claim("run", [], 10)
+    await runner.move(process, claimed)
+    run = await read(process, acme, run_id)
+    assert run["status"] == "WAITING"
+    assert run["waiting_for"]["kind"] == "delivery"
+    assert await process.claim("run", [], 10) == []  # nothing to do until it is known
+    await settle(process)
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    [hello] = await steps_of(process, acme, run_id)
+    assert orjson.loads(hello["output"])["status"] == "SENT"
+
+
+async def test_an_archived_definition_ends_its_runs_before_anything_is_sent(
+    process: Process, acme: str
+):
+    run_id = await started(process, acme, SEND_HELLO)
+    async with process.database.write() as db:
+        await db.execute("UPDATE definitions SET state = 'ARCHIVED'")
+    await settle(process)
+    run = await read(process, acme, run_id)
+    assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.DEFINITION_ARCHIVED)
+
+
+async def test_an_erased_contact_s_runs_end(process: Process, acme: str):
+    waiting = await started(process, acme, {"type": "wait", "duration": "P1D"})
+    await settle(process)
+    run = await read(process, acme, waiting)
+    async with process.database.write() as db:
+        assert await erasing.erase(
+            db, WorkspaceContext(acme, None, process.vault), run["contact_id"]
+        )
+    run = await read(process, acme, waiting)
+    assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.CONTACT_ERASED)
+
+
+async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme: str):
+    run_id = await started(process, acme, SEND_HELLO)
+    [claimed] = await process.claim("run", [], 10)
+    await runner.move(process, claimed)
+    run = await read(process, acme, run_id)
+    async with process.database.write() as db:
+        await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run["contact_id"])
+    await settle(process)
+    async with process.database.read() as db:
+        message = await messages.by_id(db, workspace_id=acme, id=run["waiting_for"]["messageId"])
+        assert await db.fetch_value("SELECT count(*) FROM captured_messages") == 0
+    assert message is not None
+    assert (message["status"], message["reason_code"]) == ("SUPPRESSED", Reason.CONTACT_ERASED)
+
+
+# --- claims -------------------------------------------------------------------------------------
+
+
+async def test_two_workers_never_claim_one_run(process: Process, acme: str):
+    for _ in range(20):
+        await started(process, acme)
+    claims = await asyncio.gather(*(process.claim("run", [], 5) for _ in range(8)))
+    ids = [job.id for claimed in claims for job in claimed]
+    assert len(ids) == len(set(ids)) > 0
+
+
+async def test_a_worker_that_lost_its_lease_changes_nothing(process: Process, acme: str):
+    run_id = await started(process, acme, {"type": "add_tag", "tag": "once"})
+    [stale] = await process.claim("run", [], 10)
+    await later(process, "run", 60)
+    [fresh] = await process.claim("run", [], 10)
+    assert fresh.lease_token != stale.lease_token
+    await runner.move(process, stale)
+    assert await steps_of(process, acme, run_id) == []
+    assert (await read(process, acme, run_id))["status"] == "QUEUED"
+    await runner.move(process, fresh)
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
+async def test_a_run_that_breaks_its_worker_every_time_is_set_aside(process: Process, acme: str):
+    run_id = await started(process, acme, SEND_HELLO)
+    for _ in range(5):
+        assert await process.claim("run", [], 10)  # and the worker dies
+        await later(process, "run", 60)
+    await settle(process)
+    run = await read(process, acme, run_id)
+    assert (run["status"], run["reason_code"]) == ("FAILED", Reason.POISONED)
+
+
+async def test_a_step_that_fails_leaves_neither_effects_nor_records(process: Process, acme: str):
+    run_id = await started(process, acme, {"type": "add_tag", "tag": "half"}, SEND_HELLO)
+    async with process.database.write() as db:
+        await db.execute("ALTER TABLE messages RENAME TO hidden_messages")
+    [claimed] = await process.claim("run", [], 10)
+    with pytest.raises(Exception, match="messages"):
+        await runner.move(process, claimed)
+    async with process.database.write() as db:
+        await db.execute("ALTER TABLE hidden_messages RENAME TO messages")
+    _, tags = await contact_of(process, acme, run_id)
+    assert tags == []
+    assert await steps_of(process, acme, run_id) == []
+    await later(process, "run", 60)
+    await settle(process)
+    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+
+
+async def test_runs_keep_the_version_they_began_with(process: Process, acme: str):
+    run_id = await started(
+        process, acme, {"type": "wait", "duration": "PT1H"}, {"type": "add_tag", "tag": "old"}
+    )
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE definitions SET body = :body, version = 2", body="[]")
+    await later(process, "run", 3_601)
+    await settle(process)
+    _, tags = await contact_of(process, acme, run_id)
+    assert tags == ["old"]

@@ -1,0 +1,116 @@
+"""The house: rooms and API each stand on one page that is printed here, and words are plain."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import app
+from app import routes
+from app.routes import CONSOLE_ROUTES, ROUTES, SANDBOX_ROUTES
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
+LAYERS: list[str] = CONTRACTS[0]["layers"]
+LOOSE = {"__init__", "__main__", "main", "process", "errors"}
+BANNED = {"told", "said", "heard", "surely", "whoever"}
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+HOUSE = """Tidings: an event comes in, a run moves on, a message goes out.
+
+The rooms, top to bottom; no import points back up. Printed from the import contract in
+pyproject.toml and from the first line of each room, by tests/test_house.py.
+
+{lines}
+"""
+API = """The whole API on one page, path by path: who may call it, and from which plan on.
+
+Printed by tests/test_house.py. ROUTES is the table that serves it, in the order of its matching.
+
+{lines}
+"""
+
+
+def first_line(layer: str) -> str:
+    path = ROOT / layer.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+
+
+def house() -> str:
+    lines = (f"{layer.removeprefix('app.'):<12}  {first_line(layer)}" for layer in LAYERS)
+    return HOUSE.format(lines="\n".join(lines))
+
+
+def api() -> str:
+    endpoints = [(endpoint, "") for endpoint in ROUTES]
+    endpoints += [(endpoint, "sandbox only") for endpoint in SANDBOX_ROUTES]
+    endpoints += [(endpoint, "unless CONSOLE=off") for endpoint in CONSOLE_ROUTES]
+    endpoints.sort(key=lambda each: (each[0].path, METHODS.index(each[0].method)))
+    lines = (
+        f"{one.method:<6} {one.path:<50} {one.can:<22} {where or one.plan or ''}".rstrip()
+        for one, where in endpoints
+    )
+    return API.format(lines="\n".join(lines))
+
+
+def test_app_shows_its_rooms_as_the_import_contract_has_them():
+    assert app.__doc__ == house(), "paste this:\n" + house()
+
+
+def test_routes_shows_method_path_and_permission_of_every_endpoint():
+    assert routes.__doc__ == api(), "paste this:\n" + api()
+
+
+def test_every_room_is_one_layer_of_one_contract():
+    rooms = {path.parent.name for path in (ROOT / "app").glob("*/__init__.py")}
+    loose = {path.stem for path in (ROOT / "app").glob("*.py")}
+    assert len(CONTRACTS) == 1
+    assert sorted(LAYERS) == sorted({*LAYERS})
+    assert not [layer for layer in LAYERS if re.search(r"[|:() ]", layer)]
+    assert loose == LOOSE
+    assert {f"app.{name}" for name in rooms | loose - {"__init__"}} | {"workers"} == {*LAYERS}
+    assert len(rooms) <= 26
+
+
+def test_identifiers_are_plain_words():
+    """A field of the API or a column may have such a name; what we name ourselves may not."""
+    found = []
+    for path in (path for top in ("app", "workers", "tests", "lab") for path in modules(top)):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = {getattr(node, kind, None) for kind in ("name", "asname", "arg", "attr")}
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            if BANNED & names:
+                found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', '')}")
+    assert found == []
+
+
+def modules(top: str) -> list[Path]:
+    return sorted((ROOT / top).rglob("*.py"))
+
+
+def test_make_shows_no_more_than_twelve_targets():
+    shown = re.findall(r"^[a-z-]+:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert len(shown) <= 12
+
+
+def test_the_walks_of_the_architecture_name_what_there_is():
+    """Each name after a module, or by itself, is defined in the module that was named last."""
+    text = (ROOT / "docs/architecture.md").read_text().partition("## Walks")[2]
+    module, missing = "", []
+    for step in re.findall(r"`([a-z_]+/[a-z_/]+\.[\w.]+|[A-Za-z_]\w*(?:\.\w+)?)`", text):
+        if "/" in step:
+            module = step.partition(".")[0]
+        top = ROOT if module.startswith("workers/") else ROOT / "app"
+        defined = {
+            node.name
+            for node in ast.walk(ast.parse((top / f"{module}.py").read_text()))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        if step.rpartition(".")[2] not in defined:
+            missing.append(f"{module}.{step}")
+    assert missing == []

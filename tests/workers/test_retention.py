@@ -1,0 +1,296 @@
+"""What is old goes, in batches, from every table that grows; what is not finished stays."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.audit import chain, trail
+from app.audit.trail import Where
+from app.billing import quotas
+from app.database import ids, postgres
+from app.process import Process
+from app.store import callbacks, expiry, usage
+from app.store import retention as store
+from tests.cast import Cast, Person, hook, settle
+from tests.conftest import SCHEMA
+from tests.outbound.test_events import listening
+from tests.test_operating import GUIDE
+from tests.test_policy import session
+from workers import maintenance, retention
+
+WAITS = {"type": "wait", "duration": "P366D"}
+GROWING = ("runs", "run_steps", "delivery_attempts", *store.RULES)
+YEAR_AND_MORE = timedelta(days=400)
+
+
+@contextmanager
+def long_ago(process: Process, back: timedelta = YEAR_AND_MORE) -> Iterator[None]:
+    """What happens here happened then: by the database's clock, and by that which ids tell."""
+    with pytest.MonkeyPatch.context() as patch:
+        nanoseconds = int(back.total_seconds()) * 10**9
+        then = SimpleNamespace(time_ns=lambda: time.time_ns() - nanoseconds)
+        patch.setattr(ids, "time", then)
+        patch.setattr(ids, "_source", ids._Source())
+        with clock_set(process, -back):
+            yield
+
+
+@contextmanager
+def clock_set(process: Process, offset: timedelta) -> Iterator[None]:
+    """The database's."""
+    backend: Any = process.database._databases._backend
+    with pytest.MonkeyPatch.context() as patch:
+        if process.database.engine == "sqlite":
+            patch.setattr(backend, "offset", offset)
+        else:
+            patch.setattr(backend, "now", postgres._now(int(offset.total_seconds() * 1_000)))
+        yield
+
+
+async def went_round(process: Process) -> int:
+    """A whole round; how many steps it took."""
+    scan, steps = retention.RetentionScan(), 0
+    while await scan.run_batch(process):
+        steps += 1
+    return steps
+
+
+ENDED = {"api_keys": "AND revoked_at IS NOT NULL"}  # of these only they grow without end
+
+
+async def counts(
+    process: Process, workspace_id: str, tables: Collection[str] = GROWING
+) -> dict[str, int]:
+    async with process.database.read() as db:
+        return {
+            table: await db.fetch_value(
+                f"SELECT count(*) FROM {table} WHERE workspace_id = :id {ENDED.get(table, '')}",
+                id=workspace_id,
+            )
+            for table in tables
+        }
+
+
+async def one_of_each(who: Person, process: Process) -> None:
+    await listening(who)
+    token = await hook(process, who.workspace_id)
+    await who.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
+    [contact] = (await who.read("/contacts"))["data"]
+    await who.made(f"/contacts/{contact['id']}/events", {"name": "seen"})
+    await who.made("/memberships/invitations", {"email": "eve@x.test", "role": "viewer"})
+    key = await who.made("/settings/api-keys", {"name": "K", "role": "viewer"})
+    assert (await who.delete(f"/settings/api-keys/{key['id']}")).status_code == 204
+    await who.patch("/event-endpoints/" + await _endpoint(who), {"enabled": False})
+    await settle(process)
+
+
+async def _endpoint(who: Person) -> str:
+    return str((await who.read("/event-endpoints"))["data"][0]["id"])
+
+
+async def test_what_is_old_goes_from_every_table_that_grows(cast: Cast, process: Process):
+    with long_ago(process):
+        await one_of_each(cast.olivia, process)
+        await one_of_each(cast.mallory, process)
+    async with process.database.write() as db:
+        patient = "UPDATE workspaces SET retention_days = 3650 WHERE id = :id"
+        await db.execute(patient, id=cast.mallory.workspace_id)
+    before = await counts(process, cast.mallory.workspace_id)
+    assert min(before.values()) > 0, before
+    assert await counts(process, cast.olivia.workspace_id) == before
+    await went_round(process)
+    assert await counts(process, cast.olivia.workspace_id) == dict.fromkeys(GROWING, 0)
+    assert await counts(process, cast.mallory.workspace_id) == before
+    assert len((await cast.olivia.read("/contacts"))["data"]) == 1  # who was there, is
+
+
+# --- every table ----------------------------------------------------------------------------------
+
+TABLES = re.findall(r"^CREATE TABLE (\w+) \((.*?)^\);", SCHEMA.read_text(), re.M | re.S)
+GONE_WITH = {  # table → that with whose rows its own go
+    table: re.findall(r"REFERENCES (\w+) \([\w, ]+\) ON DELETE CASCADE", columns)
+    for table, columns in TABLES
+}
+
+
+def documented() -> dict[str, set[str]]:
+    """What each table's rows are deleted by, as the guide has it."""
+    section = GUIDE.split("## Retention")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.+`) \| (\w+) \| .+ \|$", section, re.M)
+    found: dict[str, set[str]] = {}
+    for tables, cause in rows:
+        named = re.findall(r"`(\w+)`", tables)
+        assert not {*named} & {one for before in found.values() for one in before}, named
+        found.setdefault(cause, set()).update(named)
+    return found
+
+
+def test_every_table_is_swept_or_the_guide_says_why_it_stays():
+    by_age = {"runs", "audit_logs", *store.RULES}
+    by_age |= {table for table, others in GONE_WITH.items() if by_age & {*others}}
+    by_expiry = {*expiry.KEYS, "usage_changes"}  # the latter by quotas.fold_batch
+    every = {table for table, _ in TABLES}
+    assert documented() == {
+        "age": by_age,
+        "expiry": by_expiry,
+        "never": every - by_age - by_expiry,
+    }
+
+
+async def one_of_each_that_expires(who: Person, process: Process) -> None:
+    headers = {"Idempotency-Key": "once"}
+    throttle = {"id": "t", "type": "throttle", "limit": 9, "window": "PT1H"}
+    token = await hook(process, who.workspace_id, [throttle])
+    url = f"/v1/webhooks/in/{token}"
+    event = {"email": "ada@x.test"}
+    assert (await who.client.post(url, json=event, headers=headers)).status_code == 202
+    await settle(process)
+    template = {"name": "T", "channel": "sms", "content": {"text": "T"}}
+    assert (await who.post("/templates", template, headers=headers)).status_code == 201
+    checkout_page = {
+        "plan": "scale",
+        "successUrl": "https://a.example",
+        "cancelUrl": "https://b.example",
+    }
+    await who.made("/billing/checkout", checkout_page)
+    await session(process, who)
+    async with process.database.write() as db:
+        until = await db.now() + timedelta(days=1)
+        assert await callbacks.record(db, workspace_id=who.workspace_id, id="1", expires_at=until)
+
+
+async def test_what_expires_goes_and_nothing_else(cast: Cast, process: Process):
+    with clock_set(process, -YEAR_AND_MORE):
+        await one_of_each_that_expires(cast.olivia, process)
+    await one_of_each_that_expires(cast.mallory, process)
+    tables = sorted(expiry.KEYS)
+    fresh = await counts(process, cast.mallory.workspace_id, tables)
+    assert min(fresh.values()) > 0, fresh
+    old = await counts(process, cast.olivia.workspace_id, tables)
+    assert min(old.values()) > 0, old
+    await maintenance.sweep(process)
+    assert await counts(process, cast.mallory.workspace_id, tables) == fresh
+    assert await counts(process, cast.olivia.workspace_id, tables) == dict.fromkeys(tables, 0)
+
+
+# --- what stays -----------------------------------------------------------------------------------
+
+
+async def test_what_is_younger_stays(cast: Cast, process: Process):
+    with long_ago(process, timedelta(days=3)):
+        await one_of_each(cast.olivia, process)
+    before = await counts(process, cast.olivia.workspace_id)
+    await went_round(process)
+    assert await counts(process, cast.olivia.workspace_id) == before
+    await cast.olivia.patch("/settings/workspace", {"retentionDays": 2})
+    await went_round(process)
+    after = await counts(process, cast.olivia.workspace_id)
+    assert after.pop("invitations") == before["invitations"]  # it can still be accepted
+    assert set(after.values()) == {0}
+
+
+async def test_what_is_not_finished_stays_however_old_it_is(cast: Cast, process: Process):
+    with long_ago(process):
+        await listening(cast.olivia)
+        token = await hook(process, cast.olivia.workspace_id, [WAITS])
+        await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
+        await cast.olivia.patch("/settings/workspace", {"sendingPaused": True})
+        content = {"subject": "S", "html": "<p>H</p>"}
+        await cast.olivia.made(
+            "/messages", {"channel": "email", "to": "a@x.test", "content": content}
+        )
+        await settle(process)
+    before = await counts(process, cast.olivia.workspace_id)
+    assert (before["runs"], before["messages"]) == (1, 1)
+    assert before["event_attempts"] > 0
+    await went_round(process)
+    after = await counts(process, cast.olivia.workspace_id)
+    unfinished = ("runs", "run_steps", "messages", "delivery_attempts", "event_attempts", "events")
+    assert {name: after[name] for name in unfinished} == {name: before[name] for name in unfinished}
+
+
+async def test_the_audit_trail_is_pruned_and_stays_valid(cast: Cast, process: Process):
+    with long_ago(process):
+        async with process.database.write() as db:
+            founder = Where(None, "founding").user({"id": cast.olivia.user_id, "name": "Olivia"})
+            await trail.begin(
+                db, process.vault, founder, workspace_id=cast.olivia.workspace_id, after={}
+            )
+        for name in "abc":
+            await cast.olivia.made("/contacts", {"email": f"{name}@x.test"})
+        while await chain.seal(process):
+            pass
+    await cast.olivia.made("/contacts", {"email": "new@x.test"})
+    while await chain.seal(process):
+        pass
+    await went_round(process)
+    [entry] = (await cast.olivia.read("/audit-logs"))["data"]
+    assert entry["action"] == "contact.created"
+    verdict = await chain.verify(process, cast.olivia.workspace_id)
+    assert (verdict.fault, verdict.entries) == (None, 1)
+
+
+async def test_a_lot_goes_a_batch_at_a_time(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(retention, "BATCH", 2)
+    with long_ago(process):
+        token = await hook(process, cast.olivia.workspace_id, [])
+        for number in range(5):
+            event = {"email": f"n{number}@x.test"}
+            await cast.client.post(f"/v1/webhooks/in/{token}", json=event)
+        await settle(process)
+    assert await went_round(process) >= 5  # five runs and five requests, two at a time
+    assert set((await counts(process, cast.olivia.workspace_id)).values()) == {0}
+
+
+async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process):
+    scan = retention.RetentionScan()
+    while await scan.run_batch(process):
+        pass
+    with long_ago(process):
+        await one_of_each(cast.olivia, process)
+    assert not await scan.run_batch(process)
+    scan._started_at -= retention.SCAN_SECONDS
+    assert await scan.run_batch(process)
+
+
+async def test_sessions_go_when_they_have_expired(cast: Cast, process: Process):
+    async with process.database.write() as db:
+        now = await db.now()
+        for number, expires_at in enumerate((now - timedelta(days=1), now + timedelta(days=1))):
+            await db.execute(
+                """
+                INSERT INTO sessions (id, user_id, workspace_id, refresh_hash, created_at,
+                                      expires_at)
+                VALUES (:id, :user_id, :workspace_id, :hash, :now, :expires_at)
+                """,
+                id=f"ses_{number}",
+                user_id=cast.ed.user_id,
+                workspace_id=cast.ed.workspace_id,
+                hash=bytes([number]),
+                expires_at=expires_at,
+            )
+        assert await expiry.delete_expired(db, "sessions", limit=10) == 1
+        assert await db.fetch_value("SELECT id FROM sessions") == "ses_1"
+
+
+async def test_counts_of_a_day_go_when_nobody_asks_for_them_any_more(process: Process, acme: str):
+    async with process.database.write() as db:
+        today = quotas.day(await db.now())
+        for period in ("2020-01-01", today):
+            await usage.add(db, workspace_id=acme, meter=usage.DAILY, period=period)
+        await usage.add(db, workspace_id=acme, meter=usage.MESSAGES, period="2020-01")
+    await quotas.fold_batch(process)
+    await went_round(process)
+    async with process.database.read() as db:
+        rows = await db.fetch_all("SELECT period FROM usage_totals ORDER BY period")
+    assert [row["period"] for row in rows] == ["2020-01", today]

@@ -1,0 +1,43 @@
+"""The act for a claimed job, by its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from app.messages import delivery
+from app.outbound import deliver
+from app.process import Process
+from app.runs import calling, runner
+from app.store.jobs import Job, Kind
+from workers.pool import WorkerPool
+
+Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """How jobs of a kind are done, and how many at a time: half of them for one workspace."""
+
+    act: Act
+    concurrency: int
+
+
+WORKERS: Mapping[Kind, Worker] = {
+    "run": Worker(runner.move, 64),  # they share transactions
+    "message": Worker(delivery.deliver, 64),  # most of the time they wait for a provider
+    "call": Worker(calling.make, 64),  # most of the time they wait for a server
+    "event_attempt": Worker(deliver.post, 32),  # with calls less than the guarded client's sockets
+}
+
+
+def pool(process: Process, kind: Kind) -> WorkerPool:
+    worker = WORKERS[kind]
+    claim = partial(process.claim, kind)
+    return WorkerPool(process, claim, worker.act, concurrency=worker.concurrency)
+
+
+def pools(process: Process) -> dict[Kind, WorkerPool]:
+    return {kind: pool(process, kind) for kind in WORKERS}

@@ -1,0 +1,63 @@
+"""Retention: an hourly scan of all workspaces that deletes what is older than they keep it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+
+from app.audit import chain
+from app.billing import quotas
+from app.process import Process
+from app.store import messages, retention, usage
+
+log = logging.getLogger(__name__)
+
+SCAN_SECONDS = 3_600.0  # from the start of a scan to that of the next
+BATCH = 500  # rows of one transaction, and what hangs on them
+DAYS_COUNTED = timedelta(days=2)  # of daily limits: nobody asks for more than today's
+WORKSPACES = 20  # with nothing to delete, checked in one batch
+
+
+class RetentionScan:
+    """The scan of one process, a batch at a time, so that other maintenance runs in between.
+    Several at once do no harm: each skips the rows that another is deleting."""
+
+    def __init__(self) -> None:
+        self._cursor = ""  # the last workspace that is done
+        self._started_at = -SCAN_SECONDS
+        self._is_running = False
+
+    async def run_batch(self, process: Process) -> bool:
+        """False when the scan is complete, or none is due."""
+        if not self._is_running:
+            if time.monotonic() - self._started_at < SCAN_SECONDS:
+                return False
+            self._started_at, self._is_running, self._cursor = time.monotonic(), True, ""
+        for _ in range(WORKSPACES):
+            if await self._prune_next(process):
+                return True
+            if not self._is_running:
+                return False
+        return True
+
+    async def _prune_next(self, process: Process) -> bool:
+        """A batch of the next workspace; True when it had something to delete."""
+        async with process.database.write() as db:
+            workspace = await retention.next_workspace(db, self._cursor)
+            if workspace is None:
+                self._is_running = False
+                return False
+            days = workspace["retention_days"] or process.settings.retention_days
+            moment = await db.now() - timedelta(days=days)
+            id = workspace["id"]
+            deleted = await retention.delete_old(db, workspace_id=id, moment=moment, limit=BATCH)
+            await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
+            before = quotas.day(await db.now() - DAYS_COUNTED)
+            await usage.forget_days(db, workspace_id=id, before=before)
+        pruned = await chain.prune(process, id, moment)
+        if deleted:
+            log.info("old rows removed", extra={"workspace_id": id, "rows": deleted})
+        if deleted < BATCH and not pruned:
+            self._cursor = id  # nothing is left of it
+        return bool(deleted or pruned)
