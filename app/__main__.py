@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from app.accounts import registration as accounts
-from app.accounts import sign_in_domains
+from app.accounts import sign_in_domains as domains
 from app.audience.addresses import BadAddress
 from app.audit import chain, trail
 from app.billing import quotas
@@ -25,7 +25,7 @@ from app.commands import after_restore as restoring
 from app.commands import demo, doctor
 from app.commands.startup import StartupGate
 from app.config.settings import ConfigError, Settings, place_of_key
-from app.database.db import Row, migrate
+from app.database.db import migrate
 from app.database.migrations import MigrationError
 from app.errors import Problem
 from app.machine import reasons
@@ -34,6 +34,7 @@ from app.process import SCHEMA
 from app.runtime import descriptors, logs, processes, tasks
 from app.simulation import cases
 from app.store import keys, retention, workspaces
+from app.store.sign_in_domains import SignInDomain
 from app.vault.vault import VaultError
 from app.web import server
 from workers.main import work
@@ -229,7 +230,9 @@ def set_limit(settings: Settings, arguments: argparse.Namespace) -> int:
         async with open_process(settings) as process, process.database.write() as db:
             row = await workspaces.locked(db, id=id)
             if row is not None:
-                await quotas.set_daily_limit(process, db, trail.OPERATOR, row, limit)
+                await quotas.set_daily_limit(
+                    process, db, trail.OPERATOR, id, before=row.daily_limit, limit=limit
+                )
             return row is not None
 
     if not asyncio.run(main()):
@@ -241,10 +244,10 @@ def set_limit(settings: Settings, arguments: argparse.Namespace) -> int:
 def release_domain(settings: Settings, arguments: argparse.Namespace) -> int:
     """Release a domain for sign-ins that a workspace has claimed; its members stay."""
 
-    async def main() -> Row | None:
-        domain = sign_in_domains.normal(arguments.domain)
+    async def main() -> SignInDomain | None:
+        domain = domains.normal(arguments.domain)
         async with open_process(settings) as process, process.database.write() as db:
-            return await sign_in_domains.release(process, db, domain)
+            return await domains.release(process, db, domain)
 
     try:
         row = asyncio.run(main())
@@ -252,7 +255,7 @@ def release_domain(settings: Settings, arguments: argparse.Namespace) -> int:
         raise NotReady(problem.detail) from None
     if row is None:
         raise NotReady(f"No workspace has claimed {arguments.domain}.")
-    print(f"{row['domain']} is no longer claimed by {row['workspace_id']}.")
+    print(f"{row.domain} is no longer claimed by {row.workspace_id}.")
     return 0
 
 

@@ -37,7 +37,7 @@ def imported(name: str, tree: ast.Module, known: Mapping[str, ast.Module]) -> It
 
 
 def layers(root: Path) -> list[list[str]]:
-    """Of the first contract, top to bottom; several modules may share a line."""
+    """The layers of the first contract, top to bottom; several modules may share a line."""
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
     return [re.split(r" *\| *", line) for line in contracts["contracts"][0]["layers"]]
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from app.audience import addresses
 from app.audit.signing import Head
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.definitions import activation
 from app.identity import keyring, passwords
 from app.main import web
@@ -136,7 +136,7 @@ async def workspace(process: Process, name: str) -> str:
         id = await _founded(process, db, name)
         user = await _user(db, f"owner-{secrets.token_hex(8)}")
         await memberships.insert(
-            db, workspace_id=id, id=new_id("mem"), user_id=user["id"], role="owner"
+            db, workspace_id=id, id=new_id("mem"), user_id=user.id, role="owner"
         )
         return id
 
@@ -150,7 +150,7 @@ async def person(
 
 async def _founded(process: Process, db: Handle, name: str) -> str:
     """With the head of an audit trail that is empty still."""
-    id = str((await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC"))["id"])
+    id = str((await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")).id)
     await workspaces.change_plan(db, id=id, plan="growth")
     head = Head().signed(process.vault, id)
     await audit_logs.insert_head(db, workspace_id=id, head=head)
@@ -167,15 +167,15 @@ async def _joined(
 ) -> Person:
     user = await _user(db, name)
     await memberships.insert(
-        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user["id"], role=role
+        db, workspace_id=workspace_id, id=new_id("mem"), user_id=user.id, role=role
     )
     _, key = await keyring.create(
-        process, db, workspace_id=workspace_id, made_by=user["id"], name=name, role=role
+        process, db, workspace_id=workspace_id, made_by=user.id, name=name, role=role
     )
-    return Person(through, workspace_id, user["id"], user["email"], key)
+    return Person(through, workspace_id, user.id, user.email, key)
 
 
-async def _user(db: Handle, name: str) -> Row:
+async def _user(db: Handle, name: str) -> users.User:
     """Whose address is verified."""
     email = addresses.email(f"{name}@tidings.example")
     user = await users.insert(
@@ -186,7 +186,7 @@ async def _user(db: Handle, name: str) -> Row:
         name=name.title(),
         password_hash=password_hash(),
     )
-    return await users.verify_email(db, id=user["id"])
+    return await users.verify_email(db, id=user.id)
 
 
 async def settle(process: Process, *, rounds: int = 50) -> None:

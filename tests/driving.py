@@ -106,14 +106,14 @@ async def _workspace(db: Handle, case: Case) -> str:
     columns = {"fromName": "from_name", "fromEmail": "from_email", "replyTo": "reply_to"}
     await workspaces.update(
         db,
-        id=row["id"],
+        id=row.id,
         name=given.name,
         timezone=given.timezone,
         country=given.country,
         postal_address=given.postal_address,
         **{columns[part]: value for part, value in given.sender.items()},
     )
-    return str(row["id"])
+    return str(row.id)
 
 
 async def _activated(
@@ -210,12 +210,12 @@ async def _go_on(
             assert run is not None
             due = await db.fetch_value("SELECT wake_at FROM jobs WHERE id = :id", id=run_id)
         due = due and datetime.fromisoformat(str(due))
-        if run["finished_at"] is not None or not (due or coming):
+        if run.finished_at is not None or not (due or coming):
             return
         if coming and (due is None or coming[0].at <= due):
             event = coming.popleft()
             set_clock(process, event.at)
-            await _apply_event(process, workspace_id, run["contact_id"], event)
+            await _apply_event(process, workspace_id, run.contact_id, event)
         else:
             set_clock(process, due)
         await settle(process)
@@ -247,33 +247,33 @@ async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
         assert run is not None
         steps = await runs.steps_of(db, workspace_id=workspace_id, run_id=run_id)
         sent = await db.fetch_all("SELECT * FROM messages WHERE run_id = :id", id=run_id)
-        contact = await contacts.by_id(db, workspace_id=workspace_id, id=run["contact_id"])
+        contact = await contacts.by_id(db, workspace_id=workspace_id, id=run.contact_id)
         assert contact is not None
         ids = [contact["id"]]
         tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
         now = await db.now()
     text = {(row["node_id"], row["visit"]): _said(row) for row in sent}
-    end = End(run["status"], run["finished_at"] or now, run["reason_code"], run["reason_detail"])
+    end = End(run.status, run.finished_at or now, run.reason_code, run.reason_detail)
     return Trace(
-        run["created_at"],
-        [_passage(step, text.get((step["node_id"], step["visit"]))) for step in steps],
+        run.created_at,
+        [_passage(step, text.get((step.node_id, step.visit))) for step in steps],
         end,
         audience.resource(contact, tags[contact["id"]]),
     )
 
 
-def _passage(row: Row, text: Said | None) -> Passage:
+def _passage(row: runs.RunStep, text: Said | None) -> Passage:
     return Passage(
-        row["node_id"],
-        row["kind"],
-        row["visit"],
-        row["status"],
-        row["reason_code"],
-        row["reason_detail"],
-        row["port"],
-        row["output"] and document.parse(row["output"].encode()),
-        entered_at=row["started_at"],
-        left_at=row["finished_at"],
+        row.node_id,
+        row.kind,
+        row.visit,
+        row.status,
+        row.reason_code,
+        row.reason_detail,
+        row.port,
+        row.output and document.parse(row.output.encode()),
+        entered_at=row.started_at,
+        left_at=row.finished_at,
         sent=text,
     )
 

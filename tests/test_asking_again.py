@@ -16,6 +16,7 @@ from app.machine import document
 from app.messages import delivery
 from app.process import Process
 from app.runs import runner
+from app.store import delivery_attempts
 from app.store.jobs import MAX_CLAIMS
 from tests import resend_server
 from tests.cast import hook, settle
@@ -63,7 +64,7 @@ async def orphaned(process: Process, acme: str, resend: ResendServer) -> AsyncIt
         await sending.channel.send(sending.message)
         assert len(resend.accepted) == 1
 
-        async def found() -> Row:
+        async def found() -> delivery_attempts.Attempt:
             await later(live, "message", 100)
             await settle(live)
             [attempt] = await attempts(live, acme)

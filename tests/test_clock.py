@@ -82,7 +82,7 @@ async def test_a_wait_of_three_days_ends_once_and_never_early(
         run_id = await begun(process, token)
         await settle(process)
         run = await read(process, acme, run_id)
-        until = datetime.fromisoformat(run["waiting_for"]["until"])
+        until = datetime.fromisoformat(run.waiting_for["until"])
     assert timedelta(0) <= until - due < timedelta(minutes=1)
     for moment, sent in moments(until):
         async with started_at(environ, moment) as process:
@@ -90,7 +90,7 @@ async def test_a_wait_of_three_days_ends_once_and_never_early(
             async with process.database.read() as db:
                 count = await db.fetch_value("SELECT count(*) FROM captured_messages")
             assert count == sent, moment
-            assert (await read(process, acme, run_id))["status"] == (
+            assert (await read(process, acme, run_id)).status == (
                 "COMPLETED" if sent else "WAITING"
             )
 
@@ -149,5 +149,5 @@ async def begun(process: Process, token: str) -> str:
 
 async def becomes(process: Process, acme: str, run_id: str, status: str) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while (await read(process, acme, run_id))["status"] != status:
+        while (await read(process, acme, run_id)).status != status:
             await asyncio.sleep(0.02)

@@ -242,7 +242,7 @@ async def daily_limit(settings: Settings, id: str) -> int | None:
     async with open_process(settings) as process, process.database.read() as db:
         row = await workspaces.by_id(db, id=id)
     assert row is not None
-    limit: int | None = row["daily_limit"]
+    limit: int | None = row.daily_limit
     return limit
 
 
@@ -282,7 +282,7 @@ async def is_super_admin(settings: Settings, email: str) -> bool:
     async with open_process(settings) as process, process.database.read() as db:
         row = await users.by_email(db, email_key=email)
     assert row is not None
-    return bool(row["super_admin"])
+    return bool(row.super_admin)
 
 
 # --- a database that comes late, or goes away -----------------------------------------------------

@@ -14,7 +14,7 @@ BATCH = 1_000  # rows of one transaction: some tens of milliseconds of SQLite's 
 
 
 async def stop(process: Process, workspace_id: str) -> None:
-    """What was about to be sent is not. Its runs end by themselves: their definitions are ARCHIVED
+    """Cancel what was about to be sent. Its runs end by themselves: their definitions are ARCHIVED
     since the workspace was closed."""
     left = True
     while left:

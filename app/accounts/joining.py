@@ -12,7 +12,7 @@ from app.audience.addresses import Email
 from app.audit import trail
 from app.audit.trail import Origin, Where
 from app.billing import quotas
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import Duplicate, FieldError, Problem
 from app.identity import identity, passwords, roles
 from app.identity.identity import Member
@@ -36,7 +36,9 @@ def require_grantable(member: Member, role: str) -> None:
 # --- offered ------------------------------------------------------------------------------------
 
 
-async def invite(process: Process, db: Handle, member: Member, email: Email, role: str) -> Row:
+async def invite(
+    process: Process, db: Handle, member: Member, email: Email, role: str
+) -> invitations.Invitation:
     """In place of what this address was offered here before; the token is in the mail alone. The
     answer is the same whether the address has an account or not.
 
@@ -46,7 +48,7 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
     await _require_verified(process, db, member)
     user = await users.by_email(db, email_key=email.key)
     if user is not None:
-        await require_stranger(db, member.workspace_id, user["id"])
+        await require_stranger(db, member.workspace_id, user.id)
     await quotas.require_member(process, db, member.workspace_id, more=1)
     await require_replaceable(db, member, email.key)
     await invitations.revoke_of(db, workspace_id=member.workspace_id, email_key=email.key)
@@ -72,7 +74,7 @@ async def invite(process: Process, db: Handle, member: Member, email: Email, rol
         to=email.address,
         token=token,
         inviter=account_mail.called(member.name, "A member"),
-        workspace=account_mail.called(workspace["name"] if workspace else "", "a workspace"),
+        workspace=account_mail.called(workspace.name if workspace else "", "a workspace"),
         role=role,
         signOn=login if process.provider is not None else "",  # some know no password of theirs
         lifetime="seven days",
@@ -87,7 +89,7 @@ async def _require_verified(process: Process, db: Handle, member: Member) -> Non
     """In production nobody has us write to strangers before we know who they are themselves. Raises
     Problem `forbidden`."""
     user = await users.by_id(db, id=member.user_id)
-    if process.settings.production and (user is None or user["email_verified_at"] is None):
+    if process.settings.production and (user is None or user.email_verified_at is None):
         raise Problem(
             "forbidden",
             "Verify your own address before you invite others: open the link in the mail that you"
@@ -110,7 +112,7 @@ async def require_replaceable(db: Handle, member: Member, email_key: str) -> Non
     """Nobody ends the offer of a role above their own. Raises Problem `forbidden`."""
     offer = await invitations.pending(db, workspace_id=member.workspace_id, email_key=email_key)
     if offer is not None:
-        require_grantable(member, offer["role"])
+        require_grantable(member, offer.role)
 
 
 async def require_stranger(db: Handle, workspace_id: str, user_id: str) -> None:
@@ -120,7 +122,7 @@ async def require_stranger(db: Handle, workspace_id: str, user_id: str) -> None:
         raise Problem(
             "conflict",
             "They are already a member; change their role instead.",
-            existingId=row["id"],
+            existingId=row.id,
         )
 
 
@@ -129,12 +131,12 @@ async def require_stranger(db: Handle, workspace_id: str, user_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    user: Row
-    membership: Row
+    user: users.User
+    membership: memberships.Membership
     sign_in: SignIn
 
 
-async def by_token(process: Process, token: str) -> Row:
+async def by_token(process: Process, token: str) -> invitations.Offer:
     """The PENDING invitation. Raises Problem `not_found`, `invitation_used`, `conflict`."""
     workspace_id, row = tokens.workspace_of(token), None
     if workspace_id is not None:
@@ -149,7 +151,7 @@ async def by_token(process: Process, token: str) -> Row:
 async def accept(
     process: Process,
     where: Where,
-    invitation: Row,
+    invitation: invitations.Offer,
     *,
     name: str | None,
     password: str | None,
@@ -163,17 +165,17 @@ async def accept(
     `quota_exceeded`.
     """
     async with process.database.read() as db:
-        user = await users.by_email(db, email_key=invitation["email_key"])
+        user = await users.by_email(db, email_key=invitation.email_key)
     if user is None:
         return await _accept_as_new(process, where, invitation, name, password, in_cookie=in_cookie)
-    if member is not None and member.user_id == user["id"]:
+    if member is not None and member.user_id == user.id:
         async with process.database.write() as db:
-            await users.locked(db, id=user["id"])
+            await users.locked(db, id=user.id)
             await take(db, invitation)
             return await _join(process, db, where, invitation, user, in_cookie=in_cookie)
     if password is None:
         raise _invalid("Your address has an account: give its password.", ["password"])
-    if not await passwords.match(password, user["password_hash"]):
+    if not await passwords.match(password, user.password_hash):
         raise identity.unauthenticated("This is not the password of your account.")
     async with process.database.write() as db:
         await signing_in.require_unchanged(db, user)
@@ -184,7 +186,7 @@ async def accept(
 async def _accept_as_new(
     process: Process,
     where: Where,
-    invitation: Row,
+    invitation: invitations.Offer,
     name: str | None,
     password: str | None,
     *,
@@ -199,7 +201,7 @@ async def _accept_as_new(
     if len(password) < passwords.SHORTEST:
         raise _invalid(f"Must have at least {passwords.SHORTEST} characters.", ["password"])
     password_hash = await passwords.hashed(password)
-    email = Email(invitation["email"], invitation["email_key"])
+    email = Email(invitation.email, invitation.email_key)
     try:
         async with process.database.write() as db:
             await take(db, invitation)
@@ -211,27 +213,33 @@ async def _accept_as_new(
         ) from None
 
 
-async def take(db: Handle, invitation: Row) -> None:
+async def take(db: Handle, invitation: invitations.Offer) -> None:
     """Before anything else is done: of two who accept at once the second waits here, and so does
     who would take the inviter's role away. That may have happened since the invitation was read.
 
     Raises Problem `invitation_used`, `conflict`.
     """
-    workspace_id = invitation["workspace_id"]
+    workspace_id = invitation.workspace_id
     await memberships.owners(db, workspace_id=workspace_id)  # whoever changes a role locks them
-    if not await invitations.accept(db, workspace_id=workspace_id, id=invitation["id"]):
+    if not await invitations.accept(db, workspace_id=workspace_id, id=invitation.id):
         raise Problem("invitation_used", USED)
     inviter = await memberships.by_user(
-        db, workspace_id=workspace_id, user_id=invitation["invited_by"]
+        db, workspace_id=workspace_id, user_id=invitation.invited_by
     )
-    if inviter is None or not roles.grantable(inviter["role"], invitation["role"]):
+    if inviter is None or not roles.grantable(inviter.role, invitation.role):
         raise _no_longer_good()
 
 
 async def _join(
-    process: Process, db: Handle, where: Where, invitation: Row, user: Row, *, in_cookie: bool
+    process: Process,
+    db: Handle,
+    where: Where,
+    invitation: invitations.Offer,
+    user: users.User,
+    *,
+    in_cookie: bool,
 ) -> Joined:
-    workspace_id, user_id = invitation["workspace_id"], user["id"]
+    workspace_id, user_id = invitation.workspace_id, user.id
     origin = where.user(user)
     membership = await join(process, db, origin, invitation, user_id)
     workspace = await entered(db, user_id, workspace_id)
@@ -240,17 +248,19 @@ async def _join(
     return Joined(verified, membership, signed)
 
 
-async def join(process: Process, db: Handle, origin: Origin, invitation: Row, user_id: str) -> Row:
+async def join(
+    process: Process, db: Handle, origin: Origin, invitation: invitations.Offer, user_id: str
+) -> memberships.Membership:
     """The membership that the invitation offered. Raises Problem `conflict` for a member,
     `quota_exceeded`."""
     return await admit(
         process,
         db,
         origin,
-        invitation["workspace_id"],
+        invitation.workspace_id,
         user_id,
-        id=membership_id(invitation["id"]),
-        role=invitation["role"],
+        id=membership_id(invitation.id),
+        role=invitation.role,
     )
 
 
@@ -263,7 +273,7 @@ async def admit(
     *,
     id: str,
     role: str,
-) -> Row:
+) -> memberships.Membership:
     """The new membership, with its entry in the audit trail. Whatever the address was offered here
     ends, or its holder could return by it once they are removed.
 
@@ -271,7 +281,7 @@ async def admit(
     """
     await require_stranger(db, workspace_id, user_id)
     row = await memberships.insert(db, workspace_id=workspace_id, id=id, user_id=user_id, role=role)
-    await invitations.revoke_of(db, workspace_id=workspace_id, email_key=row["email_key"])
+    await invitations.revoke_of(db, workspace_id=workspace_id, email_key=row.email_key)
     await quotas.require_member(process, db, workspace_id)
     await trail.note(
         db,
@@ -279,21 +289,21 @@ async def admit(
         origin,
         workspace_id=workspace_id,
         action="membership.created",
-        resource_id=row["id"],
+        resource_id=row.id,
         after={"userId": user_id, "role": role},
     )
     return row
 
 
-async def decline(process: Process, where: Where, invitation: Row) -> None:
+async def decline(process: Process, where: Where, invitation: invitations.Offer) -> None:
     """It is over, as if it had been withdrawn. Raises Problem `invitation_used`."""
-    workspace_id, id = invitation["workspace_id"], invitation["id"]
+    workspace_id, id = invitation.workspace_id, invitation.id
     async with process.database.write() as db:
         row = await invitations.locked(db, workspace_id=workspace_id, id=id)
-        if row is None or row["status"] == "ACCEPTED":
+        if row is None or row.status == "ACCEPTED":
             raise Problem("invitation_used", USED)
         await invitations.revoke(db, workspace_id=workspace_id, id=id)
-        user = await users.by_email(db, email_key=row["email_key"])
+        user = await users.by_email(db, email_key=row.email_key)
         stranger = Origin("user", None, "invited person", where.ip, where.request_id)
         await trail.note(
             db,
@@ -305,7 +315,7 @@ async def decline(process: Process, where: Where, invitation: Row) -> None:
         )
 
 
-async def entered(db: Handle, user_id: str, workspace_id: str) -> Row:
+async def entered(db: Handle, user_id: str, workspace_id: str) -> workspaces.Workspace:
     """The workspace of a membership that was just made."""
     workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
     if workspace is None:
@@ -313,11 +323,11 @@ async def entered(db: Handle, user_id: str, workspace_id: str) -> Row:
     return workspace
 
 
-def _require_pending(row: Row) -> None:
-    if row["status"] == "ACCEPTED":
+def _require_pending(row: invitations.Offer) -> None:
+    if row.status == "ACCEPTED":
         raise Problem("invitation_used", USED)
-    held = row["inviter_role"] is not None and roles.grantable(row["inviter_role"], row["role"])
-    if row["status"] != "PENDING" or not held:
+    held = row.inviter_role is not None and roles.grantable(row.inviter_role, row.role)
+    if row.status != "PENDING" or not held:
         raise _no_longer_good()
 
 

@@ -17,7 +17,7 @@ from app.audience.addresses import Email
 from app.audit import trail
 from app.audit.trail import Origin, Where
 from app.billing import quotas
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import Duplicate, FieldError, Problem
 from app.identity import identity, passwords
 from app.identity.identity import Member
@@ -56,7 +56,7 @@ async def register(
     name: str,
     workspace_name: str,
     in_cookie: bool = False,
-) -> tuple[Row, SignIn]:
+) -> tuple[users.User, SignIn]:
     """A user who owns a new workspace, signed in to it. Raises Problem `conflict`, `forbidden`.
 
     Whoever has left every workspace comes back this way too, with the password of their account:
@@ -69,8 +69,8 @@ async def register(
         async with process.database.write() as db:
             user = await new_user(db, email, name, password_hash)
             workspace = await new_workspace(process, db, where.user(user), workspace_name)
-            await ask_to_verify(process, db, user, workspace["id"])
-            signed = await signing_in.start(process, db, user["id"], workspace, in_cookie=in_cookie)
+            await ask_to_verify(process, db, user, workspace.id)
+            signed = await signing_in.start(process, db, user.id, workspace, in_cookie=in_cookie)
             return user, signed
     except Duplicate:
         return await _return(process, where, email, password, workspace_name, in_cookie=in_cookie)
@@ -84,21 +84,21 @@ async def _return(
     workspace_name: str,
     *,
     in_cookie: bool,
-) -> tuple[Row, SignIn]:
+) -> tuple[users.User, SignIn]:
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=email.key)
-        if user is None or await memberships.workspace(db, user_id=user["id"], workspace_id=None):
+        if user is None or await memberships.workspace(db, user_id=user.id, workspace_id=None):
             raise Problem("conflict", TAKEN)
-    if not await passwords.match(password, user["password_hash"]):
+    if not await passwords.match(password, user.password_hash):
         raise Problem("conflict", TAKEN)
     async with process.database.write() as db:
         await signing_in.require_unchanged(db, user)
         workspace = await new_workspace(process, db, where.user(user), workspace_name)
-        signed = await signing_in.start(process, db, user["id"], workspace, in_cookie=in_cookie)
+        signed = await signing_in.start(process, db, user.id, workspace, in_cookie=in_cookie)
         return user, signed
 
 
-async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> Row:
+async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> users.User:
     """Raises errors.Duplicate when the address is taken."""
     return await users.insert(
         db,
@@ -110,14 +110,16 @@ async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> R
     )
 
 
-async def new_workspace(process: Process, db: Handle, owner: Origin, name: str) -> Row:
+async def new_workspace(
+    process: Process, db: Handle, owner: Origin, name: str
+) -> workspaces.Workspace:
     """With the first entry of its audit trail. Raises Problem `forbidden`."""
     await _require_room(process, db, str(owner.id))
     workspace = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
     await memberships.insert(
-        db, workspace_id=workspace["id"], id=new_id("mem"), user_id=str(owner.id), role="owner"
+        db, workspace_id=workspace.id, id=new_id("mem"), user_id=str(owner.id), role="owner"
     )
-    await trail.begin(db, process.vault, owner, workspace_id=workspace["id"], after={"name": name})
+    await trail.begin(db, process.vault, owner, workspace_id=workspace.id, after={"name": name})
     return workspace
 
 
@@ -141,7 +143,7 @@ async def _require_room(process: Process, db: Handle, user_id: str) -> None:
 
 async def found_workspace(
     process: Process, db: Handle, member: Member, origin: Origin, name: str
-) -> Row:
+) -> workspaces.Workspace:
     """A further one, which the member owns. Raises Problem `forbidden`."""
     identity.require_session(member)
     if process.settings.registration == "closed" and not member.super_admin:
@@ -158,9 +160,9 @@ async def grant_super_admin(process: Process, email: str) -> bool:
 # --- proved to be its address's -----------------------------------------------------------------
 
 
-async def ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: str) -> None:
+async def ask_to_verify(process: Process, db: Handle, user: users.User, workspace_id: str) -> None:
     """A letter to the address, filed in the workspace. Raises Problem `conflict`."""
-    if user["email_verified_at"] is not None:
+    if user.email_verified_at is not None:
         raise Problem("conflict", "Your address is already verified.")
     expires_at = await db.now() + VERIFY_LIFETIME
     await account_mail.send(
@@ -168,10 +170,10 @@ async def ask_to_verify(process: Process, db: Handle, user: Row, workspace_id: s
         db,
         account_mail.EMAIL_VERIFICATION,
         workspace_id=workspace_id,
-        to=user["email"],
-        token=_token(process, VERIFY, user["id"], user["email_key"], expires_at),
-        addressee_id=user["id"],
-        greeting=account_mail.greeting(user["name"]),
+        to=user.email,
+        token=_token(process, VERIFY, user.id, user.email_key, expires_at),
+        addressee_id=user.id,
+        greeting=account_mail.greeting(user.name),
         lifetime="seven days",
     )
 
@@ -187,9 +189,9 @@ async def verify_email(process: Process, where: Where, token: str) -> None:
         raise stale
     async with process.database.write() as db:
         user = await users.by_id(db, id=proof.user_id)
-        if not user or not proof.holds(process, user["email_key"], await db.now()):
+        if not user or not proof.holds(process, user.email_key, await db.now()):
             raise stale
-        await users.verify_email(db, id=user["id"])
+        await users.verify_email(db, id=user.id)
         await _note_at_home(process, db, where, user, "user.email_verified")
 
 
@@ -203,7 +205,7 @@ async def forget_password(process: Process, email: Email) -> None:
     if user is None:
         return
     async with process.database.write() as db:
-        workspace_id = await users.home(db, id=user["id"], email_key=user["email_key"])
+        workspace_id = await users.home(db, id=user.id, email_key=user.email_key)
         if workspace_id is None:
             return  # in no workspace and invited to none: no letter can be filed, as TAKEN says
         expires_at = await db.now() + RESET_LIFETIME
@@ -212,10 +214,10 @@ async def forget_password(process: Process, email: Email) -> None:
             db,
             account_mail.PASSWORD_RESET,
             workspace_id=workspace_id,
-            to=user["email"],
-            token=_token(process, RESET, user["id"], user["password_hash"], expires_at),
-            addressee_id=user["id"],
-            greeting=account_mail.greeting(user["name"]),
+            to=user.email,
+            token=_token(process, RESET, user.id, user.password_hash, expires_at),
+            addressee_id=user.id,
+            greeting=account_mail.greeting(user.name),
             lifetime="one hour",
         )
 
@@ -231,36 +233,36 @@ async def reset_password(process: Process, where: Where, token: str, password: s
     new_hash = await passwords.hashed(password)
     async with process.database.write() as db:
         user = await users.locked(db, id=proof.user_id)
-        if not user or not proof.holds(process, user["password_hash"], await db.now()):
+        if not user or not proof.holds(process, user.password_hash, await db.now()):
             raise _spent()
-        await users.change_password(
-            db, id=user["id"], old_hash=user["password_hash"], new_hash=new_hash
-        )
-        await users.verify_email(db, id=user["id"])
-        await sessions.end_all(db, user_id=user["id"])
+        await users.change_password(db, id=user.id, old_hash=user.password_hash, new_hash=new_hash)
+        await users.verify_email(db, id=user.id)
+        await sessions.end_all(db, user_id=user.id)
         await _note_at_home(process, db, where, user, "user.password_changed")
 
 
 async def change_password(
-    process: Process, origin: Origin, member: Member, user: Row, *, current: str, new: str
+    process: Process, origin: Origin, member: Member, user: users.User, *, current: str, new: str
 ) -> None:
     """Ends the other sessions, and every link to reset the old one. Raises Problem `invalid`."""
-    if not await passwords.match(current, user["password_hash"]):
+    if not await passwords.match(current, user.password_hash):
         raise _invalid("/currentPassword", "This is not your password.")
     new_hash = await passwords.hashed(new)
     async with process.database.write() as db:
         changed = await users.change_password(
-            db, id=user["id"], old_hash=user["password_hash"], new_hash=new_hash
+            db, id=user.id, old_hash=user.password_hash, new_hash=new_hash
         )
         if not changed:
             raise Problem("conflict", "The password has just been changed by somebody else.")
-        await sessions.end_all(db, user_id=user["id"], but=member.via_id)
+        await sessions.end_all(db, user_id=user.id, but=member.via_id)
         await _note(process, db, origin, member.workspace_id, "user.password_changed")
 
 
-async def _note_at_home(process: Process, db: Handle, where: Where, user: Row, action: str) -> None:
+async def _note_at_home(
+    process: Process, db: Handle, where: Where, user: users.User, action: str
+) -> None:
     """In the trail of the workspace that mail about the account is filed in, if there is one."""
-    home = await users.home(db, id=user["id"], email_key=user["email_key"])
+    home = await users.home(db, id=user.id, email_key=user.email_key)
     if home is not None:
         await _note(process, db, where.user(user), home, action)
 
@@ -268,7 +270,7 @@ async def _note_at_home(process: Process, db: Handle, where: Where, user: Row, a
 async def _note(
     process: Process, db: Handle, origin: Origin, workspace_id: str, action: str
 ) -> None:
-    """What somebody did to their own account."""
+    """Note in the audit trail a change that somebody made to their own account."""
     await trail.note(
         db,
         process.vault,
@@ -291,7 +293,7 @@ def _spent() -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Whoever shows it reads mail at the user's address."""
+    """A proof that its holder reads mail at the user's address."""
 
     purpose: str
     user_id: str

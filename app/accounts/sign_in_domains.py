@@ -13,7 +13,7 @@ import re
 from app.audience import addresses
 from app.audience.addresses import BadAddress
 from app.audit import trail
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import Duplicate, FieldError, Problem
 from app.identity.identity import Member
 from app.process import Process
@@ -44,14 +44,16 @@ PUBLIC_DOMAINS = frozenset(
 )  # fmt: skip
 
 
-async def claim(db: Handle, member: Member, text: str, role: str) -> tuple[Row | None, Row]:
+async def claim(
+    db: Handle, member: Member, text: str, role: str
+) -> tuple[sign_in_domains.SignInDomain | None, sign_in_domains.SignInDomain]:
     """The claim before, and now. Raises Problem `invalid`, `forbidden`, `conflict`."""
     domain = normal(text)
     if is_public(domain):
         raise Problem("forbidden", f"Anybody can have an address at {domain}; invite people there.")
     user = await users.by_id(db, id=member.user_id)
-    own = user is not None and user["email_verified_at"] is not None
-    if user is None or not own or domain_of(user["email_key"]) != domain:
+    own = user is not None and user.email_verified_at is not None
+    if user is None or not own or domain_of(user.email_key) != domain:
         raise Problem(
             "forbidden",
             f"Only an owner whose own address ends in @{domain}, and is verified, can claim it.",
@@ -75,7 +77,7 @@ async def claim(db: Handle, member: Member, text: str, role: str) -> tuple[Row |
     return before, row
 
 
-async def release(process: Process, db: Handle, domain: str) -> Row | None:
+async def release(process: Process, db: Handle, domain: str) -> sign_in_domains.SignInDomain | None:
     """The operator's, from the command line, with its entry in the workspace's audit trail."""
     row = await sign_in_domains.release(db, domain=domain)
     if row is not None:
@@ -83,7 +85,7 @@ async def release(process: Process, db: Handle, domain: str) -> Row | None:
             db,
             process.vault,
             trail.OPERATOR,
-            workspace_id=row["workspace_id"],
+            workspace_id=row.workspace_id,
             action="sign_in_domain.released",
             resource_id=domain,
         )

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from app.audience.addresses import Email
 from app.audit import trail
 from app.audit.trail import Origin, Where
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import Problem
 from app.identity import access_tokens, identity, passwords
 from app.identity.identity import Member
 from app.process import Process
-from app.store import memberships, sessions, users
+from app.store import memberships, sessions, users, workspaces
 from app.store.directory import Place
 from app.vault.vault import digest
 
@@ -30,7 +30,7 @@ REFRESH = "refresh token"  # the purpose that the vault signs for
 class SignIn:
     access_token: str
     refresh_token: str
-    workspace: Row
+    workspace: workspaces.Workspace
     session_id: str
     expires_at: datetime
     lasts: timedelta
@@ -49,15 +49,15 @@ async def with_password(
     """Raises Problem `unauthenticated`, alike for an unknown address and a wrong password."""
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=email.key)
-    matches = await passwords.match(password, user["password_hash"] if user else passwords.NOBODY)
+    matches = await passwords.match(password, user.password_hash if user else passwords.NOBODY)
     if user is None or not matches:
         raise identity.unauthenticated("No account has this email address and password.")
     async with process.database.write() as db:
         await require_unchanged(db, user)
-        workspace = await memberships.workspace(db, user_id=user["id"], workspace_id=workspace_id)
+        workspace = await memberships.workspace(db, user_id=user.id, workspace_id=workspace_id)
         if workspace is None:
             raise _no_such_workspace(named=workspace_id is not None)
-        signed = await start(process, db, user["id"], workspace, in_cookie=in_cookie)
+        signed = await start(process, db, user.id, workspace, in_cookie=in_cookie)
         await note(process, db, where.user(user), signed)
         return signed
 
@@ -68,17 +68,17 @@ async def note(process: Process, db: Handle, origin: Origin, signed: SignIn) -> 
         db,
         process.vault,
         origin,
-        workspace_id=signed.workspace["id"],
+        workspace_id=signed.workspace.id,
         action="session.created",
         resource_id=signed.session_id,
     )
 
 
-async def require_unchanged(db: Handle, user: Row) -> None:
+async def require_unchanged(db: Handle, user: users.User) -> None:
     """The password that was checked is still the user's, and stays it until the transaction ends:
     a new one has to end every session that an old one began. Raises Problem `unauthenticated`."""
-    now = await users.locked(db, id=user["id"])
-    if now is None or now["password_hash"] != user["password_hash"]:
+    now = await users.locked(db, id=user.id)
+    if now is None or now.password_hash != user.password_hash:
         raise identity.unauthenticated(
             "The password was changed just now; sign in with the new one."
         )
@@ -158,7 +158,7 @@ async def start(
     process: Process,
     db: Handle,
     user_id: str,
-    workspace: Row,
+    workspace: workspaces.Workspace,
     *,
     expires_at: datetime | None = None,
     in_cookie: bool = False,
@@ -167,7 +167,7 @@ async def start(
     """Signed in, for LIFETIME unless it must end before. Raises errors.Duplicate for an `id` that a
     session has had."""
     now = await db.now()
-    place = Place(workspace["id"], id or new_id("ses"))
+    place = Place(workspace.id, id or new_id("ses"))
     refresh_token = _refresh_token(process, place, secrets.token_hex(16))
     ends_at = expires_at or now + LIFETIME
     session = {"id": place.id, "user_id": user_id, "workspace_id": place.workspace_id}

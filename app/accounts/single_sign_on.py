@@ -25,13 +25,14 @@ from app.audience import addresses
 from app.audience.addresses import BadAddress, Email
 from app.audit.trail import Origin, Where
 from app.billing import quotas
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import Duplicate, Problem
 from app.identity import identity, passwords, roles
 from app.process import Process
 from app.providers import oidc
-from app.store import invitations, memberships, user_identities, users
+from app.store import invitations, memberships, user_identities, users, workspaces
 from app.store import sign_in_domains as domains
+from app.store.sign_in_domains import SignInDomain
 from app.vault.vault import VaultError
 
 PURPOSE = "single sign-on"  # that the vault encrypts for
@@ -43,7 +44,7 @@ WORKSPACE_ID = re.compile("ws_[0-9a-z]{26}")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the provider sent the browser back with."""
+    """The parameters that the provider sent the browser back with."""
 
     state: str | None
     code: str | None
@@ -53,8 +54,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Where the browser goes, what it keeps to be known by when it comes back, and in which of its
-    places."""
+    """The address that the browser goes to, what it keeps to be known by when it comes back, and in
+    which of its places."""
 
     url: str
     kept: str
@@ -77,9 +78,9 @@ def provider(process: Process) -> oidc.Provider:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Who came, the session if one began, and the page to go back to."""
+    """The person who came, the session if one began, and the page to go back to."""
 
-    user: Row
+    user: users.User
     signed: SignIn | None
     return_to: str | None
 
@@ -108,8 +109,9 @@ async def depart(
 
 
 def place(state: str | None) -> str:
-    """Where a browser keeps the sign-in of this state, beside those of its other tabs: one of
-    sixteen places, for a browser that keeps more sends larger headers than a server reads."""
+    """The cookie in which a browser keeps the sign-in of this state, beside those of its other
+    tabs: one of sixteen places, for a browser that keeps more sends larger headers than a server
+    reads."""
     return sha256((state or "").encode()).hexdigest()[0]
 
 
@@ -149,8 +151,8 @@ async def arrive(
 def _opened(
     process: Process, kept: str | None, state: str | None, now: datetime
 ) -> tuple[oidc.Attempt, str | None, str | None]:
-    """What this browser set out with. Without it somebody else might have sent it here, to sign in
-    to an account that they can look into (RFC 9700 §4.7)."""
+    """The state that this browser set out with. Without it somebody else might have sent it here,
+    to sign in to an account that they can look into (RFC 9700 §4.7)."""
     try:
         plain = process.vault.decrypt(PURPOSE, base64.urlsafe_b64decode(kept or ""))
     except (VaultError, ValueError):
@@ -180,7 +182,7 @@ async def _enter(
     *,
     begins_session: bool,
     in_cookie: bool,
-) -> tuple[Row, SignIn | None]:
+) -> tuple[users.User, SignIn | None]:
     issuer = provider(process).issuer
     async with process.database.read() as db:
         user_id = await user_identities.user(db, issuer=issuer, subject=claims.sub)
@@ -193,13 +195,13 @@ async def _enter(
             user = await _found(db, newcomer.email)
             is_new = user is None
             user = user or await _made(process, db, claims, newcomer)
-            await user_identities.insert(db, issuer=issuer, subject=claims.sub, user_id=user["id"])
+            await user_identities.insert(db, issuer=issuer, subject=claims.sub, user_id=user.id)
         assert user is not None  # noqa: S101 - nobody who was here is taken away
-        colleagues = await _colleagues(db, user["email_key"]) if is_new else None
+        colleagues = await _colleagues(db, user.email_key) if is_new else None
         workspace = await _workspace(process, db, where, user, workspace_id, colleagues=colleagues)
         if not begins_session:
             return user, None
-        signed = await signing_in.start(process, db, user["id"], workspace, in_cookie=in_cookie)
+        signed = await signing_in.start(process, db, user.id, workspace, in_cookie=in_cookie)
         await signing_in.note(process, db, where.user(user), signed)
         return user, signed
 
@@ -228,9 +230,9 @@ def _verified(claims: oidc.Claims) -> Email:
         raise Problem("forbidden", f"Your address at the provider is not valid: {error}") from None
 
 
-async def _found(db: Handle, email: Email) -> Row | None:
+async def _found(db: Handle, email: Email) -> users.User | None:
     user = await users.by_email(db, email_key=email.key)
-    if user is not None and user["email_verified_at"] is None:
+    if user is not None and user.email_verified_at is None:
         raise Problem(
             "conflict",
             "An account has your address but never verified it: verify the address with the mail"
@@ -239,7 +241,9 @@ async def _found(db: Handle, email: Email) -> Row | None:
     return user
 
 
-async def _made(process: Process, db: Handle, claims: oidc.Claims, newcomer: Newcomer) -> Row:
+async def _made(
+    process: Process, db: Handle, claims: oidc.Claims, newcomer: Newcomer
+) -> users.User:
     email = newcomer.email
     mode = process.settings.registration
     invited = mode == "invite_only" and (
@@ -248,7 +252,7 @@ async def _made(process: Process, db: Handle, claims: oidc.Claims, newcomer: New
     if mode != "open" and not invited:
         raise Problem("forbidden", accounts.CLOSED[mode])
     user = await accounts.new_user(db, email, _name(claims, email), newcomer.password_hash)
-    return await users.verify_email(db, id=user["id"])
+    return await users.verify_email(db, id=user.id)
 
 
 def _name(claims: oidc.Claims, email: Email) -> str:
@@ -264,29 +268,29 @@ async def _workspace(
     process: Process,
     db: Handle,
     where: Where,
-    user: Row,
+    user: users.User,
     workspace_id: str | None,
     *,
-    colleagues: Row | None,
-) -> Row:
+    colleagues: SignInDomain | None,
+) -> workspaces.Workspace:
     """The one that was asked for, else that of the oldest membership; into which an invitation
     leads too, for the provider vouches for the address as well as a letter does. Newcomers join
     their colleagues; who was removed from there does not come back by it."""
-    user_id = user["id"]
+    user_id = user.id
     workspace = await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id)
     if workspace is not None:
         return workspace
     # Where anybody may register, nobody is put into a workspace of others without asking for it.
     wanted = workspace_id is not None or process.settings.registration != "open"
     offer = None
-    if wanted and user["email_verified_at"]:
-        offer = await _offer(db, user["email_key"], workspace_id)
+    if wanted and user.email_verified_at:
+        offer = await _offer(db, user.email_key, workspace_id)
     if offer is not None:
         await joining.take(db, offer)
         await joining.join(process, db, where.user(user), offer, user_id)
-        return await joining.entered(db, user_id, offer["workspace_id"])
-    if colleagues is not None and workspace_id in (None, colleagues["workspace_id"]):
-        if await _has_room(process, db, colleagues["workspace_id"]):
+        return await joining.entered(db, user_id, offer.workspace_id)
+    if colleagues is not None and workspace_id in (None, colleagues.workspace_id):
+        if await _has_room(process, db, colleagues.workspace_id):
             return await _join_colleagues(process, db, where.user(user), colleagues)
         if workspace_id is not None or process.settings.registration != "open":
             raise Problem(
@@ -300,11 +304,11 @@ async def _workspace(
         raise Problem(
             "forbidden", "You are not a member of any workspace; ask somebody to invite you."
         )
-    name = f"{user['name'][:180]}'s workspace"
+    name = f"{user.name[:180]}'s workspace"
     return await accounts.new_workspace(process, db, where.user(user), name)
 
 
-async def _colleagues(db: Handle, email_key: str) -> Row | None:
+async def _colleagues(db: Handle, email_key: str) -> SignInDomain | None:
     """The workspace that has claimed the domain of a verified address, and its people's role."""
     return await domains.claimed(db, domain=sign_in_domains.domain_of(email_key))
 
@@ -317,11 +321,13 @@ async def _has_room(process: Process, db: Handle, workspace_id: str) -> bool:
     return True
 
 
-async def _join_colleagues(process: Process, db: Handle, origin: Origin, colleagues: Row) -> Row:
-    workspace_id, user_id = colleagues["workspace_id"], str(origin.id)
+async def _join_colleagues(
+    process: Process, db: Handle, origin: Origin, colleagues: SignInDomain
+) -> workspaces.Workspace:
+    workspace_id, user_id = colleagues.workspace_id, str(origin.id)
     await memberships.owners(db, workspace_id=workspace_id)  # whoever changes a role locks them
     await joining.admit(
-        process, db, origin, workspace_id, user_id, id=new_id("mem"), role=colleagues["role"]
+        process, db, origin, workspace_id, user_id, id=new_id("mem"), role=colleagues.role
     )
     return await joining.entered(db, user_id, workspace_id)
 
@@ -330,9 +336,9 @@ def _no_such_workspace() -> Problem:
     return Problem("not_found", "You are not a member of this workspace.")
 
 
-async def _offer(db: Handle, email_key: str, workspace_id: str | None) -> Row | None:
+async def _offer(db: Handle, email_key: str, workspace_id: str | None) -> invitations.Offer | None:
     """The newest invitation that its inviter may still give."""
     for offer in await invitations.offers(db, email_key=email_key, workspace_id=workspace_id):
-        if offer["inviter_role"] and roles.grantable(offer["inviter_role"], offer["role"]):
+        if offer.inviter_role and roles.grantable(offer.inviter_role, offer.role):
             return offer
     return None

@@ -216,9 +216,9 @@ async def _is_so(
     return tags is None or set(await _held(db, workspace, row["id"])) == set(checked.tags)
 
 
-def _suppressed(left: Sequence[Row]) -> str:
+def _suppressed(left: Sequence[suppressions.Suppression]) -> str:
     """Advice: the requests by which an admin lifts them."""
-    named = " and ".join(f"DELETE /suppressions/{row['id']} ({row['reason']})" for row in left)
+    named = " and ".join(f"DELETE /suppressions/{row.id} ({row.reason})" for row in left)
     return f"The address is on the suppression list. An admin can lift that: {named}."
 
 

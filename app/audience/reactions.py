@@ -76,7 +76,7 @@ async def changed_in(
     listening = await contact_events.listening(
         db, workspace_id=workspace.id, contact_ids=list(changed)
     )
-    run_ids = [row["id"] for row in listening if row["waiting_for"]["contact"]]
+    run_ids = [row.id for row in listening if row.waiting_for["contact"]]
     if run_ids:
         await contact_events.signal(
             db, workspace_id=workspace.id, run_ids=run_ids, id=contact_events.CONTACT
@@ -147,9 +147,9 @@ async def _wake(db: Handle, workspace: WorkspaceContext, events: Sequence[Contac
     listening = await contact_events.listening(db, workspace_id=workspace.id, contact_ids=ids)
     for event in events:
         run_ids = [
-            row["id"]
+            row.id
             for row in listening
-            if row["contact_id"] == event.contact_id and event.name in row["waiting_for"]["events"]
+            if row.contact_id == event.contact_id and event.name in row.waiting_for["events"]
         ]
         if run_ids:
             await contact_events.signal(db, workspace_id=workspace.id, run_ids=run_ids, id=event.id)

@@ -1,4 +1,4 @@
-"""Whether somebody may be written to, channel by channel: what contacts chose, and what became of
+"""Subscriptions of contacts, channel by channel: what they chose, and what became of
 their addresses.
 
 An opt-out belongs to the person and to the address at once: a contact that changes its address
@@ -16,10 +16,10 @@ from app.audience import addresses
 from app.database.db import Handle, Row, new_id
 from app.outbound import events
 from app.store import suppressions
+from app.store.suppressions import Reason
 from app.vault.vault import Vault
 
 Status: TypeAlias = Literal["subscribed", "unsubscribed", "bounced", "complained"]
-Reason: TypeAlias = Literal["unsubscribed", "bounced", "complained", "stopped", "manual", "erased"]
 
 SUBSCRIBED: Status = "subscribed"
 UNSUBSCRIBED: Status = "unsubscribed"

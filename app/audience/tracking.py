@@ -111,11 +111,15 @@ class _Batch:
         rows = await contact_events.by_ids(
             self.db, workspace_id=self.workspace.id, ids=sorted(made.values())
         )
-        by_id = {row["id"]: row for row in rows}
+        by_id = {row.id: row for row in rows}
         for place, event in self._open():
             if event.receipt in made:
                 row = by_id.get(made[event.receipt])
-                self.answers[place] = Recorded(**row, replayed=True) if row else _gone()
+                self.answers[place] = (
+                    Recorded(row.id, row.contact_id, row.name, row.at, replayed=True)
+                    if row
+                    else _gone()
+                )
 
     async def _look_up(self) -> None:
         wanted = {self._who(event) for _, event in self._open()}

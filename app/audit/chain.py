@@ -17,7 +17,7 @@ from hashlib import sha256
 
 from app.audit.signing import Head, entry_mac, forgotten_mac, head_of, link
 from app.audit.trail import FIRST
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.process import Process
 from app.store import audit_logs
 from app.vault.vault import Vault
@@ -49,8 +49,8 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
         return 0
     links = []
     for entry in rows:
-        head = head.then(entry["mac"])
-        links.append((entry["id"], head.sequence, head.hash))
+        head = head.then(entry.mac)
+        links.append((entry.id, head.sequence, head.hash))
     if links:
         await audit_logs.chain(db, workspace_id=workspace_id, links=links)
         signed = head.signed(vault, workspace_id)
@@ -60,7 +60,7 @@ async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
     return len(links)
 
 
-def _log_lost(workspace_id: str, row: Row | None) -> None:
+def _log_lost(workspace_id: str, row: audit_logs.Head | None) -> None:
     """No more is done: signed again it would look right; as it is, `verify` finds it."""
     event = "an audit head is gone" if row is None else "an audit head was tampered with"
     log.error(event, extra={"workspace_id": workspace_id})
@@ -88,13 +88,13 @@ async def prune(process: Process, workspace_id: str, moment: datetime) -> bool:
             db, workspace_id=workspace_id, after=at.sequence, moment=moment, limit=BATCH
         )
         for entry in oldest:
-            if entry["sequence"] != at.sequence + 1:
+            if entry.sequence != at.sequence + 1:
                 break  # a younger one stands between them, or `verify` finds that it is gone
             if _fault(process.vault, entry, at) is not None:
-                context = {"workspace_id": workspace_id, "sequence": entry["sequence"]}
+                context = {"workspace_id": workspace_id, "sequence": entry.sequence}
                 log.error("an audit entry was tampered with, and is not removed", extra=context)
                 break
-            at = at.then(entry["mac"])
+            at = at.then(entry.mac)
         if at == before:
             return False
         begins = replace(head, first_sequence=at.sequence + 1, first_hash=at.hash)
@@ -136,7 +136,7 @@ async def verify(process: Process, workspace_id: str) -> Verdict:
     return verdict
 
 
-async def _verdict(process: Process, workspace_id: str, row: Row | None) -> Verdict:
+async def _verdict(process: Process, workspace_id: str, row: audit_logs.Head | None) -> Verdict:
     head = Head() if row is None else head_of(process.vault, workspace_id, row)
     if head is None:
         return Verdict(Fault(None, None, "The signed head of the chain was changed."), 0, 0, Head())
@@ -151,14 +151,14 @@ async def _verdict(process: Process, workspace_id: str, row: Row | None) -> Verd
         fault = _fault(process.vault, entry, at)
         if fault is not None:
             return Verdict(fault, at.sequence - head.first_sequence + 2, 0, head)
-        at = at.then(entry["mac"])
+        at = at.then(entry.mac)
     chained = at.sequence - head.first_sequence + 1
     if (at.sequence, at.hash) != (head.sequence, head.hash):
         return Verdict(Fault(at.sequence + 1, None, "The end was cut off."), chained, 0, head)
     return await _verify_unchained(process, workspace_id, head, chained)
 
 
-async def _head_row(process: Process, workspace_id: str) -> Row | None:
+async def _head_row(process: Process, workspace_id: str) -> audit_logs.Head | None:
     async with process.database.read() as db:
         return await audit_logs.head(db, workspace_id=workspace_id)
 
@@ -173,10 +173,10 @@ async def _verify_unchained(
                 db, workspace_id=workspace_id, after=after, limit=BATCH
             )
         fault = next(filter(None, (_own_fault(process.vault, entry) for entry in younger)), None)
-        begun = begun or any(entry["action"] == FIRST for entry in younger)
+        begun = begun or any(entry.action == FIRST for entry in younger)
         seen += len(younger)
         more = len(younger) == BATCH
-        after = younger[-1]["id"] if younger else after
+        after = younger[-1].id if younger else after
     if fault is None and not begun:
         fault = Fault(1, None, f"The trail does not begin with {FIRST}.")
     return Verdict(fault, chained + seen, seen, head)
@@ -184,7 +184,7 @@ async def _verify_unchained(
 
 async def _links(
     process: Process, workspace_id: str, after: int, through: int
-) -> AsyncIterator[Row]:
+) -> AsyncIterator[audit_logs.Entry]:
     """No connection is held between two batches."""
     while after < through:
         async with process.database.read() as db:
@@ -192,31 +192,33 @@ async def _links(
                 db, workspace_id=workspace_id, after=after, limit=min(BATCH, through - after)
             )
         for row in rows:
-            if row["sequence"] <= through:
+            after = row.sequence or 0  # never: they are chained
+            if after <= through:
                 yield row
         if not rows:
             return
-        after = rows[-1]["sequence"]
 
 
-def _fault(vault: Vault, entry: Row, at: Head) -> Fault | None:
+def _fault(vault: Vault, entry: audit_logs.Entry, at: Head) -> Fault | None:
     """The fault of the entry that should follow `at`, if any."""
-    sequence, id = entry["sequence"], entry["id"]
+    sequence, id = entry.sequence, entry.id
     if sequence != at.sequence + 1:
         return Fault(at.sequence + 1, None, "An entry is missing.")
-    if sequence == 1 and entry["action"] != FIRST:
+    if sequence == 1 and entry.action != FIRST:
         return Fault(1, id, f"The trail does not begin with {FIRST}.")
-    if entry["hash"] != link(at.hash, entry["mac"]):
+    if entry.hash != link(at.hash, entry.mac):
         return Fault(sequence, id, "The entry is not the one that was chained here.")
     return _own_fault(vault, entry)
 
 
-def _own_fault(vault: Vault, entry: Row) -> Fault | None:
-    sequence, id = entry["sequence"], entry["id"]
-    if not hmac.compare_digest(entry["mac"], entry_mac(vault, entry)):
+def _own_fault(vault: Vault, entry: audit_logs.Entry) -> Fault | None:
+    sequence, id = entry.sequence, entry.id
+    if not hmac.compare_digest(entry.mac, entry_mac(vault, entry)):
         return Fault(sequence, id, "The entry was changed.")
-    if entry["changes"] is None:
-        allowed = hmac.compare_digest(entry["forgotten"] or b"", forgotten_mac(vault, entry))
+    if entry.changes is None:
+        allowed = hmac.compare_digest(
+            entry.forgotten or b"", forgotten_mac(vault, id, entry.changes_hash)
+        )
         return None if allowed else Fault(sequence, id, "The changes were removed.")
-    computed = sha256((entry["salt"] or b"") + entry["changes"].encode()).digest()
-    return None if computed == entry["changes_hash"] else Fault(sequence, id, "The changes differ.")
+    computed = sha256((entry.salt or b"") + entry.changes.encode()).digest()
+    return None if computed == entry.changes_hash else Fault(sequence, id, "The changes differ.")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC
 from hashlib import sha256
 from typing import Any
 
-from app.database.db import Row
 from app.machine import document
+from app.store import audit_logs
 from app.vault.vault import Vault
 
 NOTHING = bytes(32)  # what stands before the first link
@@ -44,18 +43,18 @@ class Head:
         return {**asdict(self), "mac": head_mac(vault, workspace_id, self)}
 
 
-def entry_mac(vault: Vault, entry: Mapping[str, Any]) -> bytes:
+def entry_mac(vault: Vault, entry: audit_logs.Entry) -> bytes:
     """Over a JSON array: the columns of MACED in their order, the time in UTC to the
     microsecond, and the hash of the changes in hexadecimal."""
-    parts = [entry[name] for name in MACED]
-    parts += [entry["created_at"].astimezone(UTC).isoformat("T", "microseconds")]
-    parts += [entry["changes_hash"].hex()]
+    parts = [getattr(entry, name) for name in MACED]
+    parts += [entry.created_at.astimezone(UTC).isoformat("T", "microseconds")]
+    parts += [entry.changes_hash.hex()]
     return vault.keyed_hash("audit entry", document.dumps(parts))
 
 
-def forgotten_mac(vault: Vault, entry: Mapping[str, Any]) -> bytes:
+def forgotten_mac(vault: Vault, id: str, changes_hash: bytes) -> bytes:
     """Over the id and the hash of the changes: it allows the changes themselves to be missing."""
-    return vault.keyed_hash("audit forgotten", entry["id"].encode() + entry["changes_hash"])
+    return vault.keyed_hash("audit forgotten", id.encode() + changes_hash)
 
 
 def link(before: bytes, mac: bytes) -> bytes:
@@ -70,10 +69,10 @@ def head_mac(vault: Vault, workspace_id: str, head: Head) -> bytes:
     return vault.keyed_hash("audit head", document.dumps([workspace_id, *parts]))
 
 
-def head_of(vault: Vault, workspace_id: str, row: Row | None) -> Head | None:
+def head_of(vault: Vault, workspace_id: str, row: audit_logs.Head | None) -> Head | None:
     """None when it is not as it was signed."""
     if row is None:
         return None
-    head = Head(row["first_sequence"], row["first_hash"], row["sequence"], row["hash"])
-    right = hmac.compare_digest(row["mac"], head_mac(vault, workspace_id, head))
+    head = Head(row.first_sequence, row.first_hash, row.sequence, row.hash)
+    right = hmac.compare_digest(row.mac, head_mac(vault, workspace_id, head))
     return head if right else None

@@ -1,4 +1,4 @@
-"""Who changed what: entries that cannot be changed, left out or cut off without a trace.
+"""The audit trail: entries that cannot be changed, left out or cut off without a trace.
 
 An entry is written in the transaction of the act it tells, with a MAC of its own; the worker chains
 it later (chain.py). What an entry tells of the change enters only as a salted hash, so that it can
@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal
 
 from app.audit.signing import Head, entry_mac, forgotten_mac
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.machine import document
 from app.machine.program import Json
 from app.machine.secrets import MASK, is_secret_name
-from app.store import audit_logs
+from app.store import audit_logs, users
+from app.store.audit_logs import Entry
 from app.vault.vault import Vault
 
 FIRST = "workspace.created"  # what every chain begins with, unless it was pruned
@@ -54,8 +55,8 @@ class Where:
     ip: str | None
     request_id: str
 
-    def user(self, row: Row) -> Origin:
-        return Origin("user", row["id"], row["name"], self.ip, self.request_id)
+    def user(self, row: users.User) -> Origin:
+        return Origin("user", row.id, row.name, self.ip, self.request_id)
 
 
 async def begin(
@@ -90,23 +91,27 @@ async def note(
     see it; an action is called by its resource: `contact.created`."""
     salt = secrets.token_bytes(SALT_BYTES)
     changes = document.dumps(differences(before or {}, after or {}))
-    entry = {
-        "workspace_id": workspace_id,
-        "id": new_id("aud"),
-        "action": action,
-        "actor_type": origin.type,
-        "actor_id": origin.id,
-        "actor_name": origin.name,
-        "resource_type": action.partition(".")[0],
-        "resource_id": resource_id,
-        "changes": changes.decode(),
-        "salt": salt,
-        "changes_hash": sha256(salt + changes).digest(),
-        "ip": origin.ip,
-        "request_id": origin.request_id,
-        "created_at": await db.now(),
-    }
-    await audit_logs.insert(db, {**entry, "mac": entry_mac(vault, entry)})
+    entry = Entry(
+        workspace_id=workspace_id,
+        id=new_id("aud"),
+        action=action,
+        actor_type=origin.type,
+        actor_id=origin.id,
+        actor_name=origin.name,
+        resource_type=action.partition(".")[0],
+        resource_id=resource_id,
+        changes=changes.decode(),
+        salt=salt,
+        changes_hash=sha256(salt + changes).digest(),
+        forgotten=None,
+        ip=origin.ip,
+        request_id=origin.request_id,
+        created_at=await db.now(),
+        mac=b"",
+        sequence=None,
+        hash=None,
+    )
+    await audit_logs.insert(db, replace(entry, mac=entry_mac(vault, entry)))
 
 
 def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, list[Json]]:
@@ -145,9 +150,11 @@ async def forget(db: Handle, vault: Vault, *, workspace_id: str, resource_id: st
     """Remove what was changed from the entries; that something was, by whom and when, stays."""
     more = True
     while more:
-        rows = await audit_logs.about(
+        hashes = await audit_logs.about(
             db, workspace_id=workspace_id, resource_id=resource_id, limit=BATCH
         )
-        allowed = {row["id"]: forgotten_mac(vault, row) for row in rows}
+        allowed = {
+            id: forgotten_mac(vault, id, changes_hash) for id, changes_hash in hashes.items()
+        }
         await audit_logs.forget(db, workspace_id=workspace_id, allowed=allowed)
-        more = len(rows) == BATCH
+        more = len(hashes) == BATCH

@@ -1,4 +1,4 @@
-"""What a workspace pays for: begun at a checkout page, told by its provider, ended with a period.
+"""Paid plans: begun at a checkout page, reported by the provider, ended with a period.
 
 What a provider answers is stored only when nobody has stored anything since it was asked: of two
 who ask, the later answer stays, in whatever order they arrive. So asking once more does no harm.

@@ -19,7 +19,7 @@ from app.audit import trail
 from app.audit.trail import Origin
 from app.config import plans
 from app.config.plans import PLANS, Plan
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import Problem
 from app.machine.reasons import Reason
 from app.process import Process
@@ -33,9 +33,9 @@ NEW_FOR = timedelta(days=7)  # after this, nobody who only came to send is left
 NEW_A_DAY = 200  # messages of a new workspace
 
 
-def plan_of(process: Process, workspace: Row | None) -> Plan:
+def plan_of(process: Process, workspace: workspaces.Workspace | None) -> Plan:
     """The plan that counts: the one paid for, or the one that all have."""
-    return effective_plan(process, plans.FREE if workspace is None else workspace["plan"])
+    return effective_plan(process, plans.FREE if workspace is None else workspace.plan)
 
 
 def effective_plan(process: Process, paid: str) -> Plan:
@@ -105,39 +105,39 @@ class DailyLimit:
     account: str
 
 
-async def earned(db: Handle, workspace_id: str) -> Row | None:
+async def earned(db: Handle, workspace_id: str) -> workspaces.Earned | None:
     """The facts that the workspace's sending is judged by; None when there is none."""
     return await workspaces.earned(db, id=workspace_id, new_since=await db.now() - NEW_FOR)
 
 
 def daily_limit(
-    process: Process, workspace_id: str, earned: Row, now: datetime
+    process: Process, workspace_id: str, earned: workspaces.Earned, now: datetime
 ) -> DailyLimit | None:
     """The limit of a workspace; None for none. One person has one allowance for all the new
     workspaces that they own: whoever founds another founds no allowance."""
     if not process.settings.production:
         return None
-    if earned["daily_limit"] is not None:
-        return DailyLimit(earned["daily_limit"], None, workspace_id)
-    until = earned["founded_at"] + NEW_FOR
-    if earned["plan"] != plans.FREE or now >= until:
+    if earned.daily_limit is not None:
+        return DailyLimit(earned.daily_limit, None, workspace_id)
+    until = earned.founded_at + NEW_FOR
+    if earned.plan != plans.FREE or now >= until:
         return None
-    return DailyLimit(NEW_A_DAY, until, earned["allowance_of"])
+    return DailyLimit(NEW_A_DAY, until, earned.allowance_of)
 
 
 async def set_daily_limit(
-    process: Process, db: Handle, origin: Origin, workspace: Row, limit: int | None
+    process: Process, db: Handle, origin: Origin, id: str, *, before: int | None, limit: int | None
 ) -> None:
     """The operator's, with its entry in the workspace's audit trail; None for that of all."""
-    await workspaces.set_daily_limit(db, id=workspace["id"], limit=limit)
+    await workspaces.set_daily_limit(db, id=id, limit=limit)
     await trail.note(
         db,
         process.vault,
         origin,
-        workspace_id=workspace["id"],
+        workspace_id=id,
         action="workspace.limited",
-        resource_id=workspace["id"],
-        before={"dailyLimit": workspace["daily_limit"]},
+        resource_id=id,
+        before={"dailyLimit": before},
         after={"dailyLimit": limit},
     )
 
@@ -173,9 +173,9 @@ async def take_message(
     return None
 
 
-async def _may_write(db: Handle, message: HeldMessage, judged: Row, to: str) -> bool:
+async def _may_write(db: Handle, message: HeldMessage, judged: workspaces.Earned, to: str) -> bool:
     """Whether the workspace may write to outsiders, or this is a member's own address."""
-    if judged["owner_verified"]:
+    if judged.owner_verified:
         return True
     if message.channel != "email":
         return False

@@ -93,10 +93,10 @@ async def console_link(process: Process) -> str | None:
         return None
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=OWNER.key)
-        home = user and await memberships.workspace(db, user_id=user["id"], workspace_id=None)
+        home = user and await memberships.workspace(db, user_id=user.id, workspace_id=None)
     if not user or not home:
         return None
-    token = await sign_in_links.token(process, home["id"], user["id"])
+    token = await sign_in_links.token(process, home.id, user.id)
     return f"{settings.base_url}/console/#sign-in={token}"
 
 
@@ -109,13 +109,13 @@ async def _make(process: Process, api_key: str, signing_secret: str) -> None:
         name="Demo",
         workspace_name="Demo",
     )
-    workspace_id = signed_in.workspace["id"]
+    workspace_id = signed_in.workspace.id
     async with process.database.write() as db:
         await keyring.create(
             process,
             db,
             workspace_id=workspace_id,
-            made_by=user["id"],
+            made_by=user.id,
             name="Demo",
             role="owner",
             key=api_key,
@@ -139,7 +139,7 @@ async def _make(process: Process, api_key: str, signing_secret: str) -> None:
                     }
                 ],
             },
-            {"type": "send_message", "channel": "email", "templateId": template["id"]},
+            {"type": "send_message", "channel": "email", "templateId": template.id},
         ]
         await activation.create(
             process,
@@ -152,12 +152,12 @@ async def _make(process: Process, api_key: str, signing_secret: str) -> None:
 
 async def _token(db: Handle) -> str | None:
     user = await users.by_email(db, email_key=OWNER.key)
-    workspace = user and await memberships.workspace(db, user_id=user["id"], workspace_id=None)
+    workspace = user and await memberships.workspace(db, user_id=user.id, workspace_id=None)
     if not workspace:
         return None
     rows = await definitions.page(
         db,
-        workspace_id=workspace["id"],
+        workspace_id=workspace.id,
         shape="steps",
         filters={"state": "ACTIVE", "name": NAME},
         before=None,

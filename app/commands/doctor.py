@@ -1,4 +1,4 @@
-"""What is wrong with an installation and what to do about it: one line per check.
+"""Checks of an installation, one line each: what is wrong, and what to do about it.
 
 Every check runs, so that one run is enough. Each has a deadline, and nothing is changed or sent.
 """

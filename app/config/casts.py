@@ -1,4 +1,4 @@
-"""What a variable of the environment says → its value.
+"""Parsers of environment variables: text → value.
 
 A ValueError ends the sentence "NAME must be …".
 """

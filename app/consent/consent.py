@@ -1,4 +1,4 @@
-"""Who may be written to: opt-outs, bounces and complaints come in, and every intent is judged.
+"""Consent: opt-outs, bounces and complaints come in, and every intent is judged by them.
 
 An opt-out and an intent to send lock the same address, so no intent is committed after an opt-out.
 Earlier intents may still be in flight: before an opt-out is answered, for the first time or again,
@@ -33,7 +33,7 @@ class Suppression:
 
     workspace_id: str
     address_hash: str
-    reason: subscriptions.Reason
+    reason: suppressions.Reason
     is_new: bool = True
     id: str | None = None  # of its record, when it is new
 
@@ -45,7 +45,7 @@ async def suppress(
     workspace_id: str,
     channel: str,
     address: str,
-    reason: subscriptions.Reason,
+    reason: suppressions.Reason,
     source: str,
     is_shown: bool = True,
 ) -> Suppression:
@@ -83,7 +83,7 @@ async def suppress_hashed(
     workspace_id: str,
     channel: str,
     hash: str,
-    reason: subscriptions.Reason,
+    reason: suppressions.Reason,
     source: str,
     address: str | None = None,
     contact: Row | None = None,
@@ -107,7 +107,7 @@ async def suppress_hashed(
         await subscriptions.tell(
             db, workspace_id, [out], kind="opted_out", reason=reason, source=source
         )
-    return Suppression(workspace_id, hash, reason, row is not None, row["id"] if row else None)
+    return Suppression(workspace_id, hash, reason, row is not None, row.id if row else None)
 
 
 async def lift(
@@ -117,7 +117,7 @@ async def lift(
     workspace_id: str,
     channel: str,
     address: str,
-    reasons: Sequence[subscriptions.Reason],
+    reasons: Sequence[suppressions.Reason],
     source: str,
 ) -> bool:
     """For these reasons the address may be written to again. False when none of them held."""
@@ -139,23 +139,23 @@ async def lift(
 
 
 async def lift_one(
-    process: Process, db: Handle, row: Row, *, workspace_id: str, source: str
+    process: Process, db: Handle, row: suppressions.Suppression, *, workspace_id: str, source: str
 ) -> None:
     """Take one suppression, as suppressions.by_id reads it, off the list."""
-    reasons = [row["reason"]]
-    if row["address"] is not None:
+    reasons = [row.reason]
+    if row.address is not None:
         await lift(
             process,
             db,
             workspace_id=workspace_id,
-            channel=row["channel"],
-            address=row["address"],
+            channel=row.channel,
+            address=row.address,
             reasons=reasons,
             source=source,
         )
         return
     # Nobody can tell whose it is.
-    hash = row["address_hash"]
+    hash = row.address_hash
     await suppressions.lock(db, hash)
     await suppressions.lift(db, workspace_id=workspace_id, address_hash=hash, reasons=reasons)
 
@@ -219,7 +219,7 @@ async def quiet(process: Process, suppression: Suppression) -> list[str]:
 
 
 def known(
-    process: Process, workspace_id: str, channel: str, address: str, reason: subscriptions.Reason
+    process: Process, workspace_id: str, channel: str, address: str, reason: suppressions.Reason
 ) -> Suppression:
     """The suppression that `suppress` made, or would have made. Raises addresses.BadAddress."""
     key = subscriptions.key(channel, address)
@@ -254,7 +254,7 @@ async def all_quiet(process: Process, found: Sequence[Suppression]) -> list[str]
 
 # What a suppression for each reason forbids, the gravest first. A test email ignores consent, but
 # does not knock at a door that is not there.
-FORBIDS: Mapping[subscriptions.Reason, tuple[frozenset[str], Code]] = {
+FORBIDS: Mapping[suppressions.Reason, tuple[frozenset[str], Code]] = {
     "complained": (frozenset({"marketing", "transactional"}), Code.SUPPRESSED_COMPLAINED),
     "bounced": (
         frozenset({"marketing", "transactional", "test"}),
@@ -294,7 +294,7 @@ async def judge(
 
 # --- what providers say of an address ---------------------------------------------------------
 
-BARRING: Mapping[Code, subscriptions.Reason] = {
+BARRING: Mapping[Code, suppressions.Reason] = {
     Code.BOUNCED_HARD: "bounced",
     Code.COMPLAINED: "complained",
     Code.SUPPRESSED_STOPPED: "stopped",

@@ -1,4 +1,4 @@
-"""What people write back: STOP ends it, START begins it again, HELP is answered."""
+"""Keywords that people write back: STOP opts out, START opts in again, HELP is answered."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Choice:
     channel: str
     address: str | None
     address_hash: str
-    reason: subscriptions.Reason | None
+    reason: suppressions.Reason | None
 
 
 def headers(url: str) -> dict[str, str]:
@@ -190,4 +190,4 @@ async def _address_of(db: Handle, link: Link) -> str | None:
     if link.message_id is None:
         return link.number
     row = await messages.by_id(db, workspace_id=link.workspace_id, id=link.message_id)
-    return row["to_address"] if row else None
+    return row.to_address if row else None

@@ -17,7 +17,7 @@ NAME = re.compile(r"[a-z0-9_]+-[A-Z0-9]{8}\.(?:js|css|svg)")  # the hash is that
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """What a hashed name stands for, for ever."""
+    """A file under a hashed name, which stands for it for ever."""
 
     body: bytes
     packed: bytes  # as gzip
@@ -32,7 +32,8 @@ class Files:
 
 @lru_cache(4)
 def load(prefix: str = "") -> Files:
-    """What `make console` built. `prefix` is the path under which a proxy shows the service."""
+    """Load what `make console` built. `prefix` is the path under which a proxy shows the
+    service."""
     page = BUILT / "index.html"
     if not page.exists():
         return Files("")

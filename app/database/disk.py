@@ -1,4 +1,4 @@
-"""Whether the database's disk has room, as far as this process has been told."""
+"""Room on the database's disk, as far as this process has been told."""
 
 from __future__ import annotations
 

@@ -79,6 +79,10 @@ class Handle:
         [row] = await self.fetch_all(sql, **values)
         return row
 
+    async def returning_as(self, kind: Callable[..., Result], sql: str, /, **values: Any) -> Result:
+        """Likewise."""
+        return kind(**await self.returning(sql, **values))
+
     async def fetch_value(self, sql: str, /, **values: Any) -> Any:
         """The first column of the first row."""
         row = await self.fetch_one(sql, **values)

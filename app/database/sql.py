@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -30,6 +30,12 @@ _SELECT = re.compile(
 _RETURNING = re.compile(r"\bRETURNING\b", re.I)
 _CHANGES_WITHIN = re.compile(r"\bAS\s+(?:MATERIALIZED\s+)?\(\s*(?:INSERT|UPDATE|DELETE)\b", re.I)
 _NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def columns(row: type, table: str | None = None) -> str:
+    """The columns of a row class, in the order of its fields; `table` qualifies them."""
+    prefix = "" if table is None else f"{table}."
+    return ", ".join(prefix + field.name for field in fields(row))
 
 
 class Document(bytes):

@@ -37,7 +37,7 @@ UNSAVED = "The definition cannot be saved like this; see errors."
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a member wants a definition to be."""
+    """The definition that a member wants."""
 
     name: str
     state: State
@@ -176,7 +176,8 @@ def unsaved(shape: Shape, draft: Draft) -> Row:
 
 
 async def look_at(process: Process, db: Handle, workspace_id: str, row: Row) -> list[Finding]:
-    """What its check finds today, unless it is archived; of a DRAFT what its activation would."""
+    """The findings of its check today, unless it is archived; of a DRAFT those of its
+    activation."""
     if row["state"] == "ARCHIVED":
         return []
     body = document.parse(row["body"].encode())
@@ -209,7 +210,7 @@ async def archive(db: Handle, workspace_id: str, row: Row) -> None:
 
 
 async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
-    """As many as nobody waits long for; a worker ends the rest (app/accounts/closure.py)."""
+    """End as many as nobody waits long for; a worker ends the rest (app/accounts/closure.py)."""
     await runs.cancel_some(
         db,
         workspace_id=workspace_id,
@@ -225,7 +226,7 @@ async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
 def _sealed(
     process: Process, workspace_id: str, row: Row, draft: Draft
 ) -> tuple[Json, list[FieldError]]:
-    """As it is stored; and every mask that stands where no credential is kept."""
+    """The form that is stored; and every mask that stands where no credential is kept."""
     stored = document.parse(row["body"].encode())
     body, errors = credentials.sealed(process.vault, workspace_id, row["id"], draft.body, stored)
     return body, [FieldError(f"/{row['shape']}{one.pointer}", one.message) for one in errors]

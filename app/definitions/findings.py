@@ -1,11 +1,12 @@
-"""What an activation finds beyond the Program: with the trigger, the templates and what came in."""
+"""Findings of an activation beyond the Program: with the trigger, the templates and what came
+in."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 
 from app.database.db import Handle, Row
@@ -17,6 +18,7 @@ from app.messages import providers
 from app.process import Process
 from app.runtime.compute import Job
 from app.store import definitions, runs, templates, webhook_requests, workspaces
+from app.store.templates import NamedTemplate
 
 SHORT_SECRET = 16
 LAST4_FROM = 12  # the last four of a shorter secret would give too much of it away
@@ -31,7 +33,7 @@ SECONDS = 2.0  # of CPU time for a check
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is looked at: the stored definition, and what it is to become.
+    """The stored definition that is looked at, and what it is to become.
 
     `signing_secret`: None when the stored one is kept, "" when it is removed.
     """
@@ -67,7 +69,7 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     found += await starts.find(
         process, db, subject.workspace_id, subject.row["id"], subject.compiled
     )
-    has_address = workspace is not None and workspace["postal_address"] is not None
+    has_address = workspace is not None and workspace.postal_address is not None
     bodies = await _bodies(db, subject)
     return [*found, *_inspected(process, subject, known, bodies, has_address=has_address)]
 
@@ -75,12 +77,12 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
 def _inspected(
     process: Process,
     subject: Subject,
-    known: Mapping[str, Row],
+    known: Mapping[str, NamedTemplate],
     bodies: Sequence[bytes],
     *,
     has_address: bool,
 ) -> list[Finding]:
-    rows = {id: dict(row) for id, row in known.items()}
+    rows = {id: asdict(row) for id, row in known.items()}
     job = Job(
         subject.workspace_id,
         inspection.inspect,
@@ -98,8 +100,8 @@ def _inspected(
 
 
 def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Finding]:
-    """What could not be read, or cannot be kept, before the rest of what was found: nothing more is
-    to be said of a place that nobody could read."""
+    """List what could not be read, or cannot be kept, before the rest of what was found: nothing
+    more is to be said of a place that nobody could read."""
     wrong = [Finding("invalid", error.pointer, error.message, draft=True) for error in errors]
     within = tuple(f"{finding.pointer}/" for finding in wrong)
     return [*wrong, *(one for one in found if not f"{one.pointer}/".startswith(within))]
@@ -129,7 +131,7 @@ def _of_webhook(trigger: Mapping[str, Json]) -> Iterator[Finding]:
 
 
 def _missing_from(trigger: Mapping[str, Json]) -> Iterator[Finding]:
-    """What a trigger cannot do without."""
+    """The members that a trigger cannot do without."""
     if trigger["source"] == "tag_added" and not trigger.get("tag"):
         message = "Say which tag starts a run when a contact gets it."
         yield Finding("tag_missing", "/trigger/tag", message)
@@ -155,7 +157,7 @@ async def signing_secret(process: Process, db: Handle, workspace_id: str, id: st
 
 
 async def _bodies(db: Handle, subject: Subject) -> list[bytes]:
-    """Of runs, and of requests that a secret let in but that started none."""
+    """The bodies of runs, and of requests that a secret let in but that started none."""
     of_runs = await runs.bodies(
         db,
         workspace_id=subject.workspace_id,

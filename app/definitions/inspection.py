@@ -29,7 +29,7 @@ def inspect(
 
 
 def review(channel: str, category: str, written: Mapping[str, Json]) -> Review:
-    """What a template reads, and the findings about it alone."""
+    """The paths that a template reads, and the findings about it alone."""
     reviewed = lint.review(channel, written)
     if category == footers.MARKETING and footers.is_added(channel, written):
         reviewed.findings.append(_footer_added("/content"))
@@ -91,14 +91,14 @@ def _adding_its_trigger(trigger: Mapping[str, Json], parts: Iterable[Part]) -> I
 
 
 def _sure_of(trigger: Mapping[str, Json]) -> frozenset[str]:
-    """Whoever is found by an address has it."""
+    """The paths that a lookup guarantees: who is found by an address has it."""
     if trigger["source"] != "inbound_webhook":
         return frozenset()
     return frozenset({"email", "phone"} & {trigger.get("contactLookup")})
 
 
 def _defaults(trigger: Mapping[str, Json]) -> Iterator[Read]:
-    """What the values of a new contact read."""
+    """The paths that the values of a new contact read."""
     waiting = [(trigger.get("contactDefaults"), Place("/trigger/contactDefaults", []))]
     for value, place in waiting:
         if isinstance(value, str):
@@ -163,7 +163,7 @@ def _without_postal_address(found: Iterable[_Marketing]) -> Iterator[Finding]:
 
 
 def postal_address_missing(pointer: str) -> Finding:
-    """Of marketing mail, in a workspace that has not said where it is."""
+    """The finding about marketing mail of a workspace that has not said where it is."""
     message = (
         "Marketing mail has to show where its sender is, and the workspace has no postalAddress:"
         " PATCH /settings/workspace."

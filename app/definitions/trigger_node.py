@@ -93,7 +93,7 @@ def patched(
 
 
 def _data(graph: Json) -> dict[str, Json] | None:
-    """What stands on the trigger node, if anything does."""
+    """The data of the trigger node, if it has any."""
     found = find(graph)
     data = None if found is None else found[1].get("data")
     return data if isinstance(data, dict) and data else None

@@ -1,4 +1,4 @@
-"""How two versions of a definition differ: nodes, their members, edges and the trigger."""
+"""Differences between two versions of a definition: nodes, their members, edges, the trigger."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of(
     before: tuple[Mapping[str, Json], str],
     after: tuple[Mapping[str, Json], str],
 ) -> dict[str, Json]:
-    """What became of `before`, a trigger and a body as text, with its credentials masked."""
+    """The changes since `before`, a trigger and a body as text, with its credentials masked."""
     one, other = _seen(shape, before[1]), _seen(shape, after[1])
     return {
         "trigger": _changed(before[0], after[0]),
@@ -68,7 +68,7 @@ def _seen(shape: check.Shape, text: str) -> _Seen:
 
 
 def _members(shape: check.Shape, body: Json, part: Part) -> dict[str, Json]:
-    """What a node says of itself: its arms are nodes of their own."""
+    """The members of a node itself: its arms are nodes of their own."""
     found = _at({shape: body}, part.config_pointer)
     if not isinstance(found, dict):
         return {}

@@ -110,7 +110,7 @@ async def run(
     async with process.database.read() as db:
         row = await workspaces.by_id(db, id=workspace_id)
     workspace = WorkspaceContext(
-        workspace_id, row["country"] if row else None, process.vault, queue=process.queue
+        workspace_id, row.country if row else None, process.vault, queue=process.queue
     )
     plan = quotas.plan_of(process, row)
     with DryRunContacts() if dry_run else nullcontext() as dry_run_contacts:

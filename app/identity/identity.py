@@ -93,7 +93,7 @@ async def lock_role(db: Handle, member: Member) -> Member:
     row = await memberships.by_user(db, workspace_id=member.workspace_id, user_id=member.user_id)
     if row is None:
         raise unauthenticated("You are no longer a member of this workspace.")
-    role = roles.lower(member.role, row["role"])  # a key may have a lower role than its maker
+    role = roles.lower(member.role, row.role)  # a key may have a lower role than its maker
     return replace(member, role=role, permissions=PERMISSIONS[role])
 
 

@@ -38,7 +38,7 @@ async def create(
     role: str,
     expires_at: datetime | None = None,
     key: str | None = None,
-) -> tuple[Row, str]:
+) -> tuple[api_keys.ApiKey, str]:
     """The row and the key itself, which is never seen again."""
     key = key or new_key(process.settings.environment)
     row = await api_keys.insert(

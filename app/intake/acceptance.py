@@ -1,4 +1,4 @@
-"""How events are accepted: receipts, contacts, runs and the record of it all, in one transaction.
+"""Acceptance of events: receipts, contacts, runs and the record of it all, in one transaction.
 
 start_known   one statement, for events that repeat nothing and whose contacts exist: nearly all
 accept        what it left out: contacts are created, repeats recognised, refusals given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.database.db import Row, new_id
+from app.database.db import new_id
 from app.errors import Problem
 from app.intake import lookup, webhooks
 from app.intake.acceptance import Accepted
@@ -24,10 +24,12 @@ async def retry(process: Process, workspace_id: str, id: str) -> Accepted:
 async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
     async with process.database.read() as db:
         record = await webhook_requests.by_id(db, workspace_id=workspace_id, id=id)
-        row = record and await definitions.webhook_target(
-            db, workspace_id=workspace_id, id=record["definition_id"]
+        if record is None:
+            raise unknown()
+        row = await definitions.webhook_target(
+            db, workspace_id=workspace_id, id=record.definition_id
         )
-    if record is None or row is None:
+    if row is None:
         raise unknown()
     target = webhooks.target_of(process, row)
     _refuse_needless(record, target)
@@ -38,26 +40,26 @@ def unknown() -> Problem:
     return Problem("not_found", "There is no such webhook request.")
 
 
-def _refuse_needless(record: Row, target: WebhookTarget) -> None:
-    if record["outcome"] != "REFUSED":
-        raise Problem("conflict", f"It was already accepted: its run is {record['run_id']}.")
+def _refuse_needless(record: webhook_requests.WebhookRequest, target: WebhookTarget) -> None:
+    if record.outcome != "REFUSED":
+        raise Problem("conflict", f"It was already accepted: its run is {record.run_id}.")
     if target.closed_reason is not None:
         raise Problem(
             "conflict", f"It can be retried once events are accepted again. {target.closed_reason}"
         )
-    if len(record["body"] or b"") >= LONGEST_BODY:
+    if len(record.body or b"") >= LONGEST_BODY:
         kept = f"the first {LONGEST_BODY // 1024} KiB"
         raise Problem(
             "conflict", f"Only {kept} of its body were stored; ask the sender to send it again."
         )
 
 
-def _request_of(target: WebhookTarget, record: Row) -> WebhookRequest:
+def _request_of(target: WebhookTarget, record: webhook_requests.WebhookRequest) -> WebhookRequest:
     """The recorded request under a new id, which its run will have too."""
-    body = record["body"] or b""
-    head = _head(record["headers"], record["ip"])
+    body = record.body or b""
+    head = _head(record.headers, record.ip)
     if not _is_keyed(target, head, body):
-        head = _head({**record["headers"], "idempotency-key": record["id"]}, record["ip"])
+        head = _head({**record.headers, "idempotency-key": record.id}, record.ip)
     return WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
 
 

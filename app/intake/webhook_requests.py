@@ -1,4 +1,4 @@
-"""What is kept of the requests to a webhook URL: what came, and why it was refused.
+"""Records of the requests to a webhook URL: what came, and why it was refused.
 
 Records of accepted requests are written with their runs; those of refused ones after the answer, so
 that writing them down neither delays nor fails it.

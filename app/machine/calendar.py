@@ -1,4 +1,4 @@
-"""When a local time comes: what a clock on the wall says, across daylight-saving changes.
+"""Local times as moments: what a clock on the wall says, across daylight-saving changes.
 
 A local time that a change skips is the next one that exists; a doubled one is its first. Zones come
 from the time zone database through `zoneinfo`, which reads each file once.
@@ -74,7 +74,7 @@ def read(text: str, zone: ZoneInfo) -> datetime | None:
 
 @cache
 def names() -> frozenset[str]:
-    """Of all zones there are."""
+    """The names of all zones there are."""
     return frozenset(available_timezones())
 
 

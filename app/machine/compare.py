@@ -1,4 +1,4 @@
-"""How two JSON values compare: as exact numbers, as times, or as they are.
+"""Comparison of two JSON values: as exact numbers, as times, or as they are.
 
 A number compares with a number, be it as text ("83.40"), exactly as the literals stand. A time is
 an RFC 3339 time in text, or a date, which is its midnight in UTC. Two texts are equal when they are

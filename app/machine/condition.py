@@ -129,7 +129,7 @@ LONGEST_LIST = 20
 
 
 def _shown(value: Json) -> Json:
-    """What a record keeps: all of a small value, the beginning of a large one."""
+    """The operand as a record keeps it: all of a small value, the beginning of a large one."""
     if not isinstance(value, list):
         return _brief(value)
     more = ["…"] if len(value) > LONGEST_LIST else []

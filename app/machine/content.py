@@ -161,7 +161,7 @@ def read(
 def checked(
     channel: str, raw: Json, pointer: str = "/content", more: tuple[str, ...] = ()
 ) -> tuple[dict[str, Json], list[Finding]]:
-    """As `read`, of content that stands at the pointer, with these members of CATEGORY."""
+    """Read as `read` does content that stands at the pointer, with these members of CATEGORY."""
     findings: list[Finding] = []
     beside = {name: CATEGORY[name] for name in more}
     return read(channel, raw, Place(pointer, findings), beside), findings
@@ -221,7 +221,7 @@ def _preview(channel: str, name: str, source: Json, facts: Facts) -> dict[str, J
 
 
 def derived(parts: Mapping[str, str]) -> dict[str, str]:
-    """What readers without HTML get of rendered parts, where their author did not say it."""
+    """Derive from rendered parts what readers without HTML get, where the author did not say it."""
     if "html" not in parts or parts.get("text"):
         return {}
     effort.yield_beyond(LONGEST_HTML, len(parts["html"]))
@@ -261,7 +261,7 @@ def given_parts(channel: str, content: Mapping[str, Json]) -> Iterator[str]:
 
 
 def reads(channel: str, content: Mapping[str, Json]) -> Iterator[tuple[tuple[str, ...], Path]]:
-    """What the parts read: where in the content each path stands, and the path."""
+    """The paths that the parts read, each after its place in the content."""
     for name in given_parts(channel, content):
         source = content[name]
         pieces: list[tuple[tuple[str, ...], str]] = [((name,), source)]

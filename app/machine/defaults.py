@@ -1,4 +1,4 @@
-"""What a contact that the intake makes starts with: values, and Liquid over the event's body."""
+"""Defaults of a contact that the intake creates: values, and Liquid over the event's body."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def over(raw: Mapping[str, Json], payload: Json) -> Defaults:
 
 
 def without_liquid(raw: Mapping[str, Json]) -> Defaults:
-    """As if all failed that has to be rendered."""
+    """The defaults as if all failed that has to be rendered."""
     return _made(raw, _plain)
 
 

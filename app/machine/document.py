@@ -164,7 +164,7 @@ _decoder = json.JSONDecoder(parse_float=LiteralFloat, parse_int=_integer, parse_
 
 
 def pointer(*keys: int | str) -> str:
-    """Where something stands in a document (RFC 6901)."""
+    """The JSON Pointer of a place in a document (RFC 6901)."""
     texts = (encodable(str(key)) for key in keys)
     return "".join("/" + text.replace("~", "~0").replace("/", "~1") for text in texts)
 
@@ -204,7 +204,8 @@ def _dumps(value: Json, options: int) -> bytes:
 
 
 def text(value: Json) -> str:
-    """What `{{trigger.x}}` prints: text as it is, nothing for null, compact JSON for the rest."""
+    """The text that `{{trigger.x}}` prints: text as it is, nothing for null, compact JSON for the
+    rest."""
     if isinstance(value, str):
         return replace_unstorable(value)
     if value is None:
@@ -223,7 +224,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _written(value: object) -> Json:
-    """What orjson does not write by itself."""
+    """Write what orjson does not write by itself."""
     if isinstance(value, LiteralInt | LiteralFloat):
         return orjson.Fragment(value.literal)
     if isinstance(value, datetime):

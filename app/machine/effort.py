@@ -45,7 +45,7 @@ class Budget:
                 raise Exceeded
 
     def refuse_large(self, value: object) -> None:
-        """Of what a filter is given: one call cannot be interrupted. Raises Exceeded."""
+        """Refuse large input of a filter: one call cannot be interrupted. Raises Exceeded."""
         most = CHARACTERS if isinstance(value, str) else ITEMS
         if self.yields and isinstance(value, str | list | dict) and len(value) > most:
             raise Exceeded
@@ -59,7 +59,7 @@ def current() -> Budget | None:
 
 
 def yield_beyond(most: int, length: int) -> None:
-    """Of work that takes as long as its input and cannot be interrupted. Raises Exceeded."""
+    """Count work that takes as long as its input and cannot be interrupted. Raises Exceeded."""
     budget = _current.get()
     if budget is not None and budget.yields and length > most:
         raise Exceeded

@@ -33,7 +33,7 @@ class Place:
         self.findings.append(Finding(code, self.pointer, message, draft=True))
 
     def limit(self, code: str, message: str) -> None:
-        """As refuse; but it can be read, so what was saved with it before runs on."""
+        """Refuse by a limit: it can be read, so what was saved with it before runs on."""
         self.findings.append(Finding(code, self.pointer, message, draft=True, limit=True))
 
     def hold(self, code: str, message: str) -> None:
@@ -88,7 +88,7 @@ class Field:
 
     @property
     def schema(self) -> Schema:
-        """As a member: blank where it may be absent."""
+        """The JSON Schema as a member: blank where it may be absent."""
         value = self.read.schema
         if self.needed and value.get("type") == "string":
             value = {**value, ACTIVE: {"minLength": 1, **value.get(ACTIVE, {})}}
@@ -103,8 +103,8 @@ class Field:
 def object_schema(
     fields: Mapping[str, Field], *rules: Schema, needed: Collection[str] = ()
 ) -> Schema:
-    """What read_object takes; the `rules` between members hold when it is active. `needed` are
-    members that a draft needs too."""
+    """The JSON Schema of what read_object takes; the `rules` between members hold when it is
+    active. `needed` are members that a draft needs too."""
     active = [name for name, one in fields.items() if one.needed]
     schema: Schema = {
         "type": "object",

@@ -141,7 +141,8 @@ def _leads_nowhere(members: Mapping[str, str], known: Mapping[str, _Known], plac
 
 
 def _entries(nodes: list[Json], known: Mapping[str, _Known], place: Place) -> tuple[str, ...]:
-    """Where the triggers lead. Without any trigger every node counts, since none is unreachable."""
+    """The nodes that the triggers lead to. Without any trigger every node counts, since none is
+    unreachable."""
     triggers = [index for index, raw in enumerate(nodes) if _is_trigger(raw)]
     for index in triggers[1:]:
         place.at(index).hold("several_triggers", "A graph can have only one trigger.")

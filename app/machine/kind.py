@@ -26,7 +26,7 @@ class Visit:
 
     @property
     def noted(self) -> Mapping[str, Json]:
-        """What this visit left for `{{steps.<id>…}}` when it began to wait."""
+        """The output that this visit left for `{{steps.<id>…}}` when it began to wait."""
         return self.facts["steps"].get(self.node.id) or {}
 
 
@@ -95,7 +95,7 @@ class NodeKind:
 
     @property
     def schema(self) -> Schema:
-        """Of the configuration."""
+        """The JSON Schema of the configuration."""
         return object_schema(self.fields, *self.rules)
 
     def read(self, raw: Json, place: Place) -> Config:

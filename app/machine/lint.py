@@ -79,14 +79,14 @@ def lint(
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a template reads, and warnings about it."""
+    """The paths that a template reads, and warnings about it."""
 
     variables: list[str]
     findings: list[Finding]
 
 
 def review(channel: str, given: Mapping[str, Json]) -> Review:
-    """Of a template alone: whoever uses it decides what its trigger and its steps have."""
+    """Review a template alone: whoever uses it decides what its trigger and its steps have."""
     reads = [
         Read(path, Place("/content", []).at(*keys).pointer)
         for keys, path in content.reads(channel, given)
@@ -163,7 +163,7 @@ def _why_no_output(name: str, node: Node | None) -> str:
 
 
 def unseen(reads: Iterable[Read], bodies: Sequence[Json]) -> Iterator[Finding]:
-    """What is read of the trigger, and is in none of the bodies."""
+    """Findings about what is read of the trigger, and is in none of the bodies."""
     for read in reads if bodies else ():
         root, *rest = read.path.segments
         if root == "trigger" and rest and not any(_has(body, rest) for body in bodies):
@@ -306,7 +306,8 @@ def _left(node: Node, known: Facts) -> Facts:
 
 
 def _implied(node: Node, port: str) -> Facts:
-    """What leaving by this port proves: its own case holds, and in a branch none before it did."""
+    """The facts that leaving by this port proves: its own case holds, and in a branch none before
+    it did."""
     implied: Facts = frozenset()
     for item in NODES[node.kind].forks(node.config):
         if item["port"] == port:

@@ -49,7 +49,7 @@ class Path:
         return value
 
     def __str__(self) -> str:
-        """As it can be written here and in a template."""
+        """The path as it can be written here and in a template."""
         return "".join(map(_written, self.segments)).removeprefix(".")
 
 
@@ -178,7 +178,7 @@ def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
 
 
 def _likeness(text: str) -> tuple[Pairs, Pairs]:
-    """Of the path's end, and of its last name."""
+    """The likeness of the path's end, and of its last name."""
     whole = text[-64:]
     name = re.split(r"[.\[\]]+", whole.rstrip("]"))[-1]
     return pairs(whole), pairs(name)

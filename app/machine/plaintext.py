@@ -79,7 +79,7 @@ def _tokens(source: str) -> Iterator[tuple[str, bool, str, str]]:
 
 
 def _attribute(attributes: str, name: str) -> str:
-    """As it stands in the source, with its entities."""
+    """The attribute as it stands in the source, with its entities."""
     for found in _ATTRIBUTE.finditer(attributes):
         key, double, single, bare = found.groups("")
         if key.lower() == name:

@@ -30,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What both shapes compile to. `entry` is None when there is nothing to do."""
+    """The program that both shapes compile to. `entry` is None when there is nothing to do."""
 
     entry: str | None
     nodes: Mapping[str, Node]
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What both shapes are first read as. A run begins at an entry: one, if all is well.
+    """The form that both shapes are first read as. A run begins at an entry: one, if all is well.
 
     `whole`: whether all of it could be read, so that it is known where paths lead.
     """
@@ -59,7 +59,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, or doubtful, in a definition.
+    """A fault or doubt in a definition.
 
     `pointer` is a JSON pointer (RFC 6901) into the definition's own body (`/steps/2/templateId`,
     `/graph/nodes/0/data/duration`). `draft` findings refuse even a draft (types, unknown
@@ -90,7 +90,7 @@ class Woken:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of the message a Send asked for: SENT, FAILED, SUPPRESSED or UNKNOWN."""
+    """The end of the message that a Send asked for: SENT, FAILED, SUPPRESSED or UNKNOWN."""
 
     status: Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"]
     message_id: str
@@ -102,7 +102,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an HttpCall came to. Without a status there was no answer, and `code` says why."""
+    """The result of an HttpCall. Without a status there was no answer, and `code` says why."""
 
     status: int | None
     headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
@@ -129,12 +129,12 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a Take asked for was still free, and is taken."""
+    """The place that a Take asked for was still free, and is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """What a Take asked for has been taken as often as it may be."""
+    """The limit that a Take asked about is reached."""
 
 
 Event: TypeAlias = Go | Woken | Delivered | Answered | Happened | Changed | Taken | Limited
@@ -272,7 +272,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a run stands. Small JSON, so that a run survives anything.
+    """The position of a run. Small JSON, so that a run survives anything.
 
     `at` is the node about to be entered, or being waited in when `waiting`; None once completed. A
     run that failed stands before the node it failed at, so that a retry enters that one again.

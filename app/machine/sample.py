@@ -24,7 +24,7 @@ Values: TypeAlias = Mapping[int, Json]  # by the number of the body, the newest 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands in the bodies."""
+    """A place in the bodies."""
 
     path: str
     types: Sequence[str]
@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What stands where, in the order of the newest body."""
+    """The values of each place, in the order of the newest body."""
 
     bodies: int
     values: Mapping[Segments, Values]
@@ -84,7 +84,7 @@ def objects(bodies: Iterable[bytes]) -> Iterator[Mapping[str, Json]]:
 
 
 def read(bodies: Iterable[Json]) -> Sample:
-    """Of bodies that are objects, newest first."""
+    """Read bodies that are objects, newest first."""
     found: dict[Segments, dict[int, Json]] = {}
     count = 0
     for number, body in enumerate(bodies):
@@ -95,7 +95,8 @@ def read(bodies: Iterable[Json]) -> Sample:
 
 
 def _leaves(body: Json) -> Iterator[tuple[Segments, Json]]:
-    """What a message can print: all but objects and arrays; those only when they are empty."""
+    """The leaves that a message can print: all but objects and arrays; those only when they are
+    empty."""
     waiting: deque[tuple[Segments, Json]] = deque([((), body)])
     left = NODES
     while waiting:

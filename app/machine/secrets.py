@@ -37,7 +37,8 @@ WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def is_secret_name(name: str) -> bool:
-    """Of a header, a member or a parameter, however its words are joined."""
+    """Whether the name of a header, a member or a parameter, however its words are joined, is a
+    secret's."""
     return SECRET.search(HUMP.sub("-", name).lower()) is not None
 
 

@@ -63,7 +63,7 @@ def step(program: Program, state: State, event: Event, facts: Facts) -> Step:
 
 
 def unfinished(program: Program, state: State, detail: str) -> Step:
-    """Of a step that takes too long: its templates are at fault."""
+    """The end of a step that takes too long: its templates are at fault."""
     node = program.nodes[state.at or ""]
     visit = Visit(node, state.visits.get(node.id, 0) + (not state.waiting), {"steps": {}})
     state = replace(state, visits={**state.visits, node.id: visit.number})

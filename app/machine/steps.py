@@ -25,7 +25,7 @@ def compile(body: Json, place: Place) -> Outline:
 
 @dataclass(frozen=True, slots=True)
 class _Spot:
-    """Where the walk is: as the JSON path that names a step, as a pointer, and how deep."""
+    """The place of the walk: as the JSON path that names a step, as a pointer, and how deep."""
 
     path: str
     place: Place
@@ -134,7 +134,7 @@ def _joining(kind: NodeKind, config: Mapping[str, Json]) -> list[str]:
 
 
 def _config(raw: Mapping[str, Json], kind: NodeKind, written: list[str]) -> dict[str, Json]:
-    """What is left of a step without its name, its kind and its arms."""
+    """The configuration of a step: it without its name, its kind and its arms."""
     config = {key: raw[key] for key in raw.keys() - {"id", "type", *written}}
     if kind.fork and isinstance(config.get(kind.fork), list):
         config[kind.fork] = [_without_steps(item) for item in config[kind.fork]]

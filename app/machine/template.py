@@ -96,7 +96,7 @@ def parse(source: str, *, html: bool = False, roots: frozenset[str] = ROOTS) -> 
 
 
 def excess(template: Template) -> str | None:
-    """What is too much to be saved anew; what was saved before is parsed and rendered."""
+    """Say what is too much to be saved anew; what was saved before is parsed and rendered."""
     source = template.source
     if source.count("{{") + source.count("{%") > TAGS:
         return f"A template has at most {TAGS:,} tags."
@@ -157,7 +157,7 @@ def _read(source: str, html: bool, roots: frozenset[str]) -> _Parsed:
 
 
 def _trouble(error: LiquidError | RecursionError, source: str) -> tuple[str, int, int]:
-    """What the library found, and where."""
+    """The fault that the library found, and its place."""
     if isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError):
         return "The template is nested too deeply", 1, 1
     message = str(error.message).replace("end of expression", "the end")

@@ -66,7 +66,7 @@ def words(markup: str) -> str:
 
 
 def _shown(markup: str) -> Iterator[tuple[str, str]]:
-    """What can be seen, and where each piece links to, or nothing."""
+    """The visible text, and where each piece links to, or nothing."""
     hidden: list[tuple[str, bool]] = []  # the elements that are open, and whether they hide
     names: Counter[str] = Counter()
     hiding, href = 0, ""

@@ -251,5 +251,5 @@ async def _said_to(
         if not await _once(process, db, workspace_id, account.provider, inbound.id):
             return keywords.again(process, workspace_id=workspace_id, **what)
         return await keywords.obey(
-            process, db, workspace_id=workspace_id, workspace_name=workspace["name"], **what
+            process, db, workspace_id=workspace_id, workspace_name=workspace.name, **what
         )

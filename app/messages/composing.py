@@ -1,4 +1,4 @@
-"""What a message will say, and to whom: rendered, or the end that it comes to without a call."""
+"""Composition of a message: rendered and addressed, or the end that it comes to without a call."""
 
 from __future__ import annotations
 
@@ -249,9 +249,9 @@ async def _content_of(db: Handle, row: HeldMessage, source: Json) -> Said | None
     template = await templates.by_id(db, workspace_id=row.workspace_id, id=row.template_id)
     if template is None:
         return None
-    category = TEST if row.category == TEST else template["category"]
-    is_marketing = template["category"] == footers.MARKETING
-    return Said(template["content"], category, template["version"], is_marketing)
+    category = TEST if row.category == TEST else template.category
+    is_marketing = template.category == footers.MARKETING
+    return Said(template.content, category, template.version, is_marketing)
 
 
 async def _facts(

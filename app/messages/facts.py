@@ -44,10 +44,13 @@ async def of_contact(
     }
 
 
-def workspace_root(workspace: Row) -> dict[str, Json]:
+def workspace_root(workspace: workspaces.Workspace) -> dict[str, Json]:
     return {
-        **{name: workspace[name] for name in ("id", "name", "timezone", "country")},
-        "postalAddress": workspace["postal_address"],
+        "id": workspace.id,
+        "name": workspace.name,
+        "timezone": workspace.timezone,
+        "country": workspace.country,
+        "postalAddress": workspace.postal_address,
     }
 
 

@@ -11,7 +11,7 @@ import hmac
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import document
 from app.machine.content import ChannelName
 from app.process import Process
@@ -43,27 +43,27 @@ async def names(process: Process, db: Handle, workspace_id: str) -> set[str]:
     return {*process.channels, *own}
 
 
-def opened(process: Process, row: Row) -> Provider:
+def opened(process: Process, row: channel_settings.ChannelSettings) -> Provider:
     """The provider of a workspace's own settings, kept open while they stay the same."""
 
     def open() -> Provider:
         given = credentials(process, row)
-        url = callback_url(process.settings.base_url, given["provider"], row["token"])
-        name, workspace_id = cast(ChannelName, row["channel"]), row["workspace_id"]
+        url = callback_url(process.settings.base_url, given["provider"], row.token)
+        name, workspace_id = cast(ChannelName, row.channel), row.workspace_id
         return process.own.open(name, given, url, workspace_id=workspace_id)
 
-    return process.own.kept(row["sealed"], open)
+    return process.own.kept(row.sealed, open)
 
 
-def credentials(process: Process, row: Row) -> dict[str, Any]:
+def credentials(process: Process, row: channel_settings.ChannelSettings) -> dict[str, Any]:
     """The settings that a member gave for the channel: `provider`, and what that provider needs."""
-    sealed = process.vault.decrypt(SEALED, row["sealed"], row["workspace_id"], row["channel"])
+    sealed = process.vault.decrypt(SEALED, row.sealed, row.workspace_id, row.channel)
     return cast(dict[str, Any], document.parse(sealed))
 
 
 async def keep(
     process: Process, db: Handle, workspace_id: str, channel: str, given: dict[str, Any]
-) -> Row:
+) -> channel_settings.ChannelSettings:
     """Store the channel's settings; what waited for them is tried at once."""
     await ask_anew(db, workspace_id, channel)
     sealed = process.vault.encrypt(SEALED, document.dumps(given), workspace_id, channel)

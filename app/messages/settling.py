@@ -1,4 +1,4 @@
-"""How a message ended, or when it is tried again: on itself, its attempt and the run that waits."""
+"""The end of a message, or its next try: on itself, its attempt and the run that waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every channel has in common: a Message goes in; a Receipt comes back, or a SendError.
+"""The interface of all channels: a Message goes in; a Receipt comes back, or a SendError.
 
 The one question that a channel must answer exactly is whether the provider may have the message.
 "Surely not" may be retried under the same key; "perhaps" may not, unless the provider honours the

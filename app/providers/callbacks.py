@@ -1,4 +1,4 @@
-"""What providers tell of messages, once their signatures hold: reports, and words of people."""
+"""Callbacks of providers, once their signatures hold: reports, and replies of people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every payment provider can be asked, and how it answers."""
+"""The interface of all payment providers."""
 
 from __future__ import annotations
 

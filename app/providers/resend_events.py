@@ -1,4 +1,4 @@
-"""What Resend tells: events signed as Standard Webhooks are, with Svix's names of headers."""
+"""Callbacks of Resend: events signed as Standard Webhooks are, with Svix's names of headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Twilio tells: how a message fared (StatusCallback), and what people write to a number."""
+"""Callbacks of Twilio: the status of a message (StatusCallback), and replies to a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to a contact, newest first."""
+"""The history of a contact, newest first."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-from app.audience.subscriptions import Reason
 from app.database.db import Row
 from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.contact_events import ContactEventSummary
-from app.routes.contact_events import summary as event_summary
 from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId
 from app.routes.messages import MessageSummary, readable
 from app.routes.messages import summary as message_summary
 from app.routes.runs import MessageStatus, RunSummary, summary
-from app.store import activity, contacts
+from app.store import activity, contact_events, contacts, messages
+from app.store.suppressions import Reason
 from app.web import paging
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -97,49 +96,31 @@ def _item(row: Row) -> dict[str, Any]:
 
 
 async def _events(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
-    rows = await activity.events(call.db, workspace_id=call.member.workspace_id, ids=ids)
-    return {row["id"]: event_summary(row) for row in rows}
+    rows = await contact_events.by_ids(call.db, workspace_id=call.member.workspace_id, ids=ids)
+    return {row.id: ContactEventSummary.of(row) for row in rows}
 
 
 async def _runs(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     rows = await activity.runs(call.db, workspace_id=call.member.workspace_id, ids=ids)
-    return {row["id"]: summary(row) for row in rows}
+    return {row.id: summary(row) for row in rows}
 
 
 async def _messages(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     workspace_id = call.member.workspace_id
     attempts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in await activity.attempts(call.db, workspace_id=workspace_id, message_ids=ids):
-        attempts[row["message_id"]].append(_attempt(row))
+        attempts[row.message_id].append(Try.of(row))
     rows = await activity.messages(call.db, workspace_id=workspace_id, ids=ids)
-    return {row["id"]: _message(readable(call, row), attempts[row["id"]]) for row in rows}
+    return {row.id: _message(readable(call, row), attempts[row.id]) for row in rows}
 
 
 async def _consents(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     rows = await activity.consents(call.db, workspace_id=call.member.workspace_id, ids=ids)
-    return {row["id"]: _consent(row) for row in rows}
+    return {row.id: Consent.of(row, change=row.kind, created_at=row.at) for row in rows}
 
 
-def _consent(row: Row) -> dict[str, Any]:
-    return {
-        **{name: row[name] for name in ("id", "channel", "reason", "source")},
-        "change": row["kind"],
-        "createdAt": row["at"],
-    }
-
-
-def _message(row: Row, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+def _message(row: messages.Message, attempts: list[dict[str, Any]]) -> dict[str, Any]:
     return {**message_summary(row), "attempts": attempts}
-
-
-def _attempt(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "number": row["number"],
-        "status": row["status"],
-        "sentAt": row["sent_at"],
-        "finishedAt": row["finished_at"],
-    }
 
 
 routes = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal, Protocol
@@ -12,7 +13,7 @@ from starlette.responses import Response
 
 from app.audit import trail
 from app.billing import quotas
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import Problem
 from app.messages import parking
 from app.routes.audit_logs import AuditLog
@@ -137,28 +138,12 @@ class Invariants(Shape):
     oldest_due_seconds: float
 
 
-def workspace(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "name": row["name"],
-        "suspended": row["suspended"],
-        "deleted": row["deleted_at"] is not None,
-        "dailyLimit": row["daily_limit"],
-        "members": row["members"],
-        "createdAt": row["created_at"],
-    }
+def workspace(row: admin.AnyWorkspace) -> dict[str, Any]:
+    return AdminWorkspace.of(row, deleted=row.deleted_at is not None)
 
 
-def user(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "email": row["email"],
-        "name": row["name"],
-        "superAdmin": row["super_admin"],
-        "emailVerified": row["email_verified_at"] is not None,
-        "workspaces": row["workspaces"],
-        "createdAt": row["created_at"],
-    }
+def user(row: admin.AnyUser) -> dict[str, Any]:
+    return AdminUser.of(row, email_verified=row.email_verified_at is not None)
 
 
 # --- lists --------------------------------------------------------------------------------------
@@ -192,7 +177,9 @@ async def index_runs(call: Call) -> Response:
     query = call.query(RunFilters)
     before, limit = paging.position(call, query), query.limit + 1
     rows = await admin.runs_page(call.db, filters=query.filters(), before=before, limit=limit)
-    return paging.page(call, query, rows, lambda row: _of_any(row, summary(row)))
+    return paging.page(
+        call, query, rows, lambda row: {**summary(row), "workspaceId": row.workspace_id}
+    )
 
 
 async def index_attempts(call: Call) -> Response:
@@ -200,18 +187,18 @@ async def index_attempts(call: Call) -> Response:
     query = call.query(AttemptFilters)
     before, limit = paging.position(call, query), query.limit + 1
     rows = await admin.attempts_page(call.db, filters=query.filters(), before=before, limit=limit)
-    return paging.page(call, query, rows, lambda row: _of_any(row, attempt(row)))
+    return paging.page(
+        call, query, rows, lambda row: {**attempt(row), "workspaceId": row.workspace_id}
+    )
 
 
 async def index_audit_logs(call: Call) -> Response:
     query = call.query(AnyAuditFilters)
     before, limit = paging.position(call, query), query.limit + 1
     rows = await admin.audit_page(call.db, filters=query.filters(), before=before, limit=limit)
-    return paging.page(call, query, rows, lambda row: _of_any(row, audit_resource(row)))
-
-
-def _of_any(row: Row, resource: dict[str, Any]) -> dict[str, Any]:
-    return {**resource, "workspaceId": row["workspace_id"]}
+    return paging.page(
+        call, query, rows, lambda row: {**audit_resource(row), "workspaceId": row.workspace_id}
+    )
 
 
 # --- how it goes --------------------------------------------------------------------------------
@@ -301,9 +288,11 @@ async def update_workspace(call: Call) -> Response:
     """Counts from the next message on."""
     row = await _found(call)
     call.match_shown(workspace(row))
-    new = call.patch(WritableLimits, {"dailyLimit": row["daily_limit"]})
-    await quotas.set_daily_limit(call.process, call.db, call.origin, row, new.daily_limit)
-    return reply.ok(workspace({**row, "daily_limit": new.daily_limit}))
+    new = call.patch(WritableLimits, {"dailyLimit": row.daily_limit})
+    await quotas.set_daily_limit(
+        call.process, call.db, call.origin, row.id, before=row.daily_limit, limit=new.daily_limit
+    )
+    return reply.ok(workspace(replace(row, daily_limit=new.daily_limit)))
 
 
 # --- the brake ----------------------------------------------------------------------------------
@@ -330,21 +319,21 @@ async def resume(call: Call) -> Response:
 
 async def _set(call: Call, verb: Literal["suspended", "resumed"], *, suspended: bool) -> Response:
     row = await _found(call)
-    if await admin.suspend(call.db, id=row["id"], suspended=suspended):
+    if await admin.suspend(call.db, id=row.id, suspended=suspended):
         await trail.note(
             call.db,
             call.process.vault,
             call.origin,
-            workspace_id=row["id"],
+            workspace_id=row.id,
             action=f"workspace.{verb}",
-            resource_id=row["id"],
-            before={"suspended": row["suspended"]},
+            resource_id=row.id,
+            before={"suspended": row.suspended},
             after={"suspended": suspended},
         )
-    return reply.ok(workspace({**row, "suspended": suspended}))
+    return reply.ok(workspace(replace(row, suspended=suspended)))
 
 
-async def _found(call: Call) -> Row:
+async def _found(call: Call) -> admin.AnyWorkspace:
     row = await admin.workspace(call.db, id=call.path("id"))
     if row is None:
         raise Problem("not_found", "There is no such workspace.")

@@ -1,4 +1,4 @@
-"""Who changed what: the trail of the workspace, and whether it is whole."""
+"""The audit trail of the workspace, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from app.audit import chain
 from app.config import plans
-from app.database.db import Row
 from app.files import sheets
 from app.machine import document
 from app.routes.ids import AuditLogId
@@ -82,18 +81,18 @@ class Verification(Shape):
     head: Head
 
 
-def resource(row: Row) -> dict[str, Any]:
+def resource(row: audit_logs.Entry) -> dict[str, Any]:
     return {
-        "id": row["id"],
-        "action": row["action"],
-        "actor": {"type": row["actor_type"], "id": row["actor_id"], "name": row["actor_name"]},
-        "resource": {"type": row["resource_type"], "id": row["resource_id"]},
-        "changes": None if row["changes"] is None else document.parse(row["changes"].encode()),
-        "ip": row["ip"],
-        "requestId": row["request_id"],
-        "createdAt": row["created_at"],
-        "sequence": row["sequence"],
-        "hash": None if row["hash"] is None else row["hash"].hex(),
+        "id": row.id,
+        "action": row.action,
+        "actor": {"type": row.actor_type, "id": row.actor_id, "name": row.actor_name},
+        "resource": {"type": row.resource_type, "id": row.resource_id},
+        "changes": None if row.changes is None else document.parse(row.changes.encode()),
+        "ip": row.ip,
+        "requestId": row.request_id,
+        "createdAt": row.created_at,
+        "sequence": row.sequence,
+        "hash": None if row.hash is None else row.hash.hex(),
     }
 
 
@@ -144,7 +143,7 @@ async def _lines(call: Call, filters: Mapping[str, Any]) -> AsyncGenerator[bytes
             )
         if rows:
             yield sheets.json_lines([resource(row) for row in rows])
-            before = rows[-1]["id"]
+            before = rows[-1].id
         more = len(rows) == PAGE
 
 

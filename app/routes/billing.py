@@ -23,7 +23,7 @@ PlanName: TypeAlias = Literal["starter", "growth", "scale", "enterprise"]
 
 
 def _url(text: str) -> str:
-    """As a browser is sent there: ASCII, and nothing that is run instead of fetched."""
+    """A URL that a browser can be sent to: ASCII, and nothing that is run instead of fetched."""
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -52,7 +52,7 @@ class NewCheckout(Shape):
 
 
 class StripeEvent(BaseModel):
-    """As Stripe sends it."""
+    """An event as Stripe sends it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -141,7 +141,7 @@ async def sending(call: Call, db: Handle) -> dict[str, Any]:
         raise Problem("not_found", "There is no such workspace.")
     limit = quotas.daily_limit(call.process, workspace_id, earned, await db.now())
     return {
-        "verified": earned["owner_verified"],
+        "verified": earned.owner_verified,
         "dailyLimit": limit.amount if limit else None,
         "sentToday": await quotas.sent_today(db, limit.account if limit else workspace_id),
         "limitedUntil": limit.until if limit else None,

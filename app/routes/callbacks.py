@@ -14,7 +14,7 @@ from app.web.routing import PUBLIC, Call, post
 
 
 class ResendEvent(BaseModel):
-    """As Resend sends it; only its type and its subject are read."""
+    """An event as Resend sends it; only its type and its subject are read."""
 
     model_config = ConfigDict(
         extra="allow",

@@ -14,7 +14,6 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.config import casts
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine.content import ChannelName
 from app.messages import providers, senders
@@ -181,7 +180,7 @@ def _channel(call: Call) -> str:
     return name
 
 
-async def _found(call: Call, channel: str) -> Row:
+async def _found(call: Call, channel: str) -> channel_settings.ChannelSettings:
     row = await channel_settings.locked(
         call.db, workspace_id=call.member.workspace_id, channel=channel
     )
@@ -220,7 +219,7 @@ async def show(call: Call) -> Response:
     )
     if row is None:
         raise _none(channel)
-    return reply.ok(resource(call, row), revision=row["revision"])
+    return reply.ok(resource(call, row), revision=row.revision)
 
 
 async def put_channel(call: Call) -> Response:
@@ -232,7 +231,7 @@ async def put_channel(call: Call) -> Response:
     # The workspace first: of two that set it up at once, one waits for the other.
     await workspaces.locked(call.db, id=workspace_id)
     before = await channel_settings.locked(call.db, workspace_id=workspace_id, channel=channel)
-    call.match(before["revision"] if before is not None else None)
+    call.match(before.revision if before is not None else None)
     row = await providers.keep(call.process, call.db, workspace_id, channel, given)
     await call.note(
         "channel.updated",
@@ -240,7 +239,7 @@ async def put_channel(call: Call) -> Response:
         _told(call, before) if before is not None else None,
         _told(call, row),
     )
-    return reply.ok(resource(call, row), revision=row["revision"])
+    return reply.ok(resource(call, row), revision=row.revision)
 
 
 async def remove(call: Call) -> Response:
@@ -248,8 +247,8 @@ async def remove(call: Call) -> Response:
     channel, workspace_id = _channel(call), call.member.workspace_id
     workspace = await workspaces.locked(call.db, id=workspace_id)
     row = await _found(call, channel)
-    call.match(row["revision"])
-    sender = workspace["from_email"] if workspace is not None else None
+    call.match(row.revision)
+    sender = workspace.from_email if workspace is not None else None
     foreign = sender is not None and not senders.is_operators(call.process.settings, sender)
     if channel == "email" and foreign:
         raise Problem(
@@ -288,20 +287,20 @@ def _finding(fault: Fault) -> dict[str, str]:
     return {"severity": fault.severity, "code": fault.code, "message": fault.message}
 
 
-def resource(call: Call, row: Row) -> dict[str, Any]:
+def resource(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:
     shown = _told(call, row)
-    hears = PROVIDERS[row["channel"]][shown["provider"]].callbacks
-    url = providers.callback_url(call.process.settings.base_url, shown["provider"], row["token"])
+    hears = PROVIDERS[row.channel][shown["provider"]].callbacks
+    url = providers.callback_url(call.process.settings.base_url, shown["provider"], row.token)
     return {
-        "channel": row["channel"],
+        "channel": row.channel,
         **shown,
         "callbackUrl": url if hears else None,
-        "createdAt": row["created_at"],
-        "updatedAt": row["updated_at"],
+        "createdAt": row.created_at,
+        "updatedAt": row.updated_at,
     }
 
 
-def _told(call: Call, row: Row) -> dict[str, Any]:
+def _told(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:
     """For the audit trail too: without the token in its URL."""
     given = providers.credentials(call.process, row)
     return {

@@ -67,7 +67,7 @@ async def show_asset(call: Call) -> Response:
 
 
 def _features(process: Process) -> str:
-    """What the page shows only where it is."""
+    """The features that the page shows only where they are."""
     has = {
         "sandbox": not process.settings.production,
         "sign-on": process.provider is not None,

@@ -1,4 +1,4 @@
-"""What contacts did: told by a program, read in their activity and by id."""
+"""Events of contacts: reported by a program, read in their activity and by id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from starlette.responses import Response
 from app.audience import reactions
 from app.audience.reactions import ContactEvent as Happened
 from app.audience.tracking import Recorded
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.routes.contacts import locked, own_workspace
@@ -52,7 +51,7 @@ async def show(call: Call) -> Response:
     )
     if row is None:
         raise Problem("not_found", "There is no such event.")
-    return reply.ok({**summary(row), "properties": document.parse(row["properties"].encode())})
+    return reply.ok(ContactEvent.of(row, properties=document.parse(row.properties.encode())))
 
 
 async def tell(call: Call) -> Response:
@@ -75,21 +74,7 @@ def refuse_large(new: WritableEvent, *place: int | str) -> None:
 
 
 def answer_of(event: Happened | Recorded) -> dict[str, Any]:
-    return {
-        "id": event.id,
-        "contactId": event.contact_id,
-        "name": event.name,
-        "at": event.at,
-    }
-
-
-def summary(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "contactId": row["contact_id"],
-        "name": row["name"],
-        "at": row["at"],
-    }
+    return ContactEventSummary.of(event)
 
 
 routes = [

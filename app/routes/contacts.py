@@ -13,7 +13,6 @@ from starlette.responses import Response
 from app.audience import addresses, audience, erasing, profile, subscriptions
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import COLUMN, Status
-from app.audience.subscriptions import Reason as BarringReason
 from app.audit import trail
 from app.billing import quotas
 from app.config.plans import PLANS
@@ -28,6 +27,7 @@ from app.outbound import chains
 from app.process import Process
 from app.routes.ids import ContactId, SuppressionId
 from app.store import contacts, searches, suppressions, workspaces
+from app.store.suppressions import Reason as BarringReason
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
 from app.web.paging import Paging
@@ -95,7 +95,7 @@ TAGS = {
 
 
 def documented(schema: dict[str, Any]) -> WithJsonSchema:
-    """What may be left out may be null."""
+    """Allow null in the document for what may be left out."""
     rest = {name: value for name, value in schema.items() if name != "description"}
     kept = {name: schema[name] for name in ("description",) if name in schema}
     return WithJsonSchema({"anyOf": [rest, NULL], **kept})
@@ -337,7 +337,7 @@ async def _held(call: Call, row: Row) -> list[dict[str, Json]]:
     rows = await suppressions.of_addresses(
         call.db, workspace_id=workspace_id, address_hashes=list(hashes.values())
     )
-    return [{name: one[name] for name in ("id", "channel", "reason")} for one in rows]
+    return [{"id": one.id, "channel": one.channel, "reason": one.reason} for one in rows]
 
 
 async def resource_of(call: Call, row: Row) -> dict[str, Any]:
@@ -367,7 +367,7 @@ async def workspace_of(process: Process, db: Handle, id: str) -> WorkspaceContex
 
 async def country_of(db: Handle, workspace_id: str) -> str | None:
     row = await workspaces.by_id(db, id=workspace_id)
-    return row["country"] if row else None
+    return row.country if row else None
 
 
 async def filters_of(db: Handle, workspace_id: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def _liquid(value: Any) -> Any:
 
 
 def _tag(text: str) -> str:
-    """As contacts hold it, so that it is the same one."""
+    """The tag as contacts hold it, so that it is the same one."""
     errors: list[FieldError] = []
     tags = profile.check_tags([text], errors)
     if errors or not tags:
@@ -99,7 +99,8 @@ Steps = Annotated[list[Any], described(description.STEPS)]
 
 
 class WritableTrigger(Shape, json_schema_extra=_explain):
-    """What starts it. Each source has its own members; those of others are kept and not read."""
+    """The start of its runs. Each source has its own members; those of others are kept and not
+    read."""
 
     source: Literal["inbound_webhook", "manual", "contact_created", "tag_added", "event"] = "manual"
     tag: Annotated[str, AfterValidator(_tag)] | None = None
@@ -120,7 +121,7 @@ class WritableTrigger(Shape, json_schema_extra=_explain):
         return (self.signing_secret or "") if "signing_secret" in self.model_fields_set else None
 
     def stored(self) -> dict[str, Any]:
-        """As it is kept and versioned: without its secret."""
+        """The trigger as it is kept and versioned: without its secret."""
         return self.model_dump(by_alias=True, exclude_none=True, exclude={"signing_secret"})
 
 
@@ -153,7 +154,7 @@ class Filters(Changing):
 
 
 class Trigger(Shape):
-    """What starts it. Shows whether there is a signing secret, never the secret itself."""
+    """The start of its runs. Shows whether there is a signing secret, never the secret itself."""
 
     source: str
     tag: str | None = None

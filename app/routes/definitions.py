@@ -1,4 +1,4 @@
-"""What automations and workflows have in common: all but the shape of their body."""
+"""Routes that automations and workflows have in common: all but the shape of their body."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ class DefinitionKind:
         return reply.ok(shown, revision=changed["revision"], beside=_beside(shown))
 
     async def check(self, call: Call) -> Response:
-        """What an activation would say of a definition that is not saved; nothing is written."""
+        """Returns what an activation would say of a definition that is not saved; nothing is
+        written."""
         await call.receive_body()
         workspace_id, compute = call.member.workspace_id, call.process.compute
         draft = self.draft(call)
@@ -183,7 +184,7 @@ class DefinitionKind:
         return Problem("not_found", f"There is no such {self.noun}.")
 
     def draft(self, call: Call, row: Row | None = None) -> Draft:
-        """What the body makes of the definition `row`, or of nothing. Raises Problem for what is no
+        """The definition that the body makes of `row`, or of nothing. Raises Problem for what is no
         JSON object."""
         stored = None if row is None else self.writable(row)
         body, changed, different = _object_in(call.body), None, list[FieldError]()
@@ -258,7 +259,7 @@ class DefinitionKind:
         }
 
     async def with_stats(self, call: Call, resource: dict[str, Any]) -> dict[str, Any]:
-        """As it is shown: with what is not part of what is audited."""
+        """The resource as it is shown: with what is not part of what is audited."""
         of = {
             "workspace_id": call.member.workspace_id,
             "definition_id": resource["id"],
@@ -268,8 +269,7 @@ class DefinitionKind:
         stats = {
             "runs": await runs.statuses(call.db, **of),
             "nodes": {
-                node["node_id"]: {"here": int(node["here"]), "passed": int(node["passed"])}
-                for node in nodes
+                node.node_id: {"here": int(node.here), "passed": int(node.passed)} for node in nodes
             },
         }
         shown = {**resource, "stats": stats}
@@ -337,7 +337,7 @@ def _object_in(body: bytes) -> dict[str, Any] | None:
 
 
 def _beside(shown: Mapping[str, Any]) -> Any:
-    """What of it changes while nobody changes the definition, if there is any."""
+    """The part that changes while nobody changes the definition, if there is any."""
     stats, found = shown["stats"], shown["findings"]
     return [stats, found] if found or any(stats.values()) else None
 

@@ -54,7 +54,7 @@ def drawn(kind: DefinitionKind) -> Endpoint:
         ids = await compute.call(job, large=is_large)
         async with call.process.database.read() as db:
             named = await templates.named(db, workspace_id=workspace_id, ids=ids)
-        names = {id: template["name"] for id, template in named.items()}
+        names = {id: template.name for id, template in named.items()}
         drawn = (
             row["shape"],
             row["body"],
@@ -81,11 +81,11 @@ def _caption(kind: DefinitionKind, row: Row, *, is_one_run: bool) -> Caption:
 
 
 async def _counts(db: Handle, workspace_id: str, row: Row) -> dict[str, Count]:
-    """Of every visited node; before the first activation there is nothing to count."""
+    """The counts of every visited node; before the first activation there is nothing to count."""
     counted = await runs.counts(
         db, workspace_id=workspace_id, definition_id=row["id"], most=MOST_RUNS
     )
-    return {each["node_id"]: Count(int(each["here"]), int(each["passed"])) for each in counted}
+    return {each.node_id: Count(int(each.here), int(each.passed)) for each in counted}
 
 
 async def _walked(
@@ -94,16 +94,16 @@ async def _walked(
     """The definition in the version that the run took, and where it was. Raises Problem
     `not_found`."""
     run = await runs.by_id(db, workspace_id=workspace_id, id=run_id)
-    if run is None or run["definition_id"] != definition["id"]:
+    if run is None or run.definition_id != definition["id"]:
         raise Problem("not_found", "There is no such run of it.")
     version = await definitions.version(
-        db, workspace_id=workspace_id, definition_id=run["definition_id"], version=run["version"]
+        db, workspace_id=workspace_id, definition_id=run.definition_id, version=run.version
     )
     if version is None:
         raise LookupError("a run took a version that was pinned")
     counts: dict[str, Count] = {}
     for step in await runs.steps_of(db, workspace_id=workspace_id, run_id=run_id):
-        old, has_left = counts.get(step["node_id"], Count()), step["finished_at"] is not None
-        counts[step["node_id"]] = Count(old.here + (not has_left), old.passed + has_left)
+        old, has_left = counts.get(step.node_id, Count()), step.finished_at is not None
+        counts[step.node_id] = Count(old.here + (not has_left), old.passed + has_left)
     shown = {name: version[name] for name in ("body", "trigger_config")}
-    return {**definition, **shown, "version": run["version"]}, counts
+    return {**definition, **shown, "version": run.version}, counts

@@ -1,4 +1,4 @@
-"""Who is told of events: URLs, their secrets, and every attempt to tell them."""
+"""Endpoints that events are posted to: URLs, their secrets, and every attempt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app.database.db import Row, new_id
+from app.database.db import new_id
 from app.errors import FieldError, Problem
 from app.net import egress
 from app.outbound import deliver
@@ -122,42 +122,25 @@ class Replayed(Shape):
     more: bool
 
 
-def resource(row: Row) -> dict[str, Any]:
+def resource(row: event_endpoints.EventEndpoint) -> dict[str, Any]:
+    return Endpoint.of(row, enabled=row.disabled_reason is None)
+
+
+def attempt_resource(row: events.EventAttempt) -> dict[str, Any]:
+    reason = {"code": row.reason_code, "detail": row.reason_detail}
+    response = {"status": row.response_status, "body": row.response_excerpt}
     return {
-        "id": row["id"],
-        **_writable(row),
-        "disabledReason": row["disabled_reason"],
-        "disabledAt": row["disabled_at"],
-        "failingSince": row["failing_since"],
-        "createdAt": row["created_at"],
-        "updatedAt": row["updated_at"],
-    }
-
-
-def _writable(row: Row) -> dict[str, Any]:
-    return {
-        "url": row["url"],
-        "description": row["description"],
-        "types": row["types"],
-        "enabled": row["disabled_reason"] is None,
-    }
-
-
-def attempt_resource(row: Row) -> dict[str, Any]:
-    reason = {"code": row["reason_code"], "detail": row["reason_detail"]}
-    response = {"status": row["response_status"], "body": row["response_excerpt"]}
-    return {
-        "id": row["id"],
-        "endpointId": row["endpoint_id"],
-        "eventId": row["event_id"],
-        "type": row["type"],
-        "status": row["status"],
-        "reason": reason if row["reason_code"] else None,
-        "response": response if row["response_status"] else None,
-        "tries": row["tries"],
-        "nextTryAt": row["wake_at"],
-        "createdAt": row["created_at"],
-        "finishedAt": row["finished_at"],
+        "id": row.id,
+        "endpointId": row.endpoint_id,
+        "eventId": row.event_id,
+        "type": row.type,
+        "status": row.status,
+        "reason": reason if row.reason_code else None,
+        "response": response if row.response_status else None,
+        "tries": row.tries,
+        "nextTryAt": row.wake_at,
+        "createdAt": row.created_at,
+        "finishedAt": row.finished_at,
     }
 
 
@@ -170,7 +153,7 @@ async def index(call: Call) -> Response:
 
 async def show(call: Call) -> Response:
     row = await _found(call)
-    return reply.ok(resource(row), revision=row["revision"], beside=row["failing_since"])
+    return reply.ok(resource(row), revision=row.revision, beside=row.failing_since)
 
 
 async def create(call: Call) -> Response:
@@ -190,35 +173,35 @@ async def create(call: Call) -> Response:
     )
     await call.note("event_endpoint.created", id, after=resource(row))
     shown = {**resource(row), "secret": secret}
-    return reply.created(f"/event-endpoints/{id}", shown, revision=row["revision"], secret=True)
+    return reply.created(f"/event-endpoints/{id}", shown, revision=row.revision, secret=True)
 
 
 async def update(call: Call) -> Response:
     """`enabled: true` enables a disabled endpoint; replay the events it missed."""
     row = await _locked(call)
-    call.match(row["revision"])
-    new = call.patch(WritableEndpoint, _writable(row))
-    if new.url != row["url"]:
+    call.match(row.revision)
+    new = call.patch(
+        WritableEndpoint, WritableEndpoint.of(row, enabled=row.disabled_reason is None)
+    )
+    if new.url != row.url:
         _refuse_inward(call, new.url)
     changed = await event_endpoints.update(
         call.db,
         workspace_id=call.member.workspace_id,
-        id=row["id"],
+        id=row.id,
         **_columns(new),
-        disabled_reason=None if new.enabled else row["disabled_reason"] or "manual",
+        disabled_reason=None if new.enabled else row.disabled_reason or "manual",
     )
-    await call.note("event_endpoint.updated", row["id"], resource(row), resource(changed))
-    return reply.ok(
-        resource(changed), revision=changed["revision"], beside=changed["failing_since"]
-    )
+    await call.note("event_endpoint.updated", row.id, resource(row), resource(changed))
+    return reply.ok(resource(changed), revision=changed.revision, beside=changed.failing_since)
 
 
 async def remove(call: Call) -> Response:
     """Events still to be delivered to it are dropped."""
     row = await _locked(call)
-    call.match(row["revision"])
-    await event_endpoints.delete(call.db, workspace_id=call.member.workspace_id, id=row["id"])
-    await call.note("event_endpoint.deleted", row["id"], before=resource(row))
+    call.match(row.revision)
+    await event_endpoints.delete(call.db, workspace_id=call.member.workspace_id, id=row.id)
+    await call.note("event_endpoint.deleted", row.id, before=resource(row))
     return reply.no_content()
 
 
@@ -229,15 +212,13 @@ async def rotate(call: Call) -> Response:
     changed = await event_endpoints.rotate(
         call.db,
         workspace_id=workspace_id,
-        id=row["id"],
-        secret=deliver.sealed(call.process, workspace_id, row["id"], secret),
+        id=row.id,
+        secret=deliver.sealed(call.process, workspace_id, row.id, secret),
         overlap=deliver.OVERLAP,
     )
-    await call.note("event_endpoint.secret_rotated", row["id"])
+    await call.note("event_endpoint.secret_rotated", row.id)
     shown = {**resource(changed), "secret": secret}
-    return reply.ok(
-        shown, revision=changed["revision"], beside=changed["failing_since"], secret=True
-    )
+    return reply.ok(shown, revision=changed.revision, beside=changed.failing_since, secret=True)
 
 
 def _columns(new: WritableEndpoint) -> dict[str, Any]:
@@ -246,7 +227,7 @@ def _columns(new: WritableEndpoint) -> dict[str, Any]:
 
 
 def _refuse_inward(call: Call, text: str) -> None:
-    """What can be told without a name server; the rest is judged at each try."""
+    """Refuse what can be refused without a name server; the rest is judged at each try."""
     url = egress.parse_url(text)
     if url.netloc == egress.parse_url(call.process.settings.base_url).netloc:
         # What an event starts here would be told of here, and so on for ever.
@@ -265,7 +246,7 @@ def _refused(sentence: str) -> Problem:
     return Problem("invalid", "Events cannot be sent to this address; see errors.", errors=errors)
 
 
-async def _found(call: Call) -> Row:
+async def _found(call: Call) -> event_endpoints.EventEndpoint:
     return _there(
         await event_endpoints.by_id(
             call.db, workspace_id=call.member.workspace_id, id=call.path("id")
@@ -273,7 +254,7 @@ async def _found(call: Call) -> Row:
     )
 
 
-async def _locked(call: Call) -> Row:
+async def _locked(call: Call) -> event_endpoints.EventEndpoint:
     return _there(
         await event_endpoints.locked(
             call.db, workspace_id=call.member.workspace_id, id=call.path("id")
@@ -281,7 +262,7 @@ async def _locked(call: Call) -> Row:
     )
 
 
-def _there(row: Row | None) -> Row:
+def _there(row: event_endpoints.EventEndpoint | None) -> event_endpoints.EventEndpoint:
     if row is None:
         raise Problem("not_found", "There is no such event endpoint.")
     return row
@@ -295,7 +276,7 @@ async def index_attempts(call: Call) -> Response:
     rows = await events.attempts_page(
         call.db,
         workspace_id=call.member.workspace_id,
-        endpoint_id=endpoint["id"],
+        endpoint_id=endpoint.id,
         filters=query.filters(),
         before=paging.position(call, query),
         limit=query.limit + 1,
@@ -307,17 +288,17 @@ async def replay(call: Call) -> Response:
     """Resends the event of this attempt, with the same webhook-id, in a new attempt; at any time,
     also while this one is still retried."""
     endpoint, workspace_id = await _ready(call), call.member.workspace_id
-    where = {"workspace_id": workspace_id, "endpoint_id": endpoint["id"]}
+    where = {"workspace_id": workspace_id, "endpoint_id": endpoint.id}
     old = await events.attempt(call.db, **where, id=call.path("attemptId"))
     if old is None:
         raise Problem("not_found", "The endpoint has no such attempt.")
     id = new_id("eva")
     await events.insert_attempts(
-        call.db, workspace_id=workspace_id, rows=[(id, endpoint["id"], old["event_id"])]
+        call.db, workspace_id=workspace_id, rows=[(id, endpoint.id, old.event_id)]
     )
     made = await events.attempt(call.db, **where, id=id)
     assert made is not None  # noqa: S101 - it was made in this transaction
-    await call.note("event_endpoint.replayed", endpoint["id"], after={"eventId": old["event_id"]})
+    await call.note("event_endpoint.replayed", endpoint.id, after={"eventId": old.event_id})
     return reply.accepted(attempt_resource(made))
 
 
@@ -329,8 +310,8 @@ async def replay_events_since(call: Call) -> Response:
     missed = await events.missed(
         call.db,
         workspace_id=workspace_id,
-        endpoint_id=endpoint["id"],
-        types=endpoint["types"],
+        endpoint_id=endpoint.id,
+        types=endpoint.types,
         since=since,
         limit=REPLAYED_AT_ONCE + 1,
     )
@@ -338,17 +319,17 @@ async def replay_events_since(call: Call) -> Response:
     await events.insert_attempts(
         call.db,
         workspace_id=workspace_id,
-        rows=[(new_id("eva"), endpoint["id"], event_id) for event_id in taken],
+        rows=[(new_id("eva"), endpoint.id, event_id) for event_id in taken],
     )
     recorded = {"since": since, "events": len(taken)}
-    await call.note("event_endpoint.replayed", endpoint["id"], after=recorded)
+    await call.note("event_endpoint.replayed", endpoint.id, after=recorded)
     return reply.accepted({"replayed": len(taken), "more": len(missed) > len(taken)})
 
 
-async def _ready(call: Call) -> Row:
+async def _ready(call: Call) -> event_endpoints.EventEndpoint:
     """Locked, so that two replays do not take up the same events."""
     row = await _locked(call)
-    if row["disabled_reason"] is not None:
+    if row.disabled_reason is not None:
         raise Problem("conflict", "The endpoint is disabled; enable it first.")
     return row
 

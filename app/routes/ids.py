@@ -1,4 +1,4 @@
-"""What the id of each resource looks like: its prefix, and a UUIDv7 in base32 (TypeID)."""
+"""Types of the ids of resources: a prefix, and a UUIDv7 in base32 (TypeID)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client of the API names a contact that it knows by no id of ours, or has yet to create."""
+"""Names for a contact that a client knows by no id of ours, or has yet to create."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Who belongs to the workspace, in which role, and who is invited to."""
+"""Members of the workspace, their roles, and invitations."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -9,7 +10,6 @@ from starlette.responses import Response
 
 from app.accounts import joining
 from app.accounts.joining import require_grantable
-from app.database.db import Row
 from app.errors import Problem
 from app.identity import identity
 from app.identity.identity import Member
@@ -99,43 +99,27 @@ class Joined(Registered):
     membership: Membership
 
 
-def membership_resource(row: Row, *, with_email: bool) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "userId": row["user_id"],
-        "email": row["email"] if with_email else None,
-        "name": row["name"],
-        "role": row["role"],
-        "status": "ACTIVE",
-        "invitation": None,
-        "createdAt": row["created_at"],
-    }
+def membership_resource(row: memberships.Membership, *, with_email: bool) -> dict[str, Any]:
+    email = row.email if with_email else None
+    return Membership.of(row, email=email, status="ACTIVE", invitation=None)
 
 
-def pending_resource(row: Row, *, with_email: bool) -> dict[str, Any]:
+def pending_resource(row: invitations.Invitation, *, with_email: bool) -> dict[str, Any]:
     """The membership that an invitation offers."""
     return {
-        "id": joining.membership_id(row["id"]),
+        "id": joining.membership_id(row.id),
         "userId": None,
-        "email": row["email"] if with_email else None,
+        "email": row.email if with_email else None,
         "name": None,
-        "role": row["role"],
+        "role": row.role,
         "status": "PENDING",
         "invitation": invitation_resource(row, with_email=with_email),
-        "createdAt": row["created_at"],
+        "createdAt": row.created_at,
     }
 
 
-def invitation_resource(row: Row, *, with_email: bool) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "email": row["email"] if with_email else None,
-        "role": row["role"],
-        "status": row["status"],
-        "invitedBy": row["invited_by"],
-        "expiresAt": row["expires_at"],
-        "createdAt": row["created_at"],
-    }
+def invitation_resource(row: invitations.Invitation, *, with_email: bool) -> dict[str, Any]:
+    return Invitation.of(row, email=row.email if with_email else None)
 
 
 def sees_emails(call: Call) -> bool:
@@ -177,10 +161,10 @@ async def show(call: Call) -> Response:
     resource = membership_resource(row, with_email=shown)
     # The revision names the whole: a part has a tag of its own, or it would still be "unchanged"
     # for somebody who may see the whole by now.
-    return reply.ok(resource, revision=row["revision"] if shown else None)
+    return reply.ok(resource, revision=row.revision if shown else None)
 
 
-async def _offered(call: Call) -> Row:
+async def _offered(call: Call) -> invitations.Invitation:
     """The invitation of a PENDING membership. Raises Problem `not_found`."""
     row = await invitations.open_one(
         call.db,
@@ -210,16 +194,16 @@ async def update(call: Call) -> Response:
             "conflict",
             "It is PENDING: withdraw it with DELETE, and invite the address in another role.",
         )
-    new = call.patch(RoleChange, {"role": row["role"]})
+    new = call.patch(RoleChange, {"role": row.role})
     require_grantable(call.member, new.role)
     if new.role != "owner":
         _require_another(owners, row)
     revision = await memberships.change_role(
-        call.db, workspace_id=call.member.workspace_id, id=row["id"], role=new.role
+        call.db, workspace_id=call.member.workspace_id, id=row.id, role=new.role
     )
-    after = membership_resource({**row, "role": new.role}, with_email=True)
+    after = membership_resource(replace(row, role=new.role), with_email=True)
     before = membership_resource(row, with_email=True)
-    await call.note("membership.updated", row["id"], before, after)
+    await call.note("membership.updated", row.id, before, after)
     return reply.ok(after, revision=revision)
 
 
@@ -230,22 +214,22 @@ async def remove(call: Call) -> Response:
     workspace_id, id = call.member.workspace_id, call.path("id")
     row = await memberships.by_id(call.db, workspace_id=workspace_id, id=id)
     if row is not None:  # before the owners, as whoever joins locks: nobody signs in meanwhile
-        await users.locked(call.db, id=row["user_id"])
+        await users.locked(call.db, id=row.user_id)
     await call.lock_role()
     owners, row = await _locked(call)
     if row is None:
         return await _withdraw_offered(call)
-    leaves = call.member.via == "session" and row["user_id"] == call.member.user_id
+    leaves = call.member.via == "session" and row.user_id == call.member.user_id
     if not leaves:  # a key is not its maker: it may be held by anybody, and have a lower role
         auth.permit(call.member, "memberships:write")
     _require_another(owners, row)
-    user_id = row["user_id"]
-    await memberships.delete(call.db, workspace_id=workspace_id, id=row["id"])
+    user_id = row.user_id
+    await memberships.delete(call.db, workspace_id=workspace_id, id=row.id)
     await sessions.end_all(call.db, user_id=user_id, workspace_id=workspace_id)
     await api_keys.revoke_of(call.db, workspace_id=workspace_id, made_by=user_id)
-    await invitations.revoke_of(call.db, workspace_id=workspace_id, email_key=row["email_key"])
+    await invitations.revoke_of(call.db, workspace_id=workspace_id, email_key=row.email_key)
     before = membership_resource(row, with_email=True)
-    await call.note("membership.deleted", row["id"], before=before)
+    await call.note("membership.deleted", row.id, before=before)
     return reply.no_content()
 
 
@@ -253,11 +237,11 @@ async def _withdraw_offered(call: Call) -> Response:
     row = await _offered(call)
     auth.permit(call.member, "memberships:write")
     call.match(PENDING)
-    await _withdraw(call, row["id"])
+    await _withdraw(call, row.id)
     return reply.no_content()
 
 
-async def _locked(call: Call) -> tuple[list[str], Row | None]:
+async def _locked(call: Call) -> tuple[list[str], memberships.Membership | None]:
     """The owners' memberships and this one, or None when it is not ACTIVE: the owners first, for
     all who change members alike."""
     workspace_id = call.member.workspace_id
@@ -266,15 +250,15 @@ async def _locked(call: Call) -> tuple[list[str], Row | None]:
     if row is None:
         return owners, None
     if sees_emails(call):
-        call.match(row["revision"])
+        call.match(row.revision)
     else:  # the tag that `show` gave of the part
         call.match_shown(membership_resource(row, with_email=False))
-    require_grantable(call.member, row["role"])
+    require_grantable(call.member, row.role)
     return owners, row
 
 
-def _require_another(owners: list[str], row: Row) -> None:
-    if owners == [row["id"]]:
+def _require_another(owners: list[str], row: memberships.Membership) -> None:
+    if owners == [row.id]:
         raise Problem("last_owner", "Make somebody else an owner first.")
 
 
@@ -307,17 +291,17 @@ async def create_invitation(call: Call) -> Response:
     new = call.read(NewMember)
     row = await _invited(call, new)
     resource = invitation_resource(row, with_email=True)
-    return reply.created(f"/memberships/invitations/{row['id']}", resource)
+    return reply.created(f"/memberships/invitations/{row.id}", resource)
 
 
-async def _invited(call: Call, new: NewMember) -> Row:
+async def _invited(call: Call, new: NewMember) -> invitations.Invitation:
     """Counted before anything is locked: nobody waits for a row while we wait for Redis."""
     buckets = [(INVITATIONS, call.member.workspace_id), (INVITED_BY, call.member.user_id)]
     async with counting(call, buckets + letter_buckets(call), failure=None):
         await call.lock_role()
         row = await joining.invite(call.process, call.db, call.member, new.email, new.role)
     resource = invitation_resource(row, with_email=True)
-    await call.note("invitation.created", row["id"], after=resource)
+    await call.note("invitation.created", row.id, after=resource)
     return row
 
 
@@ -335,13 +319,13 @@ async def _withdraw(call: Call, id: str) -> None:
     """Raises Problem `not_found`, `invitation_used`, `forbidden`."""
     workspace_id = call.member.workspace_id
     row = await invitations.locked(call.db, workspace_id=workspace_id, id=id)
-    if row is None or row["status"] in ("EXPIRED", "REVOKED"):
+    if row is None or row.status in ("EXPIRED", "REVOKED"):
         raise Problem("not_found", "There is no such invitation, or it can no longer be accepted.")
-    if row["status"] == "ACCEPTED":
+    if row.status == "ACCEPTED":
         raise Problem(
             "invitation_used", "The invitation was accepted; remove the membership instead."
         )
-    require_grantable(call.member, row["role"])
+    require_grantable(call.member, row.role)
     await invitations.revoke(call.db, workspace_id=workspace_id, id=id)
     await call.note("invitation.revoked", id, before=invitation_resource(row, with_email=True))
 
@@ -355,7 +339,7 @@ async def accept(call: Call) -> Response:
     in_cookie = session_cookie.wanted(call, given.session)
     invitation = await joining.by_token(call.process, given.token)
     member = await _signed_in(call, invitation)
-    async with guessing(call, invitation["email_key"]):
+    async with guessing(call, invitation.email_key):
         joined = await joining.accept(
             call.process,
             call.where,
@@ -366,7 +350,7 @@ async def accept(call: Call) -> Response:
             in_cookie=in_cookie,
         )
     answer = reply.created(
-        f"/memberships/{joined.membership['id']}",
+        f"/memberships/{joined.membership.id}",
         {
             "user": user_resource(joined.user),
             "membership": membership_resource(joined.membership, with_email=True),
@@ -376,7 +360,7 @@ async def accept(call: Call) -> Response:
     return session_cookie.kept(call, answer, joined.sign_in)
 
 
-async def _signed_in(call: Call, invitation: Row) -> Member | None:
+async def _signed_in(call: Call, invitation: invitations.Offer) -> Member | None:
     """The member who accepts, if signed in. Raises Problem `unauthenticated`, `forbidden`."""
     if "authorization" not in call.request.headers:
         return None
@@ -384,7 +368,7 @@ async def _signed_in(call: Call, invitation: Row) -> Member | None:
     identity.require_session(member)
     async with call.process.database.read() as db:
         user = await users.by_id(db, id=member.user_id)
-    if user is None or user["email_key"] != invitation["email_key"]:
+    if user is None or user.email_key != invitation.email_key:
         raise Problem(
             "forbidden",
             "You are signed in with another address than was invited: sign in with that one, or"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 from starlette.responses import Response
 
 from app.accounts import account_mail
 from app.audience import subscriptions
-from app.database.db import Row
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import Json
@@ -23,6 +23,8 @@ from app.routes.memberships import sees_emails
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
 from app.store import delivery_attempts, messages, suppressions
+from app.store.delivery_attempts import Attempt
+from app.store.sandbox import CapturedMessage
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -118,7 +120,7 @@ async def resend(call: Call) -> Response:
     row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
     if row is None:
         raise Problem("not_found", "There is no such message.")
-    if row["status"] == "BOUNCED":
+    if row.status == "BOUNCED":
         await _refuse_suppressed(call, row)
     attempt_id = await create.resend(
         call.process, call.db, workspace_id, id, RESENDABLE, unsent=messages.UNSENT
@@ -129,14 +131,14 @@ async def resend(call: Call) -> Response:
             "Only a message that is FAILED, BOUNCED or UNKNOWN can be sent again, or one that was"
             f" suppressed for {', '.join(messages.UNSENT)}.",
         )
-    noted = {"channel": row["channel"], "templateId": row["template_id"], "attempt": attempt_id}
+    noted = {"channel": row.channel, "templateId": row.template_id, "attempt": attempt_id}
     await call.note("message.resent", id, after=noted)
     return queued(id, attempt_id)
 
 
-async def _refuse_suppressed(call: Call, row: Row) -> None:
+async def _refuse_suppressed(call: Call, row: messages.WholeMessage) -> None:
     """It would end there, SUPPRESSED for good."""
-    workspace_id, channel, to = call.member.workspace_id, row["channel"], row["to_address"]
+    workspace_id, channel, to = call.member.workspace_id, row.channel, row.to_address
     if to is None:
         return
     hash = subscriptions.hashed(
@@ -148,8 +150,8 @@ async def _refuse_suppressed(call: Call, row: Row) -> None:
     if held is not None:
         raise Problem(
             "conflict",
-            f"The address is suppressed since it bounced ({held['id']}): if it gets mail again,"
-            f" DELETE /suppressions/{held['id']}, then send the message again.",
+            f"The address is suppressed since it bounced ({held.id}): if it gets mail again,"
+            f" DELETE /suppressions/{held.id}, then send the message again.",
         )
 
 
@@ -186,17 +188,21 @@ async def show_attempt(call: Call) -> Response:
     return reply.ok(attempt(readable(call, row)))
 
 
-def readable(call: Call, row: Row) -> Row:
+Readable = TypeVar("Readable", messages.WholeMessage, messages.Message, Attempt, CapturedMessage)
+
+
+def readable(call: Call, row: Readable) -> Readable:
     """What the caller may read of a message, of an attempt at it or of its capture: of a test email
     not to whom, for in production that is a member. The address is taken out of headers and of a
     provider's words too."""
-    to = row["to_address"]
-    if to is None or row["category"] != composing.TEST or sees_emails(call):
+    to = row.to_address
+    if to is None or row.category != composing.TEST or sees_emails(call):
         return row
     name = re.escape(to.rpartition("@")[0])
     # Headers and servers have its domain in ASCII.
-    rest: Row = _without(re.compile(rf"(?<!\w){name}@[\w.-]+", re.IGNORECASE), row)
-    return {**rest, "to_address": None}
+    address = re.compile(rf"(?<!\w){name}@[\w.-]+", re.IGNORECASE)
+    rest = {field.name: _without(address, getattr(row, field.name)) for field in fields(row)}
+    return replace(row, **{**rest, "to_address": None})
 
 
 def _without(address: re.Pattern[str], value: Json) -> Json:
@@ -211,46 +217,17 @@ def _without(address: re.Pattern[str], value: Json) -> Json:
             return value
 
 
-def summary(row: Row) -> dict[str, Any]:
-    """As lists have it: without what was said."""
-    return {
-        "id": row["id"],
-        "channel": row["channel"],
-        "contactId": row["contact_id"],
-        "runId": row["run_id"],
-        "nodeId": row["node_id"],
-        "templateId": row["template_id"],
-        "to": row["to_address"],
-        "status": row["status"],
-        "reason": reason(row),
-        "createdAt": row["created_at"],
-    }
+def summary(row: messages.Message) -> dict[str, Any]:
+    return MessageSummary.of(row, to=row.to_address, reason=reason(row))
 
 
-def message(row: Row, attempts: list[str]) -> dict[str, Any]:
-    content = row["content"] and document.parse(row["content"].encode())
+def message(row: messages.WholeMessage, attempts: list[str]) -> dict[str, Any]:
+    content = None if row.content is None else document.parse(row.content.encode())
     return {**summary(row), "content": content, "attempts": attempts}
 
 
-def attempt(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "messageId": row["message_id"],
-        "runId": row["run_id"],
-        "nodeId": row["node_id"],
-        "contactId": row["contact_id"],
-        "channel": row["channel"],
-        "to": row["to_address"],
-        "provider": row["provider"],
-        "number": row["number"],
-        "status": row["status"],
-        "reason": reason(row),
-        "providerMessageId": row["provider_message_id"],
-        "createdAt": row["created_at"],
-        "sentAt": row["sent_at"],
-        "finishedAt": row["finished_at"],
-        "events": row["events"],
-    }
+def attempt(row: Attempt) -> dict[str, Any]:
+    return DeliveryAttempt.of(row, to=row.to_address, reason=reason(row))
 
 
 routes = [

@@ -114,12 +114,12 @@ async def _findings(call: Call, new: NewMessage, category: str) -> list[dict[str
         return await without_address(call, new.channel, category, "/content")
     id, workspace_id = new.template_id, call.member.workspace_id
     template = await templates.by_id(call.db, workspace_id=workspace_id, id=id)
-    effective = template["category"] if template else category
+    effective = template.category if template else category
     return await without_address(call, new.channel, effective, "/templateId")
 
 
 def _noted(channel: str, template_id: str | None, category: str) -> dict[str, str | None]:
-    """What the audit trail keeps of a message. Not to whom: an entry outlives the contact."""
+    """The message as the audit trail keeps it. Not to whom: an entry outlives the contact."""
     return {"channel": channel, "templateId": template_id, "category": category}
 
 
@@ -204,7 +204,7 @@ async def _wrong_template(call: Call, channel: str, id: str | None) -> str | Non
     if id is None:
         return None
     row = await templates.by_id(call.db, workspace_id=call.member.workspace_id, id=id)
-    return None if row and row["channel"] == channel else f"There is no such {channel} template."
+    return None if row and row.channel == channel else f"There is no such {channel} template."
 
 
 def _wrong_content(call: Call, wanted: TestEmail) -> list[tuple[str, str]]:

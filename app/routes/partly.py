@@ -25,10 +25,9 @@ def read(
     without: Mapping[str, Json],
     changed: bytes | None = None,
 ) -> tuple[Written, list[FieldError], set[str]]:
-    """What the body says, or makes of what is `stored`; all that could not be read of it; and the
-    pointers to what was left out for that. `without` stands in for what a new one may not lack,
-    `changed` for the body.
-    Raises Problem where there is nothing to go on with."""
+    """Read what the body says, or makes of what is `stored`; all that could not be read of it; and
+    the pointers to what was left out for that. `without` stands in for what a new one may not lack,
+    `changed` for the body. Raises Problem where there is nothing to go on with."""
     raw, errors, headers = changed or call.body, list[FieldError](), call.request.headers
     detail, gone = "", set[str]()
     for _ in range(MOST_ROUNDS):

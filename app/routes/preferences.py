@@ -1,4 +1,5 @@
-"""What the link at the end of a mail leads to: who wants no more of it says so, without signing in.
+"""The page behind the link at the end of a mail: who wants no more of it says so, without signing
+in.
 
 Programs open links to look at them, so opening one does nothing; only a POST acts (RFC 8058).
 """
@@ -11,11 +12,11 @@ from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
-from app.audience.subscriptions import Reason
 from app.consent import consent, preferences
 from app.consent.preferences import Choice, Link
 from app.messages.footers import EXAMPLE
 from app.store import workspaces
+from app.store.suppressions import Reason
 from app.web.page import page
 from app.web.routing import PUBLIC, Call, get, post
 
@@ -89,7 +90,7 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
         choices = await preferences.choices(call.process, db, link)
     if workspace is None:
         return _nowhere()
-    title = f"Messages from {workspace['name']}"
+    title = f"Messages from {workspace.name}"
     return (
         page(title, *first, *map(_choice, choices), asks=True) if choices else page(title, NOBODY)
     )

@@ -50,7 +50,7 @@ class PreviewLink(Shape):
 
 
 class Ticket(BaseModel):
-    """What a token carries: what is to be shown, and to whom."""
+    """The contents of a token: what is to be shown, and to whom."""
 
     session_id: str | None  # None: a key asked, which reads messages anyway
     workspace_id: str
@@ -146,7 +146,7 @@ async def _html_of_message(process: Process, ticket: Ticket) -> str:
         row = await messages.by_id(
             db, workspace_id=ticket.workspace_id, id=str(ticket.message_id), **ticket.sight
         )
-    content: Any = document.parse(row["content"].encode()) if row and row["content"] else {}
+    content: Any = document.parse(row.content.encode()) if row and row.content else {}
     if "html" not in content:
         raise Problem("not_found", "There is no such message, or it has no HTML.")
     return str(content["html"])

@@ -1,4 +1,5 @@
-"""What each error means and what to do about it: where the `type` of a problem leads."""
+"""Pages of the errors: what each means and what to do about it; the `type` of a problem leads
+there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What anybody may see: the front door, and whether this process is well."""
+"""Routes for anybody: the front door, and whether this process is well."""
 
 from __future__ import annotations
 

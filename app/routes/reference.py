@@ -1,4 +1,4 @@
-"""What clients program against: the document, and the page over it that people read."""
+"""The OpenAPI document that clients program against, and the page over it that people read."""
 
 from __future__ import annotations
 

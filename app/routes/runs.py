@@ -1,18 +1,17 @@
-"""What happened to each accepted event."""
+"""Runs: what happened to each accepted event."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 from starlette.responses import Response
 
-from app.database.db import Row
 from app.errors import Problem
 from app.machine import description, document
-from app.machine.reasons import SENTENCES
+from app.machine.reasons import SAID
 from app.outbound import chains
 from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
@@ -141,9 +140,9 @@ async def cancel(call: Call) -> Response:
     row = await _found(call)
     await run_control.cancel(call.process, call.db, call.member.workspace_id, row)
     cancelled = await _resource(call)
-    if row["finished_at"] is None:
-        changes = [{"status": run["status"]} for run in (row, cancelled)]
-        await call.note("run.cancelled", row["id"], *changes)
+    if row.finished_at is None:
+        after = {"status": cancelled["status"]}
+        await call.note("run.cancelled", row.id, {"status": row.status}, after)
     return reply.ok(cancelled)
 
 
@@ -154,8 +153,8 @@ async def retry(call: Call) -> Response:
     if row is None:
         raise _unknown()
     await run_control.retry(call.process, call.db, call.member.workspace_id, row)
-    await call.note("run.retried", row["id"])
-    return _receipt(row["id"], row["contact_id"])
+    await call.note("run.retried", row.id)
+    return _receipt(row.id, row.contact_id)
 
 
 async def replay(call: Call) -> Response:
@@ -163,8 +162,8 @@ async def replay(call: Call) -> Response:
     the first run sent is sent again."""
     row = await _found(call)
     run_id = await run_control.replay(call.process, call.db, call.member.workspace_id, row)
-    await call.note("run.replayed", run_id, after={"replayOf": row["id"]})
-    return _receipt(run_id, row["contact_id"])
+    await call.note("run.replayed", run_id, after={"replayOf": row.id})
+    return _receipt(run_id, row.contact_id)
 
 
 def start_of(kind: DefinitionKind) -> Handler:
@@ -191,7 +190,7 @@ def start_of(kind: DefinitionKind) -> Handler:
     return start
 
 
-async def _found(call: Call) -> Row:
+async def _found(call: Call) -> runs.WholeRun:
     row = await runs.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
@@ -208,60 +207,52 @@ def _receipt(run_id: str, contact_id: str) -> Response:
 
 async def _resource(call: Call) -> dict[str, Any]:
     row = await _found(call)
-    of = {"workspace_id": call.member.workspace_id, "run_id": row["id"]}
+    of = {"workspace_id": call.member.workspace_id, "run_id": row.id}
     steps = await runs.steps_of(call.db, **of)
     sent = {
-        (one["node_id"], one["visit"]): one
+        (one.node_id, one.visit): one
         for one in (await messages.of_run(call.db, **of) if _sends(steps) else ())
     }
     return {
         **summary(row),
-        "trigger": document.parse(row["body"]),
-        "steps": [_step(step, sent.get((step["node_id"], step["visit"]))) for step in steps],
+        "trigger": document.parse(row.body),
+        "steps": [_step(step, sent.get((step.node_id, step.visit))) for step in steps],
     }
 
 
-def _sends(steps: Sequence[Row]) -> bool:
-    return any(step["kind"] == "send_message" for step in steps)
+def _sends(steps: Sequence[runs.RunStep]) -> bool:
+    return any(step.kind == "send_message" for step in steps)
 
 
-def summary(row: Row) -> dict[str, Any]:
-    """As lists have it: without the trigger's body and the steps."""
-    return {
-        "id": row["id"],
-        OWNER[row["shape"]]: row["definition_id"],
-        "version": row["version"],
-        "contactId": row["contact_id"],
-        "status": row["status"],
-        "reason": reason(row),
-        "waitingFor": row["waiting_for"],
-        "createdAt": row["created_at"],
-        "startedAt": row["started_at"],
-        "finishedAt": row["finished_at"],
-    }
+def summary(row: runs.Run) -> dict[str, Any]:
+    """A run as lists have it: without the trigger's body and the steps."""
+    shown = RunSummary.of(row, reason=reason(row), workflow_id=None, automation_id=None)
+    other = OWNER["steps" if row.shape == "graph" else "graph"]
+    del shown[other]
+    return {**shown, OWNER[row.shape]: row.definition_id}
 
 
-def _step(row: Row, sent: Row | None) -> dict[str, Any]:
-    return {
-        "nodeId": row["node_id"],
-        "kind": row["kind"],
-        "visit": row["visit"],
-        "status": row["status"],
-        "reason": reason(row),
-        "port": row["port"],
-        "output": row["output"] and document.parse(row["output"].encode()),
-        "message": sent and {"id": sent["id"], "status": sent["status"], "reason": reason(sent)},
-        "startedAt": row["started_at"],
-        "finishedAt": row["finished_at"],
-    }
+def _step(row: runs.RunStep, sent: messages.StepMessage | None) -> dict[str, Any]:
+    message = None if sent is None else Sent.of(sent, reason=reason(sent))
+    output = None if row.output is None else document.parse(row.output.encode())
+    return RunStep.of(row, reason=reason(row), output=output, message=message)
 
 
-def reason(row: Row) -> dict[str, Any] | None:
-    """Why it is so, when it is not the obvious thing."""
-    code, detail = row["reason_code"], row["reason_detail"]
+class Reasoned(Protocol):
+    """A row that says why it is so."""
+
+    @property
+    def reason_code(self) -> str | None: ...
+    @property
+    def reason_detail(self) -> str | None: ...
+
+
+def reason(row: Reasoned) -> dict[str, Any] | None:
+    """The reason, when it is not the obvious thing."""
+    code, detail = row.reason_code, row.reason_detail
     if code is None and detail is None:
         return None
-    return {"code": code, "detail": detail or SENTENCES.get(code)}
+    return {"code": code, "detail": detail or SAID.get(code or "")}
 
 
 def _start_route(kind: DefinitionKind) -> Endpoint:

@@ -13,7 +13,6 @@ from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
 from app.accounts import account_mail
-from app.database.db import Row
 from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.ids import AttemptId, CapturedId, ContactId, MessageId, RunId
@@ -53,8 +52,8 @@ class Filters(Paging):
 
 
 class CapturedMessage(Shape):
-    """What would have been sent. In a test email `to` is null for those who may not manage
-    members."""
+    """The message that would have been sent. In a test email `to` is null for those who may not
+    manage members."""
 
     id: CapturedId
     message_id: MessageId
@@ -129,7 +128,7 @@ async def _listed(call: Call, query: Filters) -> Response:
 
 
 def _newest(call: Call) -> Callable[[], Awaitable[str | None]]:
-    """What was captured last: a question that all share who watch a workspace at the time."""
+    """The newest capture: a question that all share who watch a workspace at the time."""
     process, workspace_id = call.process, call.member.workspace_id
 
     async def ask() -> str | None:
@@ -146,22 +145,10 @@ async def page(call: Call) -> Response:
     return packed(call.request.headers, HTMLResponse(PAGE, headers=headers))
 
 
-def captured(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "messageId": row["message_id"],
-        "deliveryAttemptId": row["attempt_id"],
-        "runId": row["run_id"],
-        "contactId": row["contact_id"],
-        "channel": row["channel"],
-        "to": row["to_address"],
-        "from": row["from_address"],
-        "subject": row["subject"],
-        "text": row["text"],
-        "html": row["html"],
-        "headers": row["headers"],
-        "capturedAt": row["captured_at"],
-    }
+def captured(row: sandbox.CapturedMessage) -> dict[str, Any]:
+    return CapturedMessage.of(
+        row, delivery_attempt_id=row.attempt_id, to=row.to_address, from_=row.from_address
+    )
 
 
 # The preview inherits this policy: the mail's own styles show, its scripts never run, and no

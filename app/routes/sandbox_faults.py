@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
-from app.database.db import Row, new_id
+from app.database.db import new_id
 from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.ids import FaultId
@@ -51,7 +51,7 @@ class ProviderFault(Shape):
 
 async def index(call: Call) -> Response:
     """The oldest that is not used up befalls the next message."""
-    return await paging.index(call, Paging, sandbox_faults.page, resource)
+    return await paging.index(call, Paging, sandbox_faults.page, ProviderFault.of)
 
 
 async def create(call: Call) -> Response:
@@ -66,8 +66,8 @@ async def create(call: Call) -> Response:
         channel=new.channel,
         count=new.count,
     )
-    await call.note("sandbox_fault.created", row["id"], after=_told(row))
-    return reply.created("/sandbox/faults", resource(row))
+    await call.note("sandbox_fault.created", row.id, after=NewProviderFault.of(row))
+    return reply.created("/sandbox/faults", ProviderFault.of(row))
 
 
 async def clear(call: Call) -> Response:
@@ -75,19 +75,6 @@ async def clear(call: Call) -> Response:
     await sandbox_faults.clear(call.db, workspace_id=call.member.workspace_id)
     await call.note("sandbox_faults.cleared", call.member.workspace_id)
     return reply.no_content()
-
-
-def resource(row: Row) -> dict[str, Any]:
-    return {
-        **_told(row),
-        "id": row["id"],
-        "remaining": row["remaining"],
-        "createdAt": row["created_at"],
-    }
-
-
-def _told(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in ("kind", "count", "channel")}
 
 
 PLACE = "/sandbox/faults"

@@ -1,4 +1,4 @@
-"""What a person would text back, said in the sandbox by whoever wants to see what comes of it."""
+"""Replies that a person would text back, simulated in the sandbox."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from starlette.responses import Response
 from app.audience import addresses
 from app.consent import consent, keywords
 from app.consent.keywords import Meaning
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.store import workspaces
 from app.web import reply
@@ -46,7 +45,7 @@ async def create(call: Call) -> Response:
         workspace_id=workspace_id,
         sender=_sender(new, workspace),
         text=new.text,
-        workspace_name=workspace["name"],
+        workspace_name=workspace.name,
         channel=new.channel,
     )
     noted = {"channel": new.channel, "meaning": meaning.meaning}  # not whose: see suppressions
@@ -68,10 +67,10 @@ async def _quiet(call: Call, answer: Response) -> Response:
     return answer
 
 
-def _sender(new: NewReply, workspace: Row) -> str:
+def _sender(new: NewReply, workspace: workspaces.Workspace) -> str:
     """In E.164. Raises Problem `invalid`."""
     try:
-        return addresses.phone(new.from_, workspace["country"])
+        return addresses.phone(new.from_, workspace.country)
     except addresses.BadAddress as error:
         errors = [FieldError("/from", str(error))]
         raise Problem("invalid", "No contact has this number; see errors.", errors=errors) from None

@@ -48,7 +48,7 @@ def require_own_page(call: Call) -> None:
 
 
 def origins(settings: Settings) -> list[str]:
-    """Of our own pages. This machine has three names."""
+    """The origins of our own pages. This machine has three names."""
     url = urlsplit(settings.base_url)
     if not _is_local(settings):
         return [f"{url.scheme}://{url.netloc}"]

@@ -17,7 +17,6 @@ from app.accounts import signing_in
 from app.accounts.signing_in import SignIn
 from app.audience import addresses
 from app.audience.addresses import Email
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.identity import access_tokens, identity, passwords
 from app.net.networks import site
@@ -153,15 +152,8 @@ class Me(Shape):
     permissions: list[str]
 
 
-def user_resource(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "email": row["email"],
-        "emailVerified": row["email_verified_at"] is not None,
-        "name": row["name"],
-        "superAdmin": row["super_admin"],
-        "createdAt": row["created_at"],
-    }
+def user_resource(row: users.User) -> dict[str, Any]:
+    return User.of(row, email_verified=row.email_verified_at is not None)
 
 
 def sign_in_resource(signed: SignIn) -> dict[str, Any]:
@@ -297,7 +289,7 @@ async def change_password(call: Call) -> Response:
     if user is None:
         raise identity.unauthenticated("There is no such account any more.")
     # By the account alone: only who has a session can use these up.
-    guesses = [(FAILED, account(call, f"change|{user['email_key']}"))]
+    guesses = [(FAILED, account(call, f"change|{user.email_key}"))]
     async with counting(call, guesses, failure="invalid"):
         await accounts.change_password(
             call.process,
@@ -324,7 +316,7 @@ async def send_verification(call: Call) -> Response:
     user = await users.by_id(call.db, id=call.member.user_id)
     if user is None:
         raise identity.unauthenticated("There is no such account any more.")
-    await call.throttle.check(LETTERS, f"verification|{account(call, user['email_key'])}")
+    await call.throttle.check(LETTERS, f"verification|{account(call, user.email_key)}")
     await count_letter(call)
     await accounts.ask_to_verify(call.process, call.db, user, call.member.workspace_id)
     return reply.accepted({})
@@ -362,7 +354,7 @@ async def show_me(call: Call) -> Response:
 
 
 def account(call: Call, email_key: str) -> str:
-    """What tries at one account are counted by, from wherever they come."""
+    """The key that tries at one account are counted by, from wherever they come."""
     return call.process.vault.keyed_hash("account", email_key.encode()).hex()
 
 

@@ -13,7 +13,6 @@ from app.accounts import closure
 from app.audience import addresses
 from app.billing import paying
 from app.config import places
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.identity import keyring, roles
 from app.messages import parking, senders
@@ -127,41 +126,28 @@ class NewApiKey(ApiKey):
     key: str
 
 
-def workspace_resource(row: Row) -> dict[str, Any]:
+def workspace_resource(row: workspaces.Workspace) -> dict[str, Any]:
     return {
-        "id": row["id"],
+        "id": row.id,
         **_writable(row),
-        "createdAt": row["created_at"],
-        "updatedAt": row["updated_at"],
+        "createdAt": row.created_at,
+        "updatedAt": row.updated_at,
     }
 
 
-def _writable(row: Row) -> dict[str, Any]:
+def _writable(row: workspaces.Workspace) -> dict[str, Any]:
     return {
-        "name": row["name"],
-        "timezone": row["timezone"],
-        "country": row["country"],
-        "retentionDays": row["retention_days"],
+        "name": row.name,
+        "timezone": row.timezone,
+        "country": row.country,
+        "retentionDays": row.retention_days,
         "sender": {
-            "fromName": row["from_name"],
-            "fromEmail": row["from_email"],
-            "replyTo": row["reply_to"],
+            "fromName": row.from_name,
+            "fromEmail": row.from_email,
+            "replyTo": row.reply_to,
         },
-        "postalAddress": row["postal_address"],
-        "sendingPaused": row["sending_paused"],
-    }
-
-
-def key_resource(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "name": row["name"],
-        "role": row["role"],
-        "last4": row["last4"],
-        "madeBy": row["made_by"],
-        "createdAt": row["created_at"],
-        "expiresAt": row["expires_at"],
-        "lastUsedAt": row["last_used_at"],
+        "postalAddress": row.postal_address,
+        "sendingPaused": row.sending_paused,
     }
 
 
@@ -172,21 +158,21 @@ async def show_workspace(call: Call) -> Response:
     row = await workspaces.by_id(call.db, id=call.member.workspace_id)
     if row is None:
         raise _no_workspace()
-    return reply.ok(workspace_resource(row), revision=row["revision"])
+    return reply.ok(workspace_resource(row), revision=row.revision)
 
 
 async def update_workspace(call: Call) -> Response:
     row = await workspaces.locked(call.db, id=call.member.workspace_id)
     if row is None:
         raise _no_workspace()
-    call.match(row["revision"])
+    call.match(row.revision)
     new = call.patch(WritableWorkspace, _writable(row))
     sender = new.sender or Sender()
-    if sender.from_email not in (None, row["from_email"]):
+    if sender.from_email not in (None, row.from_email):
         await _require_own_address(call, row, sender.from_email)
     changed = await workspaces.update(
         call.db,
-        id=row["id"],
+        id=row.id,
         name=new.name,
         timezone=new.timezone,
         country=new.country,
@@ -195,11 +181,11 @@ async def update_workspace(call: Call) -> Response:
         sending_paused=new.sending_paused,
         **sender.model_dump(),
     )
-    if row["sending_paused"] and not new.sending_paused:
-        await parking.resume(call.db, row["id"])
+    if row.sending_paused and not new.sending_paused:
+        await parking.resume(call.db, row.id)
     after = workspace_resource(changed)
-    await call.note("workspace.updated", row["id"], workspace_resource(row), after)
-    return reply.ok(after, revision=changed["revision"])
+    await call.note("workspace.updated", row.id, workspace_resource(row), after)
+    return reply.ok(after, revision=changed.revision)
 
 
 async def _obeyed(call: Call, answer: Response) -> Response:
@@ -209,14 +195,14 @@ async def _obeyed(call: Call, answer: Response) -> Response:
     return answer
 
 
-async def _require_own_address(call: Call, row: Row, from_email: str) -> None:
+async def _require_own_address(call: Call, row: workspaces.Workspace, from_email: str) -> None:
     """Our mail server signs for MAIL_FROM's domain alone, and receivers check (RFC 7489 §3.1). On
     that domain, which all workspaces share, each has the address that it is given: whoever could
     choose one would be security@ to the world."""
-    given = senders.given(call.process.settings, row["id"], row["name"])
+    given = senders.given(call.process.settings, row.id, row.name)
     if from_email == given:
         return
-    own = await channel_settings.get(call.db, workspace_id=row["id"], channel="email")
+    own = await channel_settings.get(call.db, workspace_id=row.id, channel="email")
     if own is None or senders.is_operators(call.process.settings, from_email):
         sentence = (
             f"Must be {given}, the workspace's address on this domain, or null, which means it"
@@ -247,22 +233,22 @@ def _no_workspace() -> Problem:
     return Problem("not_found", "There is no such workspace.")
 
 
-def _require_meant(call: Call, wanted: Removal, row: Row | None) -> None:
+def _require_meant(call: Call, wanted: Removal, row: workspaces.Workspace | None) -> None:
     if row is None:
         raise _no_workspace()
-    call.match(row["revision"])
-    if wanted.name != row["name"]:
+    call.match(row.revision)
+    if wanted.name != row.name:
         sentence = "Must be the workspace's name, to the letter."
         raise Problem("invalid", sentence, errors=[FieldError("/name", sentence)])
 
 
 async def index_keys(call: Call) -> Response:
-    return await paging.index(call, Paging, api_keys.page, key_resource)
+    return await paging.index(call, Paging, api_keys.page, ApiKey.of)
 
 
 async def show_key(call: Call) -> Response:
     """Without the key itself, which is shown only when it is created."""
-    return reply.ok(key_resource(await _key(call)))
+    return reply.ok(ApiKey.of(await _key(call)))
 
 
 async def create_key(call: Call) -> Response:
@@ -287,21 +273,21 @@ async def create_key(call: Call) -> Response:
         role=new.role,
         expires_at=new.expires_at,
     )
-    await call.note("api_key.created", row["id"], after=key_resource(row))
-    resource = {**key_resource(row), "key": key}
-    return reply.created(f"/settings/api-keys/{row['id']}", resource, secret=True)
+    await call.note("api_key.created", row.id, after=ApiKey.of(row))
+    resource = {**ApiKey.of(row), "key": key}
+    return reply.created(f"/settings/api-keys/{row.id}", resource, secret=True)
 
 
 async def remove_key(call: Call) -> Response:
     row = await _key(call)
-    call.match_shown(key_resource(row))
-    if not await api_keys.revoke(call.db, workspace_id=call.member.workspace_id, id=row["id"]):
+    call.match_shown(ApiKey.of(row))
+    if not await api_keys.revoke(call.db, workspace_id=call.member.workspace_id, id=row.id):
         raise _unknown_key()
-    await call.note("api_key.revoked", row["id"])
+    await call.note("api_key.revoked", row.id)
     return reply.no_content()
 
 
-async def _key(call: Call) -> Row:
+async def _key(call: Call) -> api_keys.ApiKey:
     row = await api_keys.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown_key()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from starlette.responses import Response
 
 from app.accounts import sign_in_domains as domains
-from app.database.db import Row
 from app.errors import Problem
 from app.routes.ids import UserId
 from app.store import sign_in_domains
@@ -31,18 +30,9 @@ class SignInDomain(Shape):
     created_at: datetime
 
 
-def resource(row: Row) -> dict[str, Any]:
-    return {
-        "domain": row["domain"],
-        "role": row["role"],
-        "claimedBy": row["claimed_by"],
-        "createdAt": row["created_at"],
-    }
-
-
 async def index(call: Call) -> Response:
     rows = await sign_in_domains.page(call.db, workspace_id=call.member.workspace_id)
-    return reply.page([resource(row) for row in rows], None)
+    return reply.page([SignInDomain.of(row) for row in rows], None)
 
 
 async def put_domain(call: Call) -> Response:
@@ -52,8 +42,13 @@ async def put_domain(call: Call) -> Response:
     new = call.read(NewSignInDomain)
     await call.lock_role()
     before, row = await domains.claim(call.db, call.member, call.path("domain"), new.role)
-    after = resource(row)
-    await call.note("sign_in_domain.claimed", row["domain"], before and resource(before), after)
+    after = SignInDomain.of(row)
+    await call.note(
+        "sign_in_domain.claimed",
+        row.domain,
+        None if before is None else SignInDomain.of(before),
+        after,
+    )
     return reply.ok(after)
 
 
@@ -64,7 +59,7 @@ async def remove_domain(call: Call) -> Response:
     if row is None:
         raise Problem("not_found", "The workspace has not claimed this domain.")
     await sign_in_domains.delete(call.db, workspace_id=workspace_id, domain=domain)
-    await call.note("sign_in_domain.released", domain, before=resource(row))
+    await call.note("sign_in_domain.released", domain, before=SignInDomain.of(row))
     return reply.no_content()
 
 

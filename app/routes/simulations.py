@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -230,7 +230,7 @@ async def _contact(db: Handle, given: Given, subject: Subject) -> Row | None:
     id, trigger = given.contact_id, subject.trigger
     if id is None and trigger["source"] == "inbound_webhook" and trigger.get("contactLookup"):
         workspace = await workspaces.by_id(db, id=subject.workspace_id)
-        country = workspace["country"] if workspace else None
+        country = workspace.country if workspace else None
         found = lookup.resolve(trigger, given.trigger, country)
         who = found.within(subject.workspace_id)
         known = await audience.find_all(db, [who])
@@ -257,14 +257,19 @@ async def _setting(call: Call, db: Handle, subject: Subject) -> Setting | None:
     rows = await templates.named(db, workspace_id=workspace_id, ids=sorted(named))
     own = await channel_settings.names(db, workspace_id=workspace_id)
     is_own = call.process.settings.production and "email" in own
-    chosen = (workspace[column] for column in senders.PARTS.values())
-    sender = senders.WorkspaceSender(workspace_id, workspace["name"], *chosen)
+    sender = senders.WorkspaceSender(
+        workspace_id,
+        workspace.name,
+        workspace.from_name,
+        workspace.from_email,
+        workspace.reply_to,
+    )
     return Setting(
         workspace=facts.workspace_root(workspace),
         definition_id=subject.row["id"],
         version=max(subject.row["version"], 1),
         sender=senders.of(call.process.settings, sender, through_operator=not is_own),
-        templates={id: dict(row) for id, row in rows.items()},
+        templates={id: asdict(row) for id, row in rows.items()},
         channels=sorted(await providers.names(call.process, db, workspace_id)),
         startable=[row["id"] for row in targets if row["state"] == "ACTIVE"],
     )

@@ -69,7 +69,8 @@ async def begin_single_sign_on(call: Call) -> Response:
 
 
 def _page(call: Call) -> str | None:
-    """Of the console, to come back to, and of nobody else: it may be the link of a stranger."""
+    """A page of the console to come back to, and of nobody else: it may be the link of a
+    stranger."""
     wanted = call.request.query_params.get("returnTo")
     if wanted is None or not call.process.settings.console:
         return None

@@ -9,14 +9,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import addresses, subscriptions
-from app.audience.subscriptions import Reason
 from app.consent import consent
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine.content import ChannelName
 from app.routes.contacts import country_of
 from app.routes.ids import MessageId, SuppressionId
 from app.store import erasure, suppressions
+from app.store.suppressions import Reason
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -45,6 +44,14 @@ class Suppression(Shape):
     created_at: datetime
 
 
+class Noted(Shape):
+    """The fields that the audit trail shows: it keeps no addresses."""
+
+    channel: ChannelName
+    reason: Reason
+    source: str
+
+
 class Filters(Paging):
     channel: ChannelName | None = Field(None, description="The channel on which it is suppressed.")
     reason: Reason | None = Field(None, description="The reason why it is suppressed.")
@@ -62,11 +69,11 @@ async def index(call: Call) -> Response:
         before=paging.position(call, query),
         limit=query.limit + 1,
     )
-    return paging.page(call, query, rows, resource)
+    return paging.page(call, query, rows, Suppression.of)
 
 
 async def show(call: Call) -> Response:
-    return reply.ok(resource(await _found(call)))
+    return reply.ok(Suppression.of(await _found(call)))
 
 
 async def create(call: Call) -> Response:
@@ -85,10 +92,10 @@ async def create(call: Call) -> Response:
     )
     assert row is not None  # noqa: S101 - it was made in this transaction, or was there
     if not made.is_new:
-        raise Problem("conflict", "The address is already on the list.", existingId=row["id"])
+        raise Problem("conflict", "The address is already on the list.", existingId=row.id)
     # Not whose: an entry outlives the contact.
-    await call.note("suppression.created", row["id"], after=_told(row))
-    return reply.created(f"/suppressions/{row['id']}", resource(row))
+    await call.note("suppression.created", row.id, after=Noted.of(row))
+    return reply.created(f"/suppressions/{row.id}", Suppression.of(row))
 
 
 async def _quiet(call: Call, answer: Response) -> Response:
@@ -100,17 +107,15 @@ async def _quiet(call: Call, answer: Response) -> Response:
     row = await _row(call, id) if id else None
     if row is None:  # refused, or off the list again
         return answer
-    out = consent.Suppression(
-        call.member.workspace_id, row["address_hash"], row["reason"], is_new=False
-    )
+    out = consent.Suppression(call.member.workspace_id, row.address_hash, row.reason, is_new=False)
     await consent.quiet(call.process, out)
-    row = await _row(call, row["id"])
+    row = await _row(call, row.id)
     if row is None or answer.status_code != 201:
         return answer
-    return reply.amended(answer, inFlight=row["in_flight"])
+    return reply.amended(answer, inFlight=row.in_flight)
 
 
-async def _row(call: Call, id: str) -> Row | None:
+async def _row(call: Call, id: str) -> suppressions.Suppression | None:
     async with call.process.database.read() as db:
         return await suppressions.by_id(db, workspace_id=call.member.workspace_id, id=id)
 
@@ -118,15 +123,15 @@ async def _row(call: Call, id: str) -> Row | None:
 async def remove(call: Call) -> Response:
     """Messages to the address are allowed again, unless another reason suppresses it."""
     row, workspace_id = await _found(call), call.member.workspace_id
-    call.match_shown(resource(row))
+    call.match_shown(Suppression.of(row))
     await consent.lift_one(call.process, call.db, row, workspace_id=workspace_id, source="member")
     # By its row the answer would be found when the person behind the address is erased.
-    await erasure.forget_answers(call.db, workspace_id=workspace_id, about=[row["id"]])
-    await call.note("suppression.deleted", row["id"], before=_told(row))
+    await erasure.forget_answers(call.db, workspace_id=workspace_id, about=[row.id])
+    await call.note("suppression.deleted", row.id, before=Noted.of(row))
     return reply.no_content()
 
 
-async def _found(call: Call) -> Row:
+async def _found(call: Call) -> suppressions.Suppression:
     row = await suppressions.by_id(
         call.db, workspace_id=call.member.workspace_id, id=call.path("id")
     )
@@ -136,7 +141,7 @@ async def _found(call: Call) -> Row:
 
 
 async def _clean(call: Call, new: NewSuppression) -> str:
-    """As a contact would have it. Raises Problem `invalid`."""
+    """The address as a contact would have it. Raises Problem `invalid`."""
     country = await country_of(call.db, call.member.workspace_id)
     try:
         return subscriptions.clean(new.channel, new.address, country)
@@ -162,20 +167,6 @@ async def _filters(call: Call, given: dict[str, Any]) -> dict[str, Any]:
         errors = [FieldError("?address", "Must be an email address or a phone number.")]
         raise Problem("invalid", "A filter is not valid; see errors.", errors=errors)
     return {**given, "address_hashes": found}
-
-
-def resource(row: Row) -> dict[str, Any]:
-    return {
-        **_told(row),
-        "id": row["id"],
-        "address": row["address"],
-        "inFlight": row["in_flight"],
-        "createdAt": row["created_at"],
-    }
-
-
-def _told(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in ("channel", "reason", "source")}
 
 
 routes = [

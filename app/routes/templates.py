@@ -1,4 +1,4 @@
-"""What messages say."""
+"""Templates: what messages say."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class UnsavedPreview(Preview):
 
 
 class TemplateSummary(Shape):
-    """As lists have it, without large fields."""
+    """A template as lists have it, without large fields."""
 
     id: TemplateId
     name: str
@@ -79,7 +79,7 @@ class Template(TemplateSummary, Revised):
 
 
 class RenderedPart(Shape):
-    """What would be sent, with the paths that had no value, or why it cannot be sent."""
+    """The part as it would be sent, with the paths that had no value, or why it cannot be sent."""
 
     rendered: str | None = None
     missing: list[str] | None = None
@@ -91,13 +91,13 @@ class Rendered(RootModel[dict[str, RenderedPart]]):
 
 
 async def index(call: Call) -> Response:
-    return await paging.index(call, Changing, templates.page, summary)
+    return await paging.index(call, Changing, templates.page, TemplateSummary.of)
 
 
 async def show(call: Call) -> Response:
     row = await _found(call, call.db)
     shown = await _warned(call, row, resource(call, row))
-    return reply.ok(shown, revision=row["revision"])
+    return reply.ok(shown, revision=row.revision)
 
 
 async def create(call: Call) -> Response:
@@ -112,33 +112,33 @@ async def create(call: Call) -> Response:
         content=_checked(call, new),
     )
     shown = resource(call, row)
-    await call.note("template.created", row["id"], after=shown)
+    await call.note("template.created", row.id, after=shown)
     shown = await _warned(call, row, shown)
-    return reply.created(f"/templates/{row['id']}", shown, revision=row["revision"])
+    return reply.created(f"/templates/{row.id}", shown, revision=row.revision)
 
 
 async def update(call: Call) -> Response:
     row = await templates.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
-    call.match(row["revision"])
-    stored = {name: row[name] for name in ("name", "channel", "category", "content")}
+    call.match(row.revision)
+    stored = WritableTemplate.of(row)
     new = call.patch(WritableTemplate, stored)
-    if new.channel != row["channel"]:
+    if new.channel != row.channel:
         raise _invalid([("/channel", "A template keeps its channel; make another one instead.")])
-    content = _checked(call, new, row["content"])
+    content = _checked(call, new, row.content)
     changed = await templates.update(
         call.db,
         workspace_id=call.member.workspace_id,
-        id=row["id"],
+        id=row.id,
         name=new.name,
         category=new.category,
         content=content,
-        version=row["version"] + (content != row["content"]),
+        version=row.version + (content != row.content),
     )
     shown = resource(call, changed)
-    await call.note("template.updated", row["id"], resource(call, row), shown)
-    return reply.ok(await _warned(call, changed, shown), revision=changed["revision"])
+    await call.note("template.updated", row.id, resource(call, row), shown)
+    return reply.ok(await _warned(call, changed, shown), revision=changed.revision)
 
 
 async def remove(call: Call) -> Response:
@@ -146,7 +146,7 @@ async def remove(call: Call) -> Response:
     row = await templates.locked(call.db, workspace_id=workspace_id, id=id)
     if row is None:
         raise _unknown()
-    call.match(row["revision"])
+    call.match(row.revision)
     users = await definitions.naming_template(call.db, workspace_id=workspace_id, template_id=id)
     if users:
         raise Problem(
@@ -176,7 +176,7 @@ async def rendered(
         if row is None:
             raise _unknown()
         known = await _facts(db, workspace_id, wanted)
-    what = Previewed(row["channel"], row["category"], row["content"])
+    what = Previewed(row.channel, row.category, row.content)
     return await _previewed(process, workspace_id, what, known)
 
 
@@ -253,7 +253,7 @@ def _invalid(errors: list[tuple[str, str]]) -> Problem:
     return Problem("invalid", "The template is not valid; see errors.", errors=listed)
 
 
-async def _found(call: Call, db: Handle) -> Row:
+async def _found(call: Call, db: Handle) -> templates.Template:
     row = await templates.by_id(db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
@@ -264,35 +264,18 @@ def _unknown() -> Problem:
     return Problem("not_found", "There is no such template.")
 
 
-def summary(row: Row) -> dict[str, Any]:
-    """As lists have it, without large fields."""
-    return {
-        "id": row["id"],
-        "name": row["name"],
-        "channel": row["channel"],
-        "category": row["category"],
-        "version": row["version"],
-        "createdAt": row["created_at"],
-        "updatedAt": row["updated_at"],
-    }
-
-
-def resource(call: Call, row: Row) -> dict[str, Any]:
+def resource(call: Call, row: templates.Template) -> dict[str, Any]:
     """Raises Heavy."""
-    given = row["channel"], row["category"], row["content"]
+    given = row.channel, row.category, row.content
     job = Job(call.member.workspace_id, inspection.review, given)
     review: Review = call.process.compute.here(job)
-    return {
-        **summary(row),
-        "content": row["content"],
-        "variables": review.variables,
-        "findings": activation.listed(review.findings),
-    }
+    findings = activation.listed(review.findings)
+    return Template.of(row, variables=review.variables, findings=findings)
 
 
-async def _warned(call: Call, row: Row, shown: dict[str, Any]) -> dict[str, Any]:
+async def _warned(call: Call, row: templates.Template, shown: dict[str, Any]) -> dict[str, Any]:
     """With the findings that are not of the template alone."""
-    found = await without_address(call, row["channel"], row["category"], "/content")
+    found = await without_address(call, row.channel, row.category, "/content")
     return {**shown, "findings": [*shown["findings"], *found]}
 
 
@@ -304,7 +287,7 @@ async def without_address(
     if channel != "email" or category != footers.MARKETING:
         return []
     workspace = await workspaces.by_id(call.db, id=call.member.workspace_id)
-    if workspace is not None and workspace["postal_address"]:
+    if workspace is not None and workspace.postal_address:
         return []
     return activation.listed([inspection.postal_address_missing(pointer)])
 

@@ -1,4 +1,5 @@
-"""What a definition was when it was activated, or changed since: immutable, as runs walked it."""
+"""Versions of a definition, one for each activation or later change: immutable, as runs walked
+it."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ class EdgeDifference(Shape):
 
 
 class VersionDifference(Shape):
-    """What became of a version in another one. `runs` are the unfinished ones on each, among the
+    """The changes from one version to another. `runs` are the unfinished ones on each, among the
     newest thousand. Credentials are masked, so that another one is no difference."""
 
     before: int
@@ -93,7 +94,7 @@ class VersionDifference(Shape):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Of automations, or of workflows."""
+    """The versions of automations, or of workflows."""
 
     kind: DefinitionKind
     shown: type[AutomationVersion] | type[WorkflowVersion]

@@ -1,4 +1,4 @@
-"""What came to a webhook URL and what became of it; refused requests can be tried again."""
+"""Requests to a webhook URL and what became of them; refused ones can be retried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.intake import path_picker, retrying
 from app.intake.path_picker import Proposal
 from app.routes import automations, workflows
@@ -200,26 +200,17 @@ async def retry(call: Call) -> Response:
     return await call.conclude(record)
 
 
-def summary(row: Row) -> dict[str, Any]:
-    """As lists have it: without the body."""
-    return {
-        "id": row["id"],
-        "outcome": row["outcome"],
-        "status": row["status"],
-        "code": row["code"],
-        "detail": CAUSES.get(row["cause"], row["detail"]),
-        "headers": row["headers"],
-        "ip": row["ip"],
-        "durationMs": row["duration_ms"],
-        "runId": row["run_id"],
-        "contactId": row["contact_id"],
-        "createdAt": row["created_at"],
-    }
+def summary(row: webhook_requests.WebhookRequest) -> dict[str, Any]:
+    return WebhookRequestSummary.of(row, detail=_detail(row))
 
 
-def resource(row: Row) -> dict[str, Any]:
-    body = row["body"]
-    return {**summary(row), "body": None if body is None else body.decode("utf-8", "replace")}
+def resource(row: webhook_requests.WebhookRequest) -> dict[str, Any]:
+    body = None if row.body is None else row.body.decode("utf-8", "replace")
+    return WebhookRequest.of(row, detail=_detail(row), body=body)
+
+
+def _detail(row: webhook_requests.WebhookRequest) -> str | None:
+    return row.detail if row.cause is None else CAUSES.get(row.cause, row.detail)
 
 
 routes = [

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from app.accounts import registration as accounts
-from app.database.db import Row
 from app.errors import Problem
 from app.routes.settings import WorkspaceFields, workspace_resource
 from app.store import memberships
@@ -26,9 +25,9 @@ class OwnWorkspace(WorkspaceFields):
     role: Literal["viewer", "editor", "admin", "owner"]
 
 
-def resource(row: Row) -> dict[str, Any]:
+def resource(row: memberships.JoinedWorkspace) -> dict[str, Any]:
     """With the caller's role in it."""
-    return {**workspace_resource(row), "role": row["role"]}
+    return {**workspace_resource(row), "role": row.role}
 
 
 async def index(call: Call) -> Response:
@@ -62,7 +61,7 @@ async def get_own_workspace(call: Call) -> Response:
 async def create(call: Call) -> Response:
     new = call.read(NewWorkspace)
     row = await accounts.found_workspace(call.process, call.db, call.member, call.origin, new.name)
-    return reply.created(f"/workspaces/{row['id']}", resource({**row, "role": "owner"}))
+    return reply.created(f"/workspaces/{row.id}", {**workspace_resource(row), "role": "owner"})
 
 
 routes = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import document
 from app.machine.program import Answered, Changed, Delivered, Event, Go, Happened, Woken
 from app.messages import composing, settling
@@ -56,7 +56,7 @@ async def _contact_events(db: Handle, run: HeldRun, waiting: Mapping[str, Any]) 
     signals = await contact_events.take_signals(
         db, workspace_id=run.workspace_id, run_id=run.id, limit=SIGNALS
     )
-    events = [_event_of(signal) for signal in signals if until is None or signal["at"] <= until]
+    events = [_event_of(signal) for signal in signals if until is None or signal.at <= until]
     now = await db.now()
     if len(signals) == SIGNALS:
         return PendingEvents(events, now)
@@ -65,11 +65,11 @@ async def _contact_events(db: Handle, run: HeldRun, waiting: Mapping[str, Any]) 
     return PendingEvents(events, until)
 
 
-def _event_of(signal: Row) -> Event:
-    if signal["name"] is None:
+def _event_of(signal: contact_events.Signal) -> Event:
+    if signal.name is None or signal.properties is None:
         return Changed()
-    properties = document.parse(signal["properties"].encode())
-    return Happened(signal["name"], properties, signal["at"])
+    properties = document.parse(signal.properties.encode())
+    return Happened(signal.name, properties, signal.at)
 
 
 async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivered | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json, State
@@ -40,10 +40,14 @@ async def start(
     return await _begin(process, db, workspace_id, {**new, "depth": depth})
 
 
-async def replay(process: Process, db: Handle, workspace_id: str, row: Row) -> str:
+async def replay(process: Process, db: Handle, workspace_id: str, row: runs.WholeRun) -> str:
     """A new run of what the definition is now, with this one's body; its id. Raises Problem."""
     await _refuse_erased(db, workspace_id, row)
-    again = {name: row[name] for name in ("definition_id", "contact_id", "body")}
+    again = {
+        "definition_id": row.definition_id,
+        "contact_id": row.contact_id,
+        "body": row.body,
+    }
     return await _begin(process, db, workspace_id, again)
 
 
@@ -55,47 +59,47 @@ async def _begin(process: Process, db: Handle, workspace_id: str, new: Mapping[s
     return id
 
 
-async def cancel(process: Process, db: Handle, workspace_id: str, row: Row) -> None:
+async def cancel(process: Process, db: Handle, workspace_id: str, row: runs.WholeRun) -> None:
     """The run ends where it is. What it was about to send is not sent; a message that is on its way
     is left to arrive. Raises Problem when the run has ended otherwise.
 
     Messages, run, calls: the order in which everybody locks them.
     """
-    if row["finished_at"] is None:
-        await settling.suppress(process, db, workspace_id, row["id"], Reason.CANCELLED)
-        whose = {"workspace_id": workspace_id, "id": row["id"]}
+    if row.finished_at is None:
+        await settling.suppress(process, db, workspace_id, row.id, Reason.CANCELLED)
+        whose = {"workspace_id": workspace_id, "id": row.id}
         await jobs.take(db, "run", **whose)  # so that nobody moves it
         cancelled = await runs.cancel_some(
-            db, workspace_id=workspace_id, reason_code=Reason.CANCELLED, limit=1, run_id=row["id"]
+            db, workspace_id=workspace_id, reason_code=Reason.CANCELLED, limit=1, run_id=row.id
         )
         if not cancelled:  # it has ended meanwhile, and the job is ours alone
             await jobs.rest(db, "run", **whose, wake_at=await db.now())
-    ended = await runs.by_id(db, workspace_id=workspace_id, id=row["id"])
-    if ended is None or ended["status"] != "CANCELLED":
+    ended = await runs.by_id(db, workspace_id=workspace_id, id=row.id)
+    if ended is None or ended.status != "CANCELLED":
         raise Problem("conflict", "The run has ended, so there is nothing to cancel.")
 
 
-async def retry(process: Process, db: Handle, workspace_id: str, row: Row) -> None:
+async def retry(process: Process, db: Handle, workspace_id: str, row: runs.LockedRun) -> None:
     """The locked run goes on at the step that it failed at, entered anew. Raises Problem."""
-    if row["status"] != "FAILED":
+    if row.status != "FAILED":
         raise Problem(
             "conflict",
-            f"Only a FAILED run can be retried; this one is {row['status']}. A replay starts"
+            f"Only a FAILED run can be retried; this one is {row.status}. A replay starts"
             " another with the same body.",
         )
-    if row["definition_state"] == "ARCHIVED":
+    if row.definition_state == "ARCHIVED":
         raise Problem("conflict", "The definition was archived, which ends its runs.")
     await _refuse_erased(db, workspace_id, row)
-    state = row["state"]
+    state = row.state
     if state is not None:
         # A run that was set aside may have stood in the middle of a wait.
         failed = State.from_json(document.parse(state.encode()))
         entered = replace(failed, waiting=False, since_wait=0)
         state = document.dumps(entered.to_json()).decode()
-    await runs.reopen(db, workspace_id=workspace_id, id=row["id"], state=state)
-    process.queue.due(db, "run", workspace_id, row["id"])
+    await runs.reopen(db, workspace_id=workspace_id, id=row.id, state=state)
+    process.queue.due(db, "run", workspace_id, row.id)
 
 
-async def _refuse_erased(db: Handle, workspace_id: str, row: Row) -> None:
-    if await contacts.by_id(db, workspace_id=workspace_id, id=row["contact_id"]) is None:
+async def _refuse_erased(db: Handle, workspace_id: str, row: runs.Run) -> None:
+    if await contacts.by_id(db, workspace_id=workspace_id, id=row.contact_id) is None:
         raise Problem("conflict", "The contact was erased, including the data of this run.")

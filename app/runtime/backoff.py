@@ -1,4 +1,4 @@
-"""How long to wait before the next try: with jitter, or as long as the other side asks for."""
+"""Pauses before the next try: with jitter, or as long as the other side asks for."""
 
 from __future__ import annotations
 

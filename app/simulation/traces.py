@@ -1,4 +1,4 @@
-"""What a run went through, real or simulated, and the normal form in which two of them compare.
+"""Traces of runs, real or simulated, and the normal form in which two of them compare.
 
 What differs from one run to the next by nature is taken out: ids are numbered in the order in which
 they appear, times are told in minutes since the start, and of an HTTP answer the headers

@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from app.database.db import Handle, Row
-from app.store.runs import COLUMNS
+from app.database.db import Handle
+from app.database.sql import columns
+from app.store.messages import Message
+from app.store.runs import COLUMNS, Run
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentEvent:
+    id: str
+    channel: str
+    kind: str
+    reason: str | None
+    source: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TriedAttempt:
+    id: str
+    message_id: str
+    number: int
+    status: str
+    created_at: datetime
+    sent_at: datetime | None
+    finished_at: datetime | None
+
 
 LAST = "z" * 27  # behind every id
 CREATED = """
@@ -74,8 +99,9 @@ async def page(
     return [(row["kind"], row["id"]) for row in rows]
 
 
-async def runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
-    return await db.fetch_all(
+async def runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Run]:
+    return await db.fetch_all_as(
+        Run,
         f"""
         SELECT {COLUMNS}
         FROM runs r
@@ -87,13 +113,12 @@ async def runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row
     )
 
 
-async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Message]:
     """Without what was said."""
-    return await db.fetch_all(
-        """
-        SELECT id, channel, contact_id, run_id, node_id, template_id, category, to_address, status,
-               reason_code, reason_detail, created_at
-        FROM messages
+    return await db.fetch_all_as(
+        Message,
+        f"""
+        SELECT {columns(Message)} FROM messages
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
@@ -101,11 +126,11 @@ async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list
     )
 
 
-async def events(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
-    """Without their properties."""
-    return await db.fetch_all(
-        """
-        SELECT id, contact_id, name, at FROM contact_events
+async def consents(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[ConsentEvent]:
+    return await db.fetch_all_as(
+        ConsentEvent,
+        f"""
+        SELECT {columns(ConsentEvent)} FROM consent_events
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
@@ -113,23 +138,14 @@ async def events(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[R
     )
 
 
-async def consents(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
-    return await db.fetch_all(
-        """
-        SELECT id, channel, kind, reason, source, at FROM consent_events
-        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
-        """,
-        workspace_id=workspace_id,
-        ids=list(ids),
-    )
-
-
-async def attempts(db: Handle, *, workspace_id: str, message_ids: Sequence[str]) -> list[Row]:
+async def attempts(
+    db: Handle, *, workspace_id: str, message_ids: Sequence[str]
+) -> list[TriedAttempt]:
     """The oldest first."""
-    return await db.fetch_all(
-        """
-        SELECT id, message_id, number, status, created_at, sent_at, finished_at
-        FROM delivery_attempts
+    return await db.fetch_all_as(
+        TriedAttempt,
+        f"""
+        SELECT {columns(TriedAttempt)} FROM delivery_attempts
         WHERE workspace_id = :workspace_id AND message_id = ANY(:message_ids)
         ORDER BY message_id, number
         """,

@@ -1,10 +1,11 @@
-"""What an operator sees of all workspaces at once. Nothing else in store/ looks past one."""
+"""Queries of the operator over all workspaces at once. Nothing else in store/ looks past one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from app.database.db import Handle, Row
 from app.store import audit_logs, delivery_attempts, keyset, runs
@@ -14,11 +15,44 @@ from app.store.messages import VISIBLE
 ENOUGH = 10_000  # of what should be none, more are told as so many
 RUNS_AT_ONCE = 10_000  # looked at by one statement
 RUN = runs.COLUMNS
-ENTRY = audit_logs.COLUMNS
 ATTEMPT = delivery_attempts.COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class AnyWorkspace:
+    id: str
+    name: str
+    suspended: bool
+    deleted_at: datetime | None
+    daily_limit: int | None  # the operator's
+    created_at: datetime
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnyUser:
+    id: str
+    email: str
+    name: str
+    super_admin: bool
+    email_verified_at: datetime | None
+    created_at: datetime
+    workspaces: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnyRun(runs.Run):
+    workspace_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnyAttempt(delivery_attempts.Attempt):
+    workspace_id: str
+
 
 WORKSPACE = """w.id, w.name, w.suspended, w.deleted_at, w.daily_limit, w.created_at,
              (SELECT count(*) FROM memberships m WHERE m.workspace_id = w.id) AS members"""
+Listed = TypeVar("Listed", AnyRun, AnyAttempt)
 WORKSPACES: Mapping[str, str] = {
     "q": "lower(w.name) LIKE :q ESCAPE '!'",
     "suspended": "w.suspended = :suspended",
@@ -64,9 +98,10 @@ def beginning(text: str) -> str:
 
 async def workspaces(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[AnyWorkspace]:
     narrowed, values = keyset.narrowed(WORKSPACES, filters, before, "w.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        AnyWorkspace,
         f"""
         SELECT {WORKSPACE}
         FROM workspaces w
@@ -79,8 +114,10 @@ async def workspaces(
     )
 
 
-async def workspace(db: Handle, *, id: str) -> Row | None:
-    return await db.fetch_one(f"SELECT {WORKSPACE} FROM workspaces w WHERE w.id = :id", id=id)
+async def workspace(db: Handle, *, id: str) -> AnyWorkspace | None:
+    return await db.fetch_one_as(
+        AnyWorkspace, f"SELECT {WORKSPACE} FROM workspaces w WHERE w.id = :id", id=id
+    )
 
 
 async def suspend(db: Handle, *, id: str, suspended: bool) -> bool:
@@ -99,9 +136,10 @@ async def suspend(db: Handle, *, id: str, suspended: bool) -> bool:
 
 async def users(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[AnyUser]:
     narrowed, values = keyset.narrowed(USERS, filters, before, "u.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        AnyUser,
         f"""
         SELECT u.id, u.email, u.name, u.super_admin, u.email_verified_at, u.created_at,
                (SELECT count(*) FROM memberships m WHERE m.user_id = u.id) AS workspaces
@@ -117,7 +155,7 @@ async def users(
 
 async def runs_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[AnyRun]:
     bounded = await keyset.by_time(db, "run", filters)
     each = _by_status(bounded, RUN_STATUSES)
     pages = [await _runs(db, filters=one, before=before, limit=limit) for one in each]
@@ -126,9 +164,10 @@ async def runs_page(
 
 async def _runs(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[AnyRun]:
     narrowed, values = keyset.narrowed(RUNS, filters, before, "r.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        AnyRun,
         f"""
         SELECT r.workspace_id, {RUN}
         FROM runs r
@@ -144,7 +183,7 @@ async def _runs(
 
 async def attempts_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[AnyAttempt]:
     """Without mails about accounts."""
     bounded = await keyset.by_time(db, "att", filters)
     each = _by_status(bounded, ATTEMPT_STATUSES)
@@ -154,9 +193,10 @@ async def attempts_page(
 
 async def _attempts(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[AnyAttempt]:
     narrowed, values = keyset.narrowed(ATTEMPTS, filters, before, "a.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        AnyAttempt,
         f"""
         SELECT a.workspace_id, {ATTEMPT}
         FROM delivery_attempts a
@@ -179,18 +219,19 @@ def _by_status(filters: Mapping[str, Any], statuses: Sequence[str]) -> list[Mapp
     return [{**filters, "status": status} for status in statuses]
 
 
-def _newest(pages: Sequence[list[Row]], limit: int) -> list[Row]:
+def _newest(pages: Sequence[list[Listed]], limit: int) -> list[Listed]:
     rows = [row for page in pages for row in page]
-    return sorted(rows, key=lambda row: str(row["id"]), reverse=True)[:limit]
+    return sorted(rows, key=lambda row: row.id, reverse=True)[:limit]
 
 
 async def audit_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[audit_logs.Entry]:
     narrowed, values = keyset.narrowed(AUDIT, filters, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        audit_logs.Entry,
         f"""
-        SELECT {ENTRY}
+        SELECT {audit_logs.COLUMNS}
         FROM audit_logs
         WHERE TRUE {narrowed}
         ORDER BY id DESC

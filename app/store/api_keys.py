@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle, Row
+from app.database.sql import columns
 from app.store import directory, keyset
 
-COLUMNS = "id, name, role, last4, made_by, created_at, expires_at, last_used_at"
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    id: str
+    name: str
+    role: str
+    last4: str
+    made_by: str  # the id of a user
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+COLUMNS = columns(ApiKey)
 
 
 async def insert(
@@ -23,10 +38,11 @@ async def insert(
     last4: str,
     made_by: str,
     expires_at: datetime | None,
-) -> Row:
+) -> ApiKey:
     """Raises errors.Duplicate when there is this key already."""
     await directory.put(db, "api_key", workspace_id=workspace_id, id=id, key=hash.hex())
-    return await db.returning(
+    return await db.returning_as(
+        ApiKey,
         f"""
         INSERT INTO api_keys (workspace_id, id, name, role, hash, last4, made_by, created_at,
                               expires_at)
@@ -82,10 +98,11 @@ async def page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[ApiKey]:
     """Newest first, without the revoked ones. Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        ApiKey,
         f"""
         SELECT {COLUMNS} FROM api_keys
         WHERE workspace_id = :workspace_id AND revoked_at IS NULL {narrowed}
@@ -104,9 +121,10 @@ CLAUSES = {
 }
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> ApiKey | None:
     """Unless it was revoked."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        ApiKey,
         f"""
         SELECT {COLUMNS} FROM api_keys
         WHERE workspace_id = :workspace_id AND id = :id AND revoked_at IS NULL

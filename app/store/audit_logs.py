@@ -3,15 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import keyset
 
-COLUMNS = """workspace_id, id, action, actor_type, actor_id, actor_name, resource_type, resource_id,
-               changes, salt, changes_hash, forgotten, ip, request_id, created_at, mac, sequence,
-               hash"""
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the audit trail."""
+
+    workspace_id: str
+    id: str
+    action: str
+    actor_type: str
+    actor_id: str | None
+    actor_name: str
+    resource_type: str
+    resource_id: str
+    changes: str | None  # JSON
+    salt: bytes | None
+    changes_hash: bytes
+    forgotten: bytes | None
+    ip: str | None
+    request_id: str
+    created_at: datetime
+    mac: bytes
+    sequence: int | None  # in the chain; None until it is chained
+    hash: bytes | None  # of the chain up to here
+
+
+COLUMNS = columns(Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning and end of the chain, with the MAC over them."""
+
+    first_sequence: int
+    first_hash: bytes
+    sequence: int
+    hash: bytes
+    mac: bytes
+
 
 CLAUSES: Mapping[str, str] = {
     "actor": "actor_id = :actor",
@@ -23,18 +60,9 @@ CLAUSES: Mapping[str, str] = {
 }
 
 
-async def insert(db: Handle, entry: Mapping[str, Any]) -> None:
-    await db.execute(
-        """
-        INSERT INTO audit_logs (workspace_id, id, action, actor_type, actor_id, actor_name,
-                                resource_type, resource_id, changes, salt, changes_hash, ip,
-                                request_id, created_at, mac)
-        VALUES (:workspace_id, :id, :action, :actor_type, :actor_id, :actor_name,
-                :resource_type, :resource_id, :changes, :salt, :changes_hash, :ip,
-                :request_id, :created_at, :mac)
-        """,
-        **entry,
-    )
+async def insert(db: Handle, entry: Entry) -> None:
+    values = ", ".join(f":{field.name}" for field in fields(Entry))
+    await db.execute(f"INSERT INTO audit_logs ({COLUMNS}) VALUES ({values})", **asdict(entry))
 
 
 async def page(
@@ -44,10 +72,11 @@ async def page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[Entry]:
     """Newest first."""
     narrowed, values = keyset.narrowed(CLAUSES, await keyset.by_time(db, "aud", filters), before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Entry,
         f"""
         SELECT {COLUMNS}
         FROM audit_logs
@@ -61,9 +90,9 @@ async def page(
     )
 
 
-async def about(db: Handle, *, workspace_id: str, resource_id: str, limit: int) -> list[Row]:
-    """Entries whose changes are still told."""
-    return await db.fetch_all(
+async def about(db: Handle, *, workspace_id: str, resource_id: str, limit: int) -> dict[str, bytes]:
+    """The hashes of the changes of those that still have them, by id."""
+    rows = await db.fetch_all(
         """
         SELECT id, changes_hash FROM audit_logs
         WHERE workspace_id = :workspace_id AND resource_id = :resource_id
@@ -75,6 +104,7 @@ async def about(db: Handle, *, workspace_id: str, resource_id: str, limit: int) 
         resource_id=resource_id,
         limit=limit,
     )
+    return {row["id"]: row["changes_hash"] for row in rows}
 
 
 async def forget(db: Handle, *, workspace_id: str, allowed: Mapping[str, bytes]) -> None:
@@ -114,9 +144,10 @@ async def unchained_workspaces(db: Handle, *, limit: int) -> list[str]:
     return found
 
 
-async def unchained(db: Handle, *, workspace_id: str, after: str = "", limit: int) -> list[Row]:
+async def unchained(db: Handle, *, workspace_id: str, after: str = "", limit: int) -> list[Entry]:
     """In the order in which they will stand, those whose ids are behind `after`."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Entry,
         f"""
         SELECT {COLUMNS} FROM audit_logs
         WHERE workspace_id = :workspace_id AND sequence IS NULL AND id > :after
@@ -143,9 +174,10 @@ async def chain(db: Handle, *, workspace_id: str, links: Sequence[tuple[str, int
     )
 
 
-async def links(db: Handle, *, workspace_id: str, after: int, limit: int) -> list[Row]:
+async def links(db: Handle, *, workspace_id: str, after: int, limit: int) -> list[Entry]:
     """The chain in its order, from the place behind `after`."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Entry,
         f"""
         SELECT {COLUMNS} FROM audit_logs
         WHERE workspace_id = :workspace_id AND sequence > :after
@@ -158,22 +190,23 @@ async def links(db: Handle, *, workspace_id: str, after: int, limit: int) -> lis
     )
 
 
-async def head(db: Handle, *, workspace_id: str) -> Row | None:
-    """The beginning and end of the chain, with the MAC over them."""
-    return await db.fetch_one(
-        """
-        SELECT first_sequence, first_hash, sequence, hash, mac FROM audit_heads
+async def head(db: Handle, *, workspace_id: str) -> Head | None:
+    return await db.fetch_one_as(
+        Head,
+        f"""
+        SELECT {columns(Head)} FROM audit_heads
         WHERE workspace_id = :workspace_id
         """,
         workspace_id=workspace_id,
     )
 
 
-async def head_locked(db: Handle, *, workspace_id: str) -> Row | None:
+async def head_locked(db: Handle, *, workspace_id: str) -> Head | None:
     """Lock the head before it is moved, so that a chain has one writer at a time."""
-    return await db.fetch_one(
-        """
-        SELECT first_sequence, first_hash, sequence, hash, mac FROM audit_heads
+    return await db.fetch_one_as(
+        Head,
+        f"""
+        SELECT {columns(Head)} FROM audit_heads
         WHERE workspace_id = :workspace_id
         FOR UPDATE
         """,
@@ -210,9 +243,10 @@ async def move_head(db: Handle, *, workspace_id: str, head: Mapping[str, Any]) -
 
 async def oldest_links(
     db: Handle, *, workspace_id: str, after: int, moment: datetime, limit: int
-) -> list[Row]:
+) -> list[Entry]:
     """The links, of the `limit` behind `after`, that claim to be older than `moment`."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Entry,
         f"""
         SELECT {COLUMNS} FROM audit_logs
         WHERE workspace_id = :workspace_id AND sequence > :after AND sequence <= :through

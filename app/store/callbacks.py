@@ -1,4 +1,4 @@
-"""What providers have told, and who has written to a number through a sender that many share."""
+"""Callbacks of providers, and who has written to a number through a sender that many share."""
 
 from __future__ import annotations
 

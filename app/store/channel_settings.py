@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from app.database.db import Handle, Row
+from dataclasses import dataclass
+from datetime import datetime
 
-COLUMNS = "workspace_id, channel, sealed, token, revision, created_at, updated_at"
+from app.database.db import Handle
+from app.database.sql import columns
 
 
-async def get(db: Handle, *, workspace_id: str, channel: str) -> Row | None:
-    return await db.fetch_one(
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    workspace_id: str
+    channel: str
+    sealed: bytes  # JSON, encrypted
+    token: str  # of its callback URL
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+COLUMNS = columns(ChannelSettings)
+
+
+async def get(db: Handle, *, workspace_id: str, channel: str) -> ChannelSettings | None:
+    return await db.fetch_one_as(
+        ChannelSettings,
         f"""
         SELECT {COLUMNS} FROM channel_settings
         WHERE workspace_id = :workspace_id AND channel = :channel
@@ -18,8 +35,9 @@ async def get(db: Handle, *, workspace_id: str, channel: str) -> Row | None:
     )
 
 
-async def locked(db: Handle, *, workspace_id: str, channel: str) -> Row | None:
-    return await db.fetch_one(
+async def locked(db: Handle, *, workspace_id: str, channel: str) -> ChannelSettings | None:
+    return await db.fetch_one_as(
+        ChannelSettings,
         f"""
         SELECT {COLUMNS} FROM channel_settings
         WHERE workspace_id = :workspace_id AND channel = :channel
@@ -39,9 +57,10 @@ async def names(db: Handle, *, workspace_id: str) -> list[str]:
     return [row["channel"] for row in rows]
 
 
-async def by_token(db: Handle, *, workspace_id: str, token: str) -> Row | None:
+async def by_token(db: Handle, *, workspace_id: str, token: str) -> ChannelSettings | None:
     """The channel whose callbacks come under the token."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        ChannelSettings,
         f"""
         SELECT {COLUMNS} FROM channel_settings
         WHERE workspace_id = :workspace_id AND token = :token
@@ -51,9 +70,12 @@ async def by_token(db: Handle, *, workspace_id: str, token: str) -> Row | None:
     )
 
 
-async def put(db: Handle, *, workspace_id: str, channel: str, sealed: bytes, token: str) -> Row:
+async def put(
+    db: Handle, *, workspace_id: str, channel: str, sealed: bytes, token: str
+) -> ChannelSettings:
     """Replace the settings but for their token: the callback's address stays."""
-    return await db.returning(
+    return await db.returning_as(
+        ChannelSettings,
         f"""
         INSERT INTO channel_settings (workspace_id, channel, sealed, token, revision, created_at,
                                       updated_at)

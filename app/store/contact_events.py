@@ -1,11 +1,14 @@
-"""What contacts did, and the signals that carry it to the runs that wait for it."""
+"""Events of contacts, and the signals that carry them to the runs that wait for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import jobs
 
 CONTACT = "contact"  # the signal that the contact was changed
@@ -21,10 +24,43 @@ async def insert_many(db: Handle, *, workspace_id: str, rows: Sequence[Mapping[s
     )
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
-        """
-        SELECT id, contact_id, name, properties, at FROM contact_events
+@dataclass(frozen=True, slots=True)
+class ContactEvent:
+    id: str
+    contact_id: str
+    name: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WholeEvent(ContactEvent):
+    properties: str  # JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A run that stands in a wait_for, and what it waits for."""
+
+    id: str
+    contact_id: str
+    waiting_for: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """An event has reached a run; without a name, its contact was changed."""
+
+    id: str
+    at: datetime
+    name: str | None
+    properties: str | None  # JSON
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> WholeEvent | None:
+    return await db.fetch_one_as(
+        WholeEvent,
+        f"""
+        SELECT {columns(WholeEvent)} FROM contact_events
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -32,10 +68,11 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
-    return await db.fetch_all(
-        """
-        SELECT id, contact_id, name, at FROM contact_events
+async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[ContactEvent]:
+    return await db.fetch_all_as(
+        ContactEvent,
+        f"""
+        SELECT {columns(ContactEvent)} FROM contact_events
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
@@ -43,11 +80,12 @@ async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[R
     )
 
 
-async def listening(db: Handle, *, workspace_id: str, contact_ids: Sequence[str]) -> list[Row]:
-    """The runs of locked contacts that stand in a wait_for, and what they wait for."""
-    return await db.fetch_all(
-        """
-        SELECT id, contact_id, waiting_for FROM runs
+async def listening(db: Handle, *, workspace_id: str, contact_ids: Sequence[str]) -> list[Waiting]:
+    """Those of locked contacts."""
+    return await db.fetch_all_as(
+        Waiting,
+        f"""
+        SELECT {columns(Waiting)} FROM runs
         WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
           AND waiting_for ->> 'kind' = 'event'
         """,
@@ -69,9 +107,10 @@ async def signal(db: Handle, *, workspace_id: str, run_ids: Sequence[str], id: s
     await jobs.wake(db, "run", workspace_id=workspace_id, ids=run_ids)
 
 
-async def take_signals(db: Handle, *, workspace_id: str, run_id: str, limit: int) -> list[Row]:
-    """The oldest, each once. `name` is None when the contact was changed."""
-    rows = await db.fetch_all(
+async def take_signals(db: Handle, *, workspace_id: str, run_id: str, limit: int) -> list[Signal]:
+    """The oldest, each once."""
+    rows = await db.fetch_all_as(
+        Signal,
         """
         SELECT s.id, s.at, e.name, e.properties
         FROM run_signals s
@@ -92,7 +131,7 @@ async def take_signals(db: Handle, *, workspace_id: str, run_id: str, limit: int
             """,
             workspace_id=workspace_id,
             run_id=run_id,
-            ids=[row["id"] for row in rows],
+            ids=[row.id for row in rows],
         )
     return rows
 

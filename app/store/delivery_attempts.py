@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.store import keyset
 from app.store.messages import VISIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt with its message."""
+
+    id: str
+    message_id: str
+    run_id: str | None
+    node_id: str | None
+    contact_id: str | None
+    channel: str
+    category: str
+    to_address: str | None
+    provider: str | None
+    number: int
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    provider_message_id: str | None
+    tries: int
+    events: list[Mapping[str, Any]]
+    created_at: datetime
+    sent_at: datetime | None
+    finished_at: datetime | None
+
 
 COLUMNS = """a.id, a.message_id, m.run_id, m.node_id, m.contact_id, m.channel, m.category,
              m.to_address, a.provider, a.number, a.status, a.reason_code, a.reason_detail,
@@ -81,8 +108,9 @@ async def update(
 
 async def by_id(
     db: Handle, *, workspace_id: str, id: str, mails: Sequence[str] = (), reader: str | None = None
-) -> Row | None:
-    return await db.fetch_one(
+) -> Attempt | None:
+    return await db.fetch_one_as(
+        Attempt,
         f"""
         SELECT {COLUMNS}
         FROM delivery_attempts a
@@ -105,11 +133,12 @@ async def page(
     limit: int,
     mails: Sequence[str] = (),
     reader: str | None = None,
-) -> list[Row]:
+) -> list[Attempt]:
     """Filters: see CLAUSES."""
     filters = await keyset.by_time(db, "att", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "a.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Attempt,
         f"""
         SELECT {COLUMNS}
         FROM delivery_attempts a

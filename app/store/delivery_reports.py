@@ -1,4 +1,4 @@
-"""What became of attempts after they were sent, as providers tell it."""
+"""Reports of providers on what became of attempts after they were sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dry run would have written, so that it sees it: in a file that has no name.
+"""Rows that a dry run would have written, so that it sees them: in a file that has no name.
 
 SQLite makes such a file for whoever opens it, keeps it in memory while it is small, and nobody else
 can open it; it is gone when it is closed, or with the process.

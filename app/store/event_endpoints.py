@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import keyset
 
-COLUMNS = """id, url, description, types, disabled_reason, disabled_at, failing_since, revision,
-             created_at, updated_at"""
+
+@dataclass(frozen=True, slots=True)
+class EventEndpoint:
+    id: str
+    url: str
+    description: str | None
+    types: list[str]  # that are sent to it; none means all
+    disabled_reason: str | None  # None while it is enabled
+    disabled_at: datetime | None
+    failing_since: datetime | None
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+COLUMNS = columns(EventEndpoint)
 
 
 async def insert(
@@ -22,8 +38,9 @@ async def insert(
     types: Sequence[str],
     secret: bytes,
     disabled_reason: str | None,
-) -> Row:
-    return await db.returning(
+) -> EventEndpoint:
+    return await db.returning_as(
+        EventEndpoint,
         f"""
         INSERT INTO event_endpoints (workspace_id, id, url, description, types, secret,
                                      disabled_reason, disabled_at, revision, created_at, updated_at)
@@ -50,8 +67,9 @@ async def count(db: Handle, *, workspace_id: str) -> int:
     )
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> EventEndpoint | None:
+    return await db.fetch_one_as(
+        EventEndpoint,
         f"""
         SELECT {COLUMNS} FROM event_endpoints
         WHERE workspace_id = :workspace_id AND id = :id
@@ -61,11 +79,11 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """With its secret, encrypted."""
-    return await db.fetch_one(
+async def locked(db: Handle, *, workspace_id: str, id: str) -> EventEndpoint | None:
+    return await db.fetch_one_as(
+        EventEndpoint,
         f"""
-        SELECT {COLUMNS}, secret FROM event_endpoints
+        SELECT {COLUMNS} FROM event_endpoints
         WHERE workspace_id = :workspace_id AND id = :id
         FOR UPDATE
         """,
@@ -81,11 +99,12 @@ async def page(
     filters: Mapping[str, datetime],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[EventEndpoint]:
     """Newest first. Filters: see CLAUSES."""
     bounded = await keyset.by_time(db, "ep", filters)
     narrowed, values = keyset.narrowed(CLAUSES, bounded, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        EventEndpoint,
         f"""
         SELECT {COLUMNS} FROM event_endpoints
         WHERE workspace_id = :workspace_id {narrowed}
@@ -114,9 +133,10 @@ async def update(
     description: str | None,
     types: Sequence[str],
     disabled_reason: str | None,
-) -> Row:
+) -> EventEndpoint:
     """Change a locked endpoint; one that is enabled starts with a clean slate."""
-    return await db.returning(
+    return await db.returning_as(
+        EventEndpoint,
         f"""
         UPDATE event_endpoints
         SET url = :url, description = :description, types = :types,
@@ -139,9 +159,10 @@ async def update(
 
 async def rotate(
     db: Handle, *, workspace_id: str, id: str, secret: bytes, overlap: timedelta
-) -> Row:
+) -> EventEndpoint:
     """The secret until now signs beside the new one for a while."""
-    return await db.returning(
+    return await db.returning_as(
+        EventEndpoint,
         f"""
         UPDATE event_endpoints
         SET old_secret = secret, old_secret_until = :until, secret = :secret,

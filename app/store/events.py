@@ -207,6 +207,24 @@ async def missed(
 
 # --- read -----------------------------------------------------------------------------------------
 
+
+@dataclass(frozen=True, slots=True)
+class EventAttempt:
+    id: str
+    endpoint_id: str
+    event_id: str
+    type: str
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    response_status: int | None
+    response_excerpt: str | None
+    tries: list[Mapping[str, Any]]
+    created_at: datetime
+    finished_at: datetime | None
+    wake_at: datetime | None
+
+
 COLUMNS = """a.id, a.endpoint_id, a.event_id, e.type, a.status, a.reason_code, a.reason_detail,
              a.response_status, a.response_excerpt, a.tries, a.created_at, a.finished_at,
              CAST((SELECT j.wake_at FROM jobs j
@@ -214,8 +232,11 @@ COLUMNS = """a.id, a.endpoint_id, a.event_id, e.type, a.status, a.reason_code, a
                      AND j.id = a.id) AS TIMESTAMPTZ) AS wake_at"""
 
 
-async def attempt(db: Handle, *, workspace_id: str, endpoint_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def attempt(
+    db: Handle, *, workspace_id: str, endpoint_id: str, id: str
+) -> EventAttempt | None:
+    return await db.fetch_one_as(
+        EventAttempt,
         f"""
         SELECT {COLUMNS}
         FROM event_attempts a
@@ -236,11 +257,12 @@ async def attempts_page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[EventAttempt]:
     """Newest first. Filters: see CLAUSES."""
     filters = await keyset.by_time(db, "eva", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "a.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        EventAttempt,
         f"""
         SELECT {COLUMNS}
         FROM event_attempts a

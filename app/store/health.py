@@ -1,4 +1,4 @@
-"""Whether work waits that nobody does: cheap, however much there is."""
+"""Work that waits and that nobody does: cheap to find, however much there is."""
 
 from __future__ import annotations
 

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.store import keyset
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    id: str
+    workspace_id: str
+    email: str
+    email_key: str
+    role: str
+    invited_by: str
+    created_at: datetime
+    expires_at: datetime
+    status: str  # PENDING, ACCEPTED, REVOKED or EXPIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Offer(Invitation):
+    inviter_role: str | None  # today; None when they have left
+
 
 # Not for RETURNING: there SQLite 3.40 takes a NULL for NOT NULL when other columns cannot be NULL.
 # EXPIRED is a matter of time and stands in no row; what was revoked later stays EXPIRED.
@@ -51,10 +71,11 @@ async def insert(
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[Invitation]:
     """Newest first. Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Invitation,
         f"""
         SELECT {COLUMNS} FROM invitations
         WHERE workspace_id = :workspace_id {narrowed}
@@ -77,16 +98,18 @@ CLAUSES = {
 }
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Invitation | None:
+    return await db.fetch_one_as(
+        Invitation,
         f"SELECT {COLUMNS} FROM invitations WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
     )
 
 
-async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Invitation | None:
+    return await db.fetch_one_as(
+        Invitation,
         f"""
         SELECT {COLUMNS} FROM invitations
         WHERE workspace_id = :workspace_id AND id = :id
@@ -97,9 +120,9 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def by_hash(db: Handle, *, workspace_id: str, hash: bytes) -> Row | None:
-    """With the inviter's role today, which is None when they have left."""
-    return await db.fetch_one(
+async def by_hash(db: Handle, *, workspace_id: str, hash: bytes) -> Offer | None:
+    return await db.fetch_one_as(
+        Offer,
         f"""
         SELECT {COLUMNS},
                (SELECT m.role FROM memberships m
@@ -113,10 +136,11 @@ async def by_hash(db: Handle, *, workspace_id: str, hash: bytes) -> Row | None:
     )
 
 
-async def offers(db: Handle, *, email_key: str, workspace_id: str | None) -> list[Row]:
-    """The invitations of this address, here or anywhere, the newest first, and no long list of it;
-    each with the inviter's role today, as by_hash."""
-    return await db.fetch_all(
+async def offers(db: Handle, *, email_key: str, workspace_id: str | None) -> list[Offer]:
+    """The invitations of this address, here or anywhere, the newest first, and no long list of
+    it."""
+    return await db.fetch_all_as(
+        Offer,
         f"""
         SELECT {COLUMNS},
                (SELECT m.role FROM memberships m
@@ -134,9 +158,10 @@ async def offers(db: Handle, *, email_key: str, workspace_id: str | None) -> lis
     )
 
 
-async def open_one(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+async def open_one(db: Handle, *, workspace_id: str, id: str) -> Invitation | None:
     """The invitation, if it may still be accepted."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        Invitation,
         f"""
         SELECT {COLUMNS} FROM invitations
         WHERE workspace_id = :workspace_id AND id = :id AND {OPEN}
@@ -186,9 +211,10 @@ async def revoke_of(db: Handle, *, workspace_id: str, email_key: str) -> None:
     )
 
 
-async def pending(db: Handle, *, workspace_id: str, email_key: str) -> Row | None:
+async def pending(db: Handle, *, workspace_id: str, email_key: str) -> Invitation | None:
     """The invitation that this address could take here, locked."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        Invitation,
         f"""
         SELECT {COLUMNS} FROM invitations
         WHERE workspace_id = :workspace_id AND email_key = :email_key

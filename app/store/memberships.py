@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
-from app.store import keyset, workspaces
+from app.database.db import Handle
+from app.database.sql import columns
+from app.store import keyset
+from app.store.workspaces import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    id: str
+    user_id: str
+    role: str
+    revision: int
+    created_at: datetime
+    email: str
+    email_key: str
+    name: str
+
 
 COLUMNS = "m.id, m.user_id, m.role, m.revision, m.created_at, u.email, u.email_key, u.name"
-WORKSPACE = ", ".join(f"w.{column.strip()}" for column in workspaces.COLUMNS.split(","))
+WORKSPACE = columns(Workspace, "w")
 
 
-async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: str) -> Row:
+@dataclass(frozen=True, slots=True)
+class JoinedWorkspace(Workspace):
+    role: str  # of the user, there
+
+
+async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: str) -> Membership:
     """Raises errors.Duplicate for a member."""
     await db.execute(
         """
@@ -30,9 +52,10 @@ async def insert(db: Handle, *, workspace_id: str, id: str, user_id: str, role: 
     return row
 
 
-async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Row | None:
+async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Workspace | None:
     """This workspace if the user belongs to it; without an id the one of the oldest membership."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        Workspace,
         f"""
         SELECT {WORKSPACE}
         FROM memberships m
@@ -65,10 +88,11 @@ async def has_email(db: Handle, *, workspace_id: str, email_key: str) -> bool:
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[Membership]:
     """Newest first. Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Membership,
         f"""
         SELECT {COLUMNS}
         FROM memberships m
@@ -89,8 +113,9 @@ CLAUSES = {
 }
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Membership | None:
+    return await db.fetch_one_as(
+        Membership,
         f"""
         SELECT {COLUMNS}
         FROM memberships m
@@ -102,8 +127,9 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def by_user(db: Handle, *, workspace_id: str, user_id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_user(db: Handle, *, workspace_id: str, user_id: str) -> Membership | None:
+    return await db.fetch_one_as(
+        Membership,
         f"""
         SELECT {COLUMNS}
         FROM memberships m
@@ -147,7 +173,7 @@ async def owners(db: Handle, *, workspace_id: str) -> list[str]:
     return [row["id"] for row in rows]
 
 
-async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Membership | None:
     """The person is read afterwards: they are in no workspace's shard."""
     await db.execute(
         "SELECT id FROM memberships WHERE workspace_id = :workspace_id AND id = :id FOR UPDATE",
@@ -182,10 +208,11 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
 
 async def workspaces_of(
     db: Handle, *, user_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[JoinedWorkspace]:
     """Those that a user belongs to, newest first, each with the user's role there."""
     narrowed, values = keyset.narrowed(WORKSPACES, filters, before, "w.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        JoinedWorkspace,
         f"""
         SELECT {WORKSPACE}, m.role
         FROM memberships m

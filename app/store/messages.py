@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from app.database.db import Handle, Row
+from app.database.sql import columns
 from app.store import jobs, keyset
 
 ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
@@ -220,12 +221,23 @@ async def taken(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Un
     )
 
 
-async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
-    """The status of each message of a run, by the visit that asked for it."""
-    return await db.fetch_all(
-        """
-        SELECT id, node_id, visit, status, reason_code, reason_detail
-        FROM messages
+@dataclass(frozen=True, slots=True)
+class StepMessage:
+    """The status of a message, by the visit of a run that asked for it."""
+
+    id: str
+    node_id: str | None
+    visit: int | None
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+
+
+async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[StepMessage]:
+    return await db.fetch_all_as(
+        StepMessage,
+        f"""
+        SELECT {columns(StepMessage)} FROM messages
         WHERE workspace_id = :workspace_id AND run_id = :run_id
         ORDER BY id
         """,
@@ -457,6 +469,31 @@ async def outcome(db: Handle, *, workspace_id: str, id: str) -> MessageOutcome |
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as lists show it."""
+
+    id: str
+    channel: str
+    contact_id: str | None
+    run_id: str | None
+    node_id: str | None
+    template_id: str | None
+    category: str
+    to_address: str | None
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMessage(Message):
+    content: str | None  # JSON: what was said
+
+
+COLUMNS = columns(Message, "m")
+
 # Not every member may read mail about accounts: `mails` are the kinds that the reader may,
 # `reader` is the user whose own are shown whatever their kind.
 VISIBLE = """(m.account_mail IS NULL OR m.account_mail = ANY(:mails)
@@ -465,11 +502,11 @@ VISIBLE = """(m.account_mail IS NULL OR m.account_mail = ANY(:mails)
 
 async def by_id(
     db: Handle, *, workspace_id: str, id: str, mails: Sequence[str] = (), reader: str | None = None
-) -> Row | None:
-    return await db.fetch_one(
+) -> WholeMessage | None:
+    return await db.fetch_one_as(
+        WholeMessage,
         f"""
-        SELECT id, channel, contact_id, run_id, node_id, template_id, category, to_address, status,
-               reason_code, reason_detail, content, created_at
+        SELECT {COLUMNS}, m.content
         FROM messages m
         WHERE workspace_id = :workspace_id AND id = :id AND {VISIBLE}
         """,
@@ -489,14 +526,14 @@ async def page(
     limit: int,
     mails: Sequence[str] = (),
     reader: str | None = None,
-) -> list[Row]:
+) -> list[Message]:
     """Newest first, without what was said. Filters: see CLAUSES."""
     filters = await keyset.by_time(db, "msg", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Message,
         f"""
-        SELECT m.id, m.channel, m.contact_id, m.run_id, m.node_id, m.template_id, m.category,
-               m.to_address, m.status, m.reason_code, m.reason_detail, m.created_at
+        SELECT {COLUMNS}
         FROM messages m
         WHERE m.workspace_id = :workspace_id AND {VISIBLE} {narrowed}
         ORDER BY m.id DESC

@@ -1,4 +1,4 @@
-"""What workspaces pay for, as their payment provider last told."""
+"""Paid plans of workspaces, as their payment provider last reported them."""
 
 from __future__ import annotations
 

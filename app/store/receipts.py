@@ -1,4 +1,4 @@
-"""What events with a key were answered, so that their copies get the same ids."""
+"""Answers to events with a key, so that their copies get the same ids."""
 
 from __future__ import annotations
 

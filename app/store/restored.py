@@ -1,4 +1,4 @@
-"""What a restored database says is still to be done, although it may have been done."""
+"""Work that a restored database says is still to be done, although it may have been done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is too old to be kept, oldest first, a batch at a time. What is not finished stays.
+"""Deletion of what is too old, oldest first, a batch at a time. What is not finished stays.
 
 Ids tell their age, so that a primary key finds what is old; of a run, which may wait for months,
 the end counts. What is in no table of these stays, and docs/operating.md says why.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import calls, jobs, keyset
 
 INSERT = """
@@ -401,12 +402,67 @@ async def record(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as lists show it, with the shape of its definition."""
+
+    id: str
+    definition_id: str
+    version: int
+    contact_id: str
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    waiting_for: Mapping[str, Any] | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    shape: str
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun(Run):
+    workspace_id: str
+    body: bytes  # of the event that started it
+    state: str | None  # JSON: where it is; None before its first step
+
+
+@dataclass(frozen=True, slots=True)
+class LockedRun(Run):
+    state: str | None
+    definition_state: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    node_id: str
+    visit: int
+    kind: str
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    port: str | None
+    output: str | None  # JSON
+    started_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """How many runs wait at a node, and how many visits passed it."""
+
+    node_id: str
+    here: int
+    passed: int
+
+
 COLUMNS = """r.id, r.definition_id, r.version, r.contact_id, r.status, r.reason_code,
              r.reason_detail, r.waiting_for, r.created_at, r.started_at, r.finished_at, d.shape"""
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> WholeRun | None:
+    return await db.fetch_one_as(
+        WholeRun,
         f"""
         SELECT {COLUMNS}, r.workspace_id, r.body, r.state
         FROM runs r
@@ -433,9 +489,10 @@ async def facts_of(db: Handle, *, workspace_id: str, id: str) -> RunFacts | None
     )
 
 
-async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """Like by_id, with its state and its definition's; whoever would change the run waits."""
-    return await db.fetch_one(
+async def locked(db: Handle, *, workspace_id: str, id: str) -> LockedRun | None:
+    """Whoever else would change the run waits."""
+    return await db.fetch_one_as(
+        LockedRun,
         f"""
         SELECT {COLUMNS}, r.state, d.state AS definition_state
         FROM runs r
@@ -448,13 +505,12 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def steps_of(db: Handle, *, workspace_id: str, run_id: str) -> list[Row]:
+async def steps_of(db: Handle, *, workspace_id: str, run_id: str) -> list[RunStep]:
     """In the order in which the run took them."""
-    return await db.fetch_all(
-        """
-        SELECT node_id, visit, kind, status, reason_code, reason_detail, port, output,
-               started_at, finished_at
-        FROM run_steps
+    return await db.fetch_all_as(
+        RunStep,
+        f"""
+        SELECT {columns(RunStep)} FROM run_steps
         WHERE workspace_id = :workspace_id AND run_id = :run_id
         ORDER BY position
         """,
@@ -484,9 +540,12 @@ async def bodies(
     return [row["body"] for row in rows]
 
 
-async def counts(db: Handle, *, workspace_id: str, definition_id: str, most: int) -> list[Row]:
-    """For each node, how many of the newest `most` runs wait there, and how many visits passed."""
-    return await db.fetch_all(
+async def counts(
+    db: Handle, *, workspace_id: str, definition_id: str, most: int
+) -> list[NodeCounts]:
+    """For each node that the newest `most` runs have visited."""
+    return await db.fetch_all_as(
+        NodeCounts,
         """
         SELECT s.node_id,
                SUM(CASE WHEN s.status = 'WAITING' THEN 1 ELSE 0 END) AS here,
@@ -548,13 +607,14 @@ async def unfinished_by_version(
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[Run]:
     """Filters: see CLAUSES; `message_status` is what one of their messages has come to."""
     filters = await keyset.by_time(db, "run", filters)
     if "message_status" in filters:
         return await _page_by_messages(db, workspace_id, filters, before, limit)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "r.id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Run,
         f"""
         SELECT {COLUMNS}
         FROM runs r
@@ -571,10 +631,11 @@ async def page(
 
 async def _page_by_messages(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[Run]:
     """Along an index in the order of the page; of several messages of a run the last one."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "m.run_id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Run,
         f"""
         SELECT {COLUMNS}
         FROM messages m

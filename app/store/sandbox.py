@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
+from app.database.sql import columns
 from app.store import keyset
 from app.store.messages import VISIBLE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedMessage:
+    id: str
+    message_id: str
+    attempt_id: str
+    run_id: str | None
+    contact_id: str | None
+    channel: str
+    category: str | None
+    to_address: str | None  # taken out where the reader may not see it
+    from_address: str | None
+    subject: str | None
+    text: str
+    html: str | None
+    headers: Mapping[str, Any]
+    captured_at: datetime
 
 
 async def insert_each(db: Handle, captured: Sequence[DataclassInstance]) -> None:
@@ -53,14 +73,13 @@ async def page(
     limit: int,
     mails: Sequence[str] = (),
     reader: str | None = None,
-) -> list[Row]:
+) -> list[CapturedMessage]:
     """Newest first. Filters: see CLAUSES. `mails`, `reader`: see messages.VISIBLE."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        CapturedMessage,
         f"""
-        SELECT id, message_id, attempt_id, run_id, contact_id, channel, category, to_address,
-               from_address, subject, text, html, headers, captured_at
-        FROM captured_messages m
+        SELECT {columns(CapturedMessage)} FROM captured_messages m
         WHERE workspace_id = :workspace_id AND {VISIBLE} {narrowed}
         ORDER BY id DESC
         LIMIT :limit

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import keyset
 
-COLUMNS = "id, kind, channel, count, remaining, created_at"
+
+@dataclass(frozen=True, slots=True)
+class SandboxFault:
+    id: str
+    kind: str
+    channel: str | None
+    count: int
+    remaining: int
+    created_at: datetime
+
+
+COLUMNS = columns(SandboxFault)
 
 
 async def insert(
     db: Handle, *, workspace_id: str, id: str, kind: str, channel: str | None, count: int
-) -> Row:
+) -> SandboxFault:
     """Behind those that are there already; those that are used up go."""
     await db.execute(
         "DELETE FROM sandbox_faults WHERE workspace_id = :workspace_id AND remaining = 0",
         workspace_id=workspace_id,
     )
-    return await db.returning(
+    return await db.returning_as(
+        SandboxFault,
         f"""
         INSERT INTO sandbox_faults (workspace_id, id, kind, channel, count, remaining, created_at)
         VALUES (:workspace_id, :id, :kind, :channel, :count, :count, :now)
@@ -53,10 +68,11 @@ async def page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[SandboxFault]:
     """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        SandboxFault,
         f"""
         SELECT {COLUMNS} FROM sandbox_faults
         WHERE workspace_id = :workspace_id {narrowed}

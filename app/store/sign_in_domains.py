@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from app.database.db import Handle, Row
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.database.db import Handle
+from app.database.sql import columns
 from app.errors import Duplicate
 
-COLUMNS = "domain, role, claimed_by, created_at"
+
+@dataclass(frozen=True, slots=True)
+class SignInDomain:
+    workspace_id: str
+    domain: str
+    role: str
+    claimed_by: str
+    created_at: datetime
 
 
-async def page(db: Handle, *, workspace_id: str) -> list[Row]:
+COLUMNS = columns(SignInDomain)
+
+
+async def page(db: Handle, *, workspace_id: str) -> list[SignInDomain]:
     """All of a workspace: no more than its owners have addresses."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        SignInDomain,
         f"""
         SELECT {COLUMNS} FROM sign_in_domains
         WHERE workspace_id = :workspace_id
@@ -20,8 +35,9 @@ async def page(db: Handle, *, workspace_id: str) -> list[Row]:
     )
 
 
-async def get(db: Handle, *, workspace_id: str, domain: str) -> Row | None:
-    return await db.fetch_one(
+async def get(db: Handle, *, workspace_id: str, domain: str) -> SignInDomain | None:
+    return await db.fetch_one_as(
+        SignInDomain,
         f"""
         SELECT {COLUMNS} FROM sign_in_domains
         WHERE workspace_id = :workspace_id AND domain = :domain
@@ -31,9 +47,12 @@ async def get(db: Handle, *, workspace_id: str, domain: str) -> Row | None:
     )
 
 
-async def put(db: Handle, *, workspace_id: str, domain: str, role: str, claimed_by: str) -> Row:
+async def put(
+    db: Handle, *, workspace_id: str, domain: str, role: str, claimed_by: str
+) -> SignInDomain:
     """Raises errors.Duplicate when another workspace has the domain."""
-    row = await db.fetch_one(
+    row = await db.fetch_one_as(
+        SignInDomain,
         f"""
         INSERT INTO sign_in_domains (workspace_id, domain, role, claimed_by, created_at)
         VALUES (:workspace_id, :domain, :role, :claimed_by, :now)
@@ -80,20 +99,22 @@ async def release_dead(db: Handle, *, domain: str) -> None:
     )
 
 
-async def release(db: Handle, *, domain: str) -> Row | None:
+async def release(db: Handle, *, domain: str) -> SignInDomain | None:
     """The operator's: delete the claim, whichever workspace's it is. None when there is none."""
-    return await db.fetch_one(
-        f"DELETE FROM sign_in_domains WHERE domain = :domain RETURNING workspace_id, {COLUMNS}",
+    return await db.fetch_one_as(
+        SignInDomain,
+        f"DELETE FROM sign_in_domains WHERE domain = :domain RETURNING {COLUMNS}",
         domain=domain,
     )
 
 
-async def claimed(db: Handle, *, domain: str) -> Row | None:
-    """The workspace that its people belong to, whichever that is, and in which role; None where
-    nobody has claimed it, or the claim no longer holds."""
-    return await db.fetch_one(
+async def claimed(db: Handle, *, domain: str) -> SignInDomain | None:
+    """The claim, whichever workspace's it is; None where nobody has claimed it, or it no longer
+    holds."""
+    return await db.fetch_one_as(
+        SignInDomain,
         f"""
-        SELECT s.workspace_id, s.role FROM sign_in_domains s
+        SELECT {columns(SignInDomain, "s")} FROM sign_in_domains s
         WHERE s.domain = :domain AND {LIVE}
         """,
         domain=domain,

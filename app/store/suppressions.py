@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import keyset
 
-COLUMNS = "id, channel, address, reason, source, in_flight, created_at"
+Reason: TypeAlias = Literal["unsubscribed", "bounced", "complained", "stopped", "manual", "erased"]
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    id: str
+    channel: str
+    address: str | None
+    address_hash: str
+    reason: Reason
+    source: str
+    in_flight: list[str]
+    created_at: datetime
+
+
+COLUMNS = columns(Suppression)
 
 
 async def lock(db: Handle, *address_hashes: str) -> None:
@@ -28,9 +46,10 @@ async def insert(
     address: str | None,
     reason: str,
     source: str,
-) -> Row | None:
+) -> Suppression | None:
     """None when the address is suppressed for this reason already."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        Suppression,
         f"""
         INSERT INTO suppressions (workspace_id, id, channel, address_hash, address, reason, source,
                                   in_flight, created_at)
@@ -64,10 +83,11 @@ async def insert_many(db: Handle, *, workspace_id: str, rows: Iterable[Mapping[s
     )
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Suppression | None:
+    return await db.fetch_one_as(
+        Suppression,
         f"""
-        SELECT {COLUMNS}, address_hash FROM suppressions
+        SELECT {COLUMNS} FROM suppressions
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -75,8 +95,11 @@ async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def by_reason(db: Handle, *, workspace_id: str, address_hash: str, reason: str) -> Row | None:
-    return await db.fetch_one(
+async def by_reason(
+    db: Handle, *, workspace_id: str, address_hash: str, reason: str
+) -> Suppression | None:
+    return await db.fetch_one_as(
+        Suppression,
         f"""
         SELECT {COLUMNS} FROM suppressions
         WHERE workspace_id = :workspace_id AND address_hash = :address_hash AND reason = :reason
@@ -173,11 +196,12 @@ async def recognize(db: Handle, rows: Sequence[Mapping[str, str]]) -> None:
 
 async def of_addresses(
     db: Handle, *, workspace_id: str, address_hashes: Sequence[str]
-) -> list[Row]:
-    """{id, channel, reason} of each, the oldest first."""
-    return await db.fetch_all(
-        """
-        SELECT id, channel, reason FROM suppressions
+) -> list[Suppression]:
+    """The oldest first."""
+    return await db.fetch_all_as(
+        Suppression,
+        f"""
+        SELECT {COLUMNS} FROM suppressions
         WHERE workspace_id = :workspace_id AND address_hash = ANY(:address_hashes)
         ORDER BY id
         """,
@@ -214,11 +238,12 @@ async def name_in_flight(
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[Suppression]:
     """Newest first. Filters: see CLAUSES."""
     filters = await keyset.by_time(db, "sup", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Suppression,
         f"""
         SELECT {COLUMNS} FROM suppressions
         WHERE workspace_id = :workspace_id {narrowed}

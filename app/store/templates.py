@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import keyset
 
-COLUMNS = "id, name, channel, category, content, version, revision, created_at, updated_at"
+
+@dataclass(frozen=True, slots=True)
+class NamedTemplate:
+    """The content of a template, and the name that people know it by."""
+
+    id: str
+    name: str
+    channel: str
+    category: str
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Template(NamedTemplate):
+    version: int  # of the content
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+COLUMNS = columns(Template)
 
 
 async def insert(
@@ -20,8 +43,9 @@ async def insert(
     channel: str,
     category: str,
     content: Mapping[str, Any],
-) -> Row:
-    return await db.returning(
+) -> Template:
+    return await db.returning_as(
+        Template,
         f"""
         INSERT INTO templates (workspace_id, id, name, channel, category, content, version,
                                revision, created_at, updated_at)
@@ -46,8 +70,9 @@ async def update(
     category: str,
     content: Mapping[str, Any],
     version: int,
-) -> Row:
-    return await db.returning(
+) -> Template:
+    return await db.returning_as(
+        Template,
         f"""
         UPDATE templates
         SET name = :name, category = :category, content = :content, version = :version,
@@ -72,16 +97,18 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
     )
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Template | None:
+    return await db.fetch_one_as(
+        Template,
         f"SELECT {COLUMNS} FROM templates WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
     )
 
 
-async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Template | None:
+    return await db.fetch_one_as(
+        Template,
         f"""
         SELECT {COLUMNS} FROM templates
         WHERE workspace_id = :workspace_id AND id = :id
@@ -106,25 +133,27 @@ async def lock(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
     )
 
 
-async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, Row]:
-    """id → name, channel, category and content of those that exist."""
-    rows = await db.fetch_all(
-        """
-        SELECT id, name, channel, category, content FROM templates
+async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, NamedTemplate]:
+    """Those that exist, by id."""
+    rows = await db.fetch_all_as(
+        NamedTemplate,
+        f"""
+        SELECT {columns(NamedTemplate)} FROM templates
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
         ids=list(ids),
     )
-    return {row["id"]: row for row in rows}
+    return {row.id: row for row in rows}
 
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[Template]:
     """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Template,
         f"""
         SELECT {COLUMNS} FROM templates
         WHERE workspace_id = :workspace_id {narrowed}

@@ -1,4 +1,4 @@
-"""How often contacts were let through throttles."""
+"""Counts of how often contacts were let through throttles."""
 
 from __future__ import annotations
 

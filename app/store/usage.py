@@ -1,4 +1,4 @@
-"""How much a workspace has of what its plan limits: totals, and the changes not yet in them.
+"""Usage of what a workspace's plan limits: totals, and the changes not yet in them.
 
 There is no counter that all transactions would wait for: each writes its own change, and a worker
 adds them up. What is used is both together, always read in one statement.

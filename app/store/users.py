@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from app.database.db import Handle, Row
+from dataclasses import dataclass
+from datetime import datetime
 
-COLUMNS = "id, email, email_key, name, password_hash, super_admin, email_verified_at, created_at"
+from app.database.db import Handle
+from app.database.sql import columns
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """With the hash of the password, which leaves the store for its verification alone."""
+
+    id: str
+    email: str
+    email_key: str
+    name: str
+    password_hash: str
+    super_admin: bool
+    email_verified_at: datetime | None
+    created_at: datetime
+
+
+COLUMNS = columns(User)
 
 
 async def insert(
     db: Handle, *, id: str, email: str, email_key: str, name: str, password_hash: str
-) -> Row:
+) -> User:
     """Raises errors.Duplicate when the address is taken."""
-    return await db.returning(
+    return await db.returning_as(
+        User,
         f"""
         INSERT INTO users (id, email, email_key, name, password_hash, super_admin, created_at)
         VALUES (:id, :email, :email_key, :name, :password_hash, FALSE, :now)
@@ -25,18 +45,20 @@ async def insert(
     )
 
 
-async def by_id(db: Handle, *, id: str) -> Row | None:
-    return await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE id = :id", id=id)
+async def by_id(db: Handle, *, id: str) -> User | None:
+    return await db.fetch_one_as(User, f"SELECT {COLUMNS} FROM users WHERE id = :id", id=id)
 
 
-async def locked(db: Handle, *, id: str) -> Row | None:
+async def locked(db: Handle, *, id: str) -> User | None:
     """Lock the user: sessions of one are made and ended one after the other."""
-    return await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE id = :id FOR UPDATE", id=id)
+    return await db.fetch_one_as(
+        User, f"SELECT {COLUMNS} FROM users WHERE id = :id FOR UPDATE", id=id
+    )
 
 
-async def by_email(db: Handle, *, email_key: str) -> Row | None:
-    return await db.fetch_one(
-        f"SELECT {COLUMNS} FROM users WHERE email_key = :email_key", email_key=email_key
+async def by_email(db: Handle, *, email_key: str) -> User | None:
+    return await db.fetch_one_as(
+        User, f"SELECT {COLUMNS} FROM users WHERE email_key = :email_key", email_key=email_key
     )
 
 
@@ -93,9 +115,10 @@ async def count_founded(db: Handle, *, id: str, day: str) -> int:
     return founded
 
 
-async def verify_email(db: Handle, *, id: str) -> Row:
+async def verify_email(db: Handle, *, id: str) -> User:
     """Keeps the first time."""
-    return await db.returning(
+    return await db.returning_as(
+        User,
         f"""
         UPDATE users SET email_verified_at = COALESCE(email_verified_at, :now)
         WHERE id = :id

@@ -1,4 +1,4 @@
-"""What became of each request to a webhook URL, refused ones too: what its owner is shown."""
+"""Requests to webhook URLs, refused ones too, as their owner is shown them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,29 @@ import orjson
 
 from app.database.db import Handle, Row
 from app.database.ids import first_id
-from app.database.sql import Document
+from app.database.sql import Document, columns
 from app.store import keyset
 
-COLUMNS = """id, definition_id, outcome, status, code, cause, detail, headers, body, ip,
-             duration_ms, run_id, contact_id, created_at"""
+
+@dataclass(frozen=True, slots=True)
+class WebhookRequest:
+    id: str
+    definition_id: str
+    outcome: str
+    status: int
+    code: str | None
+    cause: str | None
+    detail: str | None
+    headers: Mapping[str, str]  # without secrets
+    body: bytes | None
+    ip: str
+    duration_ms: int
+    run_id: str | None
+    contact_id: str | None
+    created_at: datetime
+
+
+COLUMNS = columns(WebhookRequest)
 LONGEST_BODY = 64 * 1024
 KEPT = 1_000  # of each definition
 KEPT_FOR = timedelta(days=7)
@@ -82,8 +100,9 @@ async def insert_many(db: Handle, requests: Sequence[RequestRecord]) -> None:
     )
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> WebhookRequest | None:
+    return await db.fetch_one_as(
+        WebhookRequest,
         f"SELECT {COLUMNS} FROM webhook_requests WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
@@ -98,11 +117,12 @@ async def page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[WebhookRequest]:
     """Newest first. Filters: see CLAUSES. An ACCEPTED one's body stands in its run."""
     filters = await keyset.by_time(db, "req", filters)
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        WebhookRequest,
         f"""
         SELECT {COLUMNS} FROM webhook_requests
         WHERE workspace_id = :workspace_id AND definition_id = :definition_id {narrowed}
@@ -199,9 +219,10 @@ async def bodies(
     )
 
 
-async def whole(db: Handle, *, workspace_id: str, id: str) -> Row | None:
+async def whole(db: Handle, *, workspace_id: str, id: str) -> WebhookRequest | None:
     """One with its body, which an accepted one has in its run."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        WebhookRequest,
         """
         SELECT w.id, w.definition_id, w.outcome, w.status, w.code, w.cause, w.detail, w.headers,
                COALESCE(r.body, w.body) AS body, w.ip, w.duration_ms, w.run_id, w.contact_id,

@@ -4,18 +4,55 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import jobs
 
-COLUMNS = """id, name, timezone, country, retention_days, from_name, from_email, reply_to,
-             postal_address, sending_paused, suspended, plan, daily_limit, revision, created_at,
-             updated_at"""
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A tenant."""
+
+    id: str
+    name: str
+    timezone: str
+    country: str | None
+    retention_days: int | None  # None: the plan's
+    from_name: str | None
+    from_email: str | None
+    reply_to: str | None
+    postal_address: str | None
+    sending_paused: bool  # by its members
+    suspended: bool  # by the operator
+    plan: str
+    daily_limit: int | None  # of messages; None: the default
+    revision: int
+    created_at: datetime
+    updated_at: datetime
 
 
-async def insert(db: Handle, *, id: str, name: str, timezone: str) -> Row:
-    return await db.returning(
+COLUMNS = columns(Workspace)
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """The facts that judge whether a workspace may send."""
+
+    plan: str
+    founded_at: datetime
+    daily_limit: int | None  # the operator's
+    owner_verified: bool  # whether one of its owners has proved an address
+    # The oldest workspace that shares an owner with it, this one included, among those that are new
+    # and pay nothing: all of them draw on the allowance of that one.
+    allowance_of: str
+
+
+async def insert(db: Handle, *, id: str, name: str, timezone: str) -> Workspace:
+    return await db.returning_as(
+        Workspace,
         f"""
         INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
         VALUES (:id, :name, :timezone, FALSE, 1, :now, :now)
@@ -27,12 +64,16 @@ async def insert(db: Handle, *, id: str, name: str, timezone: str) -> Row:
     )
 
 
-async def by_id(db: Handle, *, id: str) -> Row | None:
-    return await db.fetch_one(f"SELECT {COLUMNS} FROM workspaces WHERE id = :id", id=id)
+async def by_id(db: Handle, *, id: str) -> Workspace | None:
+    return await db.fetch_one_as(
+        Workspace, f"SELECT {COLUMNS} FROM workspaces WHERE id = :id", id=id
+    )
 
 
-async def locked(db: Handle, *, id: str) -> Row | None:
-    return await db.fetch_one(f"SELECT {COLUMNS} FROM workspaces WHERE id = :id FOR UPDATE", id=id)
+async def locked(db: Handle, *, id: str) -> Workspace | None:
+    return await db.fetch_one_as(
+        Workspace, f"SELECT {COLUMNS} FROM workspaces WHERE id = :id FOR UPDATE", id=id
+    )
 
 
 async def sending_paused(db: Handle, *, id: str) -> bool:
@@ -75,8 +116,9 @@ async def update(
     reply_to: str | None = None,
     postal_address: str | None = None,
     sending_paused: bool = False,
-) -> Row:
-    return await db.returning(
+) -> Workspace:
+    return await db.returning_as(
+        Workspace,
         f"""
         UPDATE workspaces
         SET name = :name, timezone = :timezone, country = :country,
@@ -107,12 +149,9 @@ async def set_daily_limit(db: Handle, *, id: str, limit: int | None) -> None:
     )
 
 
-async def earned(db: Handle, *, id: str, new_since: datetime) -> Row | None:
-    """The facts that judge whether it may send: when it was made, the operator's limit, and whether
-    one of its owners has proved an address. `allowance_of` is the oldest workspace that shares an
-    owner with it, this one included, among those that are new and pay nothing: all of them draw on
-    the allowance of that one."""
-    return await db.fetch_one(
+async def earned(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
+    return await db.fetch_one_as(
+        Earned,
         """
         SELECT w.plan, w.created_at AS founded_at, w.daily_limit,
                CAST(EXISTS (SELECT 1 FROM memberships o

@@ -56,6 +56,15 @@ class Shape(BaseModel):
         hide_input_in_errors=True,
     )
 
+    @classmethod
+    def of(cls, row: object, **computed: object) -> dict[str, Any]:
+        """The JSON object: each field is `computed`, or the row's column of the same name. A column
+        that the shape does not name is never shown."""
+        return {
+            field.alias or name: computed[name] if name in computed else getattr(row, name)
+            for name, field in cls.model_fields.items()
+        }
+
 
 class Writable(Shape):
     """The fields of a resource that can be written: POST takes all of it, PATCH what changes of

@@ -1,4 +1,4 @@
-"""What a handler gets: one request, and what its route asked for."""
+"""The argument of a handler: one request, and what its route asked for."""
 
 from __future__ import annotations
 

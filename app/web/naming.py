@@ -1,4 +1,4 @@
-"""What operations are called, for people and in programs: by their paths and handlers."""
+"""Names of operations, for people and in programs: by their paths and handlers."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ class _Writer:
             }
 
     def _id_of(self, path: str) -> Schema | None:
-        """As the resource at the path calls its own."""
+        """The type of the id of the resource at the path."""
         for place in (path, path.rpartition("/")[0]):
             shown = self._table.get(("GET", place))
             model = shown and shown.gives.get(200)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import Field
 from starlette.responses import Response
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import FieldError, Problem
 from app.web import reply
 from app.web.body import DIGITS, After, Before, Query
 from app.web.routing import Call
+
+Item = TypeVar("Item")
+Read_co = TypeVar("Read_co", covariant=True)
 
 CURSOR = "cursor"  # the purpose that the vault signs for
 LARGEST_PAGE = 200
@@ -53,7 +56,7 @@ class Changing(Paging):
     updated_after: After | None = Field(None, description="Created or changed after this time.")
 
 
-class ReadPage(Protocol):
+class ReadPage(Protocol[Read_co]):
     """The rows of a workspace that the filters let through, whose ids are below `before`; newest
     first, at most `limit`."""
 
@@ -66,11 +69,11 @@ class ReadPage(Protocol):
         filters: Mapping[str, Any],
         before: str | None,
         limit: int,
-    ) -> Awaitable[list[Row]]: ...
+    ) -> Awaitable[Sequence[Read_co]]: ...
 
 
 async def index(
-    call: Call, shape: type[Pages], read: ReadPage, resource: Callable[[Row], Any]
+    call: Call, shape: type[Pages], read: ReadPage[Item], resource: Callable[[Item], Any]
 ) -> Response:
     """Answer the page that the query, of that shape, asks for. Raises Problem `invalid`."""
     query = call.query(shape)
@@ -103,18 +106,24 @@ def position(call: Call, query: Pages) -> str | None:
 def page(
     call: Call,
     query: Pages,
-    rows: Sequence[Row],
-    resource: Callable[[Row], Any],
+    rows: Sequence[Item],
+    resource: Callable[[Item], Any],
     *,
     rest: str | None = None,
 ) -> Response:
     """Answer `rows`, read with LIMIT `query.limit + 1`: one too many tells of a next page. Of a
     page that ends before, `rest` is the id below which the next one goes on."""
     shown, next_cursor = rows[: query.limit], None
-    last = shown[-1]["id"] if len(rows) > query.limit else rest
+    last = _id(shown[-1]) if len(rows) > query.limit else rest
     if last is not None:
         next_cursor = call.process.vault.sign(CURSOR, _binding(call, query) + last.encode())
     return reply.page([resource(row) for row in shown], next_cursor)
+
+
+def _id(row: Any) -> str:
+    """The id of a row, or of what is shown of it already."""
+    id: str = row["id"] if isinstance(row, Mapping) else row.id
+    return id
 
 
 def _binding(call: Call, query: Pages) -> bytes:

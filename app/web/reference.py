@@ -68,7 +68,7 @@ def _contents(document: Schema) -> Iterator[str]:
 
 
 def _words(method: str, path: str, operation: Schema) -> str:
-    """What it is searched by."""
+    """The words that it is searched by."""
     words = (method, path, operation["summary"], operation["operationId"], *operation["tags"])
     return escape(" ".join(words).lower())
 
@@ -92,7 +92,7 @@ def _events(document: Schema) -> Sequence[tuple[str, Schema]]:
 
 
 def _event(type: str, operation: Schema) -> str:
-    """What is posted to a workspace's own endpoints."""
+    """An event that is posted to a workspace's own endpoints."""
     id, media = operation["operationId"], operation["requestBody"]["content"]["application/json"]
     return f"""<article id="{id}" data-words="{escape(f"{type} {id} {EVENTS}".lower())}">
 <div><h3><a href="#{id}">{escape(type)}</a></h3>{_prose(operation["description"])}

@@ -118,13 +118,13 @@ class Schemas:
         return self._references[model]
 
     def resolved(self, schema: Schema) -> Schema:
-        """What a reference leads to."""
+        """The schema that a reference leads to."""
         while "$ref" in schema:
             schema = self.named[name_of(schema)]
         return schema
 
     def parameters_of(self, model: type[BaseModel]) -> Schema:
-        """Of a query: nobody refers to it by its name."""
+        """The parameters of a query: nobody refers to it by its name."""
         return model.model_json_schema(ref_template=PLACE + "{model}", schema_generator=_Writer)
 
     # --- merge patches ---
@@ -161,7 +161,7 @@ class Schemas:
     # --- examples ---
 
     def example(self, schema: Schema, field: str = "", *, patch: bool = False) -> Any:
-        """What such a value looks like: the one that is given, or one made of its parts."""
+        """An example of such a value: the one that is given, or one made of its parts."""
         where = name_of(schema) if "$ref" in schema else ""
         found = self.resolved(schema)
         given = next((found[key] for key in ("const", "default", DEFAULT) if key in found), None)
@@ -217,7 +217,7 @@ def _reached(named: Mapping[str, Schema], start: Iterable[Schema], place: str) -
 
 
 def _names(schema: Any, place: str) -> Iterator[str]:
-    """What it refers to, wherever inside."""
+    """The names that it refers to, wherever inside."""
     match schema:
         case {"$ref": str(reference)}:
             yield reference.removeprefix(place)

@@ -101,7 +101,7 @@ class Held:
 
 @dataclass(slots=True)
 class Drill:
-    """What became of the connections, and how others were answered meanwhile."""
+    """The ends of the connections, and how others were answered meanwhile."""
 
     port: int
     held: dict[str, Held] = field(default_factory=dict)

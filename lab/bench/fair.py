@@ -1,4 +1,4 @@
-"""Whether one workspace's backlog makes another's single run wait.
+"""Benchmark: the wait of one workspace's single run behind the backlog of another.
 
 python -m lab.bench.fair [backlog] [events]: one web and one worker process on a PostgreSQL that
 commits to disk and a real Redis. S7: Bob's events, one at a time, first while nothing else is due,

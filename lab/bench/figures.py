@@ -93,8 +93,8 @@ def _reached(goal: Goal, line: dict[str, Any]) -> str:
 
 
 def table(noted: Sequence[dict[str, Any]]) -> list[str]:
-    """As Markdown, which reads well in a terminal too; the newest of each figure counts. Load is
-    the machine's when it was measured, the benchmark's own included."""
+    """The figures as Markdown, which reads well in a terminal too; the newest of each figure
+    counts. Load is the machine's when it was measured, the benchmark's own included."""
     newest = {line["figure"]: line for line in noted if "figure" in line}
     rows = [("figure", "what", "goal", "measured", "reached", "load", "command"), ("---",) * 7]
     for name, goal in GOALS.items():

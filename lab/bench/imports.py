@@ -1,4 +1,4 @@
-"""How fast a file of contacts is read, and in how much memory.
+"""Benchmark: the rate at which a file of contacts is imported, and its peak memory.
 
 python -m lab.bench.imports [rows]: a web process of its own, on a PostgreSQL that commits to
 disk; the file is made while it is sent.

@@ -1,4 +1,4 @@
-"""How near the intake comes to a route that does nothing, on the same server.
+"""Benchmark: the intake beside a route that does nothing, on the same server.
 
 python -m lab.bench.intake [rounds] [seconds] [--kinds K …] [--processes N …]: web processes of
 their own on a PostgreSQL that commits to disk and a real Redis, the limit on. The kinds of load
@@ -93,7 +93,7 @@ class Target:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of the process and those it has forked."""
+    """The CPU seconds of the process and those it has forked."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return (int(fields[11]) + int(fields[12])) / TICKS + sum(
@@ -154,7 +154,7 @@ def show(what: str, measured: Measured, **ratios: Sequence[float]) -> None:
 
 
 def ratio(name: str, measured: Measured, base: Measured) -> list[float]:
-    """Of each round."""
+    """The ratio of each round."""
     return [one[name] / other[name] for one, other in zip(measured, base, strict=True)]
 
 

@@ -29,7 +29,7 @@ def email(number: int) -> str:
 
 
 def body(address: str, number: int) -> bytes:
-    """What a shop sends: about a kilobyte."""
+    """A body as a shop sends it: about a kilobyte."""
     items = [
         {
             "sku": f"SKU-{number % 89}-{n}",
@@ -62,7 +62,7 @@ def request(path: str, number: int, *, secret: str | None, new: bool) -> bytes:
 
 @dataclass(slots=True)
 class Load:
-    """What is still to be sent, and how long each answer took."""
+    """The events still to be sent, and how long each answer took."""
 
     requests: list[bytes]
     is_open: bool

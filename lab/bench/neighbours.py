@@ -1,4 +1,4 @@
-"""What a neighbour notices of templates that take as long as they can.
+"""Benchmark: latency of a neighbour of templates that take as long as they can.
 
 python -m lab.bench.neighbours [seconds] [--shape embedded|production] [--attack A2 …]: for each
 shape (all in one process on SQLite; web and worker on PostgreSQL and Redis) and each attack, a

@@ -1,4 +1,4 @@
-"""How many runs one worker process completes, against arq's own jobs that do nothing.
+"""Benchmark: runs that one worker process completes, against arq's own jobs that do nothing.
 
 python -m lab.bench.runs [rounds] [runs]: on a PostgreSQL that commits to disk and a real Redis.
 S3: runs of trigger → branch → send → exit, captured by the sandbox, by one worker process; in turns

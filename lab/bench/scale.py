@@ -1,4 +1,4 @@
-"""Whether what is often asked costs the same among a million contacts and five million runs as
+"""Benchmark: frequent queries must cost the same among a million contacts and five million runs as
 among a thousand and five thousand.
 
 python -m lab.bench.scale [small] [large] [rounds]: fills two databases of one PostgreSQL, asks
@@ -14,7 +14,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
@@ -279,7 +279,7 @@ def made(kind: str, i: int) -> str:
 
 
 def lookup(query: Callable[[Handle, int], Awaitable[Any]]) -> Ask:
-    """Of a contact that is drawn by lot."""
+    """The lookup of a contact that is drawn by lot."""
 
     def ask(count: int) -> Query:
         i = random.randrange(count)
@@ -288,7 +288,7 @@ def lookup(query: Callable[[Handle, int], Awaitable[Any]]) -> Ask:
     return ask
 
 
-Paged: TypeAlias = Callable[..., Awaitable[list[Row]]]
+Paged: TypeAlias = Callable[..., Awaitable[Sequence[Any]]]
 
 
 def page(of: Paged, limit: int = 51, **filters: Any) -> Ask:
@@ -298,7 +298,7 @@ def page(of: Paged, limit: int = 51, **filters: Any) -> Ask:
 
 
 def thousandth(of: Paged, kind: str, each: int = 1) -> Ask:
-    """Of pages of one row: so many a thousand contacts have too."""
+    """The thousandth of pages of one row: so many a thousand contacts have too."""
 
     def ask(count: int) -> Query:
         before = made(kind, count * each - 999)
@@ -312,7 +312,7 @@ def first_and_thousandth(what: str, of: Paged, kind: str) -> Mapping[str, Ask]:
 
 
 def requests(before: str | None, limit: int) -> Ask:
-    """Of a webhook: a thousand are kept, whatever came to the others."""
+    """The requests of a webhook: a thousand are kept, whatever came to the others."""
     rest = {"workspace_id": ACME, "definition_id": "wfl_1", "filters": {}}
     return lambda _count: lambda db: webhook_requests.page(db, **rest, before=before, limit=limit)
 
@@ -323,7 +323,7 @@ def searched(before: Callable[[int], str | None] = lambda _count: None, **filter
 
 
 def to_thousandth(count: int) -> str:
-    """Where the page begins that ends with the thousandth contact: a whole one for both."""
+    """The beginning of the page that ends with the thousandth contact: a whole one for both."""
     return made("con", count - 949)
 
 

@@ -1,4 +1,4 @@
-"""How many messages a second one worker process hands to a mail server, over how many connections.
+"""Benchmark: messages a second that one worker process hands to a mail server, by connections.
 
 python -m lab.bench.sends [messages]: a worker in production, on a PostgreSQL that commits to disk
 and a real Redis; the receiver is a process of its own, and puts each message on disk before it

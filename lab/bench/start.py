@@ -1,4 +1,4 @@
-"""How soon an installed checkout answers, and how much memory it takes: `python -m app run`.
+"""Benchmark: time until an installed checkout answers, and its memory: `python -m app run`.
 
 python -m lab.bench.start [rounds]: everything in one process, SQLite and the rest embedded, in an
 empty directory each time. S6: from the start command to the first 202, for the event of the demo

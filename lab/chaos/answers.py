@@ -1,4 +1,4 @@
-"""Whether each sender was answered, and as it should be, while everything broke."""
+"""Judgement of the answers that senders got while everything broke."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _without_database(evidence: Evidence) -> list[tuple[float, float]]:
 
 
 def _share(tries: Sequence[Try], evidence: Evidence) -> float:
-    """Of the time, in which no 503 would have been excused."""
+    """The share of the time in which no 503 would have been excused."""
     first, last = min(one.began for one in tries), max(one.ended for one in tries)
     bad, until = 0.0, first
     for began, ended in sorted(_without_database(evidence)):

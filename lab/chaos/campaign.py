@@ -119,7 +119,7 @@ class Plan:
 
 
 async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, object]]:
-    """What should not be, and figures."""
+    """Run it; returns what should not be, and figures."""
     async with (
         set_up(directory, plan.seed, plan.lease_seconds, plan.deployed) as stage,
         owned(stage),

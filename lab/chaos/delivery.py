@@ -244,7 +244,7 @@ async def _left(process: Process) -> int:
 
 
 async def _hurry(process: Process) -> None:
-    """What waits for its next try is due."""
+    """Make what waits for its next try due."""
     async with process.database.write() as db:
         await db.execute(
             """

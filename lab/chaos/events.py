@@ -1,4 +1,4 @@
-"""Whether what happened is what the subscriber of an event endpoint was told."""
+"""Judgement of the events that an endpoint's subscriber was sent, by what happened."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ KEPT = (
 
 
 def keep(evidence: Evidence, directory: Path) -> None:
-    """As JSON lines, for whoever looks into a finding: the database is gone by then."""
+    """Keep it as JSON lines, for whoever looks into a finding: the database is gone by then."""
     directory.mkdir()
     for name in KEPT:
         with (directory / f"{name}.jsonl").open("wb") as file:

@@ -207,7 +207,7 @@ async def exhaust_connections(stage: Stage) -> int:
 
 
 async def read_only(stage: Stage) -> int:
-    """As while a standby takes over."""
+    """Let PostgreSQL refuse writes, as while a standby takes over."""
     try:
         await _read_only(stage, "on")
         await asyncio.sleep(2)

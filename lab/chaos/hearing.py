@@ -1,4 +1,4 @@
-"""Who is told by an event endpoint what happens while everything breaks."""
+"""A subscriber of an event endpoint, which records what it is sent while everything breaks."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ def copied(directory: Path) -> Path:
 
 
 def findings(copy: Path, command: Sequence[str]) -> list[str] | None:
-    """What the command found in these sources; None when it is content."""
+    """The findings of the command in these sources; None when it is content."""
     with tempfile.TemporaryFile("w+") as output:
         running = subprocess.Popen(
             [sys.executable, *command], cwd=copy, stdout=output, stderr=subprocess.STDOUT

@@ -401,7 +401,7 @@ def _every_contact_is_one(evidence: Evidence) -> Iterator[str]:
 
 
 def _addresses_by_run(evidence: Evidence) -> dict[str, set[str]]:
-    """What the events were about whose runs have a contact, by its id."""
+    """The addresses of the events whose runs have a contact, by its id."""
     runs = evidence.runs_by_event()
     emails: dict[str, set[str]] = {}
     for sent in evidence.ledger:
@@ -470,7 +470,7 @@ def _every_probe_was_made(evidence: Evidence) -> Iterator[str]:
 
 
 def _rows_and_jobs_agree(evidence: Evidence) -> Iterator[str]:
-    """What is to be worked on has its job, and every job something to be worked on."""
+    """Check that what is to be worked on has its job, and every job something to be worked on."""
     yield from evidence.astray
 
 

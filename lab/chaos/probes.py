@@ -28,8 +28,9 @@ HELLO = {"subject": "{{trigger.name}}", "html": "<p>Hello</p>"}
 
 @dataclass(slots=True)
 class Probed:
-    """What came of it. `made`: how often each could really look, by its name. `leaving`: addresses
-    that asked for no more; `silent_from`: since when they are promised that nothing arrives."""
+    """The outcome of a probe. `made`: how often each could really look, by its name. `leaving`:
+    addresses that asked for no more; `silent_from`: since when they are promised that nothing
+    arrives."""
 
     made: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
@@ -82,7 +83,8 @@ def _is_too_early(answer: httpx2.Response) -> bool:
 async def status_of(
     stage: Stage, path: str, body: bytes, port: int | None = None, **how: Any
 ) -> int | None:
-    """What an event is answered with, by any process or the one; None when nobody answered."""
+    """The status that an event is answered with, by any process or the one; None when nobody
+    answered."""
     ports = [port] if port else list(stage.ports.values())
     try:
         return (await exchange(ports, path, body, chance=stage.probing, **how)).status
@@ -189,7 +191,7 @@ async def what_is_being_sent_is_waited_for(stage: Stage, probed: Probed) -> int:
 
 
 async def _is_being_sent(stage: Stage, address: str) -> bool:
-    """As soon as it is so; False when nobody saw it."""
+    """Return as soon as it is so; False when nobody saw it."""
     until = time.monotonic() + SENT_SECONDS
     while time.monotonic() < until:
         try:

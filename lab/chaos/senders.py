@@ -1,4 +1,4 @@
-"""Who sends webhooks, and what each of them remembers of it: the ledger that the oracle believes.
+"""Senders of webhooks, each with a ledger that the oracle believes.
 
 A sender speaks to one of the web processes, and to another when that one refuses the connection, as
 a router in front of them would.

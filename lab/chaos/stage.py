@@ -56,7 +56,8 @@ class Start:
 
     @property
     def ready_at(self) -> float:
-        """Of a web process, by its own word; for ever, when it never was."""
+        """The moment at which a web process was ready, by its own word; for ever, when it never
+        was."""
         for line in self.log.read_text().splitlines():
             if '"web process is ready"' in line:
                 return datetime.fromisoformat(json.loads(line)["time"]).timestamp()
@@ -159,7 +160,7 @@ class Stage:
         return time.monotonic() - began, part.process.poll()
 
     async def broken_trails(self) -> list[str]:
-        """Of the audit, by the command that is there to tell."""
+        """The audit trails that are broken, by the command that is there to find them."""
         part = self.deployment.start("verify-audit")
         code = await asyncio.to_thread(part.process.wait, UP_SECONDS)
         lines = part.text.splitlines()

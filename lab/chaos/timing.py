@@ -1,4 +1,4 @@
-"""How long it took: figures beside what is wanted, no findings, for the machine may be busy."""
+"""Durations beside what is wanted: figures, no findings, for the machine may be busy."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ async def test_a_call_that_is_under_way_when_its_workspace_is_closed_comes_to_it
     await ordered(sending, acme)
     await settle(sending)
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "SENT"
+    assert attempt.status == "SENT"
 
 
 async def unfinished(process: Process, definition_id: str) -> int:

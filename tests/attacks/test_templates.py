@@ -194,7 +194,7 @@ async def no_branch_without_an_end(desk: Desk) -> None:
         await settle(desk.process)
         assert desk.most_spent() < SPENT, wanted[:9]
         [step] = await steps_of(desk.process, desk.cast.ed.workspace_id, accepted.run_id)
-        assert step["port"] == "else", wanted[:9]
+        assert step.port == "else", wanted[:9]
 
 
 HUGE = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from app.audit import chain, trail
 from app.audit.chain import Verdict
 from app.audit.trail import Origin
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.process import Process
 from app.store import audit_logs
 
@@ -53,7 +54,7 @@ async def written(process: Process, workspace_id: str, acts: int) -> list[str]:
     return ids
 
 
-async def entries(process: Process, workspace_id: str) -> list[Row]:
+async def entries(process: Process, workspace_id: str) -> list[audit_logs.Entry]:
     async with process.database.read() as db:
         return await audit_logs.links(db, workspace_id=workspace_id, after=0, limit=10_000)
 
@@ -82,7 +83,7 @@ async def test_two_that_chain_at_once_make_one_chain(process: Process, acme: str
         for _ in range(10):
             await noted(process, db, acme, "contact.created")
     await asyncio.gather(chain.seal(process), chain.seal(process))
-    assert [entry["sequence"] for entry in await entries(process, acme)] == list(range(1, 13))
+    assert [entry.sequence for entry in await entries(process, acme)] == list(range(1, 13))
 
 
 async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: str):
@@ -90,7 +91,7 @@ async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: 
     async with process.database.write() as db:
         await trail.forget(db, process.vault, workspace_id=acme, resource_id=contacts[1])
     assert (await verdict(process, acme)).fault is None
-    listed = {entry["resource_id"]: entry["changes"] for entry in await entries(process, acme)}
+    listed = {entry.resource_id: entry.changes for entry in await entries(process, acme)}
     assert listed.pop(contacts[1]) is None
     assert all("new@x.test" in changes for changes in listed.values())
 
@@ -98,10 +99,10 @@ async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: 
 async def test_what_is_pruned_leaves_the_chain_whole(process: Process, acme: str):
     await written(process, acme, 4)
     await written(process, acme, 2)
-    second = (await entries(process, acme))[-1]["created_at"]
+    second = (await entries(process, acme))[-1].created_at
     assert not await chain.prune(process, acme, second)
     assert (await verdict(process, acme)).fault is None
-    assert [entry["sequence"] for entry in await entries(process, acme)] == [5, 6]
+    assert [entry.sequence for entry in await entries(process, acme)] == [5, 6]
     await written(process, acme, 2)
     assert (await verdict(process, acme)).fault is None
     async with process.database.read() as db:
@@ -118,34 +119,34 @@ RESTORE = f"""
     VALUES ({", ".join(f":{name.strip()}" for name in audit_logs.COLUMNS.split(","))})
     """
 
-Tamper = Callable[[Handle, str, Row], Awaitable[None]]
+Tamper = Callable[[Handle, str, audit_logs.Entry], Awaitable[None]]
 
 
 def changing(column: str, value: Any) -> Tamper:
-    async def tamper(db: Handle, workspace_id: str, entry: Row) -> None:
+    async def tamper(db: Handle, workspace_id: str, entry: audit_logs.Entry) -> None:
         await db.execute(
             f"UPDATE audit_logs SET {column} = :value WHERE workspace_id = :w AND id = :id",
             value=value,
             w=workspace_id,
-            id=entry["id"],
+            id=entry.id,
         )
 
     return tamper
 
 
-async def delete(db: Handle, workspace_id: str, entry: Row) -> None:
+async def delete(db: Handle, workspace_id: str, entry: audit_logs.Entry) -> None:
     await db.execute(
         "DELETE FROM audit_logs WHERE workspace_id = :w AND id = :id",
         w=workspace_id,
-        id=entry["id"],
+        id=entry.id,
     )
 
 
-async def cut_off(db: Handle, workspace_id: str, entry: Row) -> None:
+async def cut_off(db: Handle, workspace_id: str, entry: audit_logs.Entry) -> None:
     await db.execute(
         "DELETE FROM audit_logs WHERE workspace_id = :w AND sequence >= :s",
         w=workspace_id,
-        s=entry["sequence"],
+        s=entry.sequence,
     )
 
 
@@ -178,8 +179,8 @@ async def test_the_first_entry_tampered_with_is_named(process: Process, acme: st
         await TAMPERS[tamper](db, acme, victim)
     fault = (await verdict(process, acme)).fault
     assert fault is not None
-    assert fault.sequence == victim["sequence"]
-    assert fault.id in (victim["id"], None)
+    assert fault.sequence == victim.sequence
+    assert fault.id in (victim.id, None)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ async def test_an_entry_that_lies_about_its_age_is_not_pruned(process: Process, 
     """Else the worker itself would sign that the trail begins behind it."""
     await written(process, acme, 6)
     victim = (await entries(process, acme))[2]
-    long_ago = victim["created_at"] - timedelta(days=1_000)
+    long_ago = victim.created_at - timedelta(days=1_000)
     async with process.database.write() as db:
         await db.execute("UPDATE audit_logs SET created_at = :long_ago", long_ago=long_ago)
     assert not await chain.prune(process, acme, long_ago + timedelta(days=1))
@@ -280,10 +281,10 @@ async def test_what_stands_before_a_tampered_entry_is_pruned_and_no_more(
         await changing("actor_id", "usr_mallory")(db, acme, victim)
         later = await db.now() + timedelta(days=1)
     assert not await chain.prune(process, acme, later)
-    assert [entry["sequence"] for entry in await entries(process, acme)] == [3, 4, 5, 6]
+    assert [entry.sequence for entry in await entries(process, acme)] == [3, 4, 5, 6]
     found = (await verdict(process, acme)).fault
     assert found is not None
-    assert (found.sequence, found.id) == (3, victim["id"])
+    assert (found.sequence, found.id) == (3, victim.id)
 
 
 async def test_what_waits_to_be_chained_is_looked_at_to_its_end(
@@ -301,17 +302,17 @@ async def test_what_waits_to_be_chained_is_looked_at_to_its_end(
         await changing("actor_id", "usr_mallory")(db, acme, waiting[-1])
     fault = (await verdict(process, acme)).fault
     assert fault is not None
-    assert fault.id == waiting[-1]["id"]
+    assert fault.id == waiting[-1].id
 
 
 async def test_an_entry_that_nobody_wrote_is_named(process: Process, acme: str):
     await written(process, acme, 3)
-    copy = {**(await entries(process, acme))[1], "id": new_id("aud"), "sequence": None}
+    copy = replace((await entries(process, acme))[1], id=new_id("aud"), sequence=None)
     async with process.database.write() as db:
-        await db.execute(RESTORE, **copy)
+        await audit_logs.insert(db, copy)
     fault = (await verdict(process, acme)).fault
     assert fault is not None
-    assert fault.id == copy["id"]
+    assert fault.id == copy.id
 
 
 async def test_random_tamperings_are_all_found(process: Process, acme: str):
@@ -324,7 +325,7 @@ async def test_random_tamperings_are_all_found(process: Process, acme: str):
             await TAMPERS[name](db, acme, victim)
         fault = (await verdict(process, acme)).fault
         assert fault is not None, name
-        assert fault.sequence == victim["sequence"], name
+        assert fault.sequence == victim.sequence, name
         async with process.database.write() as db:
             await db.execute("DELETE FROM audit_logs WHERE workspace_id = :w", w=acme)
-            await db.execute_many(RESTORE, whole)
+            await db.execute_many(RESTORE, [asdict(entry) for entry in whole])

@@ -91,7 +91,7 @@ async def status_of(process: Process, acme: str, message_id: str) -> tuple[str, 
     async with process.database.read() as db:
         row = await messages.by_id(db, workspace_id=acme, id=message_id)
     assert row is not None
-    return row["status"], row["reason_code"]
+    return row.status, row.reason_code
 
 
 async def read(process: Process, acme: str, id: str) -> Row:
@@ -232,8 +232,8 @@ async def test_an_erased_person_hears_nothing_and_is_known_by_a_hash_alone(
     await suppress(process, acme, "bounced")  # news from before
     async with process.database.read() as db:
         rows = await suppressions.page(db, workspace_id=acme, filters={}, before=None, limit=10)
-    assert {row["address"] for row in rows} == {None}
-    assert Counter(row["reason"] for row in rows) == {"erased": 3, "unsubscribed": 1, "bounced": 1}
+    assert {row.address for row in rows} == {None}
+    assert Counter(row.reason for row in rows) == {"erased": 3, "unsubscribed": 1, "bounced": 1}
     again = await contact(process, acme, email=ADA)
     barred = await order(process, acme, to=None, contact_id=again)
     await settle(process)
@@ -347,7 +347,7 @@ async def test_an_opt_out_waits_for_what_is_under_way_and_names_what_stays_there
             db, workspace_id=acme, address_hash=out.address_hash, reason="unsubscribed"
         )
     assert row is not None
-    assert row["in_flight"] == [id]
+    assert row.in_flight == [id]
 
 
 async def test_what_one_answer_named_stays_named_by_the_next(
@@ -373,7 +373,7 @@ async def named(process: Process, acme: str, out: Suppression) -> list[str]:
             db, workspace_id=acme, address_hash=out.address_hash, reason=out.reason
         )
     assert row is not None
-    return list(row["in_flight"])
+    return list(row.in_flight)
 
 
 async def later(process: Process, acme: str) -> None:

@@ -125,7 +125,7 @@ async def test_a_contact_that_the_intake_makes_starts_a_run_as_well(process: Pro
     created = await active(process, acme, {"source": "contact_created"})
     run_id = await started(process, acme, TAG)
     [run] = await runs_of(process, acme, created)
-    assert run["contact_id"] == (await read(process, acme, run_id))["contact_id"]
+    assert run["contact_id"] == (await read(process, acme, run_id)).contact_id
     await settle(process)
     await started(process, acme, TAG)
     assert len(await runs_of(process, acme, created)) == 1
@@ -167,10 +167,10 @@ async def test_a_run_starts_another_for_the_same_contact(process: Process, acme:
     [child] = await runs_of(process, acme, other)
     assert orjson.loads(child["body"]) == {"tag": "tea"}
     assert child["status"] == "COMPLETED"
-    assert child["contact_id"] == (await read(process, acme, run_id))["contact_id"]
+    assert child["contact_id"] == (await read(process, acme, run_id)).contact_id
     [step] = await steps_of(process, acme, run_id)
-    assert orjson.loads(step["output"])["runId"] == child["id"]
-    assert step["reason_code"] is None
+    assert orjson.loads(step.output)["runId"] == child["id"]
+    assert step.reason_code is None
 
 
 async def test_what_is_not_active_is_not_started_and_the_run_goes_on(process: Process, acme: str):
@@ -180,9 +180,9 @@ async def test_what_is_not_active_is_not_started_and_the_run_goes_on(process: Pr
     async with process.database.write() as db:
         await db.execute("UPDATE definitions SET state = 'PAUSED' WHERE id = :id", id=other)
     await settle(process)
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
     [step] = await steps_of(process, acme, run_id)
-    assert step["reason_code"] == Reason.START_REFUSED
+    assert step.reason_code == Reason.START_REFUSED
 
 
 async def test_a_chain_that_feeds_itself_ends_after_ten_starts_and_says_so(
@@ -199,7 +199,7 @@ async def test_a_chain_that_feeds_itself_ends_after_ten_starts_and_says_so(
     chain = await runs_of(process, acme, vip)
     assert len(chain) == chains.LONGEST_CHAIN + 1
     assert {run["status"] for run in chain} == {"COMPLETED"}
-    reasons = [(await steps_of(process, acme, run["id"]))[1]["reason_code"] for run in chain]
+    reasons = [(await steps_of(process, acme, run["id"]))[1].reason_code for run in chain]
     assert reasons == [None] * chains.LONGEST_CHAIN + [Reason.CHAIN_TOO_LONG]
 
 
@@ -224,7 +224,7 @@ async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
     await settle(process)
     chain = await runs_of(process, acme, first)
     assert len(chain) == chains.LONGEST_CHAIN + 1
-    codes = [(await steps_of(process, acme, run["id"]))[0]["reason_code"] for run in chain]
+    codes = [(await steps_of(process, acme, run["id"]))[0].reason_code for run in chain]
     assert codes.count(Reason.CHAIN_TOO_LONG) == 1
 
 
@@ -292,7 +292,7 @@ async def test_a_throttle_lets_so_many_through_in_any_window(process: Process, a
             )
         await settle(process)
         run = (await runs_of(process, acme, asked))[-1]
-        return str((await steps_of(process, acme, run["id"]))[0]["port"])
+        return str((await steps_of(process, acme, run["id"]))[0].port)
 
     assert [await ask(ada, "x") for _ in range(3)] == ["next", "next", "limited"]
     assert (await ask(bob, "x"), await ask(ada, "y")) == ("next", "next")
@@ -309,4 +309,4 @@ async def test_a_throttle_lets_so_many_through_in_any_window(process: Process, a
         )
     assert await ask(ada, "x") == "next"
     [step, _] = await steps_of(process, acme, (await runs_of(process, acme, asked))[2]["id"])
-    assert step["reason_code"] == Reason.THROTTLED
+    assert step.reason_code == Reason.THROTTLED

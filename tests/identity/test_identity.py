@@ -23,7 +23,7 @@ from app.accounts.signing_in import SignIn
 from app.audience import addresses
 from app.audit.trail import Where
 from app.config.settings import Settings
-from app.database.db import Database, Row
+from app.database.db import Database
 from app.errors import Problem
 from app.identity import identity, keyring, roles
 from app.jobs.queue import Queue, connector
@@ -31,14 +31,14 @@ from app.net.egress import Egress
 from app.process import Process
 from app.providers import api
 from app.providers.own import Own
-from app.store import api_keys
+from app.store import api_keys, users
 from app.vault.vault import Vault
 
 PASSWORD = "correct horse battery"
 HERE = Where("192.0.2.1", "a request of these tests")
 
 
-async def registered(process: Process, name: str = "olivia") -> tuple[Row, SignIn]:
+async def registered(process: Process, name: str = "olivia") -> tuple[users.User, SignIn]:
     return await accounts.register(
         process,
         HERE,
@@ -57,14 +57,14 @@ async def signed_in(process: Process, **given: Any) -> SignIn:
 
 
 async def key_of(
-    process: Process, user: Row, signed: SignIn, role: str = "editor", **given: Any
-) -> tuple[Row, str]:
+    process: Process, user: users.User, signed: SignIn, role: str = "editor", **given: Any
+) -> tuple[api_keys.ApiKey, str]:
     async with process.database.write() as db:
         return await keyring.create(
             process,
             db,
-            workspace_id=signed.workspace["id"],
-            made_by=user["id"],
+            workspace_id=signed.workspace.id,
+            made_by=user.id,
             name="CRM",
             role=role,
             **given,
@@ -90,7 +90,7 @@ async def test_who_registers_owns_the_new_workspace(process: Process):
     user, signed = await registered(process)
     member = await identity.authenticate(process, signed.access_token)
     assert (member.role, member.via, member.name) == ("owner", "session", "Olivia")
-    assert (member.user_id, member.workspace_id) == (user["id"], signed.workspace["id"])
+    assert (member.user_id, member.workspace_id) == (user.id, signed.workspace.id)
     assert member.permissions == roles.PERMISSIONS["owner"]
     assert not member.super_admin
 
@@ -138,7 +138,7 @@ async def test_sign_in_is_refused_alike_for_an_unknown_address_and_a_wrong_passw
 async def test_sign_in_is_to_the_oldest_membership_or_to_the_one_asked_for(process: Process):
     user, first = await registered(process, "olivia")
     _, other = await registered(process, "mallory")
-    first_id, other_id = first.workspace["id"], other.workspace["id"]
+    first_id, other_id = first.workspace.id, other.workspace.id
     assert await refusal(signed_in(process, workspace_id=other_id)) == "not_found"
     await execute(
         process,
@@ -147,9 +147,9 @@ async def test_sign_in_is_to_the_oldest_membership_or_to_the_one_asked_for(proce
         VALUES (:workspace_id, 'mem_zzz', :user_id, 'viewer', :now)
         """,
         workspace_id=other_id,
-        user_id=user["id"],
+        user_id=user.id,
     )
-    assert (await signed_in(process)).workspace["id"] == first_id
+    assert (await signed_in(process)).workspace.id == first_id
     signed = await signed_in(process, workspace_id=other_id)
     member = await identity.authenticate(process, signed.access_token)
     assert (member.workspace_id, member.role) == (other_id, "viewer")
@@ -289,8 +289,8 @@ async def test_a_key_acts_with_its_role_capped_by_its_maker_s(
     await execute(process, "UPDATE memberships SET role = :role", role=makers)
     member = await identity.authenticate(process, key)
     assert (member.role, member.permissions) == (effective, roles.PERMISSIONS[effective])
-    assert (member.via, member.via_id, member.name) == ("key", row["id"], "CRM")
-    assert (member.user_id, member.workspace_id) == (user["id"], signed.workspace["id"])
+    assert (member.via, member.via_id, member.name) == ("key", row.id, "CRM")
+    assert (member.user_id, member.workspace_id) == (user.id, signed.workspace.id)
     session = await identity.authenticate(process, signed.access_token)
     assert session.role == makers
 
@@ -362,8 +362,8 @@ async def test_an_access_token_says_who_where_and_until_when(process: Process):
     kid = process.vault.jwt_keys.keys[0].kid
     assert content(header) == {"alg": "HS256", "kid": kid, "typ": "at+jwt"}
     assert content(claims).keys() == CLAIMS.keys()
-    assert content(claims)["sub"] == user["id"]
-    assert content(claims)["ws"] == signed.workspace["id"]
+    assert content(claims)["sub"] == user.id
+    assert content(claims)["ws"] == signed.workspace.id
     assert content(claims)["exp"] - content(claims)["iat"] == 15 * 60
     assert token_of(process, content(claims)) == signed.access_token
 
@@ -663,6 +663,6 @@ async def test_a_database_that_cannot_note_the_use_does_not_fail_the_call(proces
     row, key = await key_of(process, user, signed)
 
     async with process.database.write() as db:  # holds SQLite's one writer, PostgreSQL's one row
-        await api_keys.touch(db, workspace_id=signed.workspace["id"], id=row["id"])
+        await api_keys.touch(db, workspace_id=signed.workspace.id, id=row.id)
         member = await asyncio.wait_for(identity.authenticate(process, key), 2)
-        assert member.via_id == row["id"]
+        assert member.via_id == row.id

@@ -55,8 +55,8 @@ async def test_an_accepted_event_is_one_run_with_the_bytes_as_they_came(
     async with process.database.read() as db:
         run = await runs.by_id(db, workspace_id=acme, id=accepted.run_id)
     assert run is not None
-    assert (run["status"], run["contact_id"]) == ("QUEUED", accepted.contact_id)
-    assert run["body"] == body
+    assert (run.status, run.contact_id) == ("QUEUED", accepted.contact_id)
+    assert run.body == body
     assert await count(process, "runs") == 1
 
 

@@ -52,7 +52,7 @@ async def test_a_lease_is_kept_in_every_line_that_a_run_of_a_heavy_workspace_sta
                 while await due_at(process) == until:
                     await asyncio.sleep(0.02)
             assert await quick.batches.run(runner.move_alone, quick, claimed) is rests
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
 async def test_a_run_that_stands_in_line_between_two_steps_is_given_back(
@@ -65,11 +65,11 @@ async def test_a_run_that_stands_in_line_between_two_steps_is_given_back(
     async with process.database.write() as db:
         await jobs.release(db, claimed)
     await runner.move(process, claimed)  # which has lost it
-    assert (await read(process, acme, run_id))["status"] == "RUNNING"
+    assert (await read(process, acme, run_id)).status == "RUNNING"
     [again] = await process.claim("run", [], 10)
     assert again.claims == 1
     await runner.move(process, again)
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
 LOST = CommitUnknown("The answer was lost.")

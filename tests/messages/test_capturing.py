@@ -29,10 +29,10 @@ async def test_a_message_is_sent_in_the_transaction_of_its_intent(process: Proce
     assert await process.batches.run(delivery.intend_some, process, job) is None
     [attempt] = await attempts(process, acme)
     [message] = await captured(process)
-    assert (attempt["status"], attempt["tries"]) == ("SENT", 1)
-    assert [event["status"] for event in attempt["events"]] == ["SENDING", "SENT"]
-    assert message["attempt_id"] == attempt["id"]
-    assert message["headers"]["Message-ID"] == attempt["provider_message_id"]
+    assert (attempt.status, attempt.tries) == ("SENT", 1)
+    assert [event["status"] for event in attempt.events] == ["SENDING", "SENT"]
+    assert message["attempt_id"] == attempt.id
+    assert message["headers"]["Message-ID"] == attempt.provider_message_id
     assert [run.kind for run in await process.claim("run", [], 10)] == ["run"]  # it goes on
 
 
@@ -51,7 +51,7 @@ async def test_a_fault_that_waits_is_met_by_a_call(process: Process, acme: str):
     assert await captured(process) == []
     await delivery.deliver(process, job)
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "UNKNOWN"
+    assert attempt.status == "UNKNOWN"
 
 
 async def test_what_takes_long_to_compose_is_captured_by_a_call(process: Process, acme: str):
@@ -60,5 +60,5 @@ async def test_what_takes_long_to_compose_is_captured_by_a_call(process: Process
     assert await process.batches.run(delivery.intend_some, process, job) is not None
     await delivery.deliver(process, job)
     await settle(process)
-    assert [attempt["status"] for attempt in await attempts(process, acme)] == ["SENT"]
+    assert [attempt.status for attempt in await attempts(process, acme)] == ["SENT"]
     assert len(await captured(process)) == 1

@@ -13,7 +13,7 @@ import pytest
 
 from app.audience import erasing
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Database, Row
+from app.database.db import Database
 from app.intake import webhooks
 from app.machine import document
 from app.machine.content import CHANNELS
@@ -91,7 +91,7 @@ async def start(process: Process, acme: str, step: object = SEND_HELLO) -> str:
     return accepted.run_id
 
 
-async def attempts(process: Process, acme: str) -> list[Row]:
+async def attempts(process: Process, acme: str) -> list[delivery_attempts.Attempt]:
     """Oldest first."""
     async with process.database.read() as db:
         rows = await delivery_attempts.page(
@@ -104,10 +104,10 @@ async def run_status(process: Process, acme: str, run_id: str) -> str:
     async with process.database.read() as db:
         row = await runs.by_id(db, workspace_id=acme, id=run_id)
     assert row is not None
-    return str(row["status"])
+    return str(row.status)
 
 
-async def steps_of(process: Process, acme: str, run_id: str) -> list[Row]:
+async def steps_of(process: Process, acme: str, run_id: str) -> list[runs.RunStep]:
     async with process.database.read() as db:
         return await runs.steps_of(db, workspace_id=acme, run_id=run_id)
 
@@ -120,9 +120,9 @@ async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: s
     assert message.to == "ada@example.com"
     assert message.content["html"] == "<p>You said tea</p>"
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["number"], attempt["tries"]) == ("SENT", 1, 1)
-    assert attempt["provider_message_id"] == f"<{message.message_key}@provider>"
-    assert [event["status"] for event in attempt["events"]] == ["SENDING", "SENT"]
+    assert (attempt.status, attempt.number, attempt.tries) == ("SENT", 1, 1)
+    assert attempt.provider_message_id == f"<{message.message_key}@provider>"
+    assert [event["status"] for event in attempt.events] == ["SENDING", "SENT"]
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
@@ -142,11 +142,11 @@ async def test_what_the_content_printed_in_vain_is_noted_in_the_step_and_the_att
     run_id = await start(process, acme, step)
     await settle(process)
     [passed] = await steps_of(process, acme, run_id)
-    output = document.parse(passed["output"].encode())
+    output = document.parse(passed.output.encode())
     assert (output["status"], output["number"]) == ("SENT", 2)
     assert output["missing"] == ["contact.nick", "trigger.no"]
     for attempt in await attempts(process, acme):
-        intent, ended = attempt["events"]
+        intent, ended = attempt.events
         assert intent["missing"] == ["contact.nick", "trigger.no"]
         assert "missing" not in ended
 
@@ -156,7 +156,7 @@ async def test_the_intent_is_committed_before_the_provider_is_called(process: Pr
 
     async def look(message: Message) -> Receipt:
         [attempt] = await attempts(process, acme)
-        seen.append(attempt["status"])
+        seen.append(attempt.status)
         return await accepts(message)
 
     process, _ = with_provider(process, look)
@@ -182,7 +182,7 @@ async def test_what_was_surely_not_accepted_is_tried_again_under_the_same_key(
     run_id = await start(process, acme)
     await settle(process)
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("QUEUED", "provider_unreachable")
+    assert (attempt.status, attempt.reason_code) == ("QUEUED", "provider_unreachable")
     assert await run_status(process, acme, run_id) == "WAITING"
     await later(process, "message", 7)
     await settle(process)
@@ -192,7 +192,7 @@ async def test_what_was_surely_not_accepted_is_tried_again_under_the_same_key(
     await later(process, "message", 11)
     await settle(process)
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["number"], attempt["tries"]) == ("SENT", 1, 3)
+    assert (attempt.status, attempt.number, attempt.tries) == ("SENT", 1, 3)
     assert len({message.message_key for message in provider.given}) == 1
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
@@ -212,7 +212,7 @@ async def test_a_provider_that_stays_away_for_a_day_is_given_up(process: Process
     await later(process, "message", 60)
     await settle(process)
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("FAILED", "provider_unreachable")
+    assert (attempt.status, attempt.reason_code) == ("FAILED", "provider_unreachable")
     assert await run_status(process, acme, run_id) == "COMPLETED"  # onFailure: continue
 
 
@@ -230,7 +230,7 @@ async def test_a_refusal_for_good_is_never_tried_again(
     await settle(process)
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_detail"]) == ("FAILED", "550 no such user")
+    assert (attempt.status, attempt.reason_detail) == ("FAILED", "550 no such user")
     assert await run_status(process, acme, run_id) == status
 
 
@@ -243,7 +243,7 @@ async def test_an_uncertain_outcome_is_unknown_and_not_sent_again(process: Proce
     await settle(process)
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "UNKNOWN"
+    assert attempt.status == "UNKNOWN"
     assert await run_status(process, acme, run_id) == "COMPLETED"  # onUnknown: continue
 
 
@@ -255,7 +255,7 @@ async def test_on_unknown_resend_makes_new_attempts_under_new_keys_and_then_stop
     run_id = await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
     await settle(process)
     made = await attempts(process, acme)
-    assert [attempt["number"] for attempt in made] == [1, 2, 3]
+    assert [attempt.number for attempt in made] == [1, 2, 3]
     assert len({message.message_key for message in provider.given}) == 3
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
@@ -273,9 +273,9 @@ async def test_what_is_told_of_an_unknown_just_before_it_is_sent_again_is_heard(
         await WORKERS[kind].act(process, claimed)
     [attempt] = await attempts(process, acme)
     [waiting] = await process.claim("run", [], 10)
-    report = Report("told", acme, attempt["id"], None, DELIVERED, None)
+    report = Report("told", acme, attempt.id, None, DELIVERED, None)
     async with process.database.write() as db:
-        await delivery_reports.locked(db, workspace_id=acme, attempt_id=attempt["id"])
+        await delivery_reports.locked(db, workspace_id=acme, attempt_id=attempt.id)
         account = Account(provider.provider, acme, "")
         reporting = asyncio.create_task(callbacks.report(process, account, report))
         await lock_waiters(process, 1)
@@ -285,9 +285,9 @@ async def test_what_is_told_of_an_unknown_just_before_it_is_sent_again_is_heard(
     await settle(process)
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert (attempt["number"], attempt["status"]) == (1, "DELIVERED")
+    assert (attempt.number, attempt.status) == (1, "DELIVERED")
     [step] = await steps_of(process, acme, run_id)
-    assert (step["status"], orjson.loads(step["output"])["status"]) == ("COMPLETED", "SENT")
+    assert (step.status, orjson.loads(step.output)["status"]) == ("COMPLETED", "SENT")
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
@@ -309,7 +309,7 @@ async def test_a_send_whose_worker_died_is_unknown(process: Process, acme: str):
     await settle(process)
     assert provider.given == []
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+    assert (attempt.status, attempt.reason_code) == ("UNKNOWN", Reason.WORKER_LOST)
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
@@ -326,11 +326,11 @@ async def test_what_was_given_back_is_not_intended_by_the_batch_that_it_still_st
         await jobs.release(db, claimed)
     assert await process.batches.run(delivery.intend_some, process, claimed) is None
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "QUEUED"
+    assert attempt.status == "QUEUED"
     await settle(process)
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "SENT"
+    assert attempt.status == "SENT"
 
 
 async def test_a_lost_lease_cuts_the_call_off(process: Process, acme: str):
@@ -423,13 +423,13 @@ async def test_a_refusal_that_comes_late_settles_what_was_given_up(
     await settle(slow)
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == (status, error.code)
-    assert attempt["reason_detail"] == error.detail
-    assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN", status]
+    assert (attempt.status, attempt.reason_code) == (status, error.code)
+    assert attempt.reason_detail == error.detail
+    assert [event["status"] for event in attempt.events] == ["SENDING", "UNKNOWN", status]
     async with process.database.read() as db:
-        message = await messages.by_id(db, workspace_id=acme, id=attempt["message_id"])
+        message = await messages.by_id(db, workspace_id=acme, id=attempt.message_id)
     assert message is not None
-    assert (message["status"], message["reason_code"]) == (status, error.code)
+    assert (message.status, message.reason_code) == (status, error.code)
     assert await opted_out(process) == (["stopped"] if error is STOPPED else [])
 
 
@@ -448,8 +448,8 @@ async def test_what_nobody_can_know_late_either_stays_as_it_was(process: Process
     await start(process, acme)
     await settle(slow)
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
-    assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN"]
+    assert (attempt.status, attempt.reason_code) == ("UNKNOWN", Reason.WORKER_LOST)
+    assert [event["status"] for event in attempt.events] == ["SENDING", "UNKNOWN"]
 
 
 async def test_what_was_not_accepted_before_anybody_gave_up_is_tried_again(
@@ -469,11 +469,11 @@ async def test_what_was_not_accepted_before_anybody_gave_up_is_tried_again(
     await delivery.deliver(slow, claimed[0])
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("QUEUED", Reason.PROVIDER_THROTTLED)
+    assert (attempt.status, attempt.reason_code) == ("QUEUED", Reason.PROVIDER_THROTTLED)
     await later(process, "message", 60)
     await settle(slow)
     [attempt] = await attempts(process, acme)
-    assert [event["status"] for event in attempt["events"]] == [
+    assert [event["status"] for event in attempt.events] == [
         *("SENDING", "QUEUED"),
         *("SENDING", "SENT"),
     ]
@@ -492,11 +492,11 @@ async def test_a_refusal_says_nothing_of_a_later_try(process: Process, acme: str
     await intended(process)  # and then its worker is lost
     await process.batches.run(delivery.record_some, process, (first, THROTTLED))
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["tries"]) == ("SENDING", 2)
+    assert (attempt.status, attempt.tries) == ("SENDING", 2)
     await given_up(process)
     await process.batches.run(delivery.record_some, process, (first, THROTTLED))
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+    assert (attempt.status, attempt.reason_code) == ("UNKNOWN", Reason.WORKER_LOST)
 
 
 async def test_a_refusal_of_a_second_call_says_nothing_of_the_first(process: Process, acme: str):
@@ -508,7 +508,7 @@ async def test_a_refusal_of_a_second_call_says_nothing_of_the_first(process: Pro
     await given_up(process)
     await process.batches.run(delivery.record_some, process, (second, NO_USER))
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+    assert (attempt.status, attempt.reason_code) == ("UNKNOWN", Reason.WORKER_LOST)
 
 
 async def test_an_opt_out_that_is_heard_after_a_newer_attempt_holds(process: Process, acme: str):
@@ -524,7 +524,7 @@ async def test_an_opt_out_that_is_heard_after_a_newer_attempt_holds(process: Pro
     assert await opted_out(process) == ["stopped"]
     await settle(process)
     [first, second] = await attempts(process, acme)
-    assert (first["status"], second["status"]) == ("UNKNOWN", "SUPPRESSED")
+    assert (first.status, second.status) == ("UNKNOWN", "SUPPRESSED")
 
 
 async def intended(process: Process) -> delivery.Sending:
@@ -565,21 +565,21 @@ async def test_a_receipt_that_comes_late_settles_what_was_given_up(
         await given_up(through)
         await settle(through)
         [attempt] = await attempts(process, acme)
-        assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", Reason.WORKER_LOST)
+        assert (attempt.status, attempt.reason_code) == ("UNKNOWN", Reason.WORKER_LOST)
         assert await run_status(process, acme, run_id) == "COMPLETED"  # it has gone on
         receiver.released.set()
         await sending
         await channel.close()
         assert len(receiver.received) == 1
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"], attempt["number"]) == ("SENT", None, 1)
-    assert attempt["sent_at"] is not None
-    assert "queued as 1" in attempt["provider_message_id"]
-    assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN", "SENT"]
+    assert (attempt.status, attempt.reason_code, attempt.number) == ("SENT", None, 1)
+    assert attempt.sent_at is not None
+    assert "queued as 1" in attempt.provider_message_id
+    assert [event["status"] for event in attempt.events] == ["SENDING", "UNKNOWN", "SENT"]
     async with process.database.read() as db:
-        message = await messages.by_id(db, workspace_id=acme, id=attempt["message_id"])
+        message = await messages.by_id(db, workspace_id=acme, id=attempt.message_id)
     assert message is not None
-    assert (message["status"], message["reason_code"]) == ("SENT", None)
+    assert (message.status, message.reason_code) == ("SENT", None)
     assert await process.claim("message", [], 10) == []
 
 
@@ -600,7 +600,7 @@ async def test_a_receipt_that_waits_for_whoever_gives_up_keeps_what_that_wrote(
         await sending
         await channel.close()
     [attempt] = await attempts(process, acme)
-    assert [event["status"] for event in attempt["events"]] == ["SENDING", "UNKNOWN", "SENT"]
+    assert [event["status"] for event in attempt.events] == ["SENDING", "UNKNOWN", "SENT"]
 
 
 async def test_an_outcome_that_waits_for_a_report_keeps_what_that_wrote(
@@ -611,7 +611,7 @@ async def test_an_outcome_that_waits_for_a_report_keeps_what_that_wrote(
     [claimed] = await process.claim("message", [], 10)
     assert await intend_outside(process, claimed) is not None
     [attempt] = await attempts(process, acme)
-    where = {"workspace_id": acme, "attempt_id": attempt["id"]}
+    where = {"workspace_id": acme, "attempt_id": attempt.id}
 
     async def held() -> HeldMessage | None:
         async with process.database.write() as db:
@@ -645,10 +645,10 @@ async def test_a_receipt_before_anybody_gave_up_is_the_run_s_answer(
         await channel.close()
     await settle(process)
     [attempt] = await attempts(process, acme)
-    assert [event["status"] for event in attempt["events"]] == ["SENDING", "SENT"]
+    assert [event["status"] for event in attempt.events] == ["SENDING", "SENT"]
     async with process.database.read() as db:
         [step] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
-    assert orjson.loads(step["output"])["status"] == "SENT"
+    assert orjson.loads(step.output)["status"] == "SENT"
 
 
 async def test_a_receipt_that_comes_after_a_newer_attempt_changes_nothing(
@@ -663,12 +663,12 @@ async def test_a_receipt_that_comes_after_a_newer_attempt_changes_nothing(
         receiver.released.set()
         await sending
         [first, second] = await attempts(process, acme)
-        assert (first["status"], second["status"]) == ("UNKNOWN", "QUEUED")
+        assert (first.status, second.status) == ("UNKNOWN", "QUEUED")
         await settle(through)
         await channel.close()
         assert len(receiver.received) == 2
     [first, second] = await attempts(process, acme)
-    assert (first["status"], second["status"]) == ("UNKNOWN", "SENT")
+    assert (first.status, second.status) == ("UNKNOWN", "SENT")
 
 
 async def test_a_slow_provider_does_not_cost_the_lease(process: Process, acme: str):
@@ -687,7 +687,7 @@ async def test_a_slow_provider_does_not_cost_the_lease(process: Process, acme: s
     gate.set()
     await sending
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "SENT"
+    assert attempt.status == "SENT"
 
 
 @pytest.mark.parametrize(
@@ -709,7 +709,7 @@ async def test_a_message_that_cannot_be_made_says_why_and_calls_nobody(
     assert provider.given == []
     async with process.database.read() as db:
         [row] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
-    assert row["reason_code"] == code
+    assert row.reason_code == code
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
@@ -719,7 +719,7 @@ async def test_an_address_that_is_none_fails_the_message(process: Process, acme:
     await settle(process)
     assert provider.given == []
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("FAILED", Reason.INVALID_ADDRESS)
+    assert (attempt.status, attempt.reason_code) == ("FAILED", Reason.INVALID_ADDRESS)
 
 
 # --- the database goes away around a call -------------------------------------------------------
@@ -765,7 +765,7 @@ async def test_an_orphan_whose_settlement_was_not_answered_is_still_not_sent(
     await delivering
     assert provider.given == []
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "UNKNOWN"
+    assert attempt.status == "UNKNOWN"
 
 
 async def test_an_intent_whose_commit_was_not_answered_is_still_carried_out(
@@ -781,7 +781,7 @@ async def test_an_intent_whose_commit_was_not_answered_is_still_carried_out(
     await cutting
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert (attempt["status"], attempt["tries"]) == ("SENT", 1)
+    assert (attempt.status, attempt.tries) == ("SENT", 1)
 
 
 async def test_an_outcome_whose_commit_was_not_answered_stands(
@@ -798,7 +798,7 @@ async def test_an_outcome_whose_commit_was_not_answered_stands(
     await settle(through)
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "SENT"
+    assert attempt.status == "SENT"
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
@@ -819,4 +819,4 @@ async def test_an_outcome_waits_for_a_database_that_went_away_during_the_call(
     await settle(through)
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
-    assert attempt["status"] == "SENT"
+    assert attempt.status == "SENT"

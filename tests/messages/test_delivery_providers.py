@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 import pytest
 
-from app.database.db import Row
 from app.intake import webhooks
 from app.messages import providers
 from app.net.egress import Egress
@@ -79,7 +78,7 @@ async def start(process: Process, acme: str, *steps: Mapping[str, Any]) -> None:
     await webhooks.receive(process, token=token, signatures=[], body=EVENT)
 
 
-async def attempts(process: Process, acme: str) -> list[Row]:
+async def attempts(process: Process, acme: str) -> list[delivery_attempts.Attempt]:
     async with process.database.read() as db:
         found = await delivery_attempts.page(
             db, workspace_id=acme, filters={}, before=None, limit=50
@@ -99,8 +98,8 @@ async def test_text_messages_and_whatsapp_reach_twilio(
         (PHONE, NUMBER, "You said tea"),
         (f"whatsapp:{PHONE}", f"whatsapp:{NUMBER}", "You said tea"),
     ]
-    assert [sms["provider_message_id"], whatsapp["provider_message_id"]] == list(twilio.accepted)
-    assert (sms["status"], sms["provider"], sms["to_address"]) == ("SENT", "twilio", PHONE)
+    assert [sms.provider_message_id, whatsapp.provider_message_id] == list(twilio.accepted)
+    assert (sms.status, sms.provider, sms.to_address) == ("SENT", "twilio", PHONE)
 
 
 async def test_a_throttled_text_message_waits_as_long_as_twilio_asks(
@@ -111,14 +110,14 @@ async def test_a_throttled_text_message_waits_as_long_as_twilio_asks(
         await start(live, acme, text("sms"))
         await settle(live)
         [waiting] = await attempts(live, acme)
-        assert (waiting["status"], waiting["reason_code"]) == ("QUEUED", "provider_throttled")
+        assert (waiting.status, waiting.reason_code) == ("QUEUED", "provider_throttled")
         await later(live, "message", 80)
         await settle(live)
         assert len(twilio.asked) == 1
         await later(live, "message", 15)
         await settle(live)
         [sent] = await attempts(live, acme)
-    assert (sent["status"], sent["tries"], len(twilio.accepted)) == ("SENT", 2, 1)
+    assert (sent.status, sent.tries, len(twilio.accepted)) == ("SENT", 2, 1)
 
 
 async def test_a_bad_token_burns_no_message(process: Process, acme: str, twilio: TwilioServer):
@@ -127,7 +126,7 @@ async def test_a_bad_token_burns_no_message(process: Process, acme: str, twilio:
         await start(broken, acme, text("sms"))
         await settle(broken)
         [waiting] = await attempts(broken, acme)
-        assert (waiting["status"], waiting["reason_code"]) == ("QUEUED", "provider_misconfigured")
+        assert (waiting.status, waiting.reason_code) == ("QUEUED", "provider_misconfigured")
     await later(process, "message", 10)
     async with producing(process, **by_twilio(twilio)) as mended:
         await settle(mended)
@@ -144,7 +143,7 @@ async def test_a_text_message_whose_answer_was_lost_is_unknown_and_sent_once(
         await later(live, "message", 100_000)
         await settle(live)
         [attempt] = await attempts(live, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", "outcome_unknown")
+    assert (attempt.status, attempt.reason_code) == ("UNKNOWN", "outcome_unknown")
     assert len(twilio.accepted) == 1
 
 
@@ -156,7 +155,7 @@ async def test_who_opted_out_at_twilio_has_opted_out_here(
     async with producing(process, **by_twilio(twilio)) as live:
         await start(live, acme, text("sms"), text("sms", id="again"), text("whatsapp"))
         await settle(live)
-        ended = [(one["status"], one["reason_code"]) for one in await attempts(live, acme)]
+        ended = [(one.status, one.reason_code) for one in await attempts(live, acme)]
     assert ended == [
         ("SUPPRESSED", "suppressed_stopped"),
         ("SUPPRESSED", "suppressed_stopped"),
@@ -182,9 +181,9 @@ async def test_mail_reaches_resend_once_though_its_first_answer_was_lost(
         await settle(live)
         [attempt] = await attempts(live, acme)
     [mail] = resend.accepted.values()
-    assert (attempt["status"], attempt["provider"]) == ("SENT", "resend")
-    assert attempt["provider_message_id"] == mail["id"]
-    assert mail["tags"][1] == {"name": "attempt", "value": attempt["id"]}
+    assert (attempt.status, attempt.provider) == ("SENT", "resend")
+    assert attempt.provider_message_id == mail["id"]
+    assert mail["tags"][1] == {"name": "attempt", "value": attempt.id}
     assert mail["headers"]["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert mail["headers"]["List-Unsubscribe"].startswith("<http")
 
@@ -194,4 +193,4 @@ async def test_a_channel_that_nobody_set_up_fails_with_its_reason(process: Proce
         await start(live, acme, text("sms"))
         await settle(live)
         [attempt] = await attempts(live, acme)
-    assert (attempt["status"], attempt["reason_code"]) == ("FAILED", "channel_not_configured")
+    assert (attempt.status, attempt.reason_code) == ("FAILED", "channel_not_configured")

@@ -14,14 +14,13 @@ import orjson
 import pytest
 
 from app.consent import consent
-from app.database.db import Row
 from app.errors import Unavailable
 from app.intake import webhooks
 from app.messages import callbacks, create, delivery, providers
 from app.process import Process
 from app.runs import runner
 from app.store import callbacks as store
-from app.store import event_endpoints
+from app.store import delivery_attempts, event_endpoints
 from tests import cast as company
 from tests import resend_server, twilio_server
 from tests.cast import HELLO, Cast, hook, settle
@@ -64,7 +63,7 @@ class Service:
     twilio: TwilioServer
     resend: ResendServer
 
-    async def attempt(self) -> Row:
+    async def attempt(self) -> delivery_attempts.Attempt:
         """The newest."""
         return (await attempts(self.process, self.acme))[-1]
 
@@ -90,7 +89,9 @@ class Service:
         }
         return await self.client.post(url, content=urlencode(form), headers=headers)
 
-    async def status(self, sid: str, form: Mapping[str, str], status: str, **more: str) -> Row:
+    async def status(
+        self, sid: str, form: Mapping[str, str], status: str, **more: str
+    ) -> delivery_attempts.Attempt:
         payload = {"MessageSid": sid, "MessageStatus": status, "AccountSid": "AC", **more}
         response = await self.tell(form["StatusCallback"], payload)
         assert response.status_code == 200, response.text
@@ -98,7 +99,7 @@ class Service:
 
     async def hear(
         self, kind: str, mail: Mapping[str, Any], id: str | None = None, **more: Any
-    ) -> Row:
+    ) -> delivery_attempts.Attempt:
         """As Resend would."""
         await self.report(event(kind, mail, **more), id)
         return await self.attempt()
@@ -159,10 +160,10 @@ async def test_a_callback_has_at_most_256_kib(service: Service):
 async def test_a_text_message_is_delivered_and_a_late_sent_undoes_nothing(service: Service):
     sid, form = await service.texted()
     delivered = await service.status(sid, form, "delivered")
-    assert (delivered["status"], delivered["provider_message_id"]) == ("DELIVERED", sid)
+    assert (delivered.status, delivered.provider_message_id) == ("DELIVERED", sid)
     late = await service.status(sid, form, "sent")
-    assert late["status"] == "DELIVERED"
-    assert [one["status"] for one in late["events"]] == ["SENDING", "SENT", "DELIVERED", "SENT"]
+    assert late.status == "DELIVERED"
+    assert [one["status"] for one in late.events] == ["SENDING", "SENT", "DELIVERED", "SENT"]
     async with service.process.database.read() as db:
         assert await db.fetch_value("SELECT status FROM messages") == "DELIVERED"
 
@@ -171,17 +172,17 @@ async def test_copies_count_once(service: Service):
     sid, form = await service.texted()
     await asyncio.gather(*(service.status(sid, form, "delivered") for _ in range(20)))
     attempt = await service.attempt()
-    assert [one["status"] for one in attempt["events"]] == ["SENDING", "SENT", "DELIVERED"]
+    assert [one["status"] for one in attempt.events] == ["SENDING", "SENT", "DELIVERED"]
 
 
 async def test_what_is_unknown_is_resolved_though_its_sid_was_never_learned(service: Service):
     service.twilio.script.append(DROP_ACCEPTED)
     sid, form = await service.texted()
-    assert (await service.attempt())["status"] == "UNKNOWN"
+    assert (await service.attempt()).status == "UNKNOWN"
     sent = await service.status(sid, form, "sent")
-    assert (sent["status"], sent["reason_code"], sent["provider_message_id"]) == ("SENT", None, sid)
-    assert sent["sent_at"] is not None
-    assert (await service.status(sid, form, "delivered"))["status"] == "DELIVERED"
+    assert (sent.status, sent.reason_code, sent.provider_message_id) == ("SENT", None, sid)
+    assert sent.sent_at is not None
+    assert (await service.status(sid, form, "delivered")).status == "DELIVERED"
 
 
 async def test_a_report_that_overtakes_the_answer_counts_and_the_run_goes_on(
@@ -195,14 +196,14 @@ async def test_a_report_that_overtakes_the_answer_counts_and_the_run_goes_on(
         await service.twilio.stalled.wait()
         [attempt] = await attempts(service.process, service.acme)
         url = providers.operators_url(process.settings.base_url, process.vault, "twilio")
-        form = {"StatusCallback": f"{url}?workspace={service.acme}&attempt={attempt['id']}"}
+        form = {"StatusCallback": f"{url}?workspace={service.acme}&attempt={attempt.id}"}
         found = await service.status("SM1", form, "sent")
-        assert found["status"] == "SENT"
+        assert found.status == "SENT"
         await service.twilio.listener.stop()  # the answer never comes
         await sending
     await settle(service.process)
     ended = await service.attempt()
-    assert (ended["status"], ended["number"]) == ("SENT", 1)
+    assert (ended.status, ended.number) == ("SENT", 1)
     async with service.process.database.read() as db:
         assert await db.fetch_value("SELECT status FROM runs") == "COMPLETED"
 
@@ -212,11 +213,11 @@ async def test_a_try_that_was_taken_for_lost_and_was_delivered_is_not_made_again
     await start(service.process, service.acme, text("sms"))
     await settle(service.process)
     waiting = await service.attempt()
-    assert waiting["status"] == "QUEUED"
+    assert waiting.status == "QUEUED"
     url = providers.operators_url(
         service.process.settings.base_url, service.process.vault, "twilio"
     )
-    form = {"StatusCallback": f"{url}?workspace={service.acme}&attempt={waiting['id']}"}
+    form = {"StatusCallback": f"{url}?workspace={service.acme}&attempt={waiting.id}"}
     await service.status("SM1", form, "delivered")
     await later(service.process, "message", 100_000)
     await settle(service.process)
@@ -225,12 +226,12 @@ async def test_a_try_that_was_taken_for_lost_and_was_delivered_is_not_made_again
 
 async def test_mail_is_delivered_and_complained_of(service: Service):
     mail = await service.mailed()
-    assert (await service.hear("email.delivered", mail))["status"] == "DELIVERED"
+    assert (await service.hear("email.delivered", mail)).status == "DELIVERED"
     complained = await service.hear("email.complained", mail)
-    assert (complained["status"], complained["reason_code"]) == ("COMPLAINED", "complained")
+    assert (complained.status, complained.reason_code) == ("COMPLAINED", "complained")
     assert await service.reasons() == [("email", "complained")]
     await service.hear("email.bounced", mail, bounce={"type": "Permanent", "message": "No."})
-    assert (await service.attempt())["status"] == "COMPLAINED"
+    assert (await service.attempt()).status == "COMPLAINED"
 
 
 async def test_a_hard_bounce_suppresses_and_says_why(service: Service):
@@ -238,12 +239,12 @@ async def test_a_hard_bounce_suppresses_and_says_why(service: Service):
     bounced = await service.hear(
         "email.bounced", mail, bounce={"type": "Permanent", "message": "No such\r\nmailbox"}
     )
-    assert (bounced["status"], bounced["reason_code"]) == ("BOUNCED", "bounced_hard")
-    assert bounced["reason_detail"] == "Resend: email.bounced: No such mailbox"
+    assert (bounced.status, bounced.reason_code) == ("BOUNCED", "bounced_hard")
+    assert bounced.reason_detail == "Resend: email.bounced: No such mailbox"
     assert await service.reasons() == [("email", "bounced")]
     before = len(service.resend.accepted)
     await service.mailed()
-    assert (await service.attempt())["reason_code"] == "suppressed_bounced"
+    assert (await service.attempt()).reason_code == "suppressed_bounced"
     assert len(service.resend.accepted) == before
 
 
@@ -271,7 +272,7 @@ async def test_a_delivery_in_between_begins_the_count_anew(service: Service):
 async def test_a_number_that_does_not_exist_is_suppressed(service: Service):
     sid, form = await service.texted()
     await service.status(sid, form, "undelivered", ErrorCode="30005")
-    assert (await service.attempt())["status"] == "BOUNCED"
+    assert (await service.attempt()).status == "BOUNCED"
     assert await service.reasons() == [("sms", "bounced")]
 
 
@@ -281,8 +282,8 @@ async def test_nothing_of_an_erased_contact_is_written_down_again(service: Servi
         await db.execute("UPDATE messages SET to_address = NULL")  # as an erasure does
     await service.hear("email.bounced", mail, bounce={"type": "Permanent", "message": "ada@x gone"})
     attempt = await service.attempt()
-    assert (attempt["status"], attempt["reason_detail"]) == ("BOUNCED", None)
-    assert "ada@" not in str(attempt["events"])
+    assert (attempt.status, attempt.reason_detail) == ("BOUNCED", None)
+    assert "ada@" not in str(attempt.events)
     assert await service.reasons() == []
 
 
@@ -315,11 +316,11 @@ async def test_an_older_attempt_says_nothing_about_the_message(service: Service)
     sid, form = await service.texted()
     first = await service.attempt()
     async with service.process.database.write() as db:
-        assert await create.resend(service.process, db, service.acme, first["message_id"])
+        assert await create.resend(service.process, db, service.acme, first.message_id)
     await settle(service.process)
     await service.status(sid, form, "undelivered", ErrorCode="30003")
     one, two = await attempts(service.process, service.acme)
-    assert (one["status"], two["status"]) == ("BOUNCED", "SENT")
+    assert (one.status, two.status) == ("BOUNCED", "SENT")
     async with service.process.database.read() as db:
         assert await db.fetch_value("SELECT status FROM messages") == "SENT"
 
@@ -345,7 +346,7 @@ async def test_forged_callbacks_change_nothing(service: Service):
     for headers in ({}, signed(mail + b" "), signed(mail, at=1_700_000_000)):
         response = await service.client.post(hearing, content=mail, headers=headers)
         assert (response.status_code, response.json()["code"]) == (401, "invalid_signature")
-    assert {one["status"] for one in await attempts(service.process, service.acme)} == {"SENT"}
+    assert {one.status for one in await attempts(service.process, service.acme)} == {"SENT"}
 
 
 @pytest.mark.parametrize(
@@ -380,7 +381,7 @@ async def test_a_workspace_s_own_secret_reaches_no_other_workspace(service: Serv
     elsewhere = str(hers).replace(cast.mallory.workspace_id, service.acme)
     response = await service.tell(f"{elsewhere}?{query}", payload, token="mallorys")
     assert response.status_code == 404
-    assert (await service.attempt())["status"] == "SENT"
+    assert (await service.attempt()).status == "SENT"
     content = await service.tell(
         str(hers), {"MessageSid": "SM", "From": PHONE, "Body": "STOP"}, token="mallorys"
     )
@@ -421,7 +422,7 @@ async def test_stop_start_and_help_by_text_message(service: Service):
     before = len(service.twilio.accepted)
     await start(service.process, service.acme, text("sms"))
     await settle(service.process)
-    assert (await service.attempt())["reason_code"] == "suppressed_stopped"
+    assert (await service.attempt()).reason_code == "suppressed_stopped"
     assert len(service.twilio.accepted) == before
     assert "you will get messages again" in await service.says("START", sid="SM4")
     assert await service.reasons() == []

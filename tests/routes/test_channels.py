@@ -297,7 +297,7 @@ async def test_what_waited_for_a_good_token_goes_out_when_it_is_there(
         await webhooks.receive(live, token=token, signatures=[], body=EVENT)
         await settle(live)
         [waiting] = await attempts(live, cast.adam.workspace_id)
-        assert (waiting["status"], waiting["reason_code"]) == ("QUEUED", "provider_misconfigured")
+        assert (waiting.status, waiting.reason_code) == ("QUEUED", "provider_misconfigured")
         assert twilio.accepted == {}
         await put(cast.adam, "sms", {**TWILIO, "authToken": TOKEN})
         await settle(live)
@@ -316,12 +316,12 @@ async def test_a_bad_token_is_asked_with_few_and_a_good_one_takes_all(
             await settle(live)
         assert len(twilio.asked) == circuit_breaker.OPEN_AFTER
         waiting = await attempts(live, acme)
-        assert {one["reason_code"] for one in waiting} == {"provider_misconfigured"}
-        assert waiting[-1]["tries"] == 0
-        assert "Save the channel's settings again" in waiting[-1]["reason_detail"]
+        assert {one.reason_code for one in waiting} == {"provider_misconfigured"}
+        assert waiting[-1].tries == 0
+        assert "Save the channel's settings again" in waiting[-1].reason_detail
         await put(cast.adam, "sms", {**TWILIO, "authToken": TOKEN})
         await settle(live)
-        assert {one["status"] for one in await attempts(live, acme)} == {"SENT"}
+        assert {one.status for one in await attempts(live, acme)} == {"SENT"}
     assert len(twilio.accepted) == 9
 
 
@@ -364,9 +364,9 @@ async def test_a_mail_server_inside_is_not_even_dialled(
         await guarded.own.close()
         await egress.close()
         assert inside.sessions == 0
-    assert (attempt["status"], attempt["reason_code"]) == ("QUEUED", "provider_unreachable")
-    assert "public internet" in attempt["reason_detail"]
-    assert "127.0.0.1" not in attempt["reason_detail"]
+    assert (attempt.status, attempt.reason_code) == ("QUEUED", "provider_unreachable")
+    assert "public internet" in attempt.reason_detail
+    assert "127.0.0.1" not in attempt.reason_detail
 
 
 async def test_the_sandbox_captures_whatever_is_set_up(cast: Cast, process: Process):

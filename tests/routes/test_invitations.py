@@ -332,7 +332,7 @@ async def test_who_is_removed_takes_no_invitation_along(
             user_id=cast.mallory.user_id,
             role="viewer",
         )
-    assert (await cast.adam.delete(f"/memberships/{joined['id']}")).status_code == 204
+    assert (await cast.adam.delete(f"/memberships/{joined.id}")).status_code == 204
     assert refused(await accept(visitor, token, password=PASSWORD)) == (409, "conflict")
 
 

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import pytest
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.identity import identity
 from app.machine.content import CHANNELS
 from app.main import web
@@ -166,7 +166,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set once somebody who waits has found nothing; who may is looked up at every look."""
     page, has_looked = store.page, asyncio.Event()
 
-    async def looking(*given: Any, **options: Any) -> list[Row]:
+    async def looking(*given: Any, **options: Any) -> list[sandbox.CapturedMessage]:
         rows = await page(*given, **options)
         has_looked.set()
         return rows

@@ -11,7 +11,6 @@ import pytest
 
 from app.audience import erasing
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Row
 from app.intake import webhooks
 from app.machine.reasons import Reason
 from app.process import Process
@@ -37,8 +36,8 @@ def ask(listener: Listener, **more: Any) -> dict[str, Any]:
     return {"id": "ask", "type": "http_request", "method": "POST", "url": url, **more}
 
 
-async def step_of(process: Process, acme: str, run_id: str, node_id: str = "ask") -> Row:
-    [step] = [s for s in await steps_of(process, acme, run_id) if s["node_id"] == node_id]
+async def step_of(process: Process, acme: str, run_id: str, node_id: str = "ask") -> runs.RunStep:
+    [step] = [s for s in await steps_of(process, acme, run_id) if s.node_id == node_id]
     return step
 
 
@@ -69,7 +68,7 @@ async def test_an_answer_enters_the_run_and_serves_what_follows(open_process: Pr
         [claimed] = await process.claim("run", [], 10)
         await runner.move(process, claimed)
         run = await read(process, acme, run_id)
-        assert (run["status"], run["waiting_for"]["kind"]) == ("WAITING", "http")
+        assert (run.status, run.waiting_for["kind"]) == ("WAITING", "http")
         assert listener.connections == 0  # the intent is committed, and nobody was called yet
         async with process.database.read() as db:
             kept = await db.fetch_all("SELECT * FROM calls")
@@ -81,12 +80,12 @@ async def test_an_answer_enters_the_run_and_serves_what_follows(open_process: Pr
     assert orjson.loads(asked.body) == {"for": "ada@example.com"}
     assert len(asked.header("idempotency-key") or "") == 40
     run = await read(process, acme, run_id)
-    assert run["status"] == "COMPLETED"
+    assert run.status == "COMPLETED"
     contact, _ = await contact_of(process, acme, run_id)
     assert contact["metadata"] == {"order": "x-7 1.10"}
     step = await step_of(process, acme, run_id)
-    assert '"total":1.10,"n":123456789012345678901' in step["output"]
-    assert "canary" not in step["output"] + run["state"]
+    assert '"total":1.10,"n":123456789012345678901' in step.output
+    assert "canary" not in step.output + run.state
     assert await left(process) == 0
 
 
@@ -111,7 +110,7 @@ async def test_a_body_is_json_when_it_is_and_else_text(
     async with Listener(respond) as listener:
         run_id = await started(open_process, acme, ask(listener))
         await settle(open_process)
-    output = orjson.loads((await step_of(open_process, acme, run_id))["output"])
+    output = orjson.loads((await step_of(open_process, acme, run_id)).output)
     assert output["body"] == body
     assert output.get("truncated", False) is (len(body) == 64 * 1024)
 
@@ -122,8 +121,8 @@ async def test_the_network_inside_is_not_reached(process: Process, acme: str):
         await settle(process)
         assert listener.connections == 0
     run = await read(process, acme, run_id)
-    assert (run["status"], run["reason_code"]) == ("FAILED", Reason.HTTP_REFUSED)
-    assert "127.0.0.1" not in run["reason_detail"]
+    assert (run.status, run.reason_code) == ("FAILED", Reason.HTTP_REFUSED)
+    assert "127.0.0.1" not in run.reason_detail
     assert await left(process) == 0
 
 
@@ -147,7 +146,7 @@ async def test_what_may_have_arrived_is_repeated_only_where_that_is_harmless(
     assert len(listener.asked) == calls
     assert len({asked.header("idempotency-key") for asked in listener.asked}) == 1
     run = await read(process, acme, run_id)
-    assert (run["status"], run["reason_code"]) == ("FAILED", code)
+    assert (run.status, run.reason_code) == ("FAILED", code)
 
 
 async def test_what_surely_did_not_arrive_is_tried_again(open_process: Process, acme: str):
@@ -155,12 +154,12 @@ async def test_what_surely_did_not_arrive_is_tried_again(open_process: Process, 
     listener = Listener(port=port)
     run_id = await started(process, acme, ask(listener))
     await settle(process)
-    assert (await read(process, acme, run_id))["status"] == "WAITING"
+    assert (await read(process, acme, run_id)).status == "WAITING"
     async with listener:
         await later(process, "call", 60)
         await settle(process)
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
-    assert orjson.loads((await step_of(process, acme, run_id))["output"])["tries"] == 2
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
+    assert orjson.loads((await step_of(process, acme, run_id)).output)["tries"] == 2
 
 
 async def test_a_server_that_asks_for_patience_gets_it(open_process: Process, acme: str):
@@ -175,7 +174,7 @@ async def test_a_server_that_asks_for_patience_gets_it(open_process: Process, ac
         await later(process, "call", 10)
         await settle(process)
     assert len(listener.asked) == 2
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
 async def test_a_call_whose_worker_dies_every_time_is_given_up(open_process: Process, acme: str):
@@ -193,8 +192,8 @@ async def test_a_call_whose_worker_dies_every_time_is_given_up(open_process: Pro
         await settle(process)
         assert listener.connections == 0
     step = await step_of(process, acme, run_id)
-    assert (step["port"], step["reason_code"]) == ("failed", Reason.HTTP_BROKEN)
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (step.port, step.reason_code) == ("failed", Reason.HTTP_BROKEN)
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
 async def test_a_call_that_breaks_its_worker_every_time_is_set_aside(
@@ -213,12 +212,12 @@ async def test_a_call_that_breaks_its_worker_every_time_is_set_aside(
             with pytest.raises(VaultError):
                 await calling.make(process, claimed)
             await later(process, "call", 60)
-        assert (await read(process, acme, run_id))["status"] == "WAITING"
+        assert (await read(process, acme, run_id)).status == "WAITING"
         await settle(process)
         assert listener.connections == 0
     run = await read(process, acme, run_id)
-    assert (run["status"], run["reason_code"]) == ("FAILED", Reason.POISONED)
-    assert run["reason_detail"] == calling.POISONED
+    assert (run.status, run.reason_code) == ("FAILED", Reason.POISONED)
+    assert run.reason_detail == calling.POISONED
     assert await left(process) == 0
 
 
@@ -256,7 +255,7 @@ async def test_a_call_that_was_not_made_in_time_was_no_try(open_process: Process
         assert (await tries(process), listener.connections) == (0, 0)
         await settle(process)
         assert len(listener.asked) == 1
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
 async def test_a_caller_that_lost_its_lease_writes_nothing(open_process: Process, acme: str):
@@ -273,7 +272,7 @@ async def test_a_caller_that_lost_its_lease_writes_nothing(open_process: Process
         run_id = await started(process, acme, ask(listener))
         await settle(process)
     assert len(listener.asked) == 2
-    output = orjson.loads((await step_of(process, acme, run_id))["output"])
+    output = orjson.loads((await step_of(process, acme, run_id)).output)
     assert output["body"] == {"from": "the second"}
 
 
@@ -298,7 +297,7 @@ async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
     async def erase() -> None:
         run = await read(process, acme, run_id)
         async with process.database.write() as db:
-            await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run["contact_id"])
+            await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run.contact_id)
 
     async def erase_first(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await erase()
@@ -313,7 +312,7 @@ async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
         await settle(process)
         assert listener.connections == (when == "during")
     run = await read(process, acme, run_id)
-    assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.CONTACT_ERASED)
+    assert (run.status, run.reason_code) == ("CANCELLED", Reason.CONTACT_ERASED)
     assert await left(process) == 0
 
 
@@ -351,7 +350,7 @@ async def test_an_answer_that_comes_for_an_archived_run_is_forgotten(
         async with process.database.write() as db:
             await db.execute("UPDATE definitions SET state = 'ARCHIVED'")
         await settle(process)
-    assert (await read(process, acme, run_id))["status"] == "CANCELLED"
+    assert (await read(process, acme, run_id)).status == "CANCELLED"
     assert await left(process) == 0
 
 

@@ -30,14 +30,14 @@ async def started(process: Process, acme: str, *steps: Any, event: Any = EVENT) 
     return accepted.run_id
 
 
-async def read(process: Process, acme: str, run_id: str) -> Row:
+async def read(process: Process, acme: str, run_id: str) -> runs.WholeRun:
     async with process.database.read() as db:
         row = await runs.by_id(db, workspace_id=acme, id=run_id)
     assert row is not None
     return row
 
 
-async def steps_of(process: Process, acme: str, run_id: str) -> list[Row]:
+async def steps_of(process: Process, acme: str, run_id: str) -> list[runs.RunStep]:
     async with process.database.read() as db:
         return await runs.steps_of(db, workspace_id=acme, run_id=run_id)
 
@@ -45,10 +45,10 @@ async def steps_of(process: Process, acme: str, run_id: str) -> list[Row]:
 async def contact_of(process: Process, acme: str, run_id: str) -> tuple[Row, list[str]]:
     run = await read(process, acme, run_id)
     async with process.database.read() as db:
-        row = await contacts.by_id(db, workspace_id=acme, id=run["contact_id"])
-        tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[run["contact_id"]])
+        row = await contacts.by_id(db, workspace_id=acme, id=run.contact_id)
+        tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[run.contact_id])
     assert row is not None
-    return row, tags[run["contact_id"]]
+    return row, tags[run.contact_id]
 
 
 async def later(process: Process, kind: Kind, seconds: float) -> None:
@@ -86,8 +86,8 @@ async def test_a_run_without_steps_completes(process: Process, acme: str):
     run_id = await started(process, acme)
     await settle(process)
     run = await read(process, acme, run_id)
-    assert (run["status"], run["reason_code"]) == ("COMPLETED", None)
-    assert run["finished_at"] is not None
+    assert (run.status, run.reason_code) == ("COMPLETED", None)
+    assert run.finished_at is not None
 
 
 async def test_effects_and_their_records_are_there_together(process: Process, acme: str):
@@ -102,7 +102,7 @@ async def test_effects_and_their_records_are_there_together(process: Process, ac
     contact, tags = await contact_of(process, acme, run_id)
     assert (contact["first_name"], tags) == ("tea", ["drinks-tea"])
     steps = await steps_of(process, acme, run_id)
-    assert [(s["node_id"], s["status"]) for s in steps] == [
+    assert [(s.node_id, s.status) for s in steps] == [
         ("name", "COMPLETED"),
         ("tag", "COMPLETED"),
         ("untag", "COMPLETED"),
@@ -129,8 +129,8 @@ async def test_a_branch_keeps_the_operands_of_its_decision(process: Process, acm
     _, tags = await contact_of(process, acme, run_id)
     assert tags == ["poor"]
     [branch, _] = await steps_of(process, acme, run_id)
-    assert branch["port"] == "else"
-    assert "1.1" in branch["output"]
+    assert branch.port == "else"
+    assert "1.1" in branch.output
 
 
 async def test_a_change_that_no_contact_may_have_is_told_and_the_run_goes_on(
@@ -144,8 +144,8 @@ async def test_a_change_that_no_contact_may_have_is_told_and_the_run_goes_on(
     )
     await settle(process)
     [bad, _] = await steps_of(process, acme, run_id)
-    assert bad["reason_code"] == Reason.CHANGE_REFUSED
-    assert "phone" in bad["reason_detail"]
+    assert bad.reason_code == Reason.CHANGE_REFUSED
+    assert "phone" in bad.reason_detail
     _, tags = await contact_of(process, acme, run_id)
     assert tags == ["went-on"]
 
@@ -165,7 +165,7 @@ async def test_an_address_that_somebody_else_has_is_refused_without_harm(
     )
     await settle(process)
     [bad, _] = await steps_of(process, acme, run_id)
-    assert bad["reason_code"] == Reason.CHANGE_REFUSED
+    assert bad.reason_code == Reason.CHANGE_REFUSED
     contact, tags = await contact_of(process, acme, run_id)
     assert (contact["email"], tags) == ("ada@example.com", ["went-on"])
 
@@ -179,16 +179,16 @@ async def test_a_wait_ends_when_its_time_has_come_and_never_before(process: Proc
     )
     await settle(process)
     run = await read(process, acme, run_id)
-    assert run["status"] == "WAITING"
-    assert run["waiting_for"]["kind"] == "time"
+    assert run.status == "WAITING"
+    assert run.waiting_for["kind"] == "time"
     await later(process, "run", 3_590)
     await settle(process)
-    assert (await read(process, acme, run_id))["status"] == "WAITING"
+    assert (await read(process, acme, run_id)).status == "WAITING"
     await later(process, "run", 11)
     await settle(process)
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
     [pause, _] = await steps_of(process, acme, run_id)
-    assert (pause["status"], pause["visit"]) == ("COMPLETED", 1)
+    assert (pause.status, pause.visit) == ("COMPLETED", 1)
 
 
 async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, acme: str):
@@ -196,13 +196,13 @@ async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, ac
     [claimed] = await process.claim("run", [], 10)
     await runner.move(process, claimed)
     run = await read(process, acme, run_id)
-    assert run["status"] == "WAITING"
-    assert run["waiting_for"]["kind"] == "delivery"
+    assert run.status == "WAITING"
+    assert run.waiting_for["kind"] == "delivery"
     assert await process.claim("run", [], 10) == []  # nothing to do until it is known
     await settle(process)
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
     [hello] = await steps_of(process, acme, run_id)
-    assert orjson.loads(hello["output"])["status"] == "SENT"
+    assert orjson.loads(hello.output)["status"] == "SENT"
 
 
 async def test_an_archived_definition_ends_its_runs_before_anything_is_sent(
@@ -213,7 +213,7 @@ async def test_an_archived_definition_ends_its_runs_before_anything_is_sent(
         await db.execute("UPDATE definitions SET state = 'ARCHIVED'")
     await settle(process)
     run = await read(process, acme, run_id)
-    assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.DEFINITION_ARCHIVED)
+    assert (run.status, run.reason_code) == ("CANCELLED", Reason.DEFINITION_ARCHIVED)
 
 
 async def test_an_erased_contact_s_runs_end(process: Process, acme: str):
@@ -221,11 +221,9 @@ async def test_an_erased_contact_s_runs_end(process: Process, acme: str):
     await settle(process)
     run = await read(process, acme, waiting)
     async with process.database.write() as db:
-        assert await erasing.erase(
-            db, WorkspaceContext(acme, None, process.vault), run["contact_id"]
-        )
+        assert await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run.contact_id)
     run = await read(process, acme, waiting)
-    assert (run["status"], run["reason_code"]) == ("CANCELLED", Reason.CONTACT_ERASED)
+    assert (run.status, run.reason_code) == ("CANCELLED", Reason.CONTACT_ERASED)
 
 
 async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme: str):
@@ -234,13 +232,13 @@ async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme
     await runner.move(process, claimed)
     run = await read(process, acme, run_id)
     async with process.database.write() as db:
-        await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run["contact_id"])
+        await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run.contact_id)
     await settle(process)
     async with process.database.read() as db:
-        message = await messages.by_id(db, workspace_id=acme, id=run["waiting_for"]["messageId"])
+        message = await messages.by_id(db, workspace_id=acme, id=run.waiting_for["messageId"])
         assert await db.fetch_value("SELECT count(*) FROM captured_messages") == 0
     assert message is not None
-    assert (message["status"], message["reason_code"]) == ("SUPPRESSED", Reason.CONTACT_ERASED)
+    assert (message.status, message.reason_code) == ("SUPPRESSED", Reason.CONTACT_ERASED)
 
 
 # --- claims -------------------------------------------------------------------------------------
@@ -262,9 +260,9 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(process: Process, ac
     assert fresh.lease_token != stale.lease_token
     await runner.move(process, stale)
     assert await steps_of(process, acme, run_id) == []
-    assert (await read(process, acme, run_id))["status"] == "QUEUED"
+    assert (await read(process, acme, run_id)).status == "QUEUED"
     await runner.move(process, fresh)
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
 async def test_a_run_that_breaks_its_worker_every_time_is_set_aside(process: Process, acme: str):
@@ -274,7 +272,7 @@ async def test_a_run_that_breaks_its_worker_every_time_is_set_aside(process: Pro
         await later(process, "run", 60)
     await settle(process)
     run = await read(process, acme, run_id)
-    assert (run["status"], run["reason_code"]) == ("FAILED", Reason.POISONED)
+    assert (run.status, run.reason_code) == ("FAILED", Reason.POISONED)
 
 
 async def test_a_step_that_fails_leaves_neither_effects_nor_records(process: Process, acme: str):
@@ -291,7 +289,7 @@ async def test_a_step_that_fails_leaves_neither_effects_nor_records(process: Pro
     assert await steps_of(process, acme, run_id) == []
     await later(process, "run", 60)
     await settle(process)
-    assert (await read(process, acme, run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
 async def test_runs_keep_the_version_they_began_with(process: Process, acme: str):

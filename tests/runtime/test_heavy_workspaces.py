@@ -57,10 +57,10 @@ async def test_a_neighbour_s_run_does_not_wait_for_long_steps(process: Process):
     done = await in_turn(process, runner.move, await process.claim("run", [], 10))
     assert len(done) == RUNS + 1
     assert done[0] == run_id
-    assert (await read(process, good, run_id))["status"] == "COMPLETED"
+    assert (await read(process, good, run_id)).status == "COMPLETED"
     for id in theirs:
         run = await read(process, evil, id)
-        assert (run["status"], run["reason_code"]) == ("FAILED", Reason.TEMPLATE_ERROR)
+        assert (run.status, run.reason_code) == ("FAILED", Reason.TEMPLATE_ERROR)
 
 
 async def test_a_neighbour_s_message_does_not_wait_for_long_ones(process: Process):
@@ -127,7 +127,7 @@ async def test_a_large_body_is_read_beside_the_loop_wherever_it_is_needed(proces
     assert (repeated.run_id, repeated.replayed) == (accepted.run_id, True)
     await settle(process)
     run = await read(process, acme, accepted.run_id)
-    assert run["status"] == "COMPLETED"
+    assert run.status == "COMPLETED"
     async with process.database.read() as db:
         contact = await contacts.by_id(db, workspace_id=acme, id=accepted.contact_id)
         tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[accepted.contact_id])
@@ -174,7 +174,7 @@ async def test_a_run_and_a_message_wait_while_no_process_can_start(
     for row in messages:
         await delivery.deliver(process, row)
     await settle(process)
-    assert (await read(process, acme, accepted.run_id))["status"] == "COMPLETED"
+    assert (await read(process, acme, accepted.run_id)).status == "COMPLETED"
     async with process.database.read() as db:
         [message] = await db.fetch_all("SELECT status FROM messages")
     assert message["status"] == "SENT"

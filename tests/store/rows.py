@@ -20,7 +20,7 @@ def columns(**given: Any) -> Mapping[str, Any]:
 async def workspace(database: Database) -> str:
     async with database.write() as db:
         row = await workspaces.insert(db, id=new_id("ws"), name="A workspace", timezone="UTC")
-    return str(row["id"])
+    return str(row.id)
 
 
 async def contact(database: Database, workspace_id: str, **given: Any) -> Row:

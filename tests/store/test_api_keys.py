@@ -42,7 +42,7 @@ async def ids(
     db: Handle, *, before: str | None = None, limit: int = 9, **filters: Any
 ) -> list[str]:
     rows = await api_keys.page(db, workspace_id="ws_1", filters=filters, before=before, limit=limit)
-    return [row["id"] for row in rows]
+    return [row.id for row in rows]
 
 
 async def test_the_list_is_the_workspace_s_own_newest_first(database: Database, keys: None):

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, Row, new_id
+from app.database.db import Database, new_id
 from app.errors import Duplicate
 from app.store import delivery_attempts
 from tests.store.rows import attempt, message, set_columns, workspace
 
 
-async def attempts(database: Database, acme: str, **filters: Any) -> list[Row]:
+async def attempts(
+    database: Database, acme: str, **filters: Any
+) -> list[delivery_attempts.Attempt]:
     async with database.read() as db:
         return await delivery_attempts.page(
             db, workspace_id=acme, filters=filters, before=None, limit=50
@@ -55,18 +57,18 @@ async def test_an_attempt_is_read_back_as_it_was_recorded(database: Database):
             "trouble_code": "provider_throttled",
             "trouble_since": now,
         }
-        await delivery_attempts.update(db, workspace_id=acme, id=made["id"], **recorded)
+        await delivery_attempts.update(db, workspace_id=acme, id=made.id, **recorded)
         await delivery_attempts.update(
-            db, workspace_id=rival, id=made["id"], **{**recorded, "status": "FAILED"}
+            db, workspace_id=rival, id=made.id, **{**recorded, "status": "FAILED"}
         )
     async with database.read() as db:
-        row = await delivery_attempts.by_id(db, workspace_id=acme, id=made["id"])
-        assert await delivery_attempts.by_id(db, workspace_id=rival, id=made["id"]) is None
+        row = await delivery_attempts.by_id(db, workspace_id=acme, id=made.id)
+        assert await delivery_attempts.by_id(db, workspace_id=rival, id=made.id) is None
     assert row is not None
     hidden = {"account", "trouble_code", "trouble_since"}
     shown = {name: value for name, value in recorded.items() if name not in hidden}
-    assert {name: row[name] for name in shown} == shown
-    assert (row["message_id"], row["number"], row["to_address"]) == (id, 1, "ada@example.com")
+    assert {name: getattr(row, name) for name in shown} == shown
+    assert (row.message_id, row.number, row.to_address) == (id, 1, "ada@example.com")
 
 
 async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database):
@@ -75,11 +77,11 @@ async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database)
     await message(database, rival)
     resent = await attempt(database, acme, old, 2)
     rows = await attempts(database, acme)
-    assert [row["message_id"] for row in rows] == [old, new, old]
-    ids = [row["id"] for row in rows]
+    assert [row.message_id for row in rows] == [old, new, old]
+    ids = [row.id for row in rows]
     assert ids[0] == resent
     await set_columns(database, "delivery_attempts", ids[1], status="SENT")
-    born = rows[1]["created_at"]
+    born = rows[1].created_at
     expected = [
         ({"message_id": old}, [ids[0], ids[2]]),
         ({"message_id": old, "status": "SENT"}, []),
@@ -90,7 +92,7 @@ async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database)
     ]
     for filters, wanted in expected:
         found = await attempts(database, acme, **filters)
-        assert [row["id"] for row in found] == wanted, filters
+        assert [row.id for row in found] == wanted, filters
     async with database.read() as db:
         assert await delivery_attempts.of_message(db, workspace_id=acme, message_id=old) == [
             ids[2],
@@ -98,4 +100,4 @@ async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database)
         ]
         page = {"workspace_id": acme, "filters": {}, "limit": 1}
         [second] = await delivery_attempts.page(db, **page, before=ids[0])
-    assert second["id"] == ids[1]
+    assert second.id == ids[1]

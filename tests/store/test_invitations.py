@@ -50,7 +50,7 @@ async def invite(database: Database, id: str, email: str = "n@a.test", **given: 
 async def statuses(database: Database) -> dict[str, str]:
     async with database.read() as db:
         rows = await invitations.page(db, workspace_id="ws_1", filters={}, before=None, limit=9)
-    return {row["id"]: row["status"] for row in rows}
+    return {row.id: row.status for row in rows}
 
 
 async def test_what_was_just_made_is_pending(database: Database, workspace: str):
@@ -58,8 +58,8 @@ async def test_what_was_just_made_is_pending(database: Database, workspace: str)
     async with database.read() as db:
         row = await invitations.by_id(db, workspace_id=workspace, id="inv_1")
     assert row is not None
-    assert isinstance(row["expires_at"], datetime)
-    assert (row["status"], row["expires_at"] - row["created_at"]) == ("PENDING", WEEK)
+    assert isinstance(row.expires_at, datetime)
+    assert (row.status, row.expires_at - row.created_at) == ("PENDING", WEEK)
 
 
 async def test_an_address_has_one_pending_invitation_in_a_workspace(
@@ -145,7 +145,7 @@ async def test_it_is_found_with_what_its_inviter_is_today(database: Database, wo
             row = await invitations.by_hash(db, workspace_id=workspace, hash=b"inv_1")
             assert await invitations.by_hash(db, workspace_id="ws_2", hash=b"inv_1") is None
         assert row is not None
-        found: str | None = row["inviter_role"]
+        found: str | None = row.inviter_role
         return found
 
     assert await role() == "admin"

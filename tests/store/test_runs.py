@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, Row, new_id
+from app.database.db import Database, new_id
 from app.store import jobs, runs
 from app.store.jobs import Job
 from tests.store.rows import definition, run, set_columns, workspace
@@ -20,7 +20,7 @@ async def claimed(database: Database) -> Job:
     return job
 
 
-async def read(database: Database, acme: str, id: str) -> Row:
+async def read(database: Database, acme: str, id: str) -> runs.WholeRun:
     async with database.read() as db:
         row = await runs.by_id(db, workspace_id=acme, id=id)
     assert row is not None
@@ -51,8 +51,8 @@ async def test_a_run_begins_at_the_version_of_its_definition(database: Database)
     workflow = await definition(database, acme)
     id = await run(database, acme, workflow["id"], "con_7")
     row = await read(database, acme, id)
-    assert (row["version"], row["status"], row["contact_id"]) == (1, "QUEUED", "con_7")
-    assert (row["body"], row["state"], row["shape"]) == (b"{}", None, "steps")
+    assert (row.version, row.status, row.contact_id) == (1, "QUEUED", "con_7")
+    assert (row.body, row.state, row.shape) == (b"{}", None, "steps")
     assert (await claimed(database)).id == id
 
 
@@ -103,8 +103,8 @@ async def test_what_is_saved_is_progress_and_is_kept(database: Database):
         database, row, "WAITING", state='{"at": 1.10}', waiting_for=waiting, wake_at=tomorrow
     )
     saved = await read(database, acme, id)
-    assert (saved["state"], saved["waiting_for"]) == ('{"at": 1.10}', waiting)
-    assert saved["started_at"] is not None
+    assert (saved.state, saved.waiting_for) == ('{"at": 1.10}', waiting)
+    assert saved.started_at is not None
     async with database.read() as db:
         kept = await db.fetch_one("SELECT claims, lease_token, wake_at FROM jobs")
         past = await db.now()
@@ -112,7 +112,7 @@ async def test_what_is_saved_is_progress_and_is_kept(database: Database):
     async with database.write() as db:
         await db.execute("UPDATE jobs SET wake_at = :past", past=past)
     await save(database, await claimed(database), "RUNNING", wake_at=tomorrow)
-    assert (await read(database, acme, id))["started_at"] == saved["started_at"]
+    assert (await read(database, acme, id)).started_at == saved.started_at
 
 
 async def test_what_has_ended_is_not_saved_again(database: Database):
@@ -181,11 +181,11 @@ async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
     async with database.write() as db:
         assert await jobs.lock(db, [row]) == set()
     cancelled = await read(database, acme, running)
-    assert (cancelled["status"], cancelled["reason_code"]) == ("CANCELLED", "because")
-    assert cancelled["finished_at"] is not None
-    assert (await read(database, acme, ended))["status"] == "COMPLETED"
-    assert (await read(database, acme, others[0]))["status"] == "QUEUED"
-    assert (await read(database, rival, others[1]))["status"] == "QUEUED"
+    assert (cancelled.status, cancelled.reason_code) == ("CANCELLED", "because")
+    assert cancelled.finished_at is not None
+    assert (await read(database, acme, ended)).status == "COMPLETED"
+    assert (await read(database, acme, others[0])).status == "QUEUED"
+    assert (await read(database, rival, others[1])).status == "QUEUED"
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -221,14 +221,14 @@ async def test_the_end_of_a_visit_completes_the_record_of_its_beginning(database
     async with database.read() as db:
         steps = await runs.steps_of(db, workspace_id=acme, run_id=id)
         assert await runs.steps_of(db, workspace_id="ws_0", run_id=id) == []
-    assert [(step["node_id"], step["visit"]) for step in steps] == [
+    assert [(step.node_id, step.visit) for step in steps] == [
         ("pause", 1),
         ("pause", 2),
         ("again", 1),
     ]
-    assert steps[0]["started_at"] == began["started_at"]
-    assert (steps[0]["status"], steps[0]["port"]) == ("COMPLETED", "next")
-    assert (steps[0]["output"], steps[0]["finished_at"]) == ('{"n": 1.10}', now)
+    assert steps[0].started_at == began.started_at
+    assert (steps[0].status, steps[0].port) == ("COMPLETED", "next")
+    assert (steps[0].output, steps[0].finished_at) == ('{"n": 1.10}', now)
 
 
 # --- lists ----------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database):
     new = await run(database, acme, automation["id"], "con_2")
     await run(database, rival, (await definition(database, rival))["id"])
     await set_columns(database, "runs", new, status="FAILED")
-    born = (await read(database, acme, old))["created_at"]
+    born = (await read(database, acme, old)).created_at
     expected = [
         ({}, [new, old]),
         ({"workflow_id": workflow["id"]}, [old]),
@@ -259,9 +259,9 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database):
     async with database.read() as db:
         for filters, ids in expected:
             rows = await runs.page(db, workspace_id=acme, filters=filters, before=None, limit=9)
-            assert [row["id"] for row in rows] == ids, filters
+            assert [row.id for row in rows] == ids, filters
         rows = await runs.page(db, workspace_id=acme, filters={}, before=new, limit=9)
-        assert [row["id"] for row in rows] == [old]
+        assert [row.id for row in rows] == [old]
         rows = await runs.page(db, workspace_id=acme, filters={}, before=None, limit=1)
-        assert [row["id"] for row in rows] == [new]
+        assert [row.id for row in rows] == [new]
         assert await runs.by_id(db, workspace_id=rival, id=old) is None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from app.database.db import Database, Row
+from app.database.db import Database
 from app.providers.inbox import Captured
 from app.store import sandbox
 
@@ -43,7 +43,7 @@ async def read(
     before: str | None = None,
     limit: int = 50,
     **filters: Any,
-) -> list[Row]:
+) -> list[sandbox.CapturedMessage]:
     async with database.read() as db:
         return await sandbox.page(
             db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
@@ -54,9 +54,11 @@ async def test_what_is_captured_is_read_back_as_it_was(database, acme):
     began = datetime.now(UTC)
     await capture(database, acme)
     [row] = await read(database, acme)
-    assert row.pop("id").startswith("cap_")
-    assert abs((row.pop("captured_at") - began).total_seconds()) < 60
-    assert row == {
+    assert row.id.startswith("cap_")
+    assert abs((row.captured_at - began).total_seconds()) < 60
+    assert asdict(row) == {
+        "id": row.id,
+        "captured_at": row.captured_at,
         "message_id": "msg_1",
         "attempt_id": "att_1",
         "run_id": "run_1",
@@ -75,7 +77,7 @@ async def test_what_is_captured_is_read_back_as_it_was(database, acme):
 async def test_the_first_of_two_captures_with_one_key_is_kept(database, acme):
     await capture(database, acme, subject="first")
     await capture(database, acme, subject="second")
-    assert [row["subject"] for row in await read(database, acme)] == ["first"]
+    assert [row.subject for row in await read(database, acme)] == ["first"]
 
 
 async def test_captures_of_one_key_at_once_leave_one(database, acme):
@@ -87,15 +89,15 @@ async def test_what_may_be_absent_may_be_absent(database, acme):
     absent = ("run_id", "contact_id", "from_address", "subject", "html")
     await capture(database, acme, **dict.fromkeys(absent))
     [row] = await read(database, acme)
-    assert [row[name] for name in absent] == [None] * 5
+    assert [getattr(row, name) for name in absent] == [None] * 5
 
 
 async def test_pages_go_from_the_newest_to_the_oldest(database, acme):
     for number in range(5):
         await capture(database, acme, f"k{number}", subject=str(number))
     first = await read(database, acme, limit=3)
-    rest = await read(database, acme, limit=3, before=first[-1]["id"])
-    assert [row["subject"] for row in first + rest] == ["4", "3", "2", "1", "0"]
+    rest = await read(database, acme, limit=3, before=first[-1].id)
+    assert [row.subject for row in first + rest] == ["4", "3", "2", "1", "0"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ async def test_filters_narrow_the_list(database, acme, filters, found):
     )
     rows = await read(database, acme, **filters)
     keys = {"run_1": "a", "run_2": "b", "run_3": "c"}
-    assert {keys[row["run_id"]] for row in rows} == found
+    assert {keys[row.run_id] for row in rows} == found
 
 
 async def test_a_workspace_sees_only_its_own(database, acme):

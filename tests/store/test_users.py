@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from app.database.db import Database, Handle, Row
+from app.database.db import Database, Handle
 from app.errors import Duplicate
 from app.store import users
 
 
-async def inserted(db: Handle, id: str, email: str) -> Row:
+async def inserted(db: Handle, id: str, email: str) -> users.User:
     return await users.insert(
         db, id=id, email=email, email_key=email.lower(), name="Olivia", password_hash="$argon2id$"
     )
@@ -22,7 +22,7 @@ async def test_a_user_is_found_by_id_and_by_the_key_of_the_address(database: Dat
         assert await users.by_email(db, email_key="olivia@acme.example") == user
         assert await users.by_email(db, email_key="Olivia@acme.example") is None
         assert await users.by_id(db, id="usr_2") is None
-    assert user["super_admin"] is False
+    assert user.super_admin is False
 
 
 async def test_the_second_user_of_an_address_is_a_duplicate(database: Database):

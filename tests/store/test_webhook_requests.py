@@ -46,11 +46,11 @@ async def test_requests_of_several_workspaces_are_written_at_once(database: Data
         assert await webhook_requests.by_id(db, workspace_id=ours, id=taken.id) is None
     assert row is not None
     assert other_row is not None
-    assert row["headers"] == {"a": 'b"\\'}
-    assert row["body"] == body[: webhook_requests.LONGEST_BODY]
-    assert (row["status"], row["code"], row["cause"]) == (422, "lookup_unresolved", "wrong")
-    assert row["created_at"].tzinfo is not None
-    assert (other_row["body"], other_row["run_id"], other_row["contact_id"]) == (
+    assert row.headers == {"a": 'b"\\'}
+    assert row.body == body[: webhook_requests.LONGEST_BODY]
+    assert (row.status, row.code, row.cause) == (422, "lookup_unresolved", "wrong")
+    assert row.created_at.tzinfo is not None
+    assert (other_row.body, other_row.run_id, other_row.contact_id) == (
         None,
         "run_1",
         "con_1",
@@ -88,7 +88,7 @@ async def test_a_page_is_newest_first_and_narrowed(database: Database):
                 before=before,
                 limit=3,
             )
-        return [row["id"] for row in page]
+        return [row.id for row in page]
 
     newest = [other.id, *(one.id for one in reversed(made))]
     assert await ids() == newest[:3]

@@ -195,7 +195,7 @@ async def headers_of(process: Process, person: Person) -> dict[str, str]:
 async def name_of(process: Process, person: Person) -> str:
     async with process.database.read() as db:
         row = await workspaces.by_id(db, id=person.workspace_id)
-    return str(row and row["name"])
+    return str(row and row.name)
 
 
 # --- who may --------------------------------------------------------------------------------------

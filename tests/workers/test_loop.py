@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.config.settings import Settings
-from app.database.db import Row
 from app.intake import webhooks
 from app.jobs.queue import NAME
 from app.main import open_process
@@ -42,7 +41,7 @@ async def start(process: Process, acme: str, *steps: Any) -> str:
     return accepted.run_id
 
 
-async def run_of(process: Process, acme: str, run_id: str) -> Row:
+async def run_of(process: Process, acme: str, run_id: str) -> runs.WholeRun:
     async with process.database.read() as db:
         row = await runs.by_id(db, workspace_id=acme, id=run_id)
     assert row is not None
@@ -56,9 +55,9 @@ async def until(happens: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def completed(process: Process, acme: str, run_id: str) -> Row:
+async def completed(process: Process, acme: str, run_id: str) -> runs.WholeRun:
     async def ended() -> bool:
-        return (await run_of(process, acme, run_id))["status"] == "COMPLETED"
+        return (await run_of(process, acme, run_id)).status == "COMPLETED"
 
     await until(ended)
     return await run_of(process, acme, run_id)
@@ -142,7 +141,7 @@ async def test_a_wait_ends_within_a_second_of_its_time_and_never_before(
     await working
     async with process.database.read() as db:
         [wait, _] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
-    late = (row["finished_at"] - wait["started_at"]).total_seconds() - 1
+    late = (row.finished_at - wait.started_at).total_seconds() - 1
     print(f"\nthe wait ended {late * 1000:.0f} ms after its time")
     assert 0 <= late < 1
 

@@ -398,7 +398,7 @@ async def test_what_is_claimed_just_when_it_closes_is_given_back(process: Proces
     async with process.database.read() as db:
         run = await runs.by_id(db, workspace_id=acme, id=run_id)
     assert run is not None
-    assert run["status"] == "QUEUED"
+    assert run.status == "QUEUED"
     assert await claims_of(process) == [1]
 
 

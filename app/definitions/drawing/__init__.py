@@ -47,7 +47,7 @@ def svg_of(  # noqa: PLR0917 - the arguments of a job
 def positions_of(
     shape: str, body: Json, trigger: Mapping[str, Json]
 ) -> dict[str, tuple[float, float]]:
-    """Where the picture has each node, by its ID; a workflow's trigger is `trigger`."""
+    """The place of each node in the picture, by its ID; a workflow's trigger is `trigger`."""
     sketch = SHAPES[shape](body, trigger, {})
     if shape == "graph":
         nodes = body.get("nodes") if isinstance(body, dict) else None

@@ -1,4 +1,4 @@
-"""Where boxes stand and links run: rows and columns by fast-sugiyama, curves between the rows.
+"""Layout of boxes and links: rows and columns by fast-sugiyama, curves between the rows.
 
 Every link has a vertex of its own in the middle, where its label stands: so labels get room as
 boxes do, and two links between the same boxes run apart. Links that lead back up are laid out the
@@ -121,7 +121,7 @@ class _Arrangement:
         return rows
 
     def _doors(self) -> dict[tuple[int, str], float]:
-        """Where along its boxes' edges each end of a link is, in the order that links fan out.
+        """The place of each end of a link along its boxes' edges, in the order that links fan out.
 
         Above a box they arrive in one point, unless one leads back from there.
         """

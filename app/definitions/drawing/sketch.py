@@ -1,4 +1,4 @@
-"""What is to be drawn: boxes and links out of any body, a whole one, a draft or a broken one."""
+"""Boxes and links to be drawn, out of any body: a whole one, a draft or a broken one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def _text(value: Json) -> str:
 
 
 def _at(body: Json, pointer: str) -> Json:
-    """What a pointer without escapes leads to: a step's has members of ours and indexes only."""
+    """The value that a pointer without escapes leads to: a step's has members of ours and indexes
+    only."""
     for token in pointer.split("/")[1:]:
         body = body[int(token)] if isinstance(body, list) else body[token]
     return body

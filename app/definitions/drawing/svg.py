@@ -29,7 +29,7 @@ ARROW = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """What stands above and below the picture, and what it says when there is nothing in it."""
+    """The texts above and below the picture, and the one of an empty picture."""
 
     title: str
     state: str
@@ -38,7 +38,7 @@ class Caption:
 
 
 def positions(drawn: Sketch) -> list[tuple[float, float]]:
-    """Of the boxes' upper left corners, as they are in the picture."""
+    """The upper left corners of the boxes, as they are in the picture."""
     cards = [Card.of(box, None) for box in drawn.boxes]
     return [(x - BOX / 2, y) for x, y in _arranged(drawn, cards).places]
 
@@ -149,7 +149,7 @@ def _described(drawn: Sketch, caption: Caption) -> str:
 
 
 def _port(link: Link) -> str:
-    """What stands on a link: nothing on the plain way on."""
+    """The label of a link: none on the plain way on."""
     name = "" if link.port == "next" else link.port
     label = f"{name}: {link.says}" if link.says not in ("", name) else name
     return cut(clean(label), BOX - 2 * PADDING, SMALL)

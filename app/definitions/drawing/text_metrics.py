@@ -56,7 +56,7 @@ def known(text: str) -> bool:
 
 
 def cut(text: str, room: float, size: float, *, bold: bool = False) -> str:
-    """As much of the text as there is room for."""
+    """Cut the text to the room that there is."""
     if _fitting(text, room, size, bold=bold) == len(text):
         return text
     left = room - width(ELLIPSIS, size, bold=bold)
@@ -85,7 +85,7 @@ def wrap(text: str, room: float, size: float, most: int) -> list[str]:
 
 
 def _break(text: str, room: float, size: float) -> int:
-    """Where a line ends: after the last space, dot or hyphen that fits, or where the room does."""
+    """The end of a line: after the last space, dot or hyphen that fits, or where the room does."""
     end = _fitting(text, room, size)
     at = max((match.end() for match in re.finditer(r"[\s._/-]", text[:end])), default=0)
     return at if at > end // 3 else max(end, 1)

@@ -13,7 +13,7 @@ from app.machine.path import MISSING, Path, follow
 
 
 class Nothing(Undefined):
-    """What a path that leads nowhere evaluates to."""
+    """The value of a path that leads nowhere."""
 
     __slots__ = ("path",)
 
@@ -42,7 +42,7 @@ def as_segment(segment: object) -> str | int:
 
 
 def words(value: object) -> str:
-    """What is printed: markup that is already escaped stays markup."""
+    """The printed form: markup that is already escaped stays markup."""
     if type(value) is Markup:
         return value
     if type(value) is not str and isinstance(value, Undefined | Expression):

@@ -36,7 +36,7 @@ RESERVED = FRAMING | {
 
 
 class Unsendable(Exception):
-    """What came out of the templates is no request; says why."""
+    """The templates' output is no request; says why."""
 
 
 # --- asking ---------------------------------------------------------------------------------------
@@ -146,8 +146,8 @@ def _failed(
 
 
 def _shown(call: HttpCall) -> dict[str, Json]:
-    """What was asked, credentials masked; the body is left out, for nothing in it says which word
-    is a credential."""
+    """The request as a record shows it, credentials masked; the body is left out, for nothing in it
+    says which word is a credential."""
     return {
         "method": call.method,
         "url": _shown_url(call.url),
