@@ -189,6 +189,7 @@ CREATE TABLE definitions (
     secret_last4    TEXT,
     token           TEXT,                         -- 30 of [A-Za-z0-9], the secret part of the URL
     hidden          BOOLEAN NOT NULL,             -- deleted by a user; its runs stay readable
+    cases_gate      BOOLEAN NOT NULL DEFAULT FALSE,  -- a case that fails prevents its activation
     ending          BOOLEAN NOT NULL DEFAULT FALSE,  -- ARCHIVED, and some runs have not ended
     revision        INTEGER NOT NULL,
     created_at      TIMESTAMPTZ NOT NULL,
@@ -209,6 +210,20 @@ CREATE TABLE definition_versions (
     body            TEXT NOT NULL,
     created_at      TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, definition_id, version),
+    FOREIGN KEY (workspace_id, definition_id) REFERENCES definitions (workspace_id, id)
+);
+
+-- What must come of a definition: simulated whenever it is checked; at most twenty of each.
+CREATE TABLE definition_cases (
+    workspace_id   TEXT NOT NULL,
+    definition_id  TEXT NOT NULL,
+    name           TEXT NOT NULL,
+    given          TEXT NOT NULL,                 -- the input of a simulation, as JSON with its literals
+    expect         TEXT NOT NULL,                 -- a part of the trace, likewise
+    revision       INTEGER NOT NULL,
+    created_at     TIMESTAMPTZ NOT NULL,
+    updated_at     TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, definition_id, name),
     FOREIGN KEY (workspace_id, definition_id) REFERENCES definitions (workspace_id, id)
 );
 

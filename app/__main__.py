@@ -313,8 +313,7 @@ def _verdict(case: cases.Case, difference: str) -> str:
 
 
 def _sentences(problem: Problem) -> str:
-    sentences = [f"{error.pointer or 'the document'}: {error.message}" for error in problem.errors]
-    return "\n  ".join([problem.detail, *sentences])
+    return "\n  ".join([problem.detail, *cases.sentences(problem)])
 
 
 def show_reasons(_settings: Settings, _arguments: argparse.Namespace) -> int:

@@ -306,5 +306,5 @@ async def activate_as_is(process: Process, workspace_id: str, id: str, body: str
         await definitions.pin(db, workspace_id=workspace_id, definition_id=id, version=1, **same)
         await definitions.update(
             db, workspace_id=workspace_id, id=id, name="Started", state="ACTIVE", version=1,
-            token=None, **same,
+            token=None, cases_gate=False, **same,
         )  # fmt: skip

@@ -92,6 +92,17 @@ POLICY: Mapping[str, str] = {
     "POST /workflows/simulate": "viewer",
     "POST /automations/{id}/simulate": "viewer",
     "POST /workflows/{id}/simulate": "viewer",
+    **{
+        f"{act} /{kind}/{{id}}/cases{path}": who
+        for kind in ("automations", "workflows")
+        for act, path, who in (
+            ("GET", "", "viewer"),
+            ("POST", "/run", "viewer"),
+            ("GET", "/{name}", "viewer"),
+            ("PUT", "/{name}", "editor"),
+            ("DELETE", "/{name}", "editor"),
+        )
+    },
     "GET /automations": "viewer",
     "POST /automations": "editor",
     "GET /automations/{id}": "viewer",
@@ -211,6 +222,7 @@ def path_of(endpoint: Endpoint, **given: str) -> str:
     fill = {
         "id": "con_" + "0" * 26,
         "tag": "lead",
+        "name": "lost",
         "token": "A" * 30,
         "code": "invalid",
         "version": "1",
@@ -250,6 +262,8 @@ def test_a_route_that_changes_something_needs_more_than_reading():
         "POST /workflows/simulate",
         "POST /automations/{id}/simulate",
         "POST /workflows/{id}/simulate",
+        "POST /automations/{id}/cases/run",
+        "POST /workflows/{id}/cases/run",
     }
 
 

@@ -73,6 +73,7 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
         "workspaceId": "ws",
     },
 }
+CASE = {"given": {"startAt": "2026-01-31T09:30:00Z"}, "expect": {"end": {"status": "FAILED"}}}
 # What else a route by id wants, for its owner to get an answer that a rival does not.
 WANTS: Mapping[str, Any] = {
     "POST /contacts/{id}/tags": {"tags": ["new"]},
@@ -82,6 +83,8 @@ WANTS: Mapping[str, Any] = {
     "POST /workflows/{id}/runs": {"contactId": "con"},
     "POST /automations/{id}/simulate": {"contactId": "con"},
     "POST /workflows/{id}/simulate": {"contactId": "con"},
+    "PUT /automations/{id}/cases/{name}": CASE,
+    "PUT /workflows/{id}/cases/{name}": CASE,
 }
 
 
@@ -161,7 +164,7 @@ BY_QUERY = [
 BY_BODY = [(endpoint, field) for endpoint in EVERY for field in fields_with_ids(endpoint.takes)]
 
 
-KNOWN = {"id", "tag", "token", "code", "version", "other", "channel", "attemptId", "domain"}
+KNOWN = {"id", "name", "tag", "token", "code", "version", "other", "channel", "attemptId", "domain"}
 
 
 def test_every_id_in_a_path_a_query_and_a_body_is_known():
@@ -216,6 +219,8 @@ async def world(cast: Cast, process: Process) -> World:
     await cast.ed.post(f"{contact}/tags", {"tags": ["lead"]})
     event = (await cast.ed.post(f"{contact}/events", {"name": "seen"})).json()
     [workflow] = (await cast.vic.read("/workflows"))["data"]
+    for path in (f"/workflows/{workflow['id']}", f"/automations/{made['aut']}"):
+        await cast.ed.call("PUT", f"{path}/cases/lost", json=CASE)
     refused = await refused_request(cast, process)
     acme_id = cast.adam.workspace_id
     found = await attempted(process, acme_id, made["ep"])
@@ -300,6 +305,7 @@ def path_of(endpoint: Endpoint, id: str, within: str = "eva_" + ENDING) -> str:
         "code": "invalid",
         "version": "1",
         "other": "1",
+        "name": "lost",
     }
     fill |= {"channel": "email", "attemptId": within, "domain": "acme.example"}
     return re.sub(r"\{(\w+)[^}]*\}", lambda match: fill[match[1]], endpoint.path)

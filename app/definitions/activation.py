@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from app.database.db import Handle, Row, new_id
-from app.definitions import credentials, findings
+from app.definitions import case_results, credentials, findings
+from app.definitions.case_results import CaseResult
 from app.definitions.findings import LAST4_FROM, Subject
 from app.errors import FieldError, Problem
 from app.machine import check as checking
@@ -15,7 +16,7 @@ from app.machine import document
 from app.machine.program import Finding, Json
 from app.machine.reasons import Reason
 from app.process import Process
-from app.store import definitions, runs, templates
+from app.store import definition_cases, definitions, runs, templates
 from app.vault import tokens
 
 State = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
@@ -32,6 +33,9 @@ MAX_BYTES = 256 * 1024
 MAX_TEXTS = 10_000  # each may be Liquid, and is an object of its own where the definition is kept
 EMPTY: Mapping[Shape, str] = {"graph": '{"nodes":[],"edges":[]}', "steps": "[]"}
 CANCELLED_AT_ONCE = 200
+# The simulation stands above this room: whoever checks a definition passes what runs its cases
+# (app/simulation/proofs.py).
+RunCases: TypeAlias = Callable[[Process, Handle, Subject], Awaitable[Sequence[CaseResult]]]
 UNSAVED = "The definition cannot be saved like this; see errors."
 
 
@@ -46,6 +50,7 @@ class Draft:
     signing_secret: str | None = None  # None keeps the one that is stored, "" removes it
     wrong: Sequence[FieldError] = ()  # what could not be read; reported with what the check finds
     whole: bool = True  # False: parts of the body could not be read, so the rest is not checked
+    cases_gate: bool = False  # a case that fails prevents the activation
 
 
 async def create(
@@ -56,7 +61,17 @@ async def create(
     if draft.state not in ("DRAFT", "ACTIVE"):
         error = FieldError("/state", "A new definition must be DRAFT or ACTIVE.")
         draft = replace(draft, state="DRAFT", wrong=[*draft.wrong, error])
-    row = await definitions.insert(
+    row = await _inserted(db, workspace_id, shape, draft)
+    return await change(process, db, workspace_id, row, draft, run_cases=_has_none)
+
+
+async def _has_none(_process: Process, _db: Handle, _subject: Subject) -> Sequence[CaseResult]:
+    """The cases of a definition that is new."""
+    return ()
+
+
+async def _inserted(db: Handle, workspace_id: str, shape: Shape, draft: Draft) -> Row:
+    return await definitions.insert(
         db,
         workspace_id=workspace_id,
         id=new_id("aut" if shape == "graph" else "wfl"),
@@ -65,11 +80,16 @@ async def create(
         trigger_config=draft.trigger,
         body=EMPTY[shape],
     )
-    return await change(process, db, workspace_id, row, draft)
 
 
 async def change(
-    process: Process, db: Handle, workspace_id: str, row: Row, draft: Draft
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    row: Row,
+    draft: Draft,
+    *,
+    run_cases: RunCases,
 ) -> tuple[Row, list[Finding]]:
     """The locked definition `row` becomes what the draft says, as a whole or not at all."""
     if draft.state not in TRANSITIONS[row["state"]]:
@@ -94,12 +114,15 @@ async def change(
         found += await findings.find(process, db, looked_at)
     found = findings.unread(wrong, found)
     _refuse_draft(found, draft.state)
-    warnings = []
+    warnings, version = [], row["version"]
+    results = [] if draft.state == "ARCHIVED" else await _results(process, db, looked_at, run_cases)
+    gate = draft.cases_gate and draft.state != "PAUSED"  # which stops what goes wrong
+    of_cases = case_results.found(results, gate=gate)
     if draft.state == "DRAFT":
-        warnings = [*found, *await findings.find(process, db, looked_at)]
-    version = row["version"]
+        warnings = [*found, *await findings.find(process, db, looked_at), *of_cases]
     if draft.state in LIVE:
-        _refuse(found)
+        found += of_cases
+        _refuse(found, results)
         warnings = [finding for finding in found if finding.severity == "warning"]
         if version == 0 or (body, draft.trigger) != (row["body"], row["trigger_config"]):
             version += 1
@@ -125,14 +148,16 @@ async def change(
         body=body,
         version=version,
         token=row["token"] or (tokens.drawn() if _takes_webhooks(draft) else None),
+        cases_gate=draft.cases_gate,
     )
     return changed, warnings
 
 
 async def duplicate(
-    process: Process, db: Handle, workspace_id: str, row: Row, name: str
+    process: Process, db: Handle, workspace_id: str, row: Row, name: str, *, run_cases: RunCases
 ) -> tuple[Row, list[Finding]]:
-    """A DRAFT that says the same, with the credentials and the signing secret of the original."""
+    """A DRAFT that says the same, with the credentials, the signing secret and the cases of the
+    original."""
     body = document.parse(row["body"].encode())
     secret = await findings.signing_secret(process, db, workspace_id, row["id"])
     draft = Draft(
@@ -141,12 +166,16 @@ async def duplicate(
         row["trigger_config"],
         credentials.opened(process.vault, workspace_id, row["id"], body),
         secret,
+        cases_gate=row["cases_gate"],
     )
-    return await create(process, db, workspace_id, row["shape"], draft)
+    new = await _inserted(db, workspace_id, row["shape"], draft)
+    of = {"workspace_id": workspace_id, "definition_id": row["id"]}
+    await definition_cases.copy(db, **of, to_id=new["id"])
+    return await change(process, db, workspace_id, new, draft, run_cases=run_cases)
 
 
 async def check(
-    process: Process, db: Handle, workspace_id: str, row: Row, draft: Draft
+    process: Process, db: Handle, workspace_id: str, row: Row, draft: Draft, *, run_cases: RunCases
 ) -> list[Finding]:
     """All that an activation would find, in what may not even be saved; nothing is written. `row`
     is the definition that the draft would change, or `unsaved`."""
@@ -159,6 +188,8 @@ async def check(
     secret = draft.signing_secret
     subject = Subject(workspace_id, row, draft.trigger, draft.body, length, secret, compiled)
     found = [*compiled.findings, *await findings.find(process, db, subject)]
+    results = await _results(process, db, subject, run_cases)
+    found += case_results.found(results, gate=draft.cases_gate)
     return findings.unread(wrong, found)
 
 
@@ -172,10 +203,13 @@ def unsaved(shape: Shape, draft: Draft) -> Row:
         "version": 0,
         "trigger_config": draft.trigger,
         "body": EMPTY[shape],
+        "cases_gate": draft.cases_gate,
     }
 
 
-async def look_at(process: Process, db: Handle, workspace_id: str, row: Row) -> list[Finding]:
+async def look_at(
+    process: Process, db: Handle, workspace_id: str, row: Row, *, run_cases: RunCases
+) -> list[Finding]:
     """The findings of its check today, unless it is archived; of a DRAFT those of its
     activation."""
     if row["state"] == "ARCHIVED":
@@ -186,7 +220,16 @@ async def look_at(process: Process, db: Handle, workspace_id: str, row: Row) -> 
     compiled = findings.compiled(process, workspace_id, row["shape"], opened, length=length)
     looked_at = Subject(workspace_id, row, row["trigger_config"], opened, length, None, compiled)
     found = _found(compiled, kept=row["version"] > 0)
-    return [*found, *await findings.find(process, db, looked_at)]
+    found += await findings.find(process, db, looked_at)
+    results = await _results(process, db, looked_at, run_cases)
+    return [*found, *case_results.found(results, gate=row["cases_gate"])]
+
+
+async def _results(
+    process: Process, db: Handle, subject: Subject, run_cases: RunCases
+) -> Sequence[CaseResult]:
+    """None of what cannot run: its check says so. Raises Heavy."""
+    return () if subject.compiled.program is None else await run_cases(process, db, subject)
 
 
 async def rotate(db: Handle, workspace_id: str, row: Row) -> Row:
@@ -285,7 +328,8 @@ def _refuse_draft(found: Sequence[Finding], state: State) -> None:
     raise Problem("invalid", UNSAVED, errors=errors, findings=listed(found))
 
 
-def _refuse(found: Sequence[Finding]) -> None:
+def _refuse(found: Sequence[Finding], results: Sequence[CaseResult]) -> None:
+    failed = [result for result in results if not result.passes]
     errors = [finding for finding in found if finding.severity == "error"]
     if errors:
         raise Problem(
@@ -293,6 +337,7 @@ def _refuse(found: Sequence[Finding]) -> None:
             "The definition cannot run; fix what errors lists and activate it again.",
             errors=[FieldError(finding.pointer, finding.message) for finding in errors],
             findings=listed(found),
+            cases=case_results.listed(failed),
         )
 
 

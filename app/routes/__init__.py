@@ -39,6 +39,11 @@ POST   /automations/simulate                              automations:read
 GET    /automations/{id}                                  automations:read
 PATCH  /automations/{id}                                  automations:write
 DELETE /automations/{id}                                  automations:write
+GET    /automations/{id}/cases                            automations:read
+POST   /automations/{id}/cases/run                        automations:read
+GET    /automations/{id}/cases/{name}                     automations:read
+PUT    /automations/{id}/cases/{name}                     automations:write
+DELETE /automations/{id}/cases/{name}                     automations:write
 POST   /automations/{id}/duplicate                        automations:write
 GET    /automations/{id}/graph.svg                        automations:read
 POST   /automations/{id}/runs                             runs:write
@@ -163,6 +168,11 @@ POST   /workflows/check                                   workflows:read
 POST   /workflows/simulate                                workflows:read
 GET    /workflows/{id}                                    workflows:read
 PATCH  /workflows/{id}                                    workflows:write
+GET    /workflows/{id}/cases                              workflows:read
+POST   /workflows/{id}/cases/run                          workflows:read
+GET    /workflows/{id}/cases/{name}                       workflows:read
+PUT    /workflows/{id}/cases/{name}                       workflows:write
+DELETE /workflows/{id}/cases/{name}                       workflows:write
 POST   /workflows/{id}/duplicate                          workflows:write
 GET    /workflows/{id}/graph.svg                          workflows:read
 POST   /workflows/{id}/runs                               runs:write
@@ -193,6 +203,7 @@ from app.routes import (
     console,
     contact_events,
     contacts,
+    definition_cases,
     event_endpoints,
     identified_contacts,
     imports,
@@ -249,6 +260,7 @@ ROUTES = [
     *automations.routes,
     *workflows.routes,
     *versions.routes,
+    *definition_cases.routes,
     *webhook_requests.routes,
     *runs.routes,
     *new_messages.routes,

@@ -125,9 +125,13 @@ class WritableTrigger(Shape, json_schema_extra=_explain):
         return self.model_dump(by_alias=True, exclude_none=True, exclude={"signing_secret"})
 
 
+GATE = "Whether a case that fails prevents the activation; otherwise it is a warning."
+
+
 class WritableAutomation(Writable, json_schema_extra=_READ_BACK):
     name: Name
     state: States = "DRAFT"
+    cases_gate: bool = Field(False, description=GATE)
     trigger: WritableTrigger = WritableTrigger()
     graph: Graph = Field(default_factory=lambda: {"nodes": [], "edges": []})
 
@@ -137,6 +141,7 @@ class WritableAutomation(Writable, json_schema_extra=_READ_BACK):
 class WritableWorkflow(Writable, json_schema_extra=_READ_BACK):
     name: Name
     state: States = "DRAFT"
+    cases_gate: bool = Field(False, description=GATE)
     trigger: WritableTrigger = WritableTrigger()
     steps: Steps = Field(default_factory=list)
 
@@ -240,6 +245,7 @@ class Stats(Shape):
 class _Definition(Revised):
     name: str
     state: States
+    cases_gate: bool
     trigger: Trigger
     version: int
     findings: list[Finding]

@@ -32,6 +32,7 @@ from app.routes.definition_shapes import (
     WritableWorkflow,
 )
 from app.runtime.compute import Job, Unfinished
+from app.simulation import proofs
 from app.store import definitions, runs
 from app.web import paging, reply
 from app.web.body import ESCAPES, MOST_VALUES
@@ -76,7 +77,9 @@ class DefinitionKind:
         )
         if row is None:
             raise self.unknown()
-        found = await activation.look_at(call.process, call.db, call.member.workspace_id, row)
+        found = await activation.look_at(
+            call.process, call.db, call.member.workspace_id, row, run_cases=proofs.run
+        )
         shown = await self.with_stats(call, self.resource(call, row, found))
         return reply.ok(shown, revision=row["revision"], beside=_beside(shown))
 
@@ -91,14 +94,14 @@ class DefinitionKind:
         return reply.created(at, shown, revision=row["revision"], beside=beside)
 
     async def duplicate(self, call: Call) -> Response:
-        """A DRAFT that says the same, with its credentials and its signing secret, and a webhook
-        URL of its own once it is activated."""
+        """A DRAFT that says the same, with its credentials, its signing secret and its cases, and a
+        webhook URL of its own once it is activated."""
         new = call.read(Copy)
         original = await self.named(call, call.db, call.path("id"))
         assert original is not None  # noqa: S101 - an id was given
         name = new.name or f"Copy of {original['name']}"[:LONGEST_NAME]
         row, found = await activation.duplicate(
-            call.process, call.db, call.member.workspace_id, original, name
+            call.process, call.db, call.member.workspace_id, original, name, run_cases=proofs.run
         )
         shown = self.resource(call, row, found)
         await call.note(f"{self.noun}.created", row["id"], after=shown)
@@ -109,7 +112,12 @@ class DefinitionKind:
     async def update(self, call: Call) -> Response:
         row = await self.locked(call)
         changed, warnings = await activation.change(
-            call.process, call.db, call.member.workspace_id, row, self.draft(call, row)
+            call.process,
+            call.db,
+            call.member.workspace_id,
+            row,
+            self.draft(call, row),
+            run_cases=proofs.run,
         )
         shown = self.resource(call, changed, warnings)
         await call.note(f"{self.noun}.updated", row["id"], self.resource(call, row), shown)
@@ -127,7 +135,9 @@ class DefinitionKind:
             async with call.process.database.read() as db:
                 row = await self.named(call, db, call.query(Against).id)
                 row = row or activation.unsaved(self.shape, draft)
-                return await activation.check(call.process, db, workspace_id, row, draft)
+                return await activation.check(
+                    call.process, db, workspace_id, row, draft, run_cases=proofs.run
+                )
 
         found = await compute.within(look)
         positions = await self._positions(call, draft)
@@ -206,6 +216,7 @@ class DefinitionKind:
             trigger=new.trigger.stored(),
             body=new.graph if isinstance(new, WritableAutomation) else new.steps,
             signing_secret=new.trigger.secret,
+            cases_gate=new.cases_gate,
             wrong=wrong,
             whole=not any(f"{one}/".startswith(f"/{self.shape}/") for one in gone),
         )
@@ -230,6 +241,7 @@ class DefinitionKind:
         return {
             "name": row["name"],
             "state": row["state"],
+            "casesGate": row["cases_gate"],
             "trigger": row["trigger_config"],
             self.shape: credentials.masked(document.parse(row["body"].encode())),
         }

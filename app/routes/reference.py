@@ -64,6 +64,7 @@ WEBHOOK = {
     "createContact": True,
     "contactDefaults": {"firstName": "{{trigger.data.name}}", "tags": ["lead"]},
 }
+WANTED = {"steps": [{"nodeId": "steps[0]", "port": "case1"}]}
 EVENT = {"data": {"email": "ada@example.com", "name": "Ada", "plan": "pro"}}
 PAID = {
     "match": {"email": "ada@example.com"},
@@ -200,11 +201,30 @@ EXAMPLES: Mapping[str, Any] = {
         ],
         "positions": {"trigger": {"x": 0.0, "y": 0.0}, "steps[0]": {"x": 0.0, "y": 91.0}},
     },
-    "Given": {
+    "Asked": {
         "trigger": EVENT,
         "contactId": CONTACT_ID,
         "startAt": "2026-03-14T09:26:53.589Z",
         "events": [{"at": "P1D", "name": "trial_ended"}],
+    },
+    "Given": {
+        "trigger": EVENT,
+        "contact": {"email": "ada@example.com"},
+        "startAt": "2026-03-14T09:26:53.589Z",
+    },
+    "Expected": WANTED,
+    "Case.name": "a pro",
+    "CaseResults": {
+        "passes": False,
+        "cases": [
+            {
+                "name": "a pro",
+                "passes": False,
+                "difference": 'At /steps/0/port there is "else", not "case1".',
+                "expected": WANTED,
+                "actual": {"steps": [{"nodeId": "steps[0]", "port": "else"}]},
+            }
+        ],
     },
     "WritableEvent.name": "trial_ended",
     "IdentifiedContact": {

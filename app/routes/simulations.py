@@ -21,17 +21,16 @@ from app.machine import description, document
 from app.machine.program import Finding as Found
 from app.machine.program import Json
 from app.machine.reasons import SAID
-from app.messages import facts, providers, senders
 from app.routes import automations, workflows
 from app.routes.definition_shapes import Finding, WritableAutomation, WritableWorkflow
 from app.routes.definitions import DefinitionKind
 from app.routes.runs import Reason
 from app.runtime.compute import Job
-from app.simulation import scenes, simulation, trial
+from app.simulation import proofs, scenes, simulation, trial
 from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
-from app.store import channel_settings, contacts, definitions, templates, workspaces
+from app.store import contacts, workspaces
 from app.web import reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
@@ -44,13 +43,19 @@ class Wanted(Query):
     case: bool = Field(False, description="Also as a file for `python -m app simulate`.")
 
 
-class UnsavedAutomation(Given):
+class Asked(Given):
+    """Everything that happens to the run; the contact is a stored one, or any other."""
+
+    contact_id: str | None = None
+
+
+class UnsavedAutomation(Asked):
     """`definition` is as POST `/automations` takes it."""
 
     definition: WritableAutomation
 
 
-class UnsavedWorkflow(Given):
+class UnsavedWorkflow(Asked):
     """`definition` is as POST `/workflows` takes it."""
 
     definition: WritableWorkflow
@@ -108,7 +113,7 @@ def simulated(kind: DefinitionKind) -> Endpoint:
     async def simulate(call: Call) -> Response:
         """What a run would do, on a virtual clock; nothing is written or sent."""
         await call.receive_body()
-        given = call.read(Given)
+        given = call.read(Asked)
 
         async def look() -> _Looked:
             async with call.process.database.read() as db:
@@ -123,7 +128,7 @@ def simulated(kind: DefinitionKind) -> Endpoint:
         simulate,
         can=f"{kind.noun}s:read",
         tx=None,
-        takes=Given,
+        takes=Asked,
         query=Wanted,
         gives={200: Simulation},
         raises=("lookup_unresolved", "contact_not_found"),
@@ -139,7 +144,7 @@ def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
         """The same for a definition that is not saved; nothing is written or sent."""
         await call.receive_body()
         asked = call.read(model)
-        given = Given.model_construct(**{name: getattr(asked, name) for name in Given.model_fields})
+        given = Asked.model_construct(**{name: getattr(asked, name) for name in Asked.model_fields})
         definition = asked.definition
         body = definition.graph if isinstance(definition, WritableAutomation) else definition.steps
         draft = Draft(definition.name, "DRAFT", definition.trigger.stored(), body)
@@ -177,7 +182,7 @@ async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]]) -> Response
     answer = _told(looked.given, looked.found, trace)
     if call.query(Wanted).case:
         noted = (looked.given, trigger, looked.subject.compiled, setting, trace)
-        expected = await compute.call(Job(workspace_id, trial.expected, noted, SECONDS))
+        expected = await compute.call(Job(workspace_id, trial.noted, noted, SECONDS))
         answer["case"] = _case(call.body, looked, setting, expected)
     return reply.ok(answer)
 
@@ -196,7 +201,7 @@ class _Looked:
     setting: Setting | None
 
 
-async def _looked_at(call: Call, db: Handle, row: Row, given: Given) -> _Looked:
+async def _looked_at(call: Call, db: Handle, row: Row, given: Asked) -> _Looked:
     workspace_id = call.member.workspace_id
     body = credentials.opened(
         call.process.vault, workspace_id, row["id"], document.parse(row["body"].encode())
@@ -206,10 +211,11 @@ async def _looked_at(call: Call, db: Handle, row: Row, given: Given) -> _Looked:
     subject = Subject(workspace_id, row, row["trigger_config"], body, length, None, compiled)
     found = [*compiled.findings, *await findings.find(call.process, db, subject)]
     filled = await _filled(db, given, subject)
-    return _Looked(subject, found, filled, await _setting(call, db, subject))
+    setting = await proofs.setting(call.process, db, subject)
+    return _Looked(subject, found, filled, setting)
 
 
-async def _filled(db: Handle, given: Given, subject: Subject) -> Given:
+async def _filled(db: Handle, given: Asked, subject: Subject) -> Given:
     """With a time to start at and, unless the trigger makes one, a contact."""
     start_at = given.start_at or await db.now()
     row = await _contact(db, given, subject)
@@ -220,7 +226,7 @@ async def _filled(db: Handle, given: Given, subject: Subject) -> Given:
     return given.model_copy(update={"start_at": start_at, "contact": contact})
 
 
-async def _contact(db: Handle, given: Given, subject: Subject) -> Row | None:
+async def _contact(db: Handle, given: Asked, subject: Subject) -> Row | None:
     """The stored one, if there is one to be: the one named, or whom the intake would find."""
     if given.contact is not None and given.contact_id is not None:
         message = "Give a contactId or a contact, not both."
@@ -243,36 +249,6 @@ async def _contact(db: Handle, given: Given, subject: Subject) -> Row | None:
     if id is not None and not row:
         raise scenes.invalid([FieldError("/contactId", "There is no such contact.")])
     return row or None
-
-
-async def _setting(call: Call, db: Handle, subject: Subject) -> Setting | None:
-    """None for a program that cannot run."""
-    compiled, workspace_id = subject.compiled, subject.workspace_id
-    workspace = await workspaces.by_id(db, id=workspace_id)
-    if compiled.program is None or workspace is None:
-        return None
-    started = [start.id for start in compiled.starts]
-    targets = await definitions.bodies(db, workspace_id=workspace_id, ids=started)
-    named = {reference.id for reference in compiled.templates}
-    rows = await templates.named(db, workspace_id=workspace_id, ids=sorted(named))
-    own = await channel_settings.names(db, workspace_id=workspace_id)
-    is_own = call.process.settings.production and "email" in own
-    sender = senders.WorkspaceSender(
-        workspace_id,
-        workspace.name,
-        workspace.from_name,
-        workspace.from_email,
-        workspace.reply_to,
-    )
-    return Setting(
-        workspace=facts.workspace_root(workspace),
-        definition_id=subject.row["id"],
-        version=max(subject.row["version"], 1),
-        sender=senders.of(call.process.settings, sender, through_operator=not is_own),
-        templates={id: asdict(row) for id, row in rows.items()},
-        channels=sorted(await providers.names(call.process, db, workspace_id)),
-        startable=[row["id"] for row in targets if row["state"] == "ACTIVE"],
-    )
 
 
 # --- what is told ---------------------------------------------------------------------------------

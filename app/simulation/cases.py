@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from starlette.datastructures import Headers
 
 from app.definitions import inspection, trigger_node
-from app.errors import FieldError
+from app.errors import FieldError, Problem
 from app.machine import check, content, content_schema, description, document
 from app.machine.content import ChannelName
 from app.machine.fields import Place
@@ -86,6 +86,11 @@ def read(raw: bytes) -> Case:
     return body.read(Case, _JSON, raw)
 
 
+def given(raw: bytes) -> Given:
+    """What happens to a run. Raises Problem."""
+    return body.read(Given, _JSON, raw)
+
+
 def play(case: Case) -> dict[str, Json]:
     """What comes of it, to be compared. Raises Problem for what cannot run."""
     compiled, templates = _compiled(case), _templates(case)
@@ -127,6 +132,11 @@ def found(
 ) -> list[Finding]:
     """What an activation would find, as far as a file can tell."""
     return [*compiled.findings, *inspection.find_static(trigger, compiled, templates, [payload])]
+
+
+def sentences(problem: Problem) -> list[str]:
+    """Where it is wrong, for people."""
+    return [f"{error.pointer or 'the document'}: {error.message}" for error in problem.errors]
 
 
 def found_in(case: Case) -> list[Finding]:

@@ -84,7 +84,6 @@ class Given(Shape):
     of a list, each visit gets the next item, and the last one repeats."""
 
     trigger: dict[str, Any] = Field(default_factory=dict)
-    contact_id: str | None = None
     contact: dict[str, Any] | None = None
     start_at: Annotated[Moment, AfterValidator(_this_age)] | None = None
     events: Annotated[list[SimulatedEvent], Field(max_length=1_000)] = Field(default_factory=list)

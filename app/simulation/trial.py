@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from app.machine import check
+from app.definitions.case_results import CaseResult
+from app.errors import Problem
+from app.machine import check, document, effort
 from app.machine.program import Json, Program
-from app.simulation import cases, scenes, simulation, traces
+from app.simulation import cases, expected, scenes, simulation, traces
 from app.simulation.scenes import Given
 from app.simulation.simulation import Scenario
 from app.simulation.traces import Trace
@@ -25,6 +27,10 @@ class Setting:
     channels: Sequence[str]
     startable: Collection[str]
 
+    def compared(self) -> Json:
+        """As JSON, of which a held result is kept."""
+        return asdict(self)
+
 
 def run(given: Given, trigger: Mapping[str, Json], program: Program, setting: Setting) -> Trace:
     """Raises Problem."""
@@ -41,7 +47,7 @@ def run(given: Given, trigger: Mapping[str, Json], program: Program, setting: Se
     return simulation.simulate(scenario)
 
 
-def expected(
+def noted(
     given: Given,
     trigger: Mapping[str, Json],
     compiled: check.Compiled,
@@ -51,3 +57,43 @@ def expected(
     """What a case notes of it."""
     found = cases.found(trigger, compiled, setting.templates, given.trigger)
     return {"findings": cases.noted(found), **traces.normal(trace)}
+
+
+MOST_BYTES = 64 * 1024  # of a part that came out differently
+
+
+def prove(
+    texts: Sequence[tuple[str, str, str]],
+    trigger: Mapping[str, Json],
+    compiled: check.Compiled,
+    setting: Setting,
+    seconds: float,
+) -> list[CaseResult]:
+    """What comes of cases, each a name, what is given and what must come."""
+    with effort.limited(seconds):
+        return [_proved(text, trigger, compiled, setting) for text in texts]
+
+
+def _proved(
+    text: tuple[str, str, str],
+    trigger: Mapping[str, Json],
+    compiled: check.Compiled,
+    setting: Setting,
+) -> CaseResult:
+    name, given, expect = text
+    wanted = document.parse(expect.encode())
+    if compiled.program is None or effort.is_exhausted():
+        return CaseResult(name, wanted, None, "The cases before it took all the time there is.")
+    try:
+        case = cases.given(given.encode())
+        trace = run(case, trigger, compiled.program, setting)
+    except Problem as problem:
+        sentences = [problem.detail, *cases.sentences(problem)]
+        return CaseResult(name, wanted, None, " ".join(sentences))
+    came = traces.normal(trace)
+    if "findings" in wanted:
+        came = noted(case, trigger, compiled, setting, trace)
+    part = expected.part(wanted, document.parse(document.dumps(came)))
+    difference = expected.difference(wanted, part)
+    is_large = difference is not None and len(document.dumps(part)) > MOST_BYTES
+    return CaseResult(name, wanted, None if is_large else part, difference)

@@ -12,7 +12,7 @@ from app.store.directory import Place
 
 COLUMNS = """id, shape, name, state, trigger_config, body, version, secret_last4,
              CAST(COALESCE(length(signing_secret), 0) > 0 AS BOOLEAN) AS secret_set, token,
-             revision, created_at, updated_at"""
+             cases_gate, revision, created_at, updated_at"""
 
 
 async def insert(
@@ -54,6 +54,7 @@ async def update(
     body: str,
     version: int,
     token: str | None,
+    cases_gate: bool,
 ) -> Row:
     """Raises errors.Duplicate when another has the token."""
     await directory.put(db, "webhook", workspace_id=workspace_id, id=id, key=token)
@@ -61,7 +62,8 @@ async def update(
         f"""
         UPDATE definitions
         SET name = :name, state = :state, trigger_config = :trigger_config, body = :body,
-            version = :version, token = :token, ending = (CAST(:state AS TEXT) = 'ARCHIVED'),
+            version = :version, token = :token, cases_gate = :cases_gate,
+            ending = (CAST(:state AS TEXT) = 'ARCHIVED'),
             revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
@@ -74,6 +76,7 @@ async def update(
         body=body,
         version=version,
         token=token,
+        cases_gate=cases_gate,
     )
 
 

@@ -206,6 +206,7 @@ TABLES: Mapping[str, str] = {
     "calls": "id",
     "runs": "id",
     "definition_versions": "definition_id",
+    "definition_cases": "definition_id",
     "definitions": "id",
     "templates": "id",
     "throttle_takes": "id",

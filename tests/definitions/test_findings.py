@@ -244,11 +244,35 @@ async def test_every_defect_is_found_where_it_is(
     )
 
 
+GIVEN = {"startAt": "2026-03-01T09:00:00Z", "contact": {"email": "ada@example.com"}}
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("case_failed", {"given": GIVEN, "expect": {"end": {"status": "FAILED"}}}, "/cases/end"),
+    ("case_failed", {"given": GIVEN, "expect": {"steps": [{"nodeId": "gone"}]}}, "/cases/step"),
+    (
+        "case_failed",
+        {
+            "given": {**GIVEN, "outcomes": {"gone": "sent"}},
+            "expect": {"end": {"status": "COMPLETED"}},
+        },
+        "/cases/node",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "case", "pointer"), CASES)
+async def test_a_case_that_fails_is_found(cast: Cast, code: str, case: Any, pointer: str):
+    made = await cast.ed.made("/workflows", {"name": "N", "steps": [{"type": "exit"}]})
+    path = f"/workflows/{made['id']}"
+    await cast.ed.call("PUT", f"{path}{pointer}", json=case)
+    for answer in (await cast.ed.read(path), (await cast.ed.patch(path, {"name": "M"})).json()):
+        assert [(one["code"], one["pointer"]) for one in answer["findings"]] == [(code, pointer)]
+
+
 def test_there_are_three_defects_for_each_finding():
     seeded = Counter(
         code
         for seeds in (
-            *(TRIGGERS, CHANNELS, TAGS, CALLS, UNREADABLE, marketing("")),
+            *(TRIGGERS, CHANNELS, TAGS, CALLS, CASES, UNREADABLE, marketing("")),
             *(templates("", ""), starts("", "", "")),
         )
         for code, _, _ in seeds

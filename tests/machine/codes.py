@@ -11,7 +11,8 @@ import app
 APP = Path(app.__file__).parent
 MACHINE = sorted((APP / "machine").rglob("*.py"))
 # What only the database can tell.
-BEYOND = [APP / "definitions" / name for name in ("findings.py", "inspection.py", "starts.py")]
+NAMES = ("case_results.py", "findings.py", "inspection.py", "starts.py")
+BEYOND = [APP / "definitions" / name for name in NAMES]
 FINDERS = frozenset({"Finding", "refuse", "hold", "warn", "_warning"})
 
 

@@ -33,6 +33,7 @@ TEXTS = {
     "authToken": "t",
     "from": "+15005550006",
 }
+CASE = {"given": {"startAt": LONG_AGO}, "expect": {"end": {"status": "FAILED"}}}
 STOPS = {"type": "wait", "duration": "P1D"}
 FAILS = {"type": "update_contact", "set": {"firstName": "{{ 'x' | divided_by: 0 }}"}}
 
@@ -68,6 +69,8 @@ ACTS: tuple[tuple[str, Any, str], ...] = (
     ("POST /automations/{automation}/webhook/rotate", None, "automation.webhook_rotated"),
     ("POST /automations/{automation}/runs", {"contactId": "{contact}"}, "run.started"),
     ("POST /automations/{automation}/duplicate", {"name": "Copy"}, "automation.created"),
+    ("PUT /automations/{automation}/cases/lost", CASE, "automation.case_created"),
+    ("DELETE /automations/{automation}/cases/lost", None, "automation.case_deleted"),
     ("DELETE /automations/{automation}", None, "automation.deleted"),
     ("POST /workflows", {**DEFINITION, "steps": [STOPS]}, "workflow.created"),
     ("POST /workflows/{workflow}/webhook/rotate", None, "workflow.webhook_rotated"),
@@ -77,6 +80,9 @@ ACTS: tuple[tuple[str, Any, str], ...] = (
     ("PATCH /workflows/{workflow}", {"steps": [FAILS]}, "workflow.updated"),
     ("POST /workflows/{workflow}/runs", {"contactId": "{contact}"}, "run.started"),
     ("POST /runs/{run}/retry", None, "run.retried"),
+    ("PUT /workflows/{workflow}/cases/lost", CASE, "workflow.case_created"),
+    ("PUT /workflows/{workflow}/cases/lost", CASE, "workflow.case_updated"),
+    ("DELETE /workflows/{workflow}/cases/lost", None, "workflow.case_deleted"),
     ("POST /workflows/{workflow}/duplicate", {"name": "Copy"}, "workflow.created"),
     (
         "POST /messages/test-email",
@@ -155,6 +161,8 @@ NONE: Mapping[str, str] = {
     "POST /messages/{id}/previews": "it changes nothing",
     "POST /automations/{id}/simulate": "it changes nothing",
     "POST /workflows/{id}/simulate": "it changes nothing",
+    "POST /automations/{id}/cases/run": "it changes nothing",
+    "POST /workflows/{id}/cases/run": "it changes nothing",
     "POST /v1/callbacks/twilio/{token}": "a provider tells; the attempt is its own record",
     "POST /v1/callbacks/resend/{token}": "likewise",
     "POST /settings/channels/{channel}/verify": "it changes nothing",
@@ -170,7 +178,12 @@ async def trail(person: Person) -> list[dict[str, Any]]:
 
 
 def shape(act: str) -> str:
-    return re.sub(r"\{\w+\}", "{}", act).replace("/lead", "/{}").replace("/sms", "/{}")
+    return (
+        re.sub(r"\{\w+\}", "{}", act)
+        .replace("/lead", "/{}")
+        .replace("/sms", "/{}")
+        .replace("/lost", "/{}")
+    )
 
 
 def test_every_route_that_changes_something_is_looked_at():

@@ -100,7 +100,7 @@ async def test_a_check_of_a_change_knows_what_is_stored(cast: Cast):
 @pytest.mark.parametrize("who", ["mallory", "ed"])
 async def test_a_check_against_what_is_not_there_is_refused(cast: Cast, who: str):
     made = await cast.ed.made("/workflows", {"name": "W"})
-    id = made["id"] if who == "mallory" else made["id"][:-1] + "0"
+    id = made["id"] if who == "mallory" else f"wfl_{'0' * 26}"
     answer = await getattr(cast, who).post(f"/workflows/check?id={id}", {"name": "W"})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 

@@ -66,6 +66,7 @@ async def test_a_new_workflow_is_a_draft_answered_whole_with_where_it_is(cast: C
         "id": made["id"],
         "name": "Welcome",
         "state": "DRAFT",
+        "casesGate": False,
         "steps": [SEND_HELLO],
         "version": 0,
         "findings": [],

@@ -70,6 +70,7 @@ async def definition(
             "body": "[]",
             "version": 1,
             "token": None,
+            "cases_gate": False,
         }
         return await definitions.update(
             db, workspace_id=workspace_id, id=made["id"], **{**written, **changes}

@@ -26,6 +26,7 @@ from app.store import (
     circuit_breakers,
     contact_events,
     contacts,
+    definition_cases,
     definitions,
     delivery_attempts,
     delivery_reports,
@@ -141,6 +142,11 @@ FILL = (
     INSERT INTO definition_versions (workspace_id, definition_id, version, trigger_config, body,
                                      created_at)
     SELECT 'ws_acme', 'wfl_' || i, 1, :metadata, '[]', :past FROM n WHERE i <= 10200
+    """,
+    """
+    INSERT INTO definition_cases (workspace_id, definition_id, name, given, expect, revision,
+                                  created_at, updated_at)
+    SELECT 'ws_acme', 'wfl_' || (10001 + i % 200), 'case ' || i, '{}', '{}', 1, :past, :past FROM n
     """,
     """
     INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
@@ -771,6 +777,16 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "a version": (
         lambda db: definitions.pinned(db, **ACME, definition_id="wfl_10001", version=1),
         ["workspace_id definition_id version"],
+    ),
+    "the cases of a definition": (
+        lambda db: definition_cases.of_definition(db, **ACME, definition_id="wfl_10001"),
+        ["workspace_id definition_id"],
+    ),
+    "a case of a definition": (
+        lambda db: definition_cases.by_name(
+            db, **ACME, definition_id="wfl_10001", name="case 10001"
+        ),
+        ["workspace_id definition_id name"],
     ),
     "a webhook request and its body": (
         lambda db: webhook_requests.whole(db, **ACME, id="req_10050"),

@@ -151,6 +151,7 @@ PUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         {"provider": "smtp", "url": "smtp://mail.example", "from": "a@b.example"},
     ),
 }
+CASE = {"given": {"startAt": "2026-01-31T09:30:00Z"}, "expect": {"end": {"status": "FAILED"}}}
 # The body of a DELETE that wants one.
 REMOVAL: Mapping[str, Any] = {"/settings/workspace": {"name": "Acme"}}
 
@@ -198,6 +199,10 @@ async def place_of(cast: Cast, path: str) -> str:
     if path == "/memberships/{id}":  # what is made there is PENDING, and only withdrawn
         rows = (await cast.olivia.read("/memberships"))["data"]
         return next(f"/memberships/{row['id']}" for row in rows if row["name"] == "Vic")
+    if path.endswith("/cases/{name}"):
+        url = f"{await place_of(cast, path.removesuffix('/cases/{name}'))}/cases/lost"
+        assert (await cast.olivia.call("PUT", url, json=CASE)).status_code == 201
+        return url
     if "{id}" in path:
         collection = path.removesuffix("/{id}")
         made = await cast.olivia.made(collection, MADE[path])

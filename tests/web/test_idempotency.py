@@ -266,6 +266,8 @@ WITHOUT_KEY = {
     "/workflows/check": "it changes nothing",
     "/automations/simulate": "it changes nothing",
     "/workflows/simulate": "it changes nothing",
+    "/automations/{id}/cases/run": "it changes nothing",
+    "/workflows/{id}/cases/run": "it changes nothing",
     "/automations/{id}/simulate": "it changes nothing",
     "/workflows/{id}/simulate": "it changes nothing",
     "/settings/channels/{channel}/verify": "it changes nothing",

@@ -128,6 +128,8 @@ async def test_a_limit_is_1_to_200_in_plain_digits(limit, api, cast):
 
 WHOLE = {
     "/settings/channels": "there are three",
+    "/automations/{id}/cases": "at most twenty",
+    "/workflows/{id}/cases": "at most twenty",
     "/settings/sign-in-domains": "no more than the owners have addresses",
 }
 

@@ -1,0 +1,142 @@
+"""The cases of a definition: kept within limits, and run whenever the definition is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, field_validator
+
+from app.database.db import Handle
+from app.definitions.case_results import CaseResult
+from app.definitions.findings import Subject
+from app.errors import Problem
+from app.machine import document
+from app.machine.program import Json
+from app.messages import facts, providers, senders
+from app.process import Process
+from app.runtime.compute import Job
+from app.simulation import trial
+from app.simulation.expected import Expected
+from app.simulation.scenes import Given
+from app.simulation.trial import Setting
+from app.store import channel_settings, definition_cases, definitions, templates, workspaces
+from app.store.definition_cases import DefinitionCase
+from app.web.body import Shape
+
+MOST = 20  # of one definition
+MOST_BYTES = 32 * 1024  # of one
+SECONDS = 3.0  # of CPU time for all of a definition: then no other is begun
+LAST_SECONDS = 1.5  # more for the one that is under way
+LARGE = 4 * 1024  # characters of a definition and its cases that are not run on the event loop
+
+
+def _beside(name: str) -> str:
+    """Raises ValueError for what is a path of its own."""
+    if name == "run":
+        raise ValueError("Must not be run, which is what runs the cases.")
+    return name
+
+
+CaseName = Annotated[
+    str,
+    Field(max_length=100, pattern=r"^[A-Za-z0-9]([A-Za-z0-9 ._-]*[A-Za-z0-9])?$"),
+    AfterValidator(_beside),
+]
+
+
+class WritableCase(Shape):
+    """`given` happens to a run, and `expect` is a part of its trace. A case needs no stored
+    contact, and says when the run starts: it comes out alike wherever it is run."""
+
+    given: Given
+    expect: Expected
+
+    @field_validator("given")
+    @classmethod
+    def _has_a_start(cls, given: Given) -> Given:
+        if given.start_at is None:
+            raise ValueError("Say when the run starts: startAt.")
+        return given
+
+
+class NamedCase(WritableCase):
+    """As files have it."""
+
+    name: CaseName
+
+
+# --- kept -----------------------------------------------------------------------------------------
+
+
+async def put(
+    db: Handle, workspace_id: str, definition_id: str, name: str, case: Mapping[str, Json]
+) -> None:
+    """Keep what has the shape of a WritableCase; the definition is locked. Raises Problem for too
+    much of it."""
+    of = {"workspace_id": workspace_id, "definition_id": definition_id}
+    given, expect = (document.dumps(case[member]).decode() for member in ("given", "expect"))
+    if len(given.encode()) + len(expect.encode()) > MOST_BYTES:
+        raise Problem("invalid", f"A case has at most {MOST_BYTES // 1024} KiB of JSON.")
+    others = [one for one in await definition_cases.of_definition(db, **of) if one.name != name]
+    if len(others) >= MOST:
+        raise Problem("conflict", f"A definition has at most {MOST} cases; delete one.")
+    await definition_cases.put(db, **of, name=name, given=given, expect=expect)
+
+
+def written(case: DefinitionCase) -> dict[str, Any]:
+    """As clients and files have it."""
+    given, expect = (document.parse(text.encode()) for text in (case.given, case.expect))
+    return {"name": case.name, "given": given, "expect": expect}
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseResult]:
+    """What comes of each case now. Raises Heavy."""
+    of = {"workspace_id": subject.workspace_id, "definition_id": subject.row["id"]}
+    cases = await definition_cases.of_definition(db, **of)
+    place = await setting(process, db, subject) if cases else None
+    if place is None:
+        return [_unable(case) for case in cases]
+    texts = [(case.name, case.given, case.expect) for case in cases]
+    job = Job(
+        subject.workspace_id,
+        trial.prove,
+        (texts, subject.trigger, subject.compiled, place, SECONDS),
+        seconds=SECONDS + LAST_SECONDS,
+        same=lambda: [texts, subject.trigger, subject.body, place.compared()],
+    )
+    length = subject.length + sum(case.length for case in cases)
+    return process.compute.here(job, large=length > LARGE)
+
+
+def _unable(case: DefinitionCase) -> CaseResult:
+    expected = document.parse(case.expect.encode())
+    return CaseResult(case.name, expected, None, "The definition cannot run: its check says why.")
+
+
+async def setting(process: Process, db: Handle, subject: Subject) -> Setting | None:
+    """Where it is tried; None for a program that cannot run."""
+    compiled, workspace_id = subject.compiled, subject.workspace_id
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    if compiled.program is None or workspace is None:
+        return None
+    started = [start.id for start in compiled.starts]
+    targets = await definitions.bodies(db, workspace_id=workspace_id, ids=started)
+    named = {reference.id for reference in compiled.templates}
+    rows = await templates.named(db, workspace_id=workspace_id, ids=sorted(named))
+    own = await channel_settings.names(db, workspace_id=workspace_id)
+    is_own = process.settings.production and "email" in own
+    chosen = (workspace[column] for column in senders.PARTS.values())
+    sender = senders.WorkspaceSender(workspace_id, workspace["name"], *chosen)
+    return Setting(
+        workspace=facts.workspace_root(workspace),
+        definition_id=subject.row["id"],
+        version=max(subject.row["version"], 1),
+        sender=senders.of(process.settings, sender, through_operator=not is_own),
+        templates={id: dict(row) for id, row in rows.items()},
+        channels=sorted(await providers.names(process, db, workspace_id)),
+        startable=[row["id"] for row in targets if row["state"] == "ACTIVE"],
+    )
