@@ -38,13 +38,17 @@ console: $(RUNTIME) ## Check and build the web console; needs Node.js or the pac
 migrate: $(RUNTIME) ## Bring the database named by DATABASE_URL up to date
 	@$(BIN)/python -m app migrate
 
-# The browser's tests want the machine to themselves: `.ci/run` runs them after the suite.
-SUITE := $(BIN)/pytest -n auto --dist loadfile --ignore=tests/browser
+clients: $(STAMP) ## Build the clients for Python and TypeScript into clients/dist; needs npm's registry
+	@$(BIN)/python -m clients.build
 
-test: $(STAMP) ## Run the whole suite, on real PostgreSQL, Redis and SMTP servers that it boots itself
-	$(SUITE)
+# The browser's tests want the machine to themselves, and the clients' want clients/dist: `.ci/run` runs them after the
+# suite.
+ALONE := --ignore=tests/browser --ignore=tests/clients
 
-LAST_FAILED := $(BIN)/pytest --ignore=tests/browser --last-failed --last-failed-no-failures none
+test: $(STAMP) ## Run the whole suite, on real PostgreSQL, Redis and SMTP servers that it boots itself (ARGS=--cov)
+	$(BIN)/pytest -n auto --dist loadfile $(ALONE) $(ARGS)
+
+LAST_FAILED := $(BIN)/pytest $(ALONE) --last-failed --last-failed-no-failures none
 
 again: $(STAMP) ## Run failed tests again, alone; at most three, and none of tests/lab/chaos
 	@failed=$$($(LAST_FAILED) --collect-only -qq | grep ': [0-9]'); echo "$$failed"; \
@@ -52,9 +56,6 @@ again: $(STAMP) ## Run failed tests again, alone; at most three, and none of tes
 			echo "A message that was lost once is lost: tests/lab/chaos is not run again."; exit 1; fi; \
 		echo "$$failed" | awk -F': ' '{ n += $$2 } END { print n " tests failed"; exit n < 1 || n > 3 }'
 	$(LAST_FAILED)
-
-cover: $(STAMP) ## The same, with coverage
-	$(SUITE) --cov --cov-report=term
 
 check: $(STAMP) ## Format, lint, types, import contract
 	$(BIN)/ruff format --check .
@@ -74,4 +75,4 @@ lock: $(STAMP) ## Renew requirements.txt and requirements-dev.txt from pyproject
 	$(LOCK) --extra dev -c requirements.txt -o requirements-dev.txt
 
 clean: ## Remove what was installed and built, but not data/
-	rm -rf .venv console/node_modules app/console/dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis
+	rm -rf .venv console/node_modules app/console/dist clients/dist clients/typescript/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis

