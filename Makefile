@@ -72,7 +72,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 
 lock: $(STAMP) ## Renew requirements.txt and requirements-dev.txt from pyproject.toml
 	$(LOCK) -o requirements.txt
-	$(LOCK) --extra dev -c requirements.txt -o requirements-dev.txt
+	$(LOCK) --extra dev --extra mcp -c requirements.txt -o requirements-dev.txt
 
 clean: ## Remove what was installed and built, but not data/
 	rm -rf .venv console/node_modules app/console/dist clients/dist clients/typescript/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis

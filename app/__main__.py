@@ -13,6 +13,8 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +318,22 @@ def _sentences(problem: Problem) -> str:
     return "\n  ".join([problem.detail, *cases.sentences(problem)])
 
 
+def serve_assistants(_settings: Settings, arguments: argparse.Namespace) -> int:
+    """Serve an assistant over MCP: it reads, checks, simulates and drafts definitions.
+
+    It speaks over standard input and output, and needs the extra: pip install "tidings[mcp]".
+    The key decides what it may see; give it as TIDINGS_KEY, for a command line is no secret.
+    It never activates, sends or erases anything: docs/mcp.md.
+    """
+    if not arguments.url or not arguments.key:
+        raise NotReady("Set --url and --key, or TIDINGS_URL and TIDINGS_KEY.")
+    if find_spec("mcp") is None:
+        raise NotReady('This needs the package mcp: pip install "tidings[mcp]".')
+    # It is an extra, which no other command needs or waits for.
+    import_module("app.commands.mcp_server").serve(arguments.url, arguments.key)
+    return 0
+
+
 def show_reasons(_settings: Settings, _arguments: argparse.Namespace) -> int:
     """Print docs/reasons.md: every reason code with its explanation."""
     print(reasons.page(), end="")
@@ -421,6 +439,22 @@ COMMANDS: Mapping[str, Command] = {
         release_domain,
         {"domain": {"help": "the domain, such as acme.com"}},
         "python -m app release-domain acme.com",
+    ),
+    "mcp": Command(
+        serve_assistants,
+        {
+            "--url": {
+                "default": os.environ.get("TIDINGS_URL"),
+                "help": "where Tidings answers; or TIDINGS_URL",
+            },
+            "--key": {
+                "default": os.environ.get("TIDINGS_KEY"),
+                "help": "an API key; or TIDINGS_KEY",
+            },
+        },
+        "TIDINGS_KEY=td_live_… python -m app mcp --url https://tidings.example",
+        is_offline=True,
+        only_looks=True,
     ),
     "simulate": Command(
         simulate,

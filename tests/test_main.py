@@ -109,7 +109,11 @@ def test_a_bad_variable_stops_every_command_and_is_named(
     variable: str,
     value: str,
 ):
-    monkeypatch.setattr(sys, "argv", ["app", name, *COMMANDS[name].arguments])
+    typed = [
+        f"{word}=x" if word.startswith("-") and "action" not in how else word
+        for word, how in COMMANDS[name].arguments.items()
+    ]
+    monkeypatch.setattr(sys, "argv", ["app", name, *typed])
     monkeypatch.setenv(variable, value)
     assert main() == 1
     printed = capsys.readouterr().err
