@@ -134,7 +134,7 @@ async def test_simulations_that_take_long_hold_up_nobody(cast: Cast, process: Pr
         assert simulated.json()["end"]["status"] == "COMPLETED"
 
 
-@pytest.mark.parametrize("path", ["/workflows/check", "/workflows/simulate"])
+@pytest.mark.parametrize("path", ["/workflows/check", "/workflows/simulate", "/templates/preview"])
 async def test_what_is_not_saved_and_takes_long_holds_up_nobody(
     cast: Cast, process: Process, path: str
 ):
@@ -142,7 +142,10 @@ async def test_what_is_not_saved_and_takes_long_holds_up_nobody(
     steps = [{"type": "add_tag", "tag": "{% case 1 %}{% when 1" + ",1" * 2_000 + "%}{% endcase %}"}]
     definition = {"name": "N", "trigger": trigger(20), "steps": steps * 40}
     given = {"definition": definition, "trigger": {"email": "ada@example.com"}}
-    body = definition if path.endswith("check") else given
+    content = {"subject": "s", "html": HEAVY, "text": HEAVY, "preheader": HEAVY}
+    template = {"name": "T", "channel": "email", "content": content}
+    bodies = {"check": definition, "simulate": given, "preview": {"template": template}}
+    body = bodies[path.rpartition("/")[2]]
     light = {"name": "N", "steps": [{"type": "add_tag", "tag": "x"}]}
 
     async def lightly() -> float:
@@ -157,6 +160,34 @@ async def test_what_is_not_saved_and_takes_long_holds_up_nobody(
     assert worst < SOON
     assert took < SOON
     assert {answer.status_code for answer in answers} <= {200, 422, 429, 503}
+
+
+async def test_cases_that_take_long_hold_up_nobody(cast: Cast, process: Process):
+    """A7: all cases of a definition are one job, which ends by itself."""
+    steps = [{"type": "add_tag", "tag": "{{trigger.email}}"}] * 400
+    made = await cast.ed.made("/workflows", {"name": "N", "steps": steps})
+    path = f"/workflows/{made['id']}/cases"
+    given = {"contact": {"email": "ada@example.com"}, "startAt": "2026-03-01T09:00:00Z"}
+    case = {"given": given, "expect": {"end": {"status": "COMPLETED"}}}
+    for number in range(20):
+        kept = await cast.ed.call("PUT", f"{path}/case {number}", json=case)
+        assert kept.status_code == 201
+    light = {"name": "N", "steps": [{"type": "add_tag", "tag": "x"}]}
+
+    async def lightly() -> float:
+        await asyncio.sleep(0.2)
+        began = time.perf_counter()
+        checked = await cast.mallory.post("/workflows/check", light)
+        assert checked.json()["findings"] == []
+        return time.perf_counter() - began
+
+    heavy = [cast.ed.post(f"{path}/run") for _ in range(6)]
+    worst, [*answers, took] = await worst_of_neighbour(cast, process, [*heavy, lightly()])
+    assert worst < SOON
+    assert took < SOON
+    assert {200, 429} <= {answer.status_code for answer in answers} <= {200, 429, 503}
+    [first, *_] = [answer.json() for answer in answers if answer.status_code == 200]
+    assert len(first["cases"]) == 20
 
 
 async def test_previews_that_take_long_hold_up_nobody(cast: Cast, process: Process):
