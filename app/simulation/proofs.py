@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
@@ -129,14 +130,19 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
     rows = await templates.named(db, workspace_id=workspace_id, ids=sorted(named))
     own = await channel_settings.names(db, workspace_id=workspace_id)
     is_own = process.settings.production and "email" in own
-    chosen = (workspace[column] for column in senders.PARTS.values())
-    sender = senders.WorkspaceSender(workspace_id, workspace["name"], *chosen)
+    sender = senders.WorkspaceSender(
+        workspace_id,
+        workspace.name,
+        workspace.from_name,
+        workspace.from_email,
+        workspace.reply_to,
+    )
     return Setting(
         workspace=facts.workspace_root(workspace),
         definition_id=subject.row["id"],
         version=max(subject.row["version"], 1),
         sender=senders.of(process.settings, sender, through_operator=not is_own),
-        templates={id: dict(row) for id, row in rows.items()},
+        templates={id: asdict(row) for id, row in rows.items()},
         channels=sorted(await providers.names(process, db, workspace_id)),
         startable=[row["id"] for row in targets if row["state"] == "ACTIVE"],
     )
