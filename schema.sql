@@ -362,6 +362,8 @@ CREATE TABLE webhook_requests (
     duration_ms    INTEGER NOT NULL,              -- until this was written down
     run_id         TEXT,                          -- the one started, or the first of a repeat
     contact_id     TEXT,
+    looked_up      TEXT,                          -- keyed hash of whom a REFUSED one was about, where its
+                                                  -- body names somebody; hexadecimal
     created_at     TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id)
 );
@@ -370,6 +372,8 @@ CREATE INDEX webhook_requests_by_code ON webhook_requests (workspace_id, definit
     WHERE code IS NOT NULL;
 CREATE INDEX webhook_requests_by_contact ON webhook_requests (workspace_id, contact_id, id)
     WHERE contact_id IS NOT NULL;
+CREATE INDEX webhook_requests_by_lookup ON webhook_requests (workspace_id, looked_up, id)
+    WHERE looked_up IS NOT NULL;
 
 -- The answer to an event, for its copies: for a day they are given the same ids.
 CREATE TABLE receipts (

@@ -67,6 +67,7 @@ POLICY: Mapping[str, str] = {
     "POST /contacts/import": "editor",
     "GET /contacts/export": "viewer",
     "GET /contacts/{id}/activity": "viewer",
+    "GET /contacts/{id}/explain": "viewer",
     "GET /tags": "viewer",
     "GET /contacts/{id}": "viewer",
     "PATCH /contacts/{id}": "editor",

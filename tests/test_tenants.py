@@ -34,6 +34,7 @@ ENDING = "7zzzzzzzzz" + "0" * 16  # of an id that is well formed and nobody's
 NAMES: Mapping[str, str | None] = {
     "automationId": "aut",
     "contactId": "con",
+    "definitionId": "wfl",
     "messageId": "msg",
     "resourceId": "con",
     "runId": "run",
@@ -154,12 +155,13 @@ def own_prefix(endpoint: Endpoint) -> str:
 
 
 BY_PATH = [endpoint for endpoint in EVERY if "{id}" in endpoint.path]
-# Of lists. A picture takes the ID of a run: tests/routes/test_drawings.py asks for a stranger's.
+# Of lists. A picture takes the ID of a run, an explanation that of a definition: the tests of both
+# (tests/routes/test_drawings.py, tests/runs/test_explaining.py) ask for a stranger's.
 BY_QUERY = [
     (endpoint, field)
     for endpoint in EVERY
     for field in fields_with_ids(endpoint.query)
-    if not endpoint.path.endswith("graph.svg")
+    if not endpoint.path.endswith(("graph.svg", "explain"))
 ]
 BY_BODY = [(endpoint, field) for endpoint in EVERY for field in fields_with_ids(endpoint.takes)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from app.audience import addresses, pii_search, subscriptions
+from app.audience import addresses, lookups, pii_search, subscriptions
 from app.audience.reactions import WorkspaceContext
 from app.database.db import Handle, Row, new_id
 from app.machine.reasons import Reason
@@ -59,6 +59,11 @@ async def erase(
             limit=FORGOTTEN_ROWS,
         ):
             await pii_search.delete_mentioning(db, workspace.id, row, former)
+            await erasure.delete_requests_about(
+                db,
+                workspace_id=workspace.id,
+                looked_up=lookups.hashes(workspace.vault, workspace.id, row),
+            )
             shown = [contact_id, *await _suppress_erased(db, workspace, row, former)]
             await erasure.forget_answers(db, workspace_id=workspace.id, about=shown)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)

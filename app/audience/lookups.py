@@ -13,6 +13,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.machine.text import is_storable
 from app.store import contacts
+from app.vault.vault import Vault
 
 TRIES = 5  # a contact may get another address while its lock is awaited, but hardly time and again
 
@@ -58,6 +59,28 @@ _KINDS: Mapping[str, Callable[[Json, str | None, str | None], Lookup]] = {
     "phone": _by_phone,
     "contact_id": _by_id,
 }
+
+
+# --- whom it names ------------------------------------------------------------------------------
+
+
+def keyed_hash(vault: Vault, workspace_id: str, lookup: Lookup) -> str:
+    """The hash by which a refused request is found again that named somebody so."""
+    return vault.keyed_hash("lookup", document.dumps(lookup.within(workspace_id))).hex()
+
+
+def hashes(vault: Vault, workspace_id: str, row: Row) -> list[str]:
+    """Those of every lookup that finds the contact."""
+    fields = {name: document.text(value) for name, value in row["metadata"].items()}
+    found = [
+        Lookup("contact_id", row["id"], row["id"]),
+        *(Lookup("metadata", text, text, name) for name, text in fields.items()),
+    ]
+    if row["email_key"]:
+        found.append(Lookup("email", row["email_key"], row["email_key"]))
+    if row["phone"]:
+        found.append(Lookup("phone", row["phone"], row["phone"]))
+    return [keyed_hash(vault, workspace_id, lookup) for lookup in found]
 
 
 # --- the contact --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
-from app.audience import audience, reactions
+from app.audience import audience, lookups, reactions
 from app.audience.audience import Found, Lookup, Missing, Who
 from app.audience.reactions import WorkspaceContext
 from app.database.db import Handle, RequestTimeouts
@@ -435,9 +435,16 @@ class _Batch:
         for event in self.events:
             answer = self.answers[event.run_id]
             if isinstance(answer, Problem):
-                yield webhook_requests.refusal(event.request, answer)
+                yield webhook_requests.refusal(
+                    event.request, answer, looked_up=self._looked_up(event)
+                )
             elif isinstance(answer, Accepted):
                 yield self._record(event, answer)
+
+    def _looked_up(self, event: InboundEvent) -> str | None:
+        if not isinstance(event.lookup, Lookup):
+            return None
+        return lookups.keyed_hash(self.vault, event.workspace.id, event.lookup)
 
     def _record(self, event: InboundEvent, answer: Accepted) -> RequestRecord:
         return webhook_requests.record(

@@ -100,8 +100,13 @@ def record(request: WebhookRequest, outcome: Outcome, status: int, **rest: Any) 
     )
 
 
-def refusal(request: WebhookRequest, problem: Problem, detail: str | None = None) -> RequestRecord:
-    """`detail`: more than its sender was told."""
+def refusal(
+    request: WebhookRequest,
+    problem: Problem,
+    detail: str | None = None,
+    looked_up: str | None = None,
+) -> RequestRecord:
+    """`detail`: more than its sender was told; `looked_up`: the hash of whom it is about."""
     return record(
         request,
         "REFUSED",
@@ -109,6 +114,7 @@ def refusal(request: WebhookRequest, problem: Problem, detail: str | None = None
         code=problem.code,
         detail=replace_unstorable(detail or problem.detail),
         body=request.body[:LONGEST_BODY],
+        looked_up=looked_up,
     )
 
 
@@ -117,9 +123,11 @@ def refusal(request: WebhookRequest, problem: Problem, detail: str | None = None
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A request to be written down; `cause` is found out only then, for it may cost something."""
+    """A request to be written down; whom it is about, and a `cause`, are found out only then, for
+    that may cost something."""
 
     request: RequestRecord
+    look_up: Callable[[], str | None]
     cause: Callable[[], str | None] | None = None
 
 
@@ -142,7 +150,8 @@ async def write_some(process: Process, notes: Sequence[Note]) -> Sequence[None]:
 
 
 def _explained(note: Note) -> RequestRecord:
-    return note.request if note.cause is None else replace(note.request, cause=note.cause())
+    cause = note.cause() if note.cause else note.request.cause
+    return replace(note.request, cause=cause, looked_up=note.look_up())
 
 
 # --- why a signature was wrong --------------------------------------------------------------------

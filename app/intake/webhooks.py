@@ -21,6 +21,7 @@ import orjson
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
+from app.audience import lookups
 from app.audience.audience import Lookup
 from app.audience.reactions import WorkspaceContext
 from app.database.db import Row, new_id
@@ -36,6 +37,7 @@ from app.runtime.batching import batched
 from app.runtime.compute import Heavy, Job
 from app.store import definitions
 from app.store.directory import Place
+from app.vault.vault import Vault
 
 SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
 LONGEST_KEY = 255
@@ -146,7 +148,7 @@ async def _received(
     except Problem as problem:
         is_open = target.closed_reason is None
         cause = partial(_cause, target.secret, signatures, body) if is_open else None
-        _note(process, request, problem, target.closed_reason, cause)
+        _note(process, target, request, problem, detail=target.closed_reason, cause=cause)
         raise
     return await admit(process, target, request, is_known=is_known)
 
@@ -185,7 +187,7 @@ async def admit(
     try:
         event = await _judged(process, target, request)
     except Problem as problem:
-        _note(process, request, problem)
+        _note(process, target, request, problem)
         raise
     if is_known and acceptance.is_known(process, event):
         accepted = await process.batches.run(acceptance.start_known, process, event)
@@ -228,12 +230,29 @@ async def _found(process: Process, target: WebhookTarget, body: bytes) -> lookup
 
 def _note(
     process: Process,
+    target: WebhookTarget,
     request: WebhookRequest,
     problem: Problem,
+    *,
     detail: str | None = None,
     cause: Callable[[], str | None] | None = None,
 ) -> None:
-    webhook_requests.note(process, Note(webhook_requests.refusal(request, problem, detail), cause))
+    refusal = webhook_requests.refusal(request, problem, detail)
+    look_up = partial(_looked_up_hash, process.vault, target, request.body)
+    webhook_requests.note(process, Note(refusal, look_up, cause))
+
+
+def _looked_up_hash(vault: Vault, target: WebhookTarget, body: bytes) -> str | None:
+    """Of whom the body names; None where it names nobody, or is too much to be read for this."""
+    if target.trigger["source"] != "inbound_webhook":
+        return None
+    try:
+        found = lookup.judge_here(body, target.trigger, target.workspace.country)
+    except Problem:
+        return None
+    if found is None or not isinstance(found.lookup, Lookup):
+        return None
+    return lookups.keyed_hash(vault, target.workspace.id, found.lookup)
 
 
 # --- the target -----------------------------------------------------------------------------------

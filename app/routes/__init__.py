@@ -72,6 +72,7 @@ PATCH  /contacts/{id}                                     contacts:write
 DELETE /contacts/{id}                                     contacts:write
 GET    /contacts/{id}/activity                            contacts:read
 POST   /contacts/{id}/events                              contacts:write
+GET    /contacts/{id}/explain                             contacts:read
 POST   /contacts/{id}/tags                                contacts:write
 DELETE /contacts/{id}/tags/{tag:path}                     contacts:write
 GET    /definition-schema                                 PUBLIC
@@ -205,6 +206,7 @@ from app.routes import (
     contacts,
     definition_cases,
     event_endpoints,
+    explaining,
     identified_contacts,
     imports,
     memberships,
@@ -254,6 +256,7 @@ ROUTES = [
     *contact_events.routes,
     *tracking.routes,
     *activity.routes,
+    *explaining.routes,
     *tags.routes,
     *templates.routes,
     *simulations.routes,

@@ -9,7 +9,6 @@ from app.machine.kept import Kept
 from app.machine.program import Program
 from app.process import Process
 from app.store import definitions
-from app.store.runs import HeldRun
 
 MOST_BYTES = 20 * 1024 * 1024  # kept compiled
 WEIGHT = 32  # bytes for each character of a body, measured
@@ -17,13 +16,14 @@ WEIGHT = 32  # bytes for each character of a body, measured
 _programs: Kept[tuple[str, int], Program] = Kept(MOST_BYTES)
 
 
-async def of(process: Process, db: Handle, run: HeldRun) -> Program:
+async def of(
+    process: Process, db: Handle, *, workspace_id: str, definition_id: str, version: int
+) -> Program:
     """Compiled once a version: a version never changes, so the cache cannot outlive anything.
     Raises Heavy."""
-    key = (run.definition_id, run.version)
+    key = (definition_id, version)
     program = _programs.get(key)
     if program is None:
-        workspace_id = run.workspace_id
         pinned = await definitions.pinned(
             db, workspace_id=workspace_id, definition_id=key[0], version=key[1]
         )

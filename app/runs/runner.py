@@ -145,7 +145,13 @@ class Walk:
         )
         context = RunContext(self.process, self.db, self.row, contact, known, workspace)
         pending = await pending_events.load(self.db, self.row)
-        program = await programs.of(self.process, self.db, self.row)
+        program = await programs.of(
+            self.process,
+            self.db,
+            workspace_id=self.row.workspace_id,
+            definition_id=self.row.definition_id,
+            version=self.row.version,
+        )
         return await self._steps(context, program, pending)
 
     async def _steps(self, context: RunContext, program: Program, pending: PendingEvents) -> None:

@@ -225,6 +225,18 @@ async def refused_requests(db: Handle, *, workspace_id: str, after: str, limit: 
     )
 
 
+async def delete_requests_about(db: Handle, *, workspace_id: str, looked_up: Sequence[str]) -> None:
+    """Those that were refused, and named the contact."""
+    await db.execute(
+        """
+        DELETE FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND looked_up = ANY(:looked_up)
+        """,
+        workspace_id=workspace_id,
+        looked_up=list(looked_up),
+    )
+
+
 async def delete_requests(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
     if not ids:
         return

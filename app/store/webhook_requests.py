@@ -59,6 +59,7 @@ class RequestRecord:
     duration_ms: int
     run_id: str | None = None
     contact_id: str | None = None
+    looked_up: str | None = None  # keyed hash of whom a refused one was about
 
 
 async def insert_many(db: Handle, requests: Sequence[RequestRecord]) -> None:
@@ -67,18 +68,18 @@ async def insert_many(db: Handle, requests: Sequence[RequestRecord]) -> None:
         """
         INSERT INTO webhook_requests (workspace_id, id, definition_id, outcome, status, code, cause,
                                       detail, headers, body, ip, duration_ms, run_id, contact_id,
-                                      created_at)
+                                      looked_up, created_at)
         SELECT d.workspace_id, given.id, d.id, given.outcome, given.status, given.code,
                given.cause, given.detail, given.headers, given.body, given.ip, given.duration_ms,
-               given.run_id, given.contact_id, :now
+               given.run_id, given.contact_id, given.looked_up, :now
         FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]),
                     CAST(:definition_ids AS TEXT[]), CAST(:outcomes AS TEXT[]),
                     CAST(:statuses AS INTEGER[]), CAST(:codes AS TEXT[]), CAST(:causes AS TEXT[]),
                     CAST(:details AS TEXT[]), CAST(:headers AS JSONB[]), CAST(:bodies AS BYTEA[]),
                     CAST(:ips AS TEXT[]), CAST(:durations AS INTEGER[]), CAST(:run_ids AS TEXT[]),
-                    CAST(:contact_ids AS TEXT[]))
+                    CAST(:contact_ids AS TEXT[]), CAST(:looked_up AS TEXT[]))
              AS given (workspace_id, id, definition_id, outcome, status, code, cause, detail,
-                       headers, body, ip, duration_ms, run_id, contact_id)
+                       headers, body, ip, duration_ms, run_id, contact_id, looked_up)
         JOIN definitions d ON d.workspace_id = given.workspace_id AND d.id = given.definition_id
         WHERE TRUE
         ON CONFLICT DO NOTHING
@@ -97,6 +98,7 @@ async def insert_many(db: Handle, requests: Sequence[RequestRecord]) -> None:
         durations=[one.duration_ms for one in requests],
         run_ids=[one.run_id for one in requests],
         contact_ids=[one.contact_id for one in requests],
+        looked_up=[one.looked_up for one in requests],
     )
 
 
@@ -244,7 +246,7 @@ async def accept(
         """
         UPDATE webhook_requests
         SET outcome = 'ACCEPTED', status = 202, code = NULL, cause = NULL, detail = :detail,
-            body = NULL, run_id = :run_id, contact_id = :contact_id
+            body = NULL, run_id = :run_id, contact_id = :contact_id, looked_up = NULL
         WHERE workspace_id = :workspace_id AND id = :id AND outcome = 'REFUSED'
         RETURNING id
         """,

@@ -35,6 +35,7 @@ from app.store import (
     event_endpoints,
     events,
     expiry,
+    explaining,
     invitations,
     jobs,
     memberships,
@@ -244,12 +245,14 @@ FILL = (
     """,
     """
     INSERT INTO webhook_requests (workspace_id, id, definition_id, outcome, status, code, headers,
-                                  body, ip, duration_ms, run_id, contact_id, created_at)
+                                  body, ip, duration_ms, run_id, contact_id, looked_up,
+                                  created_at)
     SELECT 'ws_acme', 'req_' || i, 'wfl_' || (10001 + i % 200),
            CASE WHEN i % 5 = 0 THEN 'REFUSED' ELSE 'ACCEPTED' END,
            CASE WHEN i % 5 = 0 THEN 422 ELSE 202 END, CASE WHEN i % 5 = 0 THEN 'invalid' END,
            :metadata, CASE WHEN i % 5 = 0 THEN CAST(:body AS BYTEA) END, '192.0.2.1', 1,
-           CASE WHEN i % 5 = 0 THEN NULL ELSE 'run_' || i END, 'con_' || (10001 + i % 99), :past
+           CASE WHEN i % 5 = 0 THEN NULL ELSE 'run_' || i END, 'con_' || (10001 + i % 99),
+           CASE WHEN i % 5 = 0 THEN 'hash' || i % 99 END, :past
     FROM n
     """,
     """
@@ -395,6 +398,7 @@ def narrowed_by(plan: str) -> str:
 
 
 ACME = {"workspace_id": "ws_acme"}
+OF_CONTACT = {**ACME, "contact_id": "con_10003"}
 
 
 ID: Mapping[Kind, str] = {"run": "run", "message": "msg", "call": "call", "event_attempt": "eva"}
@@ -528,6 +532,48 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             db, workspace_id="ws_acme", definition_id="wfl_10001", limit=10
         ),
         ["workspace_id definition_id", "workspace_id id definition_id"],
+    ),
+    "what is known of a contact: runs": (
+        lambda db: explaining.runs(db, **OF_CONTACT, definition_id="wfl_10003", since=PAST),
+        ["workspace_id contact_id"],
+    ),
+    "what is known of a contact: steps": (
+        lambda db: explaining.steps(db, **ACME, run_ids=["run_10050", "run_10051"]),
+        ["workspace_id run_id"],
+    ),
+    "what is known of a contact: messages": (
+        lambda db: explaining.messages(db, **OF_CONTACT, since=PAST),
+        ["workspace_id contact_id"],
+    ),
+    "what is known of a contact: messages of runs": (
+        lambda db: explaining.messages_of_runs(db, **ACME, run_ids=["run_10050", "run_10051"]),
+        ["workspace_id run_id"],
+    ),
+    "what is known of a contact: refused requests": (
+        lambda db: explaining.refused(
+            db, **ACME, looked_up=["hash1", "hash2"], definition_id=None, since=None
+        ),
+        ["workspace_id looked_up"],
+    ),
+    "what is known of a contact: repeats": (
+        lambda db: explaining.repeated(db, **OF_CONTACT, definition_id="wfl_10003", since=None),
+        ["workspace_id contact_id"],
+    ),
+    "what is known of a definition: requests about nobody": (
+        lambda db: explaining.refused_unreadable(db, **ACME, definition_id="wfl_10050", since=PAST),
+        ["workspace_id definition_id"],
+    ),
+    "what is known of a definition: its oldest request": (
+        lambda db: explaining.requests_known_since(db, **ACME, definition_id="wfl_10050"),
+        ["workspace_id definition_id"],
+    ),
+    "what is known of a contact: events": (
+        lambda db: explaining.events(db, **OF_CONTACT, name="seen", since=PAST),
+        ["workspace_id contact_id"],
+    ),
+    "refused requests about a contact, deleted": (
+        lambda db: erasure.delete_requests_about(db, **ACME, looked_up=["hash1", "hash2"]),
+        ["workspace_id looked_up"],
     ),
     "a contact's email": (
         lambda db: contacts.by_email(db, **ACME, email_key="10500@acme.test"),

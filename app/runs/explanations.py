@@ -1,0 +1,170 @@
+"""Why a flow did or did not reach a contact: the stable codes, their sentences and evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+EvidenceType: TypeAlias = Literal["definition", "event", "webhook_request", "run", "message"]
+
+
+class Explanation(StrEnum):
+    """Codes are kept for ever: people's own programs remember them."""
+
+    # The definition, and how far back its records go.
+    NOT_ACTIVE = "not_active"
+    NO_EVENT = "no_event"
+    NOT_KNOWN_BEFORE = "not_known_before"
+
+    # An event or a request that started no run.
+    EVENT_STARTED_NOTHING = "event_started_nothing"
+    REPEATED = "repeated"
+    REFUSED_SIGNATURE = "refused_signature"
+    REFUSED_INACTIVE = "refused_inactive"
+    REFUSED_NO_CONTACT = "refused_no_contact"
+    REFUSED_CHAIN = "refused_chain"
+    REFUSED_REQUEST = "refused_request"
+    REFUSED_UNREADABLE = "refused_unreadable"
+
+    # A run, and where it is.
+    RUN_QUEUED = "run_queued"
+    RUN_MOVING = "run_moving"
+    WAITING_FOR_TIME = "waiting_for_time"
+    WAITING_FOR_EVENT = "waiting_for_event"
+    WAITING_FOR_DELIVERY = "waiting_for_delivery"
+    WAITING_FOR_ANSWER = "waiting_for_answer"
+    RUN_COMPLETED = "run_completed"
+    RUN_FAILED = "run_failed"
+    RUN_CANCELLED = "run_cancelled"
+
+    # A step that led elsewhere.
+    OTHER_BRANCH = "other_branch"
+    THROTTLED = "throttled"
+    STEP_NOTED = "step_noted"
+
+    # A message, and what became of it.
+    MESSAGE_QUEUED = "message_queued"
+    MESSAGE_HELD = "message_held"
+    SENT = "sent"
+    DELIVERED = "delivered"
+    SUPPRESSED = "suppressed"
+    MESSAGE_FAILED = "message_failed"
+    BOUNCED = "bounced"
+    COMPLAINED = "complained"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The sentence, where the record says nothing more exact, and the record that proves it."""
+
+    sentence: str
+    evidence: EvidenceType
+
+
+MEANINGS: Mapping[Explanation, Meaning] = {
+    Explanation.NOT_ACTIVE: Meaning(
+        "The definition is not ACTIVE, so it starts no runs.", "definition"
+    ),
+    Explanation.NO_EVENT: Meaning(
+        "Nothing that starts the definition came for this contact.", "definition"
+    ),
+    Explanation.NOT_KNOWN_BEFORE: Meaning(
+        "Older records are no longer kept, so nothing is known from before this time.",
+        "definition",
+    ),
+    Explanation.EVENT_STARTED_NOTHING: Meaning(
+        "The contact's event was recorded and started no run: it was reported more than an hour"
+        " late, or the definition did not listen for it then.",
+        "event",
+    ),
+    Explanation.REPEATED: Meaning(
+        "The request repeated an earlier one, so it started no run of its own.",
+        "webhook_request",
+    ),
+    Explanation.REFUSED_SIGNATURE: Meaning(
+        "The request was refused because its signature was missing or wrong.", "webhook_request"
+    ),
+    Explanation.REFUSED_INACTIVE: Meaning(
+        "The request was refused because the definition accepted no events.", "webhook_request"
+    ),
+    Explanation.REFUSED_NO_CONTACT: Meaning(
+        "The request was refused because no contact matched it then.", "webhook_request"
+    ),
+    Explanation.REFUSED_CHAIN: Meaning(
+        "The request was refused because too many runs had started one another.",
+        "webhook_request",
+    ),
+    Explanation.REFUSED_REQUEST: Meaning(
+        "The request was refused; its detail says why.", "webhook_request"
+    ),
+    Explanation.REFUSED_UNREADABLE: Meaning(
+        "The newest request that was refused without naming anybody; it may have been about this"
+        " contact.",
+        "webhook_request",
+    ),
+    Explanation.RUN_QUEUED: Meaning("The run waits for a worker.", "run"),
+    Explanation.RUN_MOVING: Meaning("The run is moving on right now.", "run"),
+    Explanation.WAITING_FOR_TIME: Meaning("The run waits until a time.", "run"),
+    Explanation.WAITING_FOR_EVENT: Meaning(
+        "The run waits for something that the contact does or becomes.", "run"
+    ),
+    Explanation.WAITING_FOR_DELIVERY: Meaning(
+        "The run waits until the outcome of its message is known.", "run"
+    ),
+    Explanation.WAITING_FOR_ANSWER: Meaning("The run waits for the answer of a server.", "run"),
+    Explanation.RUN_COMPLETED: Meaning("The run went on to its end.", "run"),
+    Explanation.RUN_FAILED: Meaning("The run failed.", "run"),
+    Explanation.RUN_CANCELLED: Meaning("The run was cancelled.", "run"),
+    Explanation.OTHER_BRANCH: Meaning(
+        "The run took another branch, which does not lead to a message of the definition.", "run"
+    ),
+    Explanation.THROTTLED: Meaning(
+        "The contact has passed this step as often as it allows.", "run"
+    ),
+    Explanation.STEP_NOTED: Meaning("A step did not do the obvious thing.", "run"),
+    Explanation.MESSAGE_QUEUED: Meaning("The message is about to be sent.", "message"),
+    Explanation.MESSAGE_HELD: Meaning("The message is held back for now.", "message"),
+    Explanation.SENT: Meaning("The provider accepted the message.", "message"),
+    Explanation.DELIVERED: Meaning("The provider reported the message as delivered.", "message"),
+    Explanation.SUPPRESSED: Meaning("The message was not sent because it must not be.", "message"),
+    Explanation.MESSAGE_FAILED: Meaning("The message could not be made or sent.", "message"),
+    Explanation.BOUNCED: Meaning("The recipient's server refused the message.", "message"),
+    Explanation.COMPLAINED: Meaning("The recipient reported the message as spam.", "message"),
+    Explanation.OUTCOME_UNKNOWN: Meaning(
+        "Nobody knows whether the provider accepted the message.", "message"
+    ),
+}
+
+
+def page() -> str:
+    """docs/explain.md."""
+    rows = "\n".join(
+        f"| `{code}` | {MEANINGS[code].sentence} | {MEANINGS[code].evidence} |"
+        for code in Explanation
+    )
+    return f"""# Why a flow did or did not reach somebody
+
+GET `/contacts/:id/explain` lists, newest first, what is known of one contact and its flows:
+`{{"at", "code", "sentence", "reason", "evidence": {{"type", "id", "nodeId"}}}}`. With
+`?definitionId=` it is about one automation or workflow, and also says when nothing came, and from
+when on that is known. With `?since=` older records are left out.
+
+`sentence` is the one below, or a more exact one from the record. `reason` is the code that the
+record itself carries: one of [reasons.md](reasons.md), or of a refused request the code of its
+problem. `evidence` is the record that proves it: GET `/runs/:id`, `/messages/:id`,
+`/webhook-requests/:id`, `/contact-events/:id`, or the definition; of a step, `nodeId` names it in
+its run. Codes never change.
+
+| code | what it means | evidence |
+|---|---|---|
+{rows}
+
+A refused request is found by whom its body names: by the value at the trigger's path, of which a
+keyed hash is kept with the request, for as long as that is (seven days, the newest 1,000 of a
+definition). A body that names nobody, or of more than 16 KiB with a refusal before it was looked
+up, cannot be found so; of these the newest one is shown. At most 20 runs are explained, 200
+messages and 50 requests: the newest.
+"""

@@ -1,0 +1,296 @@
+"""What is known of a contact and its flows, newest first: for the explanation of why one came
+through, or did not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.database.db import Handle
+from app.store import keyset
+from app.store.webhook_requests import KEPT
+
+RUNS = 20
+STEPS = 2_000
+MESSAGES = 200
+REQUESTS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """A run of the contact, and where it is."""
+
+    id: str
+    definition_id: str
+    version: int
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    state: str | None
+    waiting_for: Mapping[str, Any] | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastStep:
+    """A visit of a node."""
+
+    run_id: str
+    node_id: str
+    visit: int
+    reason_code: str | None
+    reason_detail: str | None
+    port: str | None
+    started_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastMessage:
+    """A message to the contact, without what was said."""
+
+    id: str
+    run_id: str | None
+    node_id: str | None
+    visit: int | None
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRequest:
+    """A request to a webhook that started no run."""
+
+    id: str
+    outcome: str
+    code: str | None
+    detail: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastEvent:
+    """Something that the contact did."""
+
+    id: str
+    at: datetime
+
+
+async def runs(
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_id: str,
+    definition_id: str | None,
+    since: datetime | None,
+) -> list[PastRun]:
+    filters = {"definition_id": definition_id, "created_after": since}
+    narrowed, values = await _narrowed(db, "run", filters)
+    return await db.fetch_all_as(
+        PastRun,
+        f"""
+        SELECT id, definition_id, version, status, reason_code, reason_detail, state, waiting_for,
+               created_at, finished_at
+        FROM runs
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        limit=RUNS,
+        **values,
+    )
+
+
+async def _narrowed(
+    db: Handle, prefix: str, filters: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    given = {name: value for name, value in filters.items() if value is not None}
+    return keyset.narrowed(CLAUSES, await keyset.by_time(db, prefix, given), None)
+
+
+# The definition in words that no index has: that of the contact leads to fewer.
+CLAUSES = {
+    "definition_id": "COALESCE(definition_id, '') = :definition_id",
+    "created_after": "created_at > :created_after",
+}
+
+
+async def steps(db: Handle, *, workspace_id: str, run_ids: Sequence[str]) -> list[PastStep]:
+    """Those of each run in the order in which it took them."""
+    return await db.fetch_all_as(
+        PastStep,
+        """
+        SELECT run_id, node_id, visit, reason_code, reason_detail, port, started_at, finished_at
+        FROM run_steps
+        WHERE workspace_id = :workspace_id AND run_id = ANY(:run_ids)
+        ORDER BY run_id DESC, position
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        run_ids=list(run_ids),
+        limit=STEPS,
+    )
+
+
+async def messages_of_runs(
+    db: Handle, *, workspace_id: str, run_ids: Sequence[str]
+) -> list[PastMessage]:
+    return await db.fetch_all_as(
+        PastMessage,
+        f"""
+        SELECT {MESSAGE_COLUMNS}
+        FROM messages
+        WHERE workspace_id = :workspace_id AND run_id = ANY(:run_ids)
+        ORDER BY run_id DESC, id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        run_ids=list(run_ids),
+        limit=MESSAGES,
+    )
+
+
+MESSAGE_COLUMNS = """id, run_id, node_id, visit, status, reason_code, reason_detail, created_at"""
+
+
+async def messages(
+    db: Handle, *, workspace_id: str, contact_id: str, since: datetime | None
+) -> list[PastMessage]:
+    """Those of no run too."""
+    narrowed, values = await _narrowed(db, "msg", {"created_after": since})
+    return await db.fetch_all_as(
+        PastMessage,
+        f"""
+        SELECT {MESSAGE_COLUMNS}
+        FROM messages
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        limit=MESSAGES,
+        **values,
+    )
+
+
+async def refused(
+    db: Handle,
+    *,
+    workspace_id: str,
+    looked_up: Sequence[str],
+    definition_id: str | None,
+    since: datetime | None,
+) -> list[PastRequest]:
+    """The requests that named the contact."""
+    filters = {"definition_id": definition_id, "created_after": since}
+    narrowed, values = await _narrowed(db, "req", filters)
+    return await db.fetch_all_as(
+        PastRequest,
+        f"""
+        SELECT id, outcome, code, detail, created_at
+        FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND looked_up = ANY(:looked_up) {narrowed}
+        ORDER BY created_at DESC, id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        looked_up=list(looked_up),
+        limit=REQUESTS,
+        **values,
+    )
+
+
+async def repeated(
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_id: str,
+    definition_id: str | None,
+    since: datetime | None,
+) -> list[PastRequest]:
+    filters = {"definition_id": definition_id, "created_after": since}
+    narrowed, values = await _narrowed(db, "req", filters)
+    return await db.fetch_all_as(
+        PastRequest,
+        f"""
+        SELECT id, outcome, code, detail, created_at
+        FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+          AND outcome = 'REPEATED' {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        limit=REQUESTS,
+        **values,
+    )
+
+
+async def refused_unreadable(
+    db: Handle, *, workspace_id: str, definition_id: str, since: datetime | None
+) -> list[PastRequest]:
+    """The newest that named nobody, if there is any."""
+    narrowed, values = await _narrowed(db, "req", {"created_after": since})
+    return await db.fetch_all_as(
+        PastRequest,
+        f"""
+        SELECT id, outcome, code, detail, created_at
+        FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+          AND code IS NOT NULL AND looked_up IS NULL {narrowed}
+        ORDER BY id DESC
+        LIMIT 1
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        **values,
+    )
+
+
+async def requests_known_since(
+    db: Handle, *, workspace_id: str, definition_id: str, kept: int = KEPT
+) -> datetime | None:
+    """The time of the oldest request that is kept; None while none had to go for newer ones."""
+    oldest = await db.fetch_one_as(
+        PastRequest,
+        """
+        SELECT id, outcome, code, detail, created_at FROM webhook_requests
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+        ORDER BY id DESC
+        LIMIT 1 OFFSET :others
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        others=kept - 1,
+    )
+    return None if oldest is None else oldest.created_at
+
+
+async def events(
+    db: Handle, *, workspace_id: str, contact_id: str, name: str, since: datetime | None
+) -> list[PastEvent]:
+    """Those of that name."""
+    return await db.fetch_all_as(
+        PastEvent,
+        """
+        SELECT id, at FROM contact_events
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND name = :name
+          AND (CAST(:since AS TIMESTAMPTZ) IS NULL OR at > :since)
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        name=name,
+        since=since,
+        limit=REQUESTS,
+    )

@@ -1,0 +1,530 @@
+"""Every code of an explanation comes of what the service itself did, with the record of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx2
+import pytest
+
+from app.machine.reasons import Reason
+from app.process import Process
+from app.providers import inbox
+from app.runs import explanations, runner
+from app.runs.explanations import MEANINGS, Explanation
+from app.store import explaining, workspaces
+from app.store.usage import MESSAGES
+from tests.billing.test_quotas import use_up
+from tests.cast import HELLO, SEND_HELLO, WEBHOOK, Cast, any_address, settle
+from tests.messages.test_delivery import accepts, with_provider
+from tests.routes.test_webhooks import SECRET, send, sending
+
+EMAIL = "ada@example.com"
+MANUAL = {"source": "manual"}
+WAIT = {"id": "rest", "type": "wait", "duration": "P1D"}
+
+
+@dataclass(slots=True)
+class Scene:
+    """Acme with Ada, a contact; what a case does there, and what it is about."""
+
+    process: Process
+    cast: Cast
+    sender: httpx2.AsyncClient
+    ada: dict[str, Any]
+    definition: dict[str, Any] | None = None
+
+    async def workflow(self, *steps: Any, **trigger: Any) -> str:
+        """Activated; its id."""
+        body = {"name": "Flow", "state": "ACTIVE", "trigger": trigger or MANUAL}
+        self.definition = await self.cast.ed.made("/workflows", {**body, "steps": list(steps)})
+        return str(self.definition["id"])
+
+    async def run(self, *steps: Any, settled: bool = True) -> str:
+        """Started for Ada by hand, and as far as it comes by itself."""
+        id = await self.workflow(*steps)
+        run = await self.cast.ed.made(f"/workflows/{id}/runs", {"contactId": self.ada["id"]})
+        if settled:
+            await settle(self.process)
+        return str(run["runId"])
+
+    async def message(self, channel: str = "email", **content: str) -> str:
+        """Sent to Ada by a run, as far as it comes by itself."""
+        text = {"email": HELLO, "sms": {"text": "Hello"}}[channel]
+        step = {"type": "send_message", "channel": channel, "content": {**text, **content}}
+        run_id = await self.run(step)
+        [message] = (await self.cast.ed.read(f"/messages?runId={run_id}"))["data"]
+        return str(message["id"])
+
+    async def live_message(self) -> str:
+        """Likewise in production, where quotas hold."""
+        settings = replace(self.process.settings, environment="production")
+        self.process, _ = with_provider(replace(self.process, settings=settings), accepts)
+        return await self.message()
+
+    async def faulty(self, kind: str) -> str:
+        await self.cast.ed.made("/sandbox/faults", {"kind": kind})
+        return await self.message()
+
+    async def reported(self, kind: str) -> str:
+        """What the provider reports later has been reported."""
+        message_id = await self.faulty(kind)
+        await self.process.channels["email"].close()
+        return message_id
+
+    async def hook(self, **trigger: Any) -> str:
+        """A webhook's token."""
+        await self.workflow(**{**WEBHOOK, **trigger})
+        assert self.definition is not None
+        return str(self.definition["trigger"]["webhookUrl"].rpartition("/")[2])
+
+    async def request(self, token: str, status: int, body: Any = None, **headers: str) -> str:
+        """The record of a request about Ada that is answered with this."""
+        raw = json.dumps({"email": EMAIL} if body is None else body).encode()
+        answer = await send(self.sender, token, raw, **headers)
+        assert answer.status_code == status, answer.text
+        await self.process.batches.close()
+        assert self.definition is not None
+        url = f"/workflows/{self.definition['id']}/webhook-requests"
+        return str((await self.cast.ed.read(url))["data"][0]["id"])
+
+    async def explained(self, query: str = "") -> list[dict[str, Any]]:
+        about = f"definitionId={self.definition['id']}" if self.definition else ""
+        url = f"/contacts/{self.ada['id']}/explain?{about}{query}"
+        data: list[dict[str, Any]] = (await self.cast.vic.read(url.rstrip("?")))["data"]
+        return data
+
+    async def entry(self, code: Explanation) -> dict[str, Any]:
+        found = [one for one in await self.explained() if one["code"] == code]
+        assert found, await self.explained()
+        return found[0]
+
+
+@pytest.fixture
+async def scene(process: Process, cast: Cast) -> AsyncIterator[Scene]:
+    async with sending(process, any_address()) as sender:
+        ada = await cast.ed.made("/contacts", {"email": EMAIL, "metadata": {"crmId": 17}})
+        yield Scene(process, cast, sender, ada)
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox, "STALLS_SECONDS", 0.01)
+
+
+Case: TypeAlias = Callable[[Scene], Awaitable[str]]  # the id of the evidence
+CASES: dict[Explanation, Case] = {}
+
+
+def case(code: Explanation) -> Callable[[Case], Case]:
+    def register(produce: Case) -> Case:
+        CASES[code] = produce
+        return produce
+
+    return register
+
+
+@pytest.mark.parametrize("code", Explanation)
+async def test_every_code_is_what_the_service_did_and_names_its_record(
+    scene: Scene, code: Explanation
+):
+    id = await CASES[code](scene)
+    entry = await scene.entry(code)
+    assert (entry["evidence"]["type"], entry["evidence"]["id"]) == (MEANINGS[code].evidence, id)
+    assert entry["sentence"].endswith((".", "…")), entry
+    if MEANINGS[code].evidence == "webhook_request":
+        shown = await scene.cast.vic.read(f"/webhook-requests/{id}")
+        assert shown["code"] == entry["reason"]
+    if MEANINGS[code].evidence == "message":
+        message = await scene.cast.vic.read(f"/messages/{id}")
+        assert (message["reason"] or {}).get("code") == entry["reason"]
+
+
+# --- the definition -------------------------------------------------------------------------------
+
+
+@case(Explanation.NOT_ACTIVE)
+async def paused(scene: Scene) -> str:
+    id = await scene.workflow()
+    await scene.cast.ed.patch(f"/workflows/{id}", {"state": "PAUSED"})
+    return id
+
+
+@case(Explanation.NO_EVENT)
+async def nothing_came(scene: Scene) -> str:
+    return await scene.workflow(source="event", name="order_paid")
+
+
+@case(Explanation.NOT_KNOWN_BEFORE)
+async def old(scene: Scene) -> str:
+    """A definition that is older than what is kept of its requests."""
+    await scene.hook()
+    assert scene.definition is not None
+    async with scene.process.database.write() as db:
+        long_ago = await db.now() - timedelta(days=8)
+        await db.execute(
+            "UPDATE definitions SET created_at = :at WHERE id = :id",
+            at=long_ago,
+            id=scene.definition["id"],
+        )
+    return str(scene.definition["id"])
+
+
+# --- events and requests --------------------------------------------------------------------------
+
+
+@case(Explanation.EVENT_STARTED_NOTHING)
+async def too_late(scene: Scene) -> str:
+    await scene.workflow(source="event", name="order_paid")
+    event = {"name": "order_paid", "occurredAt": "2026-01-31T09:30:00Z", "match": {"email": EMAIL}}
+    return str((await scene.cast.ed.made("/events", event))["id"])
+
+
+@case(Explanation.REPEATED)
+async def repeated(scene: Scene) -> str:
+    token = await scene.hook()
+    await scene.request(token, 202, Idempotency_Key="one")
+    return await scene.request(token, 202, Idempotency_Key="one")
+
+
+@case(Explanation.REFUSED_SIGNATURE)
+async def unsigned(scene: Scene) -> str:
+    return await scene.request(await scene.hook(signingSecret=SECRET), 401)
+
+
+@case(Explanation.REFUSED_INACTIVE)
+async def inactive(scene: Scene) -> str:
+    token = await scene.hook()
+    assert scene.definition is not None
+    await scene.cast.ed.patch(f"/workflows/{scene.definition['id']}", {"state": "PAUSED"})
+    return await scene.request(token, 404)
+
+
+@case(Explanation.REFUSED_NO_CONTACT)
+async def unknown_then(scene: Scene) -> str:
+    """By a field of one's own, which Ada got later."""
+    field = {"contactLookup": "contact_id", "contactPath": "shop", "metadataField": "shopId"}
+    token = await scene.hook(**field, createContact=False)
+    request_id = await scene.request(token, 404, {"shop": 981230455})
+    patch = {"metadata": {"shopId": "981230455"}}
+    assert (await scene.cast.ed.patch(f"/contacts/{scene.ada['id']}", patch)).status_code == 200
+    return request_id
+
+
+@case(Explanation.REFUSED_CHAIN)
+async def too_deep(scene: Scene) -> str:
+    return await scene.request(await scene.hook(), 422, Tidings_Depth="11")
+
+
+@case(Explanation.REFUSED_REQUEST)
+async def malformed(scene: Scene) -> str:
+    return await scene.request(await scene.hook(), 400, Idempotency_Key="k" * 256)
+
+
+@case(Explanation.REFUSED_UNREADABLE)
+async def about_nobody(scene: Scene) -> str:
+    return await scene.request(await scene.hook(), 422, {"mail": EMAIL})
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+@case(Explanation.RUN_QUEUED)
+async def queued(scene: Scene) -> str:
+    return await scene.run(WAIT, settled=False)
+
+
+@case(Explanation.RUN_MOVING)
+async def moving(scene: Scene) -> str:
+    """After one transaction of a long walk."""
+    tags = [
+        {"type": "add_tag", "tag": f"t{number}"}
+        for number in range(runner.STEPS_PER_TRANSACTION + 1)
+    ]
+    run_id = await scene.run(*tags, settled=False)
+    [job] = await scene.process.claim("run", [], 10)
+    assert not await scene.process.batches.run(runner.move_some, scene.process, job)
+    return run_id
+
+
+@case(Explanation.WAITING_FOR_TIME)
+async def resting(scene: Scene) -> str:
+    return await scene.run(WAIT)
+
+
+@case(Explanation.WAITING_FOR_EVENT)
+async def listening(scene: Scene) -> str:
+    conditions = [{"event": "order_paid"}, {"when": {"path": "contact.firstName", "op": "exists"}}]
+    return await scene.run({"type": "wait_for", "conditions": conditions, "timeout": "P1D"})
+
+
+@case(Explanation.WAITING_FOR_DELIVERY)
+async def sending_still(scene: Scene) -> str:
+    await scene.cast.ed.made("/sandbox/faults", {"kind": "throttle"})
+    return await scene.run(SEND_HELLO)
+
+
+@case(Explanation.WAITING_FOR_ANSWER)
+async def calling(scene: Scene) -> str:
+    call = {"type": "http_request", "method": "GET", "url": "http://localhost/"}
+    run_id = await scene.run(call, settled=False)
+    [job] = await scene.process.claim("run", [], 10)
+    await runner.move(scene.process, job)
+    return run_id
+
+
+@case(Explanation.RUN_COMPLETED)
+async def completed(scene: Scene) -> str:
+    return await scene.run({"type": "add_tag", "tag": "vip"})
+
+
+@case(Explanation.RUN_FAILED)
+async def failed(scene: Scene) -> str:
+    return await scene.run({"type": "http_request", "method": "GET", "url": "http://localhost/"})
+
+
+@case(Explanation.RUN_CANCELLED)
+async def cancelled(scene: Scene) -> str:
+    run_id = await scene.run(WAIT)
+    await scene.cast.ed.made(f"/runs/{run_id}/cancel", None)
+    return run_id
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@case(Explanation.OTHER_BRANCH)
+async def elsewhere(scene: Scene) -> str:
+    when = {"path": "contact.firstName", "op": "exists"}
+    branch = {"id": "known", "type": "branch", "cases": [{"when": when, "steps": [SEND_HELLO]}]}
+    return await scene.run(branch, {"type": "add_tag", "tag": "vip"})
+
+
+@case(Explanation.THROTTLED)
+async def limited(scene: Scene) -> str:
+    throttle = {"id": "once", "type": "throttle", "limit": 1, "window": "P1D"}
+    workflow_id = await scene.workflow({**throttle, "limited": [{"type": "exit"}]}, SEND_HELLO)
+    url = f"/workflows/{workflow_id}/runs"
+    for _ in range(2):
+        run = await scene.cast.ed.made(url, {"contactId": scene.ada["id"]})
+        await settle(scene.process)
+    return str(run["runId"])
+
+
+@case(Explanation.STEP_NOTED)
+async def noted(scene: Scene) -> str:
+    return await scene.run({"id": "tag", "type": "add_tag", "tag": "{{contact.firstName}}"})
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+@case(Explanation.MESSAGE_QUEUED)
+async def about_to_be_sent(scene: Scene) -> str:
+    run_id = await scene.run(SEND_HELLO, settled=False)
+    [job] = await scene.process.claim("run", [], 10)
+    await runner.move(scene.process, job)
+    [message] = (await scene.cast.ed.read(f"/messages?runId={run_id}"))["data"]
+    return str(message["id"])
+
+
+@case(Explanation.MESSAGE_HELD)
+async def held(scene: Scene) -> str:
+    return await scene.faulty("throttle")
+
+
+@case(Explanation.SENT)
+async def sent(scene: Scene) -> str:
+    return await scene.message()
+
+
+@case(Explanation.DELIVERED)
+async def delivered(scene: Scene) -> str:
+    return await scene.reported("duplicate_callback")
+
+
+@case(Explanation.SUPPRESSED)
+async def suppressed(scene: Scene) -> str:
+    return await unsubscribed(scene)
+
+
+@case(Explanation.MESSAGE_FAILED)
+async def rejected(scene: Scene) -> str:
+    return await scene.faulty("fail")
+
+
+@case(Explanation.BOUNCED)
+async def bounced(scene: Scene) -> str:
+    return await scene.reported("bounce")
+
+
+@case(Explanation.COMPLAINED)
+async def complained(scene: Scene) -> str:
+    return await scene.reported("complain")
+
+
+@case(Explanation.OUTCOME_UNKNOWN)
+async def unknown(scene: Scene) -> str:
+    return await scene.faulty("stall")
+
+
+# --- each suppression -----------------------------------------------------------------------------
+
+
+async def unsubscribed(scene: Scene) -> str:
+    patch = {"subscriptions": {"email": "unsubscribed"}}
+    await scene.cast.ed.patch(f"/contacts/{scene.ada['id']}", patch)
+    return await scene.message(category="marketing")
+
+
+async def bounced_before(scene: Scene) -> str:
+    await scene.reported("bounce")
+    return await scene.message()
+
+
+async def complained_before(scene: Scene) -> str:
+    await scene.reported("complain")
+    return await scene.message(category="marketing")
+
+
+async def stopped(scene: Scene) -> str:
+    phone = {"phone": "+14155550132"}
+    await scene.cast.ed.patch(f"/contacts/{scene.ada['id']}", phone)
+    reply = {"channel": "sms", "from": phone["phone"], "text": "STOP"}
+    await scene.cast.ed.made("/sandbox/replies", reply)
+    return await scene.message(channel="sms")
+
+
+async def put_on_the_list(scene: Scene) -> str:
+    await scene.cast.adam.made("/suppressions", {"channel": "email", "address": EMAIL})
+    return await scene.message()
+
+
+async def erased_before(scene: Scene) -> str:
+    await scene.cast.ed.delete(f"/contacts/{scene.ada['id']}")
+    scene.ada = await scene.cast.ed.made("/contacts", {"email": EMAIL})
+    return await scene.message()
+
+
+async def over_its_month(scene: Scene) -> str:
+    await use_up(scene.process, scene.cast.ed.workspace_id, MESSAGES, left=0)
+    return await scene.live_message()
+
+
+async def of_nobody_verified(scene: Scene) -> str:
+    async with scene.process.database.write() as db:
+        await workspaces.change_plan(db, id=scene.cast.ed.workspace_id, plan="starter")
+        await db.execute("UPDATE users SET email_verified_at = NULL")
+    return await scene.live_message()
+
+
+async def over_its_day(scene: Scene) -> str:
+    async with scene.process.database.write() as db:
+        await workspaces.change_plan(db, id=scene.cast.ed.workspace_id, plan="starter")
+        await db.execute("UPDATE workspaces SET daily_limit = 0")
+    return await scene.live_message()
+
+
+SUPPRESSIONS: Mapping[Reason, Case] = {
+    Reason.SUPPRESSED_UNSUBSCRIBED: unsubscribed,
+    Reason.SUPPRESSED_BOUNCED: bounced_before,
+    Reason.SUPPRESSED_COMPLAINED: complained_before,
+    Reason.SUPPRESSED_STOPPED: stopped,
+    Reason.SUPPRESSED_MANUAL: put_on_the_list,
+    Reason.SUPPRESSED_ERASED: erased_before,
+    Reason.SUPPRESSED_QUOTA: over_its_month,
+    Reason.SUPPRESSED_UNVERIFIED: of_nobody_verified,
+    Reason.SUPPRESSED_DAILY_LIMIT: over_its_day,
+}
+
+
+@pytest.mark.parametrize("reason", [one for one in Reason if one.startswith("suppressed_")])
+async def test_each_suppression_is_named_with_its_message(scene: Scene, reason: Reason):
+    id = await SUPPRESSIONS[reason](scene)
+    entry = await scene.entry(Explanation.SUPPRESSED)
+    assert (entry["reason"], entry["evidence"]["id"]) == (reason, id)
+
+
+# --- what it is about ----------------------------------------------------------------------------
+
+
+async def test_a_decision_is_named_with_what_it_missed(scene: Scene):
+    run_id = await elsewhere(scene)
+    entry = await scene.entry(Explanation.OTHER_BRANCH)
+    assert entry["evidence"] == {"type": "run", "id": run_id, "nodeId": "known"}
+    assert entry["sentence"] == "The run left known by else, which does not lead to hello."
+    assert [one["code"] for one in await scene.explained()].count("step_noted") == 0
+
+
+async def test_what_can_still_be_reached_was_not_missed(scene: Scene):
+    when = {"path": "contact.firstName", "op": "exists"}
+    branch = {"id": "known", "type": "branch", "cases": [{"when": when, "steps": [SEND_HELLO]}]}
+    later = {**SEND_HELLO, "id": "later"}
+    await scene.run(branch, WAIT, later)
+    codes = {one["code"] for one in await scene.explained()}
+    assert codes == {"waiting_for_time", "other_branch"}
+    assert "later" not in (await scene.entry(Explanation.OTHER_BRANCH))["sentence"]
+
+
+async def test_an_explanation_is_about_one_definition_and_a_time_if_that_is_asked(scene: Scene):
+    await scene.run(WAIT)
+    first = scene.definition
+    await scene.message()
+    whole = f"/contacts/{scene.ada['id']}/explain"
+    every = (await scene.cast.vic.read(whole))["data"]
+    assert {one["code"] for one in every} == {"waiting_for_time", "run_completed", "sent"}
+    assert [one["at"] for one in every] == sorted((one["at"] for one in every), reverse=True)
+    scene.definition = first
+    assert [one["code"] for one in await scene.explained()] == ["waiting_for_time"]
+    later = await scene.explained(f"&since={every[0]['at']}")
+    assert [one["code"] for one in later] == ["no_event"]
+
+
+async def test_nobody_is_explained_to_strangers(scene: Scene):
+    id = await scene.workflow()
+    url = f"/contacts/{scene.ada['id']}/explain"
+    assert (await scene.cast.mallory.get(url)).status_code == 404
+    theirs = await scene.cast.mallory.made("/workflows", {"name": "Theirs", "trigger": MANUAL})
+    assert (await scene.cast.vic.get(f"{url}?definitionId={theirs['id']}")).status_code == 404
+    assert (await scene.cast.vic.get(f"{url}?definitionId={id}")).status_code == 200
+    assert (await scene.cast.vic.get(f"{url}?since=yesterday")).status_code == 422
+
+
+async def test_the_refused_requests_about_an_erased_contact_go_with_it(scene: Scene):
+    """Also those that name it by nothing but a field of one's own."""
+    request_id = await unknown_then(scene)
+    assert (await scene.cast.ed.delete(f"/contacts/{scene.ada['id']}")).status_code == 204
+    assert (await scene.cast.vic.get(f"/webhook-requests/{request_id}")).status_code == 404
+
+
+async def test_what_had_to_go_for_newer_requests_is_not_known(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+):
+    token = await scene.hook()
+    ids = [await scene.request(token, 422, {"n": number}) for number in range(3)]
+    known = partial(explaining.requests_known_since, kept=2)
+    monkeypatch.setattr(explaining, "requests_known_since", known)
+    entry = await scene.entry(Explanation.NOT_KNOWN_BEFORE)
+    second = await scene.cast.vic.read(f"/webhook-requests/{ids[1]}")
+    assert entry["at"] == second["createdAt"]
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_every_code_has_its_meaning_and_is_its_name_in_lower_case():
+    assert set(MEANINGS) == set(Explanation) == set(CASES)
+    for code in Explanation:
+        assert code.value == code.name.lower()
+        assert MEANINGS[code].sentence.endswith(".")
+
+
+def test_the_page_of_explanations_is_up_to_date():
+    written = Path(__file__).parents[2] / "docs/explain.md"
+    assert written.read_text() == explanations.page(), "write explanations.page() there"
