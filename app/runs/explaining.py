@@ -358,5 +358,5 @@ async def _known_since(
         )
         return max(now - KEPT_FOR, oldest or now - KEPT_FOR)
     workspace = await workspaces.by_id(db, id=question.workspace_id)
-    days = workspace and workspace["retention_days"]
+    days = workspace and workspace.retention_days
     return now - timedelta(days=days or process.settings.retention_days)
