@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from app.database.db import Handle, Row, new_id
-from app.definitions import case_results, credentials, findings
+from app.definitions import case_results, credentials, findings, trigger_node
 from app.definitions.case_results import CaseResult
 from app.definitions.findings import LAST4_FROM, Subject
 from app.errors import FieldError, Problem
@@ -51,6 +51,7 @@ class Draft:
     wrong: Sequence[FieldError] = ()  # what could not be read; reported with what the check finds
     whole: bool = True  # False: parts of the body could not be read, so the rest is not checked
     cases_gate: bool = False  # a case that fails prevents the activation
+    trigger_at: str = trigger_node.ELSEWHERE  # where it is said
 
 
 async def create(
@@ -113,7 +114,7 @@ async def change(
         await templates.lock(db, workspace_id=workspace_id, ids=looked_at.template_ids)
         found += await findings.find(process, db, looked_at)
     found = findings.unread(wrong, found)
-    _refuse_draft(found, draft.state)
+    _refuse_draft(_as_said(found, draft), draft.state)
     warnings, version = [], row["version"]
     results = [] if draft.state == "ARCHIVED" else await _results(process, db, looked_at, run_cases)
     gate = draft.cases_gate and draft.state != "PAUSED"  # which stops what goes wrong
@@ -122,7 +123,7 @@ async def change(
         warnings = [*found, *await findings.find(process, db, looked_at), *of_cases]
     if draft.state in LIVE:
         found += of_cases
-        _refuse(found, results)
+        _refuse(_as_said(found, draft), results)
         warnings = [finding for finding in found if finding.severity == "warning"]
         if version == 0 or (body, draft.trigger) != (row["body"], row["trigger_config"]):
             version += 1
@@ -190,7 +191,13 @@ async def check(
     found = [*compiled.findings, *await findings.find(process, db, subject)]
     results = await _results(process, db, subject, run_cases)
     found += case_results.found(results, gate=draft.cases_gate)
-    return findings.unread(wrong, found)
+    return findings.unread(wrong, _as_said(found, draft))
+
+
+def _as_said(found: Sequence[Finding], draft: Draft) -> list[Finding]:
+    """With those of the trigger where the draft says it."""
+    at = draft.trigger_at
+    return [replace(one, pointer=trigger_node.pointed(one.pointer, at)) for one in found]
 
 
 def unsaved(shape: Shape, draft: Draft) -> Row:

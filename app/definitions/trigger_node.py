@@ -6,7 +6,7 @@ editors do; both at once must say the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from app.errors import FieldError
 from app.machine import document
@@ -14,6 +14,7 @@ from app.machine.graph import TRIGGER
 from app.machine.program import Json
 
 READ_ONLY = ("signingSecretSet", "signingSecretLast4", "webhookUrl")
+ELSEWHERE = "/trigger"
 ALWAYS_THERE = ("source", "createContact")  # have a value even when nobody names one
 DIFFERENT = "The node and trigger say different things; say it in one place."
 
@@ -32,18 +33,16 @@ def pointer(graph: Json) -> str:
     return "" if found is None else document.pointer("graph", "nodes", found[0], "data")
 
 
-def pointed(errors: Sequence[FieldError], body: Mapping[str, Json]) -> list[FieldError]:
-    """The errors at the node, if it is what says the trigger."""
+def place(body: Mapping[str, Json]) -> str:
+    """The pointer to what says the trigger: the node, or the member."""
     graph = body.get("graph")
-    if "trigger" in body or not _data(graph):
-        return list(errors)
-    at, before = pointer(graph), "/trigger"
-    return [
-        FieldError(at + one.pointer.removeprefix(before), one.message)
-        if f"{one.pointer}/".startswith(f"{before}/")
-        else one
-        for one in errors
-    ]
+    return ELSEWHERE if "trigger" in body or not _data(graph) else pointer(graph)
+
+
+def pointed(pointer: str, at: str) -> str:
+    """The pointer within that place, if it is to the trigger."""
+    is_of_it = f"{pointer}/".startswith(f"{ELSEWHERE}/")
+    return at + pointer.removeprefix(ELSEWHERE) if is_of_it else pointer
 
 
 def with_data(graph: Json, data: Json, *, absent: bool = False) -> Json:

@@ -206,10 +206,12 @@ class DefinitionKind:
         new, wrong, gone = partly.read(
             call, self.model, stored, without={"name": "…"}, changed=changed
         )
-        wrong = [*different, *trigger_node.pointed(wrong, body or {})]
+        at = trigger_node.place(body or {})
+        pointed = [FieldError(trigger_node.pointed(one.pointer, at), one.message) for one in wrong]
+        wrong = [*different, *pointed]
         if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
             only = "Only with contactLookup contact_id."
-            wrong.append(FieldError("/trigger/metadataField", only))
+            wrong.append(FieldError(f"{at}/metadataField", only))
         return Draft(
             name=new.name,
             state=new.state,
@@ -217,6 +219,7 @@ class DefinitionKind:
             body=new.graph if isinstance(new, WritableAutomation) else new.steps,
             signing_secret=new.trigger.secret,
             cases_gate=new.cases_gate,
+            trigger_at=at,
             wrong=wrong,
             whole=not any(f"{one}/".startswith(f"/{self.shape}/") for one in gone),
         )

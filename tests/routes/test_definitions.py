@@ -228,7 +228,7 @@ async def test_both_sides_must_say_the_same(cast: Cast):
 
 async def test_a_checked_or_simulated_one_may_have_it_there_too(cast: Cast):
     found = listed(await cast.vic.made("/automations/check", drawn({"source": "event"})))
-    assert ("error", "name_missing", "/trigger/name") in found
+    assert ("error", "name_missing", "/graph/nodes/0/data/name") in found
     given = {"definition": drawn(ON_NODE), "trigger": {"data": {"email": "ada@example.com"}}}
     answer = await cast.vic.post("/automations/simulate", given)
     assert (answer.status_code, answer.json()["code"]) == (404, "contact_not_found")
@@ -295,3 +295,32 @@ async def test_a_copy_has_the_name_that_it_is_given(cast: Cast):
     assert (copy["name"], copy["graph"]) == ("Mine", made["graph"])
     refused = await cast.mallory.post(f"/automations/{made['id']}/duplicate", {"name": "Mine"})
     assert refused.status_code == 404
+
+
+async def test_what_is_wrong_with_a_trigger_is_found_where_it_was_said(cast: Cast):
+    """On the node, or in `trigger`; what is saved has it in `trigger`."""
+    webhook = {"source": "inbound_webhook", "metadataField": "crm", "contactLookup": "email"}
+    for data, code, member in (
+        ({"source": "event"}, "name_missing", "name"),
+        ({"source": "inbound_webhook"}, "lookup_missing", "contactLookup"),
+        (webhook, "invalid", "metadataField"),
+        ({"source": "event", "name": 7}, "invalid", "name"),
+    ):
+        for body, at in (
+            (drawn(data), "/graph/nodes/0/data"),
+            (drawn(None, trigger=data), "/trigger"),
+        ):
+            checked = await cast.vic.made("/automations/check", body)
+            found = [(one["code"], one["pointer"]) for one in checked["findings"]]
+            assert (code, f"{at}/{member}") in found
+            refused = await cast.ed.post("/automations", {**body, "state": "ACTIVE"})
+            assert refused.status_code == 422, refused.text
+            assert f"{at}/{member}" in [one["pointer"] for one in refused.json()["errors"]]
+            assert f"{at}/{member}" in [one["pointer"] for one in refused.json()["findings"]]
+    saved = await cast.ed.made("/automations", drawn({"source": "event"}))
+    assert "/trigger/name" in [one["pointer"] for one in saved["findings"]]
+    patch = {**drawn({"source": "tag_added"}), "state": "ACTIVE"}
+    refused = await cast.ed.patch(f"/automations/{saved['id']}", patch)
+    assert "/graph/nodes/0/data/tag" in [one["pointer"] for one in refused.json()["errors"]]
+    read = await cast.vic.get(f"/automations/{saved['id']}")
+    assert read.json()["findings"] == saved["findings"]
