@@ -17,6 +17,7 @@ from app.identity.identity import Member
 from app.process import Process
 from app.store import memberships, sessions, users, workspaces
 from app.store.directory import Place
+from app.store.sessions import Session
 from app.vault.vault import digest
 
 log = logging.getLogger(__name__)
@@ -170,16 +171,10 @@ async def start(
     place = Place(workspace.id, id or new_id("ses"))
     refresh_token = _refresh_token(process, place, secrets.token_hex(16))
     ends_at = expires_at or now + LIFETIME
-    session = {"id": place.id, "user_id": user_id, "workspace_id": place.workspace_id}
-    await sessions.insert(
-        db,
-        **session,
-        refresh_hash=digest(refresh_token),
-        expires_at=ends_at,
-        in_cookie=in_cookie,
-    )
+    session = Session(place.id, user_id, place.workspace_id, digest(refresh_token), ends_at)
+    await sessions.insert(db, session, in_cookie=in_cookie)
     token = access_tokens.issue(process, session, now)
-    return SignIn(token, refresh_token, workspace, session["id"], ends_at, ends_at - now, in_cookie)
+    return SignIn(token, refresh_token, workspace, session.id, ends_at, ends_at - now, in_cookie)
 
 
 async def _renew(
@@ -209,14 +204,14 @@ async def _renew(
         await _end_reused(process, db, where, place)
         return None
     workspace = await memberships.workspace(
-        db, user_id=session["user_id"], workspace_id=place.workspace_id
+        db, user_id=session.user_id, workspace_id=place.workspace_id
     )
     if workspace is None:
         await sessions.end(db, workspace_id=place.workspace_id, id=place.id)
         return None
-    newest = refresh_token if session["refresh_hash"] == spent else successor
+    newest = refresh_token if session.refresh_hash == spent else successor
     token = access_tokens.issue(process, session, now)
-    ends_at = session["expires_at"]
+    ends_at = session.expires_at
     return SignIn(token, newest, workspace, place.id, ends_at, ends_at - now, in_cookie)
 
 
@@ -224,11 +219,10 @@ async def _end_reused(process: Process, db: Handle, where: Where, place: Place) 
     """End the session, unless it is over, and leave word of why. The entry is in the name of the
     user, with the address that the spent token came from."""
     workspace_id = place.workspace_id
-    ended = await sessions.end(db, workspace_id=workspace_id, id=place.id)
-    user = ended and await users.by_id(db, id=ended["user_id"])
-    if not ended or not user:
+    user_id = await sessions.end(db, workspace_id=workspace_id, id=place.id)
+    user = user_id and await users.by_id(db, id=user_id)
+    if not user_id or not user:
         return
-    user_id = ended["user_id"]
     log.warning("refresh token reused", extra={"user_id": user_id, "workspace_id": workspace_id})
     if await memberships.workspace(db, user_id=user_id, workspace_id=workspace_id) is None:
         return  # removed, or the workspace is closed, and takes no entries

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from app.audit import trail
 from app.audit.trail import Origin
 from app.billing import quotas
 from app.config import plans
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import Problem, Unavailable
 from app.machine.program import Json
 from app.process import Process
@@ -24,13 +24,14 @@ from app.providers import sandbox_payments
 from app.providers.payments import NO_SUBSCRIPTION, CheckoutPage, Order, Provider, Subscription
 from app.runtime.batching import batched
 from app.store import checkouts, paid_plans, workspaces
+from app.store.paid_plans import PaidPlan
 from app.vault import tokens
 from app.vault.vault import digest
 
 TRIES = 10  # against others who learn something of the same workspace
 LOOK_AGAIN = timedelta(minutes=10)  # at a period that has ended, until the provider says what now
 
-Ask: TypeAlias = Callable[[Row, Subscription, datetime], Awaitable[Subscription]]
+Ask: TypeAlias = Callable[[PaidPlan, Subscription, datetime], Awaitable[Subscription]]
 
 
 def provider(process: Process) -> Provider:
@@ -89,18 +90,20 @@ async def begin(process: Process, db: Handle, origin: Origin, begun: Checkout) -
 
 
 async def _customer(
-    process: Process, payments: Provider, workspace_id: str, known: Row | None
+    process: Process, payments: Provider, workspace_id: str, known: PaidPlan | None
 ) -> str | None:
     """Kept before anything is sold to it: by this name we know whom the provider speaks of."""
-    if known is not None and known["provider"] == payments.name:
-        return known["customer_id"] and str(known["customer_id"])
+    if known is not None and known.provider == payments.name:
+        return known.customer_id
     customer_id = await payments.customer(workspace_id)
     async with process.database.write() as db:
         row = await _begun(db, workspace_id, payments.name, customer_id)
-    return row["customer_id"] and str(row["customer_id"])
+    return row.customer_id
 
 
-async def _begun(db: Handle, workspace_id: str, name: str, customer_id: str | None = None) -> Row:
+async def _begun(
+    db: Handle, workspace_id: str, name: str, customer_id: str | None = None
+) -> PaidPlan:
     return await paid_plans.begin(
         db, workspace_id=workspace_id, provider=name, customer_id=customer_id, plan=plans.FREE
     )
@@ -123,13 +126,10 @@ async def _keep(db: Handle, order: Order, checkout_page: CheckoutPage, token: st
 # -----------------------------------------------------------------------
 
 Button: TypeAlias = Literal["complete", "cancel"]
-ENDS: Mapping[Button, tuple[str, str]] = {
-    "complete": ("COMPLETED", "success_url"),
-    "cancel": ("CANCELLED", "cancel_url"),
-}
+ENDS: Mapping[Button, str] = {"complete": "COMPLETED", "cancel": "CANCELLED"}
 
 
-async def at_till(db: Handle, token: str) -> Row:
+async def at_till(db: Handle, token: str) -> checkouts.Checkout:
     """The checkout of this page. Raises Problem `not_found`."""
     workspace_id, row = tokens.workspace_of(token), None
     if workspace_id is not None:
@@ -145,23 +145,23 @@ async def press(process: Process, db: Handle, token: str, button: Button, reques
     Raises Problem `not_found`, `conflict`.
     """
     row = await at_till(db, token)
-    status, url = ENDS[button]
-    workspace_id = row["workspace_id"]
-    if await checkouts.end(db, workspace_id=workspace_id, id=row["id"], status=status):
+    status = ENDS[button]
+    workspace_id = row.workspace_id
+    if await checkouts.end(db, workspace_id=workspace_id, id=row.id, status=status):
         if button == "complete":
             await _pay(process, db, row, request_id)
-    elif (await at_till(db, token))["status"] != status:
+    elif (await at_till(db, token)).status != status:
         raise Problem(
             "conflict", "This checkout was already completed or cancelled; start a new one."
         )
-    return str(row[url])
+    return row.success_url if button == "complete" else row.cancel_url
 
 
-async def _pay(process: Process, db: Handle, row: Row, request_id: str) -> None:
-    known = await _begun(db, row["workspace_id"], sandbox_payments.Sandbox.name)
-    if plans.rank(row["plan"]) >= plans.rank(known["plan"]):
-        subscription = sandbox_payments.paid(row["plan"], await db.now())
-        await _store(process, db, known, subscription, _by(known["provider"], request_id))
+async def _pay(process: Process, db: Handle, row: checkouts.Checkout, request_id: str) -> None:
+    known = await _begun(db, row.workspace_id, sandbox_payments.Sandbox.name)
+    if plans.rank(row.plan) >= plans.rank(known.plan):
+        subscription = sandbox_payments.paid(row.plan, await db.now())
+        await _store(process, db, known, subscription, _by(known.provider, request_id))
 
 
 # --- events, changes and ends of a subscription ---------------------------------------------------
@@ -221,7 +221,7 @@ async def _look(process: Process, stripe: Provider, customer_id: str, request_id
     async with process.database.read() as db:
         row = await paid_plans.by_customer(db, provider=stripe.name, customer_id=customer_id)
     if row is not None:  # else a customer of somebody else's
-        await _learn(process, row["workspace_id"], _asking(stripe), _by(stripe.name, request_id))
+        await _learn(process, row.workspace_id, _asking(stripe), _by(stripe.name, request_id))
 
 
 async def change(process: Process, origin: Origin, workspace_id: str, plan: str) -> None:
@@ -237,22 +237,22 @@ async def change(process: Process, origin: Origin, workspace_id: str, plan: str)
         raise Problem(
             "payment_required", "This plan must be paid for: start with POST /billing/checkout."
         )
-    if plan == present and (row is None or row["next_plan"] is None):
+    if plan == present and (row is None or row.next_plan is None):
         return
-    if row is None or row["subscription_id"] is None:
+    if row is None or row.subscription_id is None:
         raise Problem(
             "conflict", "This plan is not for sale: the operator gives it to every workspace."
         )
     through = provider(process)
-    if row["provider"] != through.name:
+    if row.provider != through.name:
         raise Problem(
             "conflict", "The plan was not paid for here; it ends at the end of its period."
         )
     given = plans.rank(process.settings.default_plan)
     wanted = plans.FREE if plans.rank(plan) <= given else plan
 
-    async def ask(row: Row, known: Subscription, now: datetime) -> Subscription:
-        return await through.change(row["customer_id"], known, wanted, now)
+    async def ask(row: PaidPlan, known: Subscription, now: datetime) -> Subscription:
+        return await through.change(row.customer_id, known, wanted, now)
 
     await _learn(process, workspace_id, ask, origin)
 
@@ -262,8 +262,8 @@ async def end(process: Process, workspace_id: str) -> None:
     async with process.database.read() as db:
         row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
     through = process.billing
-    if row is not None and through is not None and row["provider"] == through.name:
-        await through.end(row["customer_id"])
+    if row is not None and through is not None and row.provider == through.name:
+        await through.end(row.customer_id)
 
 
 async def renew_batch(process: Process) -> bool:
@@ -281,10 +281,10 @@ async def renew_batch(process: Process) -> bool:
 
 
 def _asking(through: Provider) -> Ask:
-    async def ask(row: Row, known: Subscription, now: datetime) -> Subscription:
-        if row["provider"] != through.name:  # one that is no longer asked
+    async def ask(row: PaidPlan, known: Subscription, now: datetime) -> Subscription:
+        if row.provider != through.name:  # one that is no longer asked
             return NO_SUBSCRIPTION
-        return await through.subscription(row["customer_id"], known, now)
+        return await through.subscription(row.customer_id, known, now)
 
     return ask
 
@@ -307,14 +307,14 @@ async def _learn(process: Process, workspace_id: str, ask: Ask, origin: Origin) 
 
 
 async def _store(
-    process: Process, db: Handle, row: Row, subscription: Subscription, origin: Origin
+    process: Process, db: Handle, row: PaidPlan, subscription: Subscription, origin: Origin
 ) -> bool:
     """False when somebody else has learnt something since `row` was read."""
-    workspace_id = row["workspace_id"]
+    workspace_id = row.workspace_id
     stored = await paid_plans.change(
         db,
         workspace_id=workspace_id,
-        revision=row["revision"],
+        revision=row.revision,
         subscription_id=subscription.subscription_id,
         plan=subscription.plan,
         next_plan=subscription.next_plan,
@@ -337,10 +337,8 @@ async def _store(
     return stored
 
 
-def _known(row: Mapping[str, Any]) -> Subscription:
-    return Subscription(
-        row["subscription_id"], row["plan"], row["next_plan"], row["status"], row["renews_at"]
-    )
+def _known(row: PaidPlan) -> Subscription:
+    return Subscription(row.subscription_id, row.plan, row.next_plan, row.status, row.renews_at)
 
 
 def _told(subscription: Subscription) -> dict[str, Json]:

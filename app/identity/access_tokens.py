@@ -9,8 +9,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.database.db import Row
 from app.process import Process
+from app.store.sessions import Session
 
 LIFETIME_SECONDS = 15 * 60
 JWT_TYPE = "at+jwt"  # RFC 9068 §2.1
@@ -35,14 +35,14 @@ class Claims(BaseModel):
     exp: Seconds
 
 
-def issue(process: Process, session: Row, now: datetime) -> str:
+def issue(process: Process, session: Session, now: datetime) -> str:
     issued_at = int(now.timestamp())
     claims = Claims(
         iss=ISSUER,
         aud=process.settings.environment,
-        sub=session["user_id"],
-        sid=session["id"],
-        ws=session["workspace_id"],
+        sub=session.user_id,
+        sid=session.id,
+        ws=session.workspace_id,
         iat=issued_at,
         exp=issued_at + LIFETIME_SECONDS,
     )

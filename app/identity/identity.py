@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from app.config import plans
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import Problem
 from app.identity import access_tokens, keyring, roles
 from app.identity.roles import PERMISSIONS
 from app.process import Process
 from app.store import memberships, sessions
+from app.store.sessions import Bearer
 
 # Asks once more, while a long request goes on; raises Problem when its authority is gone.
 Recheck: TypeAlias = Callable[[], Awaitable[None]]
@@ -54,20 +55,20 @@ async def authenticate(process: Process, bearer: str, *, ongoing: bool = False) 
             "Send `Authorization: Bearer` with an access token or an API key that is still valid."
         )
     return Member(
-        workspace_id=row["workspace_id"],
-        user_id=row["user_id"],
-        role=row["role"],
-        permissions=PERMISSIONS[row["role"]],
+        workspace_id=row.workspace_id,
+        user_id=row.user_id,
+        role=row.role,
+        permissions=PERMISSIONS[row.role],
         via="key" if by_key else "session",
-        via_id=row["via_id"],
-        super_admin=row["super_admin"],
-        suspended=row["suspended"],
-        name=row["name"],
-        plan=plans.higher(row["plan"], process.settings.default_plan),
+        via_id=row.via_id,
+        super_admin=row.super_admin,
+        suspended=row.suspended,
+        name=row.name,
+        plan=plans.higher(row.plan, process.settings.default_plan),
     )
 
 
-async def _by_token(process: Process, token: str, *, ongoing: bool) -> Row | None:
+async def _by_token(process: Process, token: str, *, ongoing: bool) -> Bearer | None:
     claims = access_tokens.read(process, token)
     if claims is None:
         return None

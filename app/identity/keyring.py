@@ -8,11 +8,13 @@ import zlib
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import Problem
 from app.identity import roles
 from app.process import Process
 from app.store import api_keys
+from app.store.api_keys import KeyBearer
+from app.store.sessions import Bearer
 from app.vault import tokens
 from app.vault.vault import digest
 
@@ -55,8 +57,8 @@ async def create(
     return row, key
 
 
-async def bearer(process: Process, key: str) -> Row | None:
-    """The bearer of the key, as in store/sessions.bearer; its use is noted."""
+async def bearer(process: Process, key: str) -> Bearer | None:
+    """The bearer of the key; its use is noted."""
     if not _well_formed(key, process.settings.environment):
         return None
     async with process.database.read() as db:
@@ -64,17 +66,26 @@ async def bearer(process: Process, key: str) -> Row | None:
     if row is None:
         return None
     await _touch(process, row)
-    return {**row, "role": roles.lower(row["role"], row["maker_role"]), "super_admin": False}
+    return Bearer(
+        via_id=row.via_id,
+        workspace_id=row.workspace_id,
+        user_id=row.user_id,
+        name=row.name,
+        super_admin=False,
+        role=roles.lower(row.role, row.maker_role),
+        suspended=row.suspended,
+        plan=row.plan,
+    )
 
 
-async def _touch(process: Process, row: Row) -> None:
+async def _touch(process: Process, row: KeyBearer) -> None:
     """Note the use, at most once a minute; a database too busy for it must not hold up the call."""
-    used = row["last_used_at"]
+    used = row.last_used_at
     if used is not None and datetime.now(UTC) - used < TOUCH_EVERY:
         return
     with suppress(TimeoutError, Problem):
         async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
-            await api_keys.touch(db, workspace_id=row["workspace_id"], id=row["via_id"])
+            await api_keys.touch(db, workspace_id=row.workspace_id, id=row.via_id)
 
 
 def _well_formed(key: str, environment: str) -> bool:

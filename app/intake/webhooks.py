@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from app.audience import lookups
 from app.audience.audience import Lookup
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Row, new_id
+from app.database.db import new_id
 from app.errors import Problem, Unavailable
 from app.intake import acceptance, lookup, webhook_requests
 from app.intake.acceptance import Accepted, InboundEvent, Outdated
@@ -36,6 +36,7 @@ from app.process import Process
 from app.runtime.batching import batched
 from app.runtime.compute import Heavy, Job
 from app.store import definitions
+from app.store.definitions import TargetRow
 from app.store.directory import Place
 from app.vault.vault import Vault
 
@@ -268,38 +269,38 @@ async def load_targets(process: Process, tokens: Sequence[str]) -> Sequence[Webh
     }
     async with process.database.read(acceptance.TIMEOUTS) as db:
         rows = await definitions.by_tokens(db, tokens=wanted, known=known)
-    targets = {row["token"]: target_of(process, row) for row in rows}
+    targets = {row.token: target_of(process, row) for row in rows}
     return [targets.get(token) for token in tokens]
 
 
-def target_of(process: Process, row: Row) -> WebhookTarget:
+def target_of(process: Process, row: TargetRow) -> WebhookTarget:
     return WebhookTarget(
         workspace=WorkspaceContext(
-            row["workspace_id"], row["country"], process.vault, queue=process.queue
+            row.workspace_id, row.country, process.vault, queue=process.queue
         ),
-        definition_id=row["id"],
-        revision=row["revision"],
-        trigger=row["trigger_config"],
+        definition_id=row.id,
+        revision=row.revision,
+        trigger=row.trigger_config,
         secret=_secret_of(process, row),
         closed_reason=_closed_reason(row),
     )
 
 
-def _closed_reason(row: Row) -> str | None:
-    if row["suspended"]:
+def _closed_reason(row: TargetRow) -> str | None:
+    if row.suspended:
         return "The workspace is suspended."
-    if row["state"] != "ACTIVE":
-        return f"It is {row['state']}, not ACTIVE."
-    if row["trigger_config"]["source"] != "inbound_webhook":
+    if row.state != "ACTIVE":
+        return f"It is {row.state}, not ACTIVE."
+    if row.trigger_config["source"] != "inbound_webhook":
         return "Its trigger takes no webhooks any more."
     return None
 
 
-def _secret_of(process: Process, row: Row) -> Secret | None:
-    sealed = row["signing_secret"]
+def _secret_of(process: Process, row: TargetRow) -> Secret | None:
+    sealed = row.signing_secret
     if sealed is None:
         return None
-    return Secret(process.vault.decrypt("signing secret", sealed, row["workspace_id"], row["id"]))
+    return Secret(process.vault.decrypt("signing secret", sealed, row.workspace_id, row.id))
 
 
 # --- the signature --------------------------------------------------------------------------------

@@ -152,15 +152,15 @@ async def resource(call: Call, db: Handle) -> dict[str, Any]:
     workspace_id = call.member.workspace_id
     plan = quotas.plan_of(call.process, await workspaces.by_id(db, id=workspace_id))
     row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
-    paid = row if row is not None and row["subscription_id"] is not None else None
+    paid = row if row is not None and row.subscription_id is not None else None
     return {
         "plan": plan.name,
-        "status": paid["status"] if paid else "active",
-        "nextPlan": paid["next_plan"] if paid else None,
+        "status": paid.status if paid else "active",
+        "nextPlan": paid.next_plan if paid else None,
         "limits": limits(plan),
         "usage": await quotas.used(db, workspace_id),
         "sending": await sending(call, db),
-        "renewsAt": paid["renews_at"] if paid else None,
+        "renewsAt": paid.renews_at if paid else None,
         "available": [available(plan) for plan in PLANS.values()],
     }
 

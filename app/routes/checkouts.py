@@ -22,11 +22,11 @@ async def show(call: Call) -> Response:
     """Nothing is paid here: this page stands where a payment provider's would."""
     token = call.path("token")
     row = await paying.at_till(call.db, token)
-    plan = PLANS[row["plan"]]
+    plan = PLANS[row.plan]
     price = f"{plan.price / 100:,.2f} {CURRENCY}"
     answer = page(
         f"Plan {plan.name}",
-        f"{price} a month for <b>{escape(row['name'])}</b>. This is a sandbox: no money moves.",
+        f"{price} a month for <b>{escape(row.name)}</b>. This is a sandbox: no money moves.",
         below=_button(token, "complete", "Pay") + _button(token, "cancel", "Cancel"),
     )
     answer.headers["Content-Security-Policy"] = POLICY

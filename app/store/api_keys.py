@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.sql import columns
 from app.store import directory, keyset
 
@@ -25,6 +25,21 @@ class ApiKey:
 
 
 COLUMNS = columns(ApiKey)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBearer:
+    """The bearer of a key: its maker, in the lower of both roles."""
+
+    via_id: str
+    workspace_id: str
+    user_id: str
+    name: str  # of the key
+    role: str  # of the key
+    maker_role: str
+    last_used_at: datetime | None
+    suspended: bool
+    plan: str
 
 
 async def insert(
@@ -60,12 +75,13 @@ async def insert(
     )
 
 
-async def bearer(db: Handle, *, hash: bytes) -> Row | None:
+async def bearer(db: Handle, *, hash: bytes) -> KeyBearer | None:
     """The bearer of this key; None when it is unknown or over, or its maker has left."""
     place = await directory.find_one(db, "api_key", key=hash.hex())
     if place is None:
         return None
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        KeyBearer,
         """
         SELECT k.id AS via_id, k.workspace_id, k.made_by AS user_id, k.name, k.role,
                k.last_used_at, m.role AS maker_role, w.suspended, w.plan

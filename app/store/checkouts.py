@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 
 
 async def insert(
@@ -35,8 +36,20 @@ async def insert(
     )
 
 
-async def by_token(db: Handle, *, workspace_id: str, token_hash: bytes) -> Row | None:
-    return await db.fetch_one(
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    workspace_id: str
+    id: str
+    plan: str
+    status: str  # OPEN, COMPLETED or CANCELLED
+    success_url: str
+    cancel_url: str
+    name: str  # of the workspace
+
+
+async def by_token(db: Handle, *, workspace_id: str, token_hash: bytes) -> Checkout | None:
+    return await db.fetch_one_as(
+        Checkout,
         """
         SELECT c.workspace_id, c.id, c.plan, c.status, c.success_url, c.cancel_url, w.name
         FROM checkouts c

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app.database.db import Handle, Row
@@ -151,9 +152,24 @@ async def locked(db: Handle, *, workspace_id: str, shape: str, id: str) -> Row |
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """A definition and its workspace, as far as the intake needs them."""
+
+    workspace_id: str
+    id: str
+    state: str
+    revision: int
+    trigger_config: Mapping[str, Any]
+    signing_secret: bytes | None  # encrypted
+    token: str
+    country: str | None
+    suspended: bool
+
+
 async def by_tokens(
     db: Handle, *, tokens: Sequence[str], known: Mapping[str, Place] | None = None
-) -> list[Row]:
+) -> list[TargetRow]:
     """The definitions that webhook tokens belong to, in whatever state, with what the intake needs
     of them; one statement for each workspace, in one trip.
 
@@ -178,12 +194,13 @@ async def by_tokens(
         """,
         [{"workspace_id": workspace_id, "ids": some} for workspace_id, some in ids.items()],
     )
-    return [row for rows in found for row in rows]
+    return [TargetRow(**row) for rows in found for row in rows]
 
 
-async def webhook_target(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """The same columns of one definition, by its id; None when there is none."""
-    return await db.fetch_one(
+async def webhook_target(db: Handle, *, workspace_id: str, id: str) -> TargetRow | None:
+    """The same of one definition, by its id."""
+    return await db.fetch_one_as(
+        TargetRow,
         f"""
         SELECT {TARGET_COLUMNS}
         FROM definitions d

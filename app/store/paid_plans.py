@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import directory
 
-COLUMNS = """s.workspace_id, s.provider, s.customer_id, s.subscription_id, s.plan, s.next_plan,
-             s.status, s.renews_at, s.revision"""
+
+@dataclass(frozen=True, slots=True)
+class PaidPlan:
+    workspace_id: str
+    provider: str
+    customer_id: str | None
+    subscription_id: str | None
+    plan: str
+    next_plan: str | None
+    status: str
+    renews_at: datetime | None
+    revision: int
 
 
-async def by_workspace(db: Handle, *, workspace_id: str) -> Row | None:
-    return await db.fetch_one(
+COLUMNS = columns(PaidPlan, "s")
+
+
+async def by_workspace(db: Handle, *, workspace_id: str) -> PaidPlan | None:
+    return await db.fetch_one_as(
+        PaidPlan,
         f"SELECT {COLUMNS} FROM paid_plans s WHERE s.workspace_id = :workspace_id",
         workspace_id=workspace_id,
     )
 
 
-async def by_customer(db: Handle, *, provider: str, customer_id: str) -> Row | None:
+async def by_customer(db: Handle, *, provider: str, customer_id: str) -> PaidPlan | None:
     """None for a customer of somebody else, or of a workspace that is going."""
     place = await directory.find_one(db, "customer", key=_key(provider, customer_id))
     if place is None:
         return None
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        PaidPlan,
         f"""
         SELECT {COLUMNS}
         FROM paid_plans s
@@ -36,7 +53,7 @@ async def by_customer(db: Handle, *, provider: str, customer_id: str) -> Row | N
 
 async def begin(
     db: Handle, *, workspace_id: str, provider: str, customer_id: str | None, plan: str
-) -> Row:
+) -> PaidPlan:
     """Nothing is paid for yet; what is there already stays, unless another provider's."""
     await db.execute(
         """
@@ -53,12 +70,13 @@ async def begin(
         customer_id=customer_id,
         plan=plan,
     )
-    row = await db.returning(
+    row = await db.returning_as(
+        PaidPlan,
         f"SELECT {COLUMNS} FROM paid_plans s WHERE s.workspace_id = :workspace_id FOR UPDATE",
         workspace_id=workspace_id,
     )
-    kept = row["customer_id"]
-    key = kept and _key(row["provider"], kept)
+    kept = row.customer_id
+    key = kept and _key(row.provider, kept)
     await directory.put(db, "customer", workspace_id=workspace_id, id=workspace_id, key=key)
     return row
 

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 
 
-async def insert(
-    db: Handle,
-    *,
-    id: str,
-    user_id: str,
-    workspace_id: str,
-    refresh_hash: bytes,
-    expires_at: datetime,
-    in_cookie: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """The holder of an access token or of a key, as they may act now."""
+
+    via_id: str  # of the session or the key
+    workspace_id: str
+    user_id: str
+    name: str
+    super_admin: bool
+    role: str
+    suspended: bool  # the workspace
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: str
+    user_id: str
+    workspace_id: str
+    refresh_hash: bytes  # of the newest token
+    expires_at: datetime
+
+
+async def insert(db: Handle, session: Session, *, in_cookie: bool) -> None:
     """Raises errors.Duplicate when there has been a session of this id."""
     await db.execute(
         """
@@ -24,11 +39,7 @@ async def insert(
                               in_cookie)
         VALUES (:id, :user_id, :workspace_id, :refresh_hash, :now, :expires_at, :in_cookie)
         """,
-        id=id,
-        user_id=user_id,
-        workspace_id=workspace_id,
-        refresh_hash=refresh_hash,
-        expires_at=expires_at,
+        **asdict(session),
         in_cookie=in_cookie,
     )
 
@@ -41,9 +52,10 @@ async def bearer(
     workspace_id: str,
     issued_at: datetime,
     expires_at: datetime,
-) -> Row | None:
+) -> Bearer | None:
     """The bearer of an access token of these claims; None when it has lost its force."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        Bearer,
         """
         SELECT s.id AS via_id, s.workspace_id, s.user_id, u.name, u.super_admin, m.role,
                w.suspended, w.plan
@@ -72,10 +84,11 @@ async def renew(
     refresh_hash: bytes,
     in_cookie: bool,
     unless_since: datetime,
-) -> Row | None:
+) -> Session | None:
     """A new refresh token for the newest; None when that was spent, or the session is over or of
     the other kind, or, in a cookie, when it was renewed after `unless_since`."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        Session,
         """
         UPDATE sessions
         SET refresh_hash = :refresh_hash, previous_hash = :spent_hash, renewed_at = :now
@@ -95,10 +108,11 @@ async def renew(
 
 async def renewed(
     db: Handle, *, workspace_id: str, id: str, hash: bytes, since: datetime
-) -> Row | None:
+) -> Session | None:
     """The session in a cookie that was renewed after `since`, by its newest refresh token or the
     one before."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        Session,
         """
         SELECT id, user_id, workspace_id, refresh_hash, expires_at FROM sessions
         WHERE workspace_id = :workspace_id AND id = :id AND in_cookie
@@ -125,9 +139,9 @@ async def expiry(db: Handle, *, workspace_id: str, id: str) -> datetime | None:
     return expires_at
 
 
-async def end(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    """End the session; its user, None when it was over before."""
-    return await db.fetch_one(
+async def end(db: Handle, *, workspace_id: str, id: str) -> str | None:
+    """End the session; the id of its user, None when it was over before."""
+    user_id: str | None = await db.fetch_value(
         """
         UPDATE sessions SET ended_at = :now
         WHERE workspace_id = :workspace_id AND id = :id AND ended_at IS NULL AND expires_at > :now
@@ -136,6 +150,7 @@ async def end(db: Handle, *, workspace_id: str, id: str) -> Row | None:
         workspace_id=workspace_id,
         id=id,
     )
+    return user_id
 
 
 async def end_all(
