@@ -493,7 +493,7 @@ async def test_nobody_pays_for_a_workspace_that_is_gone(
     async with shop.database.read() as db:
         row = await paid_plans.by_workspace(db, workspace_id=buyer.workspace_id)
     assert row is not None
-    assert row["plan"] == "growth"  # nobody has heard it any more
+    assert row.plan == "growth"  # nobody has heard it any more
 
 
 async def test_a_workspace_whose_plan_was_ended_goes_whatever_changed_meanwhile(

@@ -54,7 +54,7 @@ async def test_a_token_that_is_replaced_leads_nowhere(database: Database):
         assert await definitions.by_tokens(db, tokens=["one"]) == []
         # Whoever remembers its place is shown that another token is there now.
         [row] = await definitions.by_tokens(db, tokens=["one"], known={"one": place})
-    assert row["token"] == "two"
+    assert row.token == "two"
 
 
 async def test_tokens_of_several_workspaces_are_read_in_one_trip(database: Database):
@@ -64,7 +64,7 @@ async def test_tokens_of_several_workspaces_are_read_in_one_trip(database: Datab
         ours[token] = (acme, (await definition(database, acme, token=token))["id"])
     async with database.read() as db:
         rows = await definitions.by_tokens(db, tokens=[*KEYS, "of nobody"])
-    assert {row["token"]: (row["workspace_id"], row["id"]) for row in rows} == ours
+    assert {row.token: (row.workspace_id, row.id) for row in rows} == ours
 
 
 async def test_a_customer_leads_to_the_workspace_until_another_provider_has_it(database: Database):
@@ -83,7 +83,7 @@ async def test_a_customer_leads_to_the_workspace_until_another_provider_has_it(d
     async def payer(provider: str, customer_id: str) -> str | None:
         async with database.read() as db:
             row = await paid_plans.by_customer(db, provider=provider, customer_id=customer_id)
-        return row and str(row["workspace_id"])
+        return row and str(row.workspace_id)
 
     await begin(acme, "stripe", "cus_1")
     await begin(acme, "stripe", "cus_2")  # who comes second keeps the first one's
