@@ -321,14 +321,14 @@ def _sentences(problem: Problem) -> str:
 def serve_assistants(_settings: Settings, arguments: argparse.Namespace) -> int:
     """Serve an assistant over MCP: it reads, checks, simulates and drafts definitions.
 
-    It speaks over standard input and output, and needs the extra: pip install "tidings[mcp]".
+    It speaks over standard input and output, and needs the package mcp, which make install has.
     The key decides what it may see; give it as TIDINGS_KEY, for a command line is no secret.
     It never activates, sends or erases anything: docs/mcp.md.
     """
     if not arguments.url or not arguments.key:
         raise NotReady("Set --url and --key, or TIDINGS_URL and TIDINGS_KEY.")
     if find_spec("mcp") is None:
-        raise NotReady('This needs the package mcp: pip install "tidings[mcp]".')
+        raise NotReady('This needs the package mcp: make install, or pip install "mcp>=2.3,<3".')
     # It is an extra, which no other command needs or waits for.
     import_module("app.commands.mcp_server").serve(arguments.url, arguments.key)
     return 0
