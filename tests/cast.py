@@ -233,6 +233,6 @@ async def hook(
     async def create() -> str:
         async with process.database.write() as db:
             row, _ = await activation.create(process, db, workspace_id, "steps", draft)
-        return str(row["token"])
+        return str(row.token)
 
     return await process.compute.within(create)

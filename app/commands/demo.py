@@ -163,7 +163,7 @@ async def _token(db: Handle) -> str | None:
         before=None,
         limit=1,
     )
-    return rows[0]["token"] if rows else None
+    return rows[0].token if rows else None
 
 
 def _drawn(process: Process, purpose: str, length: int) -> str:

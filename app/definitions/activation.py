@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal, TypeAlias
 
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.definitions import case_results, credentials, findings, trigger_node
 from app.definitions.case_results import CaseResult
 from app.definitions.findings import LAST4_FROM, Subject
@@ -17,6 +18,7 @@ from app.machine.program import Finding, Json
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import definition_cases, definitions, runs, templates
+from app.store.definitions import Definition
 from app.vault import tokens
 
 State = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
@@ -56,7 +58,7 @@ class Draft:
 
 async def create(
     process: Process, db: Handle, workspace_id: str, shape: Shape, draft: Draft
-) -> tuple[Row, list[Finding]]:
+) -> tuple[Definition, list[Finding]]:
     """A new definition, activated at once when the draft says so; the findings are warnings, and of
     a DRAFT also what stands in the way of its activation."""
     if draft.state not in ("DRAFT", "ACTIVE"):
@@ -71,7 +73,7 @@ async def _has_none(_process: Process, _db: Handle, _subject: Subject) -> Sequen
     return ()
 
 
-async def _inserted(db: Handle, workspace_id: str, shape: Shape, draft: Draft) -> Row:
+async def _inserted(db: Handle, workspace_id: str, shape: Shape, draft: Draft) -> Definition:
     return await definitions.insert(
         db,
         workspace_id=workspace_id,
@@ -87,25 +89,23 @@ async def change(
     process: Process,
     db: Handle,
     workspace_id: str,
-    row: Row,
+    row: Definition,
     draft: Draft,
     *,
     run_cases: RunCases,
-) -> tuple[Row, list[Finding]]:
+) -> tuple[Definition, list[Finding]]:
     """The locked definition `row` becomes what the draft says, as a whole or not at all."""
-    if draft.state not in TRANSITIONS[row["state"]]:
-        raise _no_way(row["state"], draft.state)
+    if draft.state not in TRANSITIONS[row.state]:
+        raise _no_way(row.state, draft.state)
     sealed, unkept = _sealed(process, workspace_id, row, draft)
     wrong, body = [*draft.wrong, *unkept], _written(sealed)
-    opened = credentials.opened(
-        process.vault, workspace_id, row["id"], document.parse(body.encode())
-    )
+    opened = credentials.opened(process.vault, workspace_id, row.id, document.parse(body.encode()))
     compiled = (
-        _compiled(process, workspace_id, row["shape"], opened, wrong)
+        _compiled(process, workspace_id, row.shape, opened, wrong)
         if draft.whole
         else checking.NOTHING
     )
-    found = _found(compiled, kept=row["version"] > 0 and body == row["body"])
+    found = _found(compiled, kept=row.version > 0 and body == row.body)
     looked_at = Subject(
         workspace_id, row, draft.trigger, opened, len(body), draft.signing_secret, compiled
     )
@@ -115,7 +115,7 @@ async def change(
         found += await findings.find(process, db, looked_at)
     found = findings.unread(wrong, found)
     _refuse_draft(_as_said(found, draft), draft.state)
-    warnings, version = [], row["version"]
+    warnings, version = [], row.version
     results = [] if draft.state == "ARCHIVED" else await _results(process, db, looked_at, run_cases)
     gate = draft.cases_gate and draft.state != "PAUSED"  # which stops what goes wrong
     of_cases = case_results.found(results, gate=gate)
@@ -125,58 +125,70 @@ async def change(
         found += of_cases
         _refuse(_as_said(found, draft), results)
         warnings = [finding for finding in found if finding.severity == "warning"]
-        if version == 0 or (body, draft.trigger) != (row["body"], row["trigger_config"]):
+        if version == 0 or (body, draft.trigger) != (row.body, row.trigger_config):
             version += 1
             await definitions.pin(
                 db,
                 workspace_id=workspace_id,
-                definition_id=row["id"],
+                definition_id=row.id,
                 version=version,
                 trigger_config=draft.trigger,
                 body=body,
             )
     if draft.signing_secret is not None:
-        await _keep_secret(process, db, workspace_id, row["id"], draft.signing_secret)
+        await _keep_secret(process, db, workspace_id, row.id, draft.signing_secret)
     if draft.state == "ARCHIVED":
-        await _end_runs(db, workspace_id, row["id"])
+        await _end_runs(db, workspace_id, row.id)
     changed = await definitions.update(
         db,
         workspace_id=workspace_id,
-        id=row["id"],
+        id=row.id,
         name=draft.name,
         state=draft.state,
         trigger_config=draft.trigger,
         body=body,
         version=version,
-        token=row["token"] or (tokens.drawn() if _takes_webhooks(draft) else None),
+        token=row.token or (tokens.drawn() if _takes_webhooks(draft) else None),
         cases_gate=draft.cases_gate,
     )
     return changed, warnings
 
 
 async def duplicate(
-    process: Process, db: Handle, workspace_id: str, row: Row, name: str, *, run_cases: RunCases
-) -> tuple[Row, list[Finding]]:
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    row: Definition,
+    name: str,
+    *,
+    run_cases: RunCases,
+) -> tuple[Definition, list[Finding]]:
     """A DRAFT that says the same, with the credentials, the signing secret and the cases of the
     original."""
-    body = document.parse(row["body"].encode())
-    secret = await findings.signing_secret(process, db, workspace_id, row["id"])
+    body = document.parse(row.body.encode())
+    secret = await findings.signing_secret(process, db, workspace_id, row.id)
     draft = Draft(
         name,
         "DRAFT",
-        row["trigger_config"],
-        credentials.opened(process.vault, workspace_id, row["id"], body),
+        row.trigger_config,
+        credentials.opened(process.vault, workspace_id, row.id, body),
         secret,
-        cases_gate=row["cases_gate"],
+        cases_gate=row.cases_gate,
     )
-    new = await _inserted(db, workspace_id, row["shape"], draft)
-    of = {"workspace_id": workspace_id, "definition_id": row["id"]}
-    await definition_cases.copy(db, **of, to_id=new["id"])
+    new = await _inserted(db, workspace_id, row.shape, draft)
+    of = {"workspace_id": workspace_id, "definition_id": row.id}
+    await definition_cases.copy(db, **of, to_id=new.id)
     return await change(process, db, workspace_id, new, draft, run_cases=run_cases)
 
 
 async def check(
-    process: Process, db: Handle, workspace_id: str, row: Row, draft: Draft, *, run_cases: RunCases
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    row: Definition,
+    draft: Draft,
+    *,
+    run_cases: RunCases,
 ) -> list[Finding]:
     """All that an activation would find, in what may not even be saved; nothing is written. `row`
     is the definition that the draft would change, or `unsaved`."""
@@ -184,7 +196,7 @@ async def check(
     wrong = [*draft.wrong, *unkept]
     compiled = checking.NOTHING
     if draft.whole:
-        compiled = _compiled(process, workspace_id, row["shape"], draft.body, wrong)
+        compiled = _compiled(process, workspace_id, row.shape, draft.body, wrong)
     length = len(_written(draft.body))
     secret = draft.signing_secret
     subject = Subject(workspace_id, row, draft.trigger, draft.body, length, secret, compiled)
@@ -200,36 +212,47 @@ def _as_said(found: Sequence[Finding], draft: Draft) -> list[Finding]:
     return [replace(one, pointer=trigger_node.pointed(one.pointer, at)) for one in found]
 
 
-def unsaved(shape: Shape, draft: Draft) -> Row:
-    """The row of a definition that nobody has saved, under an ID that nothing else has."""
-    return {
-        "id": new_id("aut" if shape == "graph" else "wfl"),
-        "shape": shape,
-        "name": draft.name,
-        "state": "DRAFT",
-        "version": 0,
-        "trigger_config": draft.trigger,
-        "body": EMPTY[shape],
-        "cases_gate": draft.cases_gate,
-    }
+def unsaved(shape: Shape, draft: Draft, now: datetime) -> Definition:
+    """A definition that nobody has saved, under an ID that nothing else has."""
+    return Definition(
+        id=new_id("aut" if shape == "graph" else "wfl"),
+        shape=shape,
+        name=draft.name,
+        state="DRAFT",
+        trigger_config=draft.trigger,
+        body=EMPTY[shape],
+        version=0,
+        secret_last4=None,
+        secret_set=False,
+        token=None,
+        cases_gate=draft.cases_gate,
+        revision=0,
+        created_at=now,
+        updated_at=now,
+    )
 
 
 async def look_at(
-    process: Process, db: Handle, workspace_id: str, row: Row, *, run_cases: RunCases
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    row: Definition,
+    *,
+    run_cases: RunCases,
 ) -> list[Finding]:
     """The findings of its check today, unless it is archived; of a DRAFT those of its
     activation."""
-    if row["state"] == "ARCHIVED":
+    if row.state == "ARCHIVED":
         return []
-    body = document.parse(row["body"].encode())
-    opened = credentials.opened(process.vault, workspace_id, row["id"], body)
-    length = len(row["body"])
-    compiled = findings.compiled(process, workspace_id, row["shape"], opened, length=length)
-    looked_at = Subject(workspace_id, row, row["trigger_config"], opened, length, None, compiled)
-    found = _found(compiled, kept=row["version"] > 0)
+    body = document.parse(row.body.encode())
+    opened = credentials.opened(process.vault, workspace_id, row.id, body)
+    length = len(row.body)
+    compiled = findings.compiled(process, workspace_id, row.shape, opened, length=length)
+    looked_at = Subject(workspace_id, row, row.trigger_config, opened, length, None, compiled)
+    found = _found(compiled, kept=row.version > 0)
     found += await findings.find(process, db, looked_at)
     results = await _results(process, db, looked_at, run_cases)
-    return [*found, *case_results.found(results, gate=row["cases_gate"])]
+    return [*found, *case_results.found(results, gate=row.cases_gate)]
 
 
 async def _results(
@@ -239,24 +262,24 @@ async def _results(
     return () if subject.compiled.program is None else await run_cases(process, db, subject)
 
 
-async def rotate(db: Handle, workspace_id: str, row: Row) -> Row:
+async def rotate(db: Handle, workspace_id: str, row: Definition) -> Definition:
     """The locked definition `row` gets another webhook URL, or its first; from the commit on the
     old one is known to nobody. Raises Problem `conflict` when it takes no webhooks."""
-    if row["state"] == "ARCHIVED":
+    if row.state == "ARCHIVED":
         raise Problem("conflict", "ARCHIVED is final: it no longer accepts webhooks.")
-    if row["trigger_config"]["source"] != "inbound_webhook":
+    if row.trigger_config["source"] != "inbound_webhook":
         raise Problem(
             "conflict", "Its trigger accepts no webhooks: set its source to inbound_webhook."
         )
     return await definitions.set_token(
-        db, workspace_id=workspace_id, id=row["id"], token=tokens.drawn()
+        db, workspace_id=workspace_id, id=row.id, token=tokens.drawn()
     )
 
 
-async def archive(db: Handle, workspace_id: str, row: Row) -> None:
+async def archive(db: Handle, workspace_id: str, row: Definition) -> None:
     """Its runs end and stay readable; the definition is shown no more."""
-    await _end_runs(db, workspace_id, row["id"])
-    await definitions.archive(db, workspace_id=workspace_id, id=row["id"])
+    await _end_runs(db, workspace_id, row.id)
+    await definitions.archive(db, workspace_id=workspace_id, id=row.id)
 
 
 async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
@@ -274,12 +297,12 @@ async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
 
 
 def _sealed(
-    process: Process, workspace_id: str, row: Row, draft: Draft
+    process: Process, workspace_id: str, row: Definition, draft: Draft
 ) -> tuple[Json, list[FieldError]]:
     """The form that is stored; and every mask that stands where no credential is kept."""
-    stored = document.parse(row["body"].encode())
-    body, errors = credentials.sealed(process.vault, workspace_id, row["id"], draft.body, stored)
-    return body, [FieldError(f"/{row['shape']}{one.pointer}", one.message) for one in errors]
+    stored = document.parse(row.body.encode())
+    body, errors = credentials.sealed(process.vault, workspace_id, row.id, draft.body, stored)
+    return body, [FieldError(f"/{row.shape}{one.pointer}", one.message) for one in errors]
 
 
 def _compiled(

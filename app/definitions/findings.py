@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.definitions import inspection, starts
 from app.errors import FieldError
 from app.machine import check
@@ -39,7 +39,7 @@ class Subject:
     """
 
     workspace_id: str
-    row: Row
+    row: definitions.Definition
     trigger: Mapping[str, Json]
     body: Json  # with its credentials
     length: int  # of it, as text
@@ -66,9 +66,7 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     able = await providers.names(process, db, subject.workspace_id)
     found = [*await _of_trigger(process, db, subject), *_of_channels(subject.compiled, able)]
     found += _of_calls(process, subject.compiled)
-    found += await starts.find(
-        process, db, subject.workspace_id, subject.row["id"], subject.compiled
-    )
+    found += await starts.find(process, db, subject.workspace_id, subject.row.id, subject.compiled)
     has_address = workspace is not None and workspace.postal_address is not None
     bodies = await _bodies(db, subject)
     return [*found, *_inspected(process, subject, known, bodies, has_address=has_address)]
@@ -144,7 +142,7 @@ async def _secret_length(process: Process, db: Handle, subject: Subject) -> int:
     """In characters; 0 without a secret."""
     if subject.signing_secret is not None:
         return len(subject.signing_secret)
-    stored = await signing_secret(process, db, subject.workspace_id, subject.row["id"])
+    stored = await signing_secret(process, db, subject.workspace_id, subject.row.id)
     return len(stored or "")
 
 
@@ -161,14 +159,14 @@ async def _bodies(db: Handle, subject: Subject) -> list[bytes]:
     of_runs = await runs.bodies(
         db,
         workspace_id=subject.workspace_id,
-        definition_id=subject.row["id"],
+        definition_id=subject.row.id,
         most=BODIES,
         most_bytes=MOST_BYTES,
     )
     recorded = await webhook_requests.bodies(
         db,
         workspace_id=subject.workspace_id,
-        definition_id=subject.row["id"],
+        definition_id=subject.row.id,
         longest=MOST_BYTES,
         limit=BODIES,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.definitions import inspection
 from app.machine import check
 from app.machine.program import Finding
@@ -60,15 +60,15 @@ async def _started(
     while wanted and len(known) < LOOKED_THROUGH:
         rows = await definitions.bodies(db, workspace_id=workspace_id, ids=sorted(wanted))
         for row, starts in zip(rows, _starts_of(process, workspace_id, rows), strict=True):
-            known[row["id"]] = _Target(row["shape"], row["state"], starts)
-        wanted = {start for row in rows for start in known[row["id"]].starts} - known.keys()
+            known[row.id] = _Target(row.shape, row.state, starts)
+        wanted = {start for row in rows for start in known[row.id].starts} - known.keys()
     return known
 
 
 def _starts_of(
-    process: Process, workspace_id: str, rows: Sequence[Row]
+    process: Process, workspace_id: str, rows: Sequence[definitions.Body]
 ) -> Sequence[frozenset[str]]:
-    bodies = [(row["shape"], row["body"]) for row in rows]
+    bodies = [(row.shape, row.body) for row in rows]
     job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
     return process.compute.here(job, large=sum(len(body) for _, body in bodies) > LARGE)
 

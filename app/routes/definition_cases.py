@@ -124,10 +124,10 @@ class Cases:
         workspace_id = call.member.workspace_id
         row = await self.kind.named(call, db, call.path("id"))
         assert row is not None  # noqa: S101 - an id was given
-        stored, length = document.parse(row["body"].encode()), len(row["body"])
-        body = credentials.opened(call.process.vault, workspace_id, row["id"], stored)
-        compiled = findings.compiled(call.process, workspace_id, row["shape"], body, length=length)
-        return Subject(workspace_id, row, row["trigger_config"], body, length, None, compiled)
+        stored, length = document.parse(row.body.encode()), len(row.body)
+        body = credentials.opened(call.process.vault, workspace_id, row.id, stored)
+        compiled = findings.compiled(call.process, workspace_id, row.shape, body, length=length)
+        return Subject(workspace_id, row, row.trigger_config, body, length, None, compiled)
 
     async def _whose(self, call: Call) -> dict[str, str]:
         await self.kind.named(call, call.db, call.path("id"))

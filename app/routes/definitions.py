@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.definitions import activation, credentials, drawing, findings, trigger_node
 from app.definitions.activation import Draft
 from app.errors import FieldError, Problem
@@ -34,6 +34,7 @@ from app.routes.definition_shapes import (
 from app.runtime.compute import Job, Unfinished
 from app.simulation import proofs
 from app.store import definitions, runs
+from app.store.definitions import Definition
 from app.web import paging, reply
 from app.web.body import ESCAPES, MOST_VALUES
 from app.web.reply import Page
@@ -81,17 +82,17 @@ class DefinitionKind:
             call.process, call.db, call.member.workspace_id, row, run_cases=proofs.run
         )
         shown = await self.with_stats(call, self.resource(call, row, found))
-        return reply.ok(shown, revision=row["revision"], beside=_beside(shown))
+        return reply.ok(shown, revision=row.revision, beside=_beside(shown))
 
     async def create(self, call: Call) -> Response:
         row, warnings = await activation.create(
             call.process, call.db, call.member.workspace_id, self.shape, self.draft(call)
         )
         shown = self.resource(call, row, warnings)
-        await call.note(f"{self.noun}.created", row["id"], after=shown)
+        await call.note(f"{self.noun}.created", row.id, after=shown)
         shown = await self.with_stats(call, shown)
-        at, beside = f"{self.path}/{row['id']}", _beside(shown)
-        return reply.created(at, shown, revision=row["revision"], beside=beside)
+        at, beside = f"{self.path}/{row.id}", _beside(shown)
+        return reply.created(at, shown, revision=row.revision, beside=beside)
 
     async def duplicate(self, call: Call) -> Response:
         """A DRAFT that says the same, with its credentials, its signing secret and its cases, and a
@@ -99,15 +100,15 @@ class DefinitionKind:
         new = call.read(Copy)
         original = await self.named(call, call.db, call.path("id"))
         assert original is not None  # noqa: S101 - an id was given
-        name = new.name or f"Copy of {original['name']}"[:LONGEST_NAME]
+        name = new.name or f"Copy of {original.name}"[:LONGEST_NAME]
         row, found = await activation.duplicate(
             call.process, call.db, call.member.workspace_id, original, name, run_cases=proofs.run
         )
         shown = self.resource(call, row, found)
-        await call.note(f"{self.noun}.created", row["id"], after=shown)
+        await call.note(f"{self.noun}.created", row.id, after=shown)
         shown = await self.with_stats(call, shown)
-        at, beside = f"{self.path}/{row['id']}", _beside(shown)
-        return reply.created(at, shown, revision=row["revision"], beside=beside)
+        at, beside = f"{self.path}/{row.id}", _beside(shown)
+        return reply.created(at, shown, revision=row.revision, beside=beside)
 
     async def update(self, call: Call) -> Response:
         row = await self.locked(call)
@@ -120,9 +121,9 @@ class DefinitionKind:
             run_cases=proofs.run,
         )
         shown = self.resource(call, changed, warnings)
-        await call.note(f"{self.noun}.updated", row["id"], self.resource(call, row), shown)
+        await call.note(f"{self.noun}.updated", row.id, self.resource(call, row), shown)
         shown = await self.with_stats(call, shown)
-        return reply.ok(shown, revision=changed["revision"], beside=_beside(shown))
+        return reply.ok(shown, revision=changed.revision, beside=_beside(shown))
 
     async def check(self, call: Call) -> Response:
         """Returns what an activation would say of a definition that is not saved; nothing is
@@ -134,7 +135,7 @@ class DefinitionKind:
         async def look() -> list[program.Finding]:
             async with call.process.database.read() as db:
                 row = await self.named(call, db, call.query(Against).id)
-                row = row or activation.unsaved(self.shape, draft)
+                row = row or activation.unsaved(self.shape, draft, await db.now())
                 return await activation.check(
                     call.process, db, workspace_id, row, draft, run_cases=proofs.run
                 )
@@ -152,7 +153,7 @@ class DefinitionKind:
             return None
         return {name: {"x": round(x, 1), "y": round(y, 1)} for name, (x, y) in found.items()}
 
-    async def named(self, call: Call, db: Handle, id: str | None) -> Row | None:
+    async def named(self, call: Call, db: Handle, id: str | None) -> Definition | None:
         """The definition with that ID, which has to be there, or None without one."""
         if id is None:
             return None
@@ -165,7 +166,7 @@ class DefinitionKind:
     async def remove(self, call: Call) -> Response:
         row = await self.locked(call)
         await activation.archive(call.db, call.member.workspace_id, row)
-        await call.note(f"{self.noun}.deleted", row["id"], before=self.resource(call, row))
+        await call.note(f"{self.noun}.deleted", row.id, before=self.resource(call, row))
         return reply.no_content()
 
     async def rotate(self, call: Call) -> Response:
@@ -173,12 +174,12 @@ class DefinitionKind:
         row = await self.locked(call)
         changed = await activation.rotate(call.db, call.member.workspace_id, row)
         before, after = self.resource(call, row), self.resource(call, changed)
-        await call.note(f"{self.noun}.webhook_rotated", row["id"], before, after)
+        await call.note(f"{self.noun}.webhook_rotated", row.id, before, after)
         return reply.ok(after["trigger"])
 
     # --- pieces ---
 
-    async def locked(self, call: Call) -> Row:
+    async def locked(self, call: Call) -> Definition:
         row = await definitions.locked(
             call.db,
             workspace_id=call.member.workspace_id,
@@ -187,13 +188,13 @@ class DefinitionKind:
         )
         if row is None:
             raise self.unknown()
-        call.match(row["revision"])
+        call.match(row.revision)
         return row
 
     def unknown(self) -> Problem:
         return Problem("not_found", f"There is no such {self.noun}.")
 
-    def draft(self, call: Call, row: Row | None = None) -> Draft:
+    def draft(self, call: Call, row: Definition | None = None) -> Draft:
         """The definition that the body makes of `row`, or of nothing. Raises Problem for what is no
         JSON object."""
         stored = None if row is None else self.writable(row)
@@ -225,7 +226,11 @@ class DefinitionKind:
         )
 
     def _as_written(
-        self, call: Call, row: Row, stored: Mapping[str, Any], body: Mapping[str, Any]
+        self,
+        call: Call,
+        row: Definition,
+        stored: Mapping[str, Any],
+        body: Mapping[str, Any],
     ) -> tuple[bytes, list[FieldError]]:
         """The patch without what only a GET says, if that is as a GET would say it, and with the
         trigger in its place."""
@@ -240,37 +245,37 @@ class DefinitionKind:
         changed, different = trigger_node.patched(changes, {"graph": None, **stored}, shown)
         return document.dumps(changed), different
 
-    def writable(self, row: Row) -> dict[str, Any]:
+    def writable(self, row: Definition) -> dict[str, Any]:
         return {
-            "name": row["name"],
-            "state": row["state"],
-            "casesGate": row["cases_gate"],
-            "trigger": row["trigger_config"],
-            self.shape: credentials.masked(document.parse(row["body"].encode())),
+            "name": row.name,
+            "state": row.state,
+            "casesGate": row.cases_gate,
+            "trigger": row.trigger_config,
+            self.shape: credentials.masked(document.parse(row.body.encode())),
         }
 
-    def summary(self, row: Row) -> dict[str, Any]:
+    def summary(self, row: Definition) -> dict[str, Any]:
         return {
-            "id": row["id"],
-            "name": row["name"],
-            "state": row["state"],
-            "version": row["version"],
-            "triggerSource": row["trigger_config"]["source"],
-            "createdAt": row["created_at"],
-            "updatedAt": row["updated_at"],
+            "id": row.id,
+            "name": row.name,
+            "state": row.state,
+            "version": row.version,
+            "triggerSource": row.trigger_config["source"],
+            "createdAt": row.created_at,
+            "updatedAt": row.updated_at,
         }
 
     def resource(
-        self, call: Call, row: Row, warnings: Sequence[program.Finding] = ()
+        self, call: Call, row: Definition, warnings: Sequence[program.Finding] = ()
     ) -> dict[str, Any]:
         return {
-            "id": row["id"],
+            "id": row.id,
             **self.writable(row),
             "trigger": _trigger(call, row),
-            "version": row["version"],
+            "version": row.version,
             "findings": activation.listed(warnings),
-            "createdAt": row["created_at"],
-            "updatedAt": row["updated_at"],
+            "createdAt": row.created_at,
+            "updatedAt": row.updated_at,
         }
 
     async def with_stats(self, call: Call, resource: dict[str, Any]) -> dict[str, Any]:
@@ -357,15 +362,15 @@ def _beside(shown: Mapping[str, Any]) -> Any:
     return [stats, found] if found or any(stats.values()) else None
 
 
-def _trigger(call: Call, row: Row) -> dict[str, Any]:
+def _trigger(call: Call, row: Definition) -> dict[str, Any]:
     """The trigger as it is read: whether there is a secret, never which."""
-    config, token = row["trigger_config"], row["token"]
-    serves = config["source"] == "inbound_webhook" and row["state"] != "ARCHIVED"
+    config, token = row.trigger_config, row.token
+    serves = config["source"] == "inbound_webhook" and row.state != "ARCHIVED"
     return {
         **config,
         "contactPath": lookup.contact_path(config),
-        "signingSecretSet": row["secret_set"],
-        "signingSecretLast4": row["secret_last4"],
+        "signingSecretSet": row.secret_set,
+        "signingSecretLast4": row.secret_last4,
         "webhookUrl": f"{call.process.settings.base_url}/v1/webhooks/in/{token}"
         if token and serves
         else None,

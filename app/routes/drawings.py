@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 from starlette.responses import Response
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.definitions import drawing, inspection
 from app.definitions.drawing import Caption, Count
 from app.errors import Problem
@@ -49,16 +51,16 @@ def drawn(kind: DefinitionKind) -> Endpoint:
                 row, counts = await _walked(db, workspace_id, row, run_id)
             else:
                 counts = await _counts(db, workspace_id, row)
-        is_large = len(row["body"]) > LARGE
-        job = Job(workspace_id, inspection.templates_of, (row["shape"], row["body"]), SECONDS)
+        is_large = len(row.body) > LARGE
+        job = Job(workspace_id, inspection.templates_of, (row.shape, row.body), SECONDS)
         ids = await compute.call(job, large=is_large)
         async with call.process.database.read() as db:
             named = await templates.named(db, workspace_id=workspace_id, ids=ids)
         names = {id: template.name for id, template in named.items()}
         drawn = (
-            row["shape"],
-            row["body"],
-            row["trigger_config"],
+            row.shape,
+            row.body,
+            row.trigger_config,
             names,
             _caption(kind, row, is_one_run=run_id is not None),
             counts,
@@ -70,31 +72,29 @@ def drawn(kind: DefinitionKind) -> Endpoint:
     return get(path, draw, can=can, tx=None, query=Way, gives={200: (SVG,)})
 
 
-def _caption(kind: DefinitionKind, row: Row, *, is_one_run: bool) -> Caption:
+def _caption(kind: DefinitionKind, row: definitions.Definition, *, is_one_run: bool) -> Caption:
     empty = f"Nothing is in this {kind.noun} yet."
-    if not row["version"]:
-        return Caption(row["name"], row["state"], empty=empty)
+    if not row.version:
+        return Caption(row.name, row.state, empty=empty)
     counted = (
         "The way of one run." if is_one_run else f"Counted over the newest {MOST_RUNS:,} runs."
     )
-    return Caption(row["name"], f"{row['state']} · version {row['version']}", counted, empty)
+    return Caption(row.name, f"{row.state} · version {row.version}", counted, empty)
 
 
-async def _counts(db: Handle, workspace_id: str, row: Row) -> dict[str, Count]:
+async def _counts(db: Handle, workspace_id: str, row: definitions.Definition) -> dict[str, Count]:
     """The counts of every visited node; before the first activation there is nothing to count."""
-    counted = await runs.counts(
-        db, workspace_id=workspace_id, definition_id=row["id"], most=MOST_RUNS
-    )
+    counted = await runs.counts(db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS)
     return {each.node_id: Count(int(each.here), int(each.passed)) for each in counted}
 
 
 async def _walked(
-    db: Handle, workspace_id: str, definition: Row, run_id: str
-) -> tuple[Row, dict[str, Count]]:
+    db: Handle, workspace_id: str, definition: definitions.Definition, run_id: str
+) -> tuple[definitions.Definition, dict[str, Count]]:
     """The definition in the version that the run took, and where it was. Raises Problem
     `not_found`."""
     run = await runs.by_id(db, workspace_id=workspace_id, id=run_id)
-    if run is None or run.definition_id != definition["id"]:
+    if run is None or run.definition_id != definition.id:
         raise Problem("not_found", "There is no such run of it.")
     version = await definitions.version(
         db, workspace_id=workspace_id, definition_id=run.definition_id, version=run.version
@@ -105,5 +105,10 @@ async def _walked(
     for step in await runs.steps_of(db, workspace_id=workspace_id, run_id=run_id):
         old, has_left = counts.get(step.node_id, Count()), step.finished_at is not None
         counts[step.node_id] = Count(old.here + (not has_left), old.passed + has_left)
-    shown = {name: version[name] for name in ("body", "trigger_config")}
-    return {**definition, **shown, "version": run.version}, counts
+    walked = replace(
+        definition,
+        body=version.body,
+        trigger_config=version.trigger_config,
+        version=run.version,
+    )
+    return walked, counts

@@ -179,7 +179,7 @@ def start_of(kind: DefinitionKind) -> Handler:
             call.process,
             call.db,
             workspace_id,
-            definition_id=row["id"],
+            definition_id=row.id,
             contact_id=new.contact_id,
             data=new.data,
             depth=chains.depth_of(call.request.headers.getlist(chains.DEPTH)),

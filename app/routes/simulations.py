@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -30,7 +30,7 @@ from app.simulation import proofs, scenes, simulation, trial
 from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
-from app.store import contacts, workspaces
+from app.store import contacts, definitions, workspaces
 from app.web import reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
@@ -152,7 +152,7 @@ def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
         async def look() -> _Looked:
             async with call.process.database.read() as db:
                 text = activation.within_limits(kind.shape, body)
-                row = {**activation.unsaved(kind.shape, draft), "body": text}
+                row = replace(activation.unsaved(kind.shape, draft, await db.now()), body=text)
                 return await _looked_at(call, db, row, given)
 
         return await _tried(call, look)
@@ -201,14 +201,14 @@ class _Looked:
     setting: Setting | None
 
 
-async def _looked_at(call: Call, db: Handle, row: Row, given: Asked) -> _Looked:
+async def _looked_at(call: Call, db: Handle, row: definitions.Definition, given: Asked) -> _Looked:
     workspace_id = call.member.workspace_id
     body = credentials.opened(
-        call.process.vault, workspace_id, row["id"], document.parse(row["body"].encode())
+        call.process.vault, workspace_id, row.id, document.parse(row.body.encode())
     )
-    length = len(row["body"])
-    compiled = findings.compiled(call.process, workspace_id, row["shape"], body, length=length)
-    subject = Subject(workspace_id, row, row["trigger_config"], body, length, None, compiled)
+    length = len(row.body)
+    compiled = findings.compiled(call.process, workspace_id, row.shape, body, length=length)
+    subject = Subject(workspace_id, row, row.trigger_config, body, length, None, compiled)
     found = [*compiled.findings, *await findings.find(call.process, db, subject)]
     filled = await _filled(db, given, subject)
     setting = await proofs.setting(call.process, db, subject)
@@ -316,10 +316,10 @@ def _case(
     asked = {name: value for name, value in document.parse(body).items() if name not in _ELSEWHERE}
     contact = {} if given.contact is None else {"contact": given.contact}
     return {
-        "name": row["name"],
+        "name": row.name,
         "definition": {
             "trigger": looked.subject.trigger,
-            row["shape"]: credentials.masked(document.parse(row["body"].encode())),
+            row.shape: credentials.masked(document.parse(row.body.encode())),
         },
         "templates": {
             id: {name: template[name] for name in ("name", "channel", "category", "content")}

@@ -4,13 +4,13 @@ it."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from starlette.responses import Response
 
-from app.database.db import Row
 from app.definitions import credentials, version_diff
 from app.errors import Problem
 from app.machine import document
@@ -120,7 +120,7 @@ class Versions:
         )
         if row is None:
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
-        return reply.ok(self._resource(row), revision=row["version"])
+        return reply.ok(self._resource(row), revision=row.version)
 
     async def diff(self, call: Call) -> Response:
         """Nodes, members and edges that two versions do not have in common, and how many runs still
@@ -142,20 +142,20 @@ class Versions:
         named = {"before": numbers[0], "after": numbers[1]}
         return reply.ok({**named, **difference, "runs": on_each})
 
-    def _side(self, row: Row) -> tuple[dict[str, Any], str]:
-        body = credentials.masked(document.parse(row["body"].encode()))
-        return row["trigger_config"], document.dumps(body).decode()
+    def _side(self, row: definitions.Version) -> tuple[Mapping[str, Any], str]:
+        body = credentials.masked(document.parse(row.body.encode()))
+        return row.trigger_config, document.dumps(body).decode()
 
     async def _definition(self, call: Call) -> str:
         await self.kind.named(call, call.db, call.path("id"))
         return call.path("id")
 
-    def _resource(self, row: Row) -> dict[str, Any]:
+    def _resource(self, row: definitions.Version) -> dict[str, Any]:
         return {
-            "version": row["version"],
-            "trigger": row["trigger_config"],
-            self.kind.shape: credentials.masked(document.parse(row["body"].encode())),
-            "createdAt": row["created_at"],
+            "version": row.version,
+            "trigger": row.trigger_config,
+            self.kind.shape: credentials.masked(document.parse(row.body.encode())),
+            "createdAt": row.created_at,
         }
 
     def routes(self) -> list[Endpoint]:
@@ -177,11 +177,11 @@ def _number(text: str) -> int:
     return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else 0
 
 
-def summary(row: Row) -> dict[str, Any]:
+def summary(row: definitions.VersionSummary) -> dict[str, Any]:
     return {
-        "version": row["version"],
-        "triggerSource": row["trigger_config"]["source"],
-        "createdAt": row["created_at"],
+        "version": row.version,
+        "triggerSource": row.trigger_config["source"],
+        "createdAt": row.created_at,
     }
 
 

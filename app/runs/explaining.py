@@ -17,6 +17,7 @@ from app.process import Process
 from app.runs import programs
 from app.runs.explanations import MEANINGS, Explanation
 from app.store import explaining, workspaces
+from app.store.definitions import Definition
 from app.store.explaining import PastMessage, PastRequest, PastRun, PastStep
 from app.store.webhook_requests import KEPT_FOR
 
@@ -83,12 +84,12 @@ class Question:
 
     workspace_id: str
     contact: Row
-    definition: Row | None
+    definition: Definition | None
     since: datetime | None
 
     @property
     def whose(self) -> dict[str, Any]:
-        definition_id = self.definition and self.definition["id"]
+        definition_id = self.definition and self.definition.id
         return {"workspace_id": self.workspace_id, "definition_id": definition_id}
 
 
@@ -305,10 +306,10 @@ def _waiting(waiting: Mapping[str, Any]) -> str | None:
 
 
 async def _of_events(
-    db: Handle, question: Question, definition: Row, known: Sequence[PastRun]
+    db: Handle, question: Question, definition: Definition, known: Sequence[PastRun]
 ) -> list[Explained]:
     """Events since the newest run: an older one may have started a later run."""
-    trigger = definition["trigger_config"]
+    trigger = definition.trigger_config
     if trigger["source"] != "event":
         return []
     events = await explaining.events(
@@ -330,31 +331,31 @@ async def _of_definition(
     process: Process,
     db: Handle,
     question: Question,
-    definition: Row,
+    definition: Definition,
     found: Sequence[Explained],
 ) -> list[Explained]:
-    now, id = await db.now(), definition["id"]
+    now, id = await db.now(), definition.id
     more = []
-    if definition["state"] != "ACTIVE":
-        detail = f"The definition is {definition['state']}, not ACTIVE, so it starts no runs."
+    if definition.state != "ACTIVE":
+        detail = f"The definition is {definition.state}, not ACTIVE, so it starts no runs."
         more.append(Explained(now, Explanation.NOT_ACTIVE, id, detail))
-    trigger = definition["trigger_config"]
+    trigger = definition.trigger_config
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
         detail = NOTHING_CAME[trigger["source"]].format_map({"tag": "", "name": "", **trigger})
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
     bound = await _known_since(process, db, question, definition, now)
-    if (question.since or definition["created_at"]) < bound:
+    if (question.since or definition.created_at) < bound:
         more.append(Explained(bound, Explanation.NOT_KNOWN_BEFORE, id))
     return more
 
 
 async def _known_since(
-    process: Process, db: Handle, question: Question, definition: Row, now: datetime
+    process: Process, db: Handle, question: Question, definition: Definition, now: datetime
 ) -> datetime:
     """The time before which records may be gone: of requests, where it starts by those."""
-    if definition["trigger_config"]["source"] == "inbound_webhook":
+    if definition.trigger_config["source"] == "inbound_webhook":
         oldest = await explaining.requests_known_since(
-            db, workspace_id=question.workspace_id, definition_id=definition["id"]
+            db, workspace_id=question.workspace_id, definition_id=definition.id
         )
         return max(now - KEPT_FOR, oldest or now - KEPT_FOR)
     workspace = await workspaces.by_id(db, id=question.workspace_id)

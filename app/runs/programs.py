@@ -28,10 +28,10 @@ async def of(
             db, workspace_id=workspace_id, definition_id=key[0], version=key[1]
         )
         body = credentials.opened(
-            process.vault, workspace_id, key[0], document.parse(pinned["body"].encode())
+            process.vault, workspace_id, key[0], document.parse(pinned.body.encode())
         )
-        length = len(pinned["body"])
-        compiled = findings.compiled(process, workspace_id, pinned["shape"], body, length=length)
+        length = len(pinned.body)
+        compiled = findings.compiled(process, workspace_id, pinned.shape, body, length=length)
         # Checked when it was pinned, and a limit set since is none here; a step that newer code
         # cannot read any more ends the run by STEP_MISSING.
         program = compiled.program or Program("gone", {})

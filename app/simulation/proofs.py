@@ -96,7 +96,7 @@ def written(case: DefinitionCase) -> dict[str, Any]:
 
 async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseResult]:
     """What comes of each case now. Raises Heavy."""
-    of = {"workspace_id": subject.workspace_id, "definition_id": subject.row["id"]}
+    of = {"workspace_id": subject.workspace_id, "definition_id": subject.row.id}
     cases = await definition_cases.of_definition(db, **of)
     place = await setting(process, db, subject) if cases else None
     if place is None:
@@ -139,10 +139,10 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
     )
     return Setting(
         workspace=facts.workspace_root(workspace),
-        definition_id=subject.row["id"],
-        version=max(subject.row["version"], 1),
+        definition_id=subject.row.id,
+        version=max(subject.row.version, 1),
         sender=senders.of(process.settings, sender, through_operator=not is_own),
         templates={id: asdict(row) for id, row in rows.items()},
         channels=sorted(await providers.names(process, db, workspace_id)),
-        startable=[row["id"] for row in targets if row["state"] == "ACTIVE"],
+        startable=[row.id for row in targets if row.state == "ACTIVE"],
     )

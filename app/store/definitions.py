@@ -5,11 +5,68 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle, Row
+from app.machine.check import Shape
 from app.store import directory, keyset
 from app.store.directory import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An automation or a workflow as it is now."""
+
+    id: str
+    shape: Shape
+    name: str
+    state: str
+    trigger_config: Mapping[str, Any]
+    body: str  # JSON
+    version: int  # 0 before its first activation
+    secret_last4: str | None
+    secret_set: bool
+    token: str | None  # of its webhook
+    cases_gate: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A definition as another one that starts it sees it."""
+
+    id: str
+    shape: Shape
+    state: str
+    body: str  # JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The body of a version, JSON, with the shape that it has."""
+
+    shape: Shape
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSummary:
+    id: str  # the version as text, for cursors
+    version: int
+    trigger_config: Mapping[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    version: int
+    trigger_config: Mapping[str, Any]
+    body: str  # JSON
+    created_at: datetime
+
 
 COLUMNS = """id, shape, name, state, trigger_config, body, version, secret_last4,
              CAST(COALESCE(length(signing_secret), 0) > 0 AS BOOLEAN) AS secret_set, token,
@@ -25,8 +82,9 @@ async def insert(
     name: str,
     trigger_config: Mapping[str, Any],
     body: str,
-) -> Row:
-    return await db.returning(
+) -> Definition:
+    return await db.returning_as(
+        Definition,
         f"""
         INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, body,
                                  version, hidden, revision, created_at, updated_at)
@@ -56,10 +114,11 @@ async def update(
     version: int,
     token: str | None,
     cases_gate: bool,
-) -> Row:
+) -> Definition:
     """Raises errors.Duplicate when another has the token."""
     await directory.put(db, "webhook", workspace_id=workspace_id, id=id, key=token)
-    return await db.returning(
+    return await db.returning_as(
+        Definition,
         f"""
         UPDATE definitions
         SET name = :name, state = :state, trigger_config = :trigger_config, body = :body,
@@ -97,10 +156,11 @@ async def set_secret(
     )
 
 
-async def set_token(db: Handle, *, workspace_id: str, id: str, token: str) -> Row:
+async def set_token(db: Handle, *, workspace_id: str, id: str, token: str) -> Definition:
     """Raises errors.Duplicate when another has the token."""
     await directory.put(db, "webhook", workspace_id=workspace_id, id=id, key=token)
-    return await db.returning(
+    return await db.returning_as(
+        Definition,
         f"""
         UPDATE definitions SET token = :token, revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
@@ -127,8 +187,9 @@ async def archive(db: Handle, *, workspace_id: str, id: str) -> None:
     )
 
 
-async def by_id(db: Handle, *, workspace_id: str, shape: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, shape: str, id: str) -> Definition | None:
+    return await db.fetch_one_as(
+        Definition,
         f"""
         SELECT {COLUMNS} FROM definitions
         WHERE workspace_id = :workspace_id AND id = :id AND shape = :shape AND NOT hidden
@@ -139,8 +200,9 @@ async def by_id(db: Handle, *, workspace_id: str, shape: str, id: str) -> Row | 
     )
 
 
-async def locked(db: Handle, *, workspace_id: str, shape: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def locked(db: Handle, *, workspace_id: str, shape: str, id: str) -> Definition | None:
+    return await db.fetch_one_as(
+        Definition,
         f"""
         SELECT {COLUMNS} FROM definitions
         WHERE workspace_id = :workspace_id AND id = :id AND shape = :shape AND NOT hidden
@@ -287,9 +349,10 @@ async def signing_secret(db: Handle, *, workspace_id: str, id: str) -> bytes | N
     return None if row is None else row["signing_secret"]
 
 
-async def bodies(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+async def bodies(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Body]:
     """The definitions as they are now, with their bodies."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Body,
         """
         SELECT id, shape, state, body FROM definitions
         WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND NOT hidden
@@ -311,11 +374,12 @@ async def page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[Definition]:
     """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     first, beyond = IDS[shape]
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Definition,
         f"""
         SELECT {COLUMNS} FROM definitions
         WHERE workspace_id = :workspace_id AND shape = :shape AND NOT hidden
@@ -381,8 +445,9 @@ async def pin(
     )
 
 
-async def pinned(db: Handle, *, workspace_id: str, definition_id: str, version: int) -> Row:
-    return await db.returning(
+async def pinned(db: Handle, *, workspace_id: str, definition_id: str, version: int) -> Pinned:
+    return await db.returning_as(
+        Pinned,
         """
         SELECT d.shape, v.body
         FROM definition_versions v
@@ -404,11 +469,12 @@ async def versions_page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[VersionSummary]:
     """Filters: see VERSION_CLAUSES. `id` is the version as text, for cursors."""
     given = dict(filters) if before is None else {**filters, "older_than": int(before)}
     narrowed, values = keyset.narrowed(VERSION_CLAUSES, given, None)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        VersionSummary,
         f"""
         SELECT CAST(version AS TEXT) AS id, version, trigger_config, created_at
         FROM definition_versions
@@ -430,8 +496,11 @@ VERSION_CLAUSES = {
 }
 
 
-async def version(db: Handle, *, workspace_id: str, definition_id: str, version: int) -> Row | None:
-    return await db.fetch_one(
+async def version(
+    db: Handle, *, workspace_id: str, definition_id: str, version: int
+) -> Version | None:
+    return await db.fetch_one_as(
+        Version,
         """
         SELECT version, trigger_config, body, created_at
         FROM definition_versions

@@ -29,7 +29,7 @@ async def active(
     draft = activation.Draft(name, "ACTIVE", dict(trigger), list(steps or [TAG]))
     async with process.database.write() as db:
         row, _ = await activation.create(process, db, acme, "steps", draft)
-    return str(row["id"])
+    return str(row.id)
 
 
 async def runs_of(process: Process, acme: str, definition_id: str) -> list[Row]:

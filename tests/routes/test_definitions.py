@@ -282,7 +282,7 @@ async def test_a_copy_says_the_same_with_secrets_and_a_url_of_its_own(cast: Cast
         )
     assert row is not None
     [step] = credentials.opened(
-        process.vault, cast.ed.workspace_id, copy["id"], json.loads(row["body"])
+        process.vault, cast.ed.workspace_id, copy["id"], json.loads(row.body)
     )
     assert step["headers"] == SECRET["headers"]
     noted = (await cast.adam.read("/workflows?name=Copy of W"))["data"]

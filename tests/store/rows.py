@@ -43,7 +43,7 @@ async def found_by_field(
 
 async def definition(
     database: Database, workspace_id: str, shape: str = "steps", **changes: Any
-) -> Row:
+) -> definitions.Definition:
     """An ACTIVE one at version 1, pinned."""
     async with database.write() as db:
         made = await definitions.insert(
@@ -58,7 +58,7 @@ async def definition(
         await definitions.pin(
             db,
             workspace_id=workspace_id,
-            definition_id=made["id"],
+            definition_id=made.id,
             version=1,
             trigger_config=WEBHOOK,
             body="[]",
@@ -73,7 +73,7 @@ async def definition(
             "cases_gate": False,
         }
         return await definitions.update(
-            db, workspace_id=workspace_id, id=made["id"], **{**written, **changes}
+            db, workspace_id=workspace_id, id=made.id, **{**written, **changes}
         )
 
 

@@ -17,7 +17,7 @@ async def names(database: Database, workspace_id: str, definition_id: str) -> li
 
 async def test_a_case_is_kept_to_the_last_literal_and_put_again_by_its_name(database: Database):
     acme = await workspace(database)
-    of = {"workspace_id": acme, "definition_id": (await definition(database, acme))["id"]}
+    of = {"workspace_id": acme, "definition_id": (await definition(database, acme)).id}
     async with database.write() as db:
         await definition_cases.put(db, **of, name="b", given="{}", expect="{}")
         await definition_cases.put(db, **of, name="a", given="{}", expect="{}")
@@ -35,7 +35,7 @@ async def test_a_case_is_kept_to_the_last_literal_and_put_again_by_its_name(data
 
 async def test_copies_go_to_one_definition_and_nothing_to_a_stranger(database: Database):
     acme, rival = await workspace(database), await workspace(database)
-    first, second = [(await definition(database, acme))["id"] for _ in range(2)]
+    first, second = [(await definition(database, acme)).id for _ in range(2)]
     of = {"workspace_id": acme, "definition_id": first}
     async with database.write() as db:
         await definition_cases.put(db, **of, name="a", given="{}", expect=END)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, Row
+from app.database.db import Database
 from app.errors import Duplicate
 from app.store import definitions
 from tests.store.rows import WEBHOOK, definition, set_columns, workspace
@@ -14,7 +14,7 @@ from tests.store.rows import WEBHOOK, definition, set_columns, workspace
 TOKEN = "t" * 30
 
 
-async def opened(database: Database, token: str = TOKEN) -> Row | None:
+async def opened(database: Database, token: str = TOKEN) -> definitions.TargetRow | None:
     async with database.read() as db:
         rows = await definitions.by_tokens(db, tokens=[token])
         return rows[0] if rows else None
@@ -25,7 +25,7 @@ async def shown(database: Database, acme: str, shape: str, **filters: Any) -> li
         rows = await definitions.page(
             db, workspace_id=acme, shape=shape, filters=filters, before=None, limit=50
         )
-    return [row["id"] for row in rows]
+    return [row.id for row in rows]
 
 
 async def test_a_token_opens_its_definition_and_tells_the_workspace(database: Database):
@@ -34,14 +34,14 @@ async def test_a_token_opens_its_definition_and_tells_the_workspace(database: Da
     await set_columns(database, "workspaces", acme, country="US")
     assert await opened(database) == {
         "workspace_id": acme,
-        "id": made["id"],
+        "id": made.id,
         "state": "ACTIVE",
         "trigger_config": WEBHOOK,
         "signing_secret": None,
         "token": TOKEN,
         "country": "US",
         "suspended": False,
-        "revision": made["revision"],
+        "revision": made.revision,
     }
     assert await opened(database, "T" * 30) is None
 
@@ -52,7 +52,7 @@ async def test_a_token_tells_in_which_state_its_definition_is(database: Database
     await set_columns(database, "workspaces", acme, suspended=True)
     found = await opened(database)
     assert found is not None
-    assert (found["state"], found["suspended"]) == ("PAUSED", True)
+    assert (found.state, found.suspended) == ("PAUSED", True)
 
 
 async def test_no_two_definitions_have_one_token(database: Database):
@@ -68,7 +68,7 @@ async def test_a_definition_is_found_by_its_own_shape_in_its_own_workspace(datab
     async with database.write() as db:
         asked = {
             (workspace_id == acme, shape): await read(
-                db, workspace_id=workspace_id, shape=shape, id=made["id"]
+                db, workspace_id=workspace_id, shape=shape, id=made.id
             )
             for workspace_id in (acme, rival)
             for shape in ("steps", "graph")
@@ -82,35 +82,33 @@ async def test_an_archived_one_is_shown_no_more(database: Database):
     acme = await workspace(database)
     made = await definition(database, acme, token=TOKEN)
     async with database.write() as db:
-        await definitions.archive(db, workspace_id=acme, id=made["id"])
-        assert await definitions.by_id(db, workspace_id=acme, shape="steps", id=made["id"]) is None
+        await definitions.archive(db, workspace_id=acme, id=made.id)
+        assert await definitions.by_id(db, workspace_id=acme, shape="steps", id=made.id) is None
         # What its runs walk is still there.
-        pinned = await definitions.pinned(
-            db, workspace_id=acme, definition_id=made["id"], version=1
-        )
+        pinned = await definitions.pinned(db, workspace_id=acme, definition_id=made.id, version=1)
     assert pinned == {"shape": "steps", "body": "[]"}
     assert await shown(database, acme, "steps") == []
     found = await opened(database)
     assert found is not None
-    assert found["state"] == "ARCHIVED"
+    assert found.state == "ARCHIVED"
 
 
 async def test_a_secret_is_told_only_by_its_end(database: Database):
     acme = await workspace(database)
     made = await definition(database, acme, token=TOKEN)
-    assert (made["secret_set"], made["secret_last4"]) == (False, None)
+    assert (made.secret_set, made.secret_last4) == (False, None)
     for sealed, last4 in ((b"\x00sealed", "cret"), (None, None)):
         async with database.write() as db:
             await definitions.set_secret(
-                db, workspace_id=acme, id=made["id"], signing_secret=sealed, last4=last4
+                db, workspace_id=acme, id=made.id, signing_secret=sealed, last4=last4
             )
-            row = await definitions.by_id(db, workspace_id=acme, shape="steps", id=made["id"])
+            row = await definitions.by_id(db, workspace_id=acme, shape="steps", id=made.id)
         assert row is not None
-        assert (row["secret_set"], row["secret_last4"]) == (sealed is not None, last4)
+        assert (row.secret_set, row.secret_last4) == (sealed is not None, last4)
         assert sealed not in row.values() or sealed is None
         token_row = await opened(database)
         assert token_row is not None
-        assert token_row["signing_secret"] == sealed
+        assert token_row.signing_secret == sealed
 
 
 async def test_a_page_shows_one_shape_narrowed_by_each_filter(database: Database):
@@ -119,18 +117,18 @@ async def test_a_page_shows_one_shape_narrowed_by_each_filter(database: Database
     new = await definition(database, acme, name="New", state="PAUSED")
     graph = await definition(database, acme, "graph", name="Old")
     await definition(database, await workspace(database), name="Old")
-    both = [new["id"], old["id"]]
+    both = [new.id, old.id]
     expected = [
         ({}, both),
-        ({"state": "PAUSED"}, [new["id"]]),
-        ({"name": "Old"}, [old["id"]]),
+        ({"state": "PAUSED"}, [new.id]),
+        ({"name": "Old"}, [old.id]),
         ({"name": "old"}, []),
-        ({"created_after": old["created_at"]}, [new["id"]]),
-        ({"created_before": new["created_at"]}, [old["id"]]),
+        ({"created_after": old.created_at}, [new.id]),
+        ({"created_before": new.created_at}, [old.id]),
     ]
     for filters, ids in expected:
         assert await shown(database, acme, "steps", **filters) == ids, filters
-    assert await shown(database, acme, "graph") == [graph["id"]]
+    assert await shown(database, acme, "graph") == [graph.id]
 
 
 async def test_what_uses_a_template_is_known_until_it_is_archived(database: Database):
@@ -142,20 +140,20 @@ async def test_what_uses_a_template_is_known_until_it_is_archived(database: Data
     await definition(database, rival, body=body)
     async with database.read() as db:
         named = await definitions.naming_template(db, workspace_id=acme, template_id="tpl_1")
-    assert named == [using["id"]]
+    assert named == [using.id]
 
 
 async def test_a_version_is_pinned_once(database: Database):
     acme = await workspace(database)
     made = await definition(database, acme)
     async with database.write() as db:
-        version = {"workspace_id": acme, "definition_id": made["id"]}
+        version = {"workspace_id": acme, "definition_id": made.id}
         what = {"trigger_config": WEBHOOK, "body": '["second"]'}
         await definitions.pin(db, **version, version=2, **what)
         with pytest.raises(Duplicate):
             async with db.savepoint():
                 await definitions.pin(db, **version, version=2, **what)
         bodies = [
-            (await definitions.pinned(db, **version, version=number))["body"] for number in (1, 2)
+            (await definitions.pinned(db, **version, version=number)).body for number in (1, 2)
         ]
     assert bodies == ["[]", '["second"]']

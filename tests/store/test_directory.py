@@ -46,9 +46,9 @@ async def test_no_two_rows_have_one_key(database: Database):
 async def test_a_token_that_is_replaced_leads_nowhere(database: Database):
     acme = await workspace(database)
     made = await definition(database, acme, token="one")
-    place = Place(acme, made["id"])
+    place = Place(acme, made.id)
     async with database.write() as db:
-        await definitions.set_token(db, workspace_id=acme, id=made["id"], token="two")
+        await definitions.set_token(db, workspace_id=acme, id=made.id, token="two")
     assert await found(database) == {"two": place}
     async with database.read() as db:
         assert await definitions.by_tokens(db, tokens=["one"]) == []
@@ -61,7 +61,7 @@ async def test_tokens_of_several_workspaces_are_read_in_one_trip(database: Datab
     ours = {}
     for token in KEYS:
         acme = await workspace(database)
-        ours[token] = (acme, (await definition(database, acme, token=token))["id"])
+        ours[token] = (acme, (await definition(database, acme, token=token)).id)
     async with database.read() as db:
         rows = await definitions.by_tokens(db, tokens=[*KEYS, "of nobody"])
     assert {row.token: (row.workspace_id, row.id) for row in rows} == ours
@@ -102,9 +102,9 @@ async def test_a_closed_workspace_leaves_no_entry(database: Database):
     kept = await definition(database, rival, token="two")
     async with database.write() as db:
         await workspaces.close(db, id=acme)
-    assert await found(database) == {"two": Place(rival, kept["id"])}
+    assert await found(database) == {"two": Place(rival, kept.id)}
     # What somebody adds just then goes with the rest.
     await put(database, Place(acme, "wfl_late"), "three")
     async with database.write() as db:
         assert not await workspaces.delete_some(db, id=acme, limit=100)
-    assert await found(database) == {"two": Place(rival, kept["id"])}
+    assert await found(database) == {"two": Place(rival, kept.id)}

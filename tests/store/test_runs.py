@@ -49,7 +49,7 @@ async def wait_for(database: Database, job: Job, message_id: str) -> None:
 async def test_a_run_begins_at_the_version_of_its_definition(database: Database):
     acme = await workspace(database)
     workflow = await definition(database, acme)
-    id = await run(database, acme, workflow["id"], "con_7")
+    id = await run(database, acme, workflow.id, "con_7")
     row = await read(database, acme, id)
     assert (row.version, row.status, row.contact_id) == (1, "QUEUED", "con_7")
     assert (row.body, row.state, row.shape) == (b"{}", None, "steps")
@@ -64,10 +64,10 @@ async def test_no_run_begins_when_its_definition_is_not_active(database: Databas
     new = {"id": new_id("run"), "contact_id": "con_1", "body": b"{}"}
     async with database.write() as db:
         insert = runs.insert
-        assert not await insert(db, workspace_id=acme, definition_id=workflow["id"], **new)
-        assert not await insert(db, workspace_id=rival, definition_id=active["id"], **new)
-        assert await insert(db, workspace_id=acme, definition_id=active["id"], **new)
-        assert not await insert(db, workspace_id=acme, definition_id=active["id"], **new)
+        assert not await insert(db, workspace_id=acme, definition_id=workflow.id, **new)
+        assert not await insert(db, workspace_id=rival, definition_id=active.id, **new)
+        assert await insert(db, workspace_id=acme, definition_id=active.id, **new)
+        assert not await insert(db, workspace_id=acme, definition_id=active.id, **new)
         wanted = [(acme, new["id"]), (rival, new["id"]), (acme, "run_unknown")]
         assert await runs.contacts_of(db, wanted) == {new["id"]: "con_1"}
 
@@ -78,7 +78,7 @@ async def test_no_run_begins_when_its_definition_is_not_active(database: Databas
 async def test_only_the_newest_claim_holds_a_run(database: Database):
     acme = await workspace(database)
     workflow = await definition(database, acme)
-    await run(database, acme, workflow["id"])
+    await run(database, acme, workflow.id)
     stale = await claimed(database)
     async with database.write() as db:
         await db.execute("UPDATE jobs SET wake_at = :now")
@@ -94,7 +94,7 @@ async def test_only_the_newest_claim_holds_a_run(database: Database):
 async def test_what_is_saved_is_progress_and_is_kept(database: Database):
     acme = await workspace(database)
     workflow = await definition(database, acme)
-    id = await run(database, acme, workflow["id"])
+    id = await run(database, acme, workflow.id)
     row = await claimed(database)
     async with database.read() as db:
         tomorrow = await db.now() + timedelta(days=1)
@@ -117,7 +117,7 @@ async def test_what_is_saved_is_progress_and_is_kept(database: Database):
 
 async def test_what_has_ended_is_not_saved_again(database: Database):
     acme = await workspace(database)
-    await run(database, acme, (await definition(database, acme))["id"])
+    await run(database, acme, (await definition(database, acme)).id)
     row = await claimed(database)
     await save(database, row, "COMPLETED", finished_at=datetime(2026, 1, 1, tzinfo=UTC))
     async with database.write() as db:
@@ -135,7 +135,7 @@ async def due(database: Database) -> int:
 
 async def test_a_run_wakes_for_the_message_it_waits_for_and_no_other(database: Database):
     acme, rival = await workspace(database), await workspace(database)
-    id = await run(database, acme, (await definition(database, acme))["id"])
+    id = await run(database, acme, (await definition(database, acme)).id)
     await wait_for(database, await claimed(database), "msg_1")
     for workspace_id, message_id, woken in (
         (acme, "msg_2", 0),
@@ -149,7 +149,7 @@ async def test_a_run_wakes_for_the_message_it_waits_for_and_no_other(database: D
 
 async def test_a_run_that_has_ended_is_not_woken(database: Database):
     acme = await workspace(database)
-    id = await run(database, acme, (await definition(database, acme))["id"])
+    id = await run(database, acme, (await definition(database, acme)).id)
     await wait_for(database, await claimed(database), "msg_1")
     await set_columns(database, "runs", id, status="CANCELLED")
     async with database.write() as db:
@@ -164,15 +164,15 @@ async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
     acme, rival = await workspace(database), await workspace(database)
     workflow, other = await definition(database, acme), await definition(database, acme)
     theirs = await definition(database, rival)
-    mine = {"definition_id": workflow["id"], "contact_id": "con_7"}
+    mine = {"definition_id": workflow.id, "contact_id": "con_7"}
     running = await run(database, acme, **mine)
     row = await claimed(database)
     ended = await run(database, acme, **mine)
     long_ago = datetime(2026, 1, 1, tzinfo=UTC)
     await set_columns(database, "runs", ended, status="COMPLETED", finished_at=long_ago)
     others = [
-        await run(database, acme, other["id"], "con_8"),
-        await run(database, rival, theirs["id"], "con_7"),
+        await run(database, acme, other.id, "con_8"),
+        await run(database, rival, theirs.id, "con_7"),
     ]
     async with database.write() as db:
         cancel = partial(runs.cancel_some, db, workspace_id=acme, reason_code="because", limit=1)
@@ -210,7 +210,7 @@ async def record(database: Database, acme: str, run_id: str, node: str, **change
 
 async def test_the_end_of_a_visit_completes_the_record_of_its_beginning(database: Database):
     acme = await workspace(database)
-    id = await run(database, acme, (await definition(database, acme))["id"])
+    id = await run(database, acme, (await definition(database, acme)).id)
     await record(database, acme, id, "pause", status="WAITING")
     async with database.read() as db:
         [began] = await runs.steps_of(db, workspace_id=acme, run_id=id)
@@ -238,18 +238,18 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database):
     acme, rival = await workspace(database), await workspace(database)
     workflow = await definition(database, acme)
     automation = await definition(database, acme, "graph")
-    old = await run(database, acme, workflow["id"], "con_1")
-    new = await run(database, acme, automation["id"], "con_2")
-    await run(database, rival, (await definition(database, rival))["id"])
+    old = await run(database, acme, workflow.id, "con_1")
+    new = await run(database, acme, automation.id, "con_2")
+    await run(database, rival, (await definition(database, rival)).id)
     await set_columns(database, "runs", new, status="FAILED")
     born = (await read(database, acme, old)).created_at
     expected = [
         ({}, [new, old]),
-        ({"workflow_id": workflow["id"]}, [old]),
-        ({"workflow_id": automation["id"]}, []),
-        ({"automation_id": automation["id"]}, [new]),
+        ({"workflow_id": workflow.id}, [old]),
+        ({"workflow_id": automation.id}, []),
+        ({"automation_id": automation.id}, [new]),
         ({"contact_id": "con_2"}, [new]),
-        ({"contact_id": "con_2", "workflow_id": workflow["id"]}, []),
+        ({"contact_id": "con_2", "workflow_id": workflow.id}, []),
         ({"status": "FAILED"}, [new]),
         ({"created_after": born}, [new]),
         ({"created_after": born - timedelta(days=9)}, [new, old]),

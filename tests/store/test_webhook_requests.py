@@ -32,8 +32,8 @@ async def written(database: Database, *requests: RequestRecord) -> None:
 
 async def test_requests_of_several_workspaces_are_written_at_once(database: Database):
     ours, theirs = await rows.workspace(database), await rows.workspace(database)
-    mine = (await rows.definition(database, ours))["id"]
-    other = (await rows.definition(database, theirs))["id"]
+    mine = (await rows.definition(database, ours)).id
+    other = (await rows.definition(database, theirs)).id
     body = b"\x00\xff" * 40_000
     refused = request(ours, mine, body=body, cause="wrong", detail="é", headers={"a": 'b"\\'})
     taken = request(
@@ -63,7 +63,7 @@ async def test_no_requests_are_written_as_easily(database: Database):
 
 async def test_what_belongs_to_nothing_any_more_is_left_out(database: Database):
     ours = await rows.workspace(database)
-    mine = (await rows.definition(database, ours))["id"]
+    mine = (await rows.definition(database, ours)).id
     lost, kept = request(ours, "wfl_gone"), request(ours, mine)
     await written(database, lost, kept)
     async with database.read() as db:
@@ -73,7 +73,7 @@ async def test_what_belongs_to_nothing_any_more_is_left_out(database: Database):
 
 async def test_a_page_is_newest_first_and_narrowed(database: Database):
     ours = await rows.workspace(database)
-    mine = (await rows.definition(database, ours))["id"]
+    mine = (await rows.definition(database, ours)).id
     made = [request(ours, mine) for _ in range(3)]
     other = request(ours, mine, outcome="ACCEPTED", status=202, code=None)
     await written(database, *made, other)
