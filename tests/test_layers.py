@@ -168,7 +168,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 # What an f-string of SQL may hold: constants of its module or of jobs, and names that fixed clauses
 # go by.
 FIXED = re.compile(
-    r"(?:jobs\.)?[A-Z_]+|narrowed|table|whose|(?:FOUND|KEYS)\[\w+\]"
+    r"(?:\w+\.)?[A-Z_]+|columns\(\w+(?:, '\w+')?\)|narrowed|table|whose|(?:FOUND|KEYS)\[\w+\]"
     r"|waiting|kind|key|named|alive|work\.(?:table|open|owed)"
 )
 # Both rewrite statements, names of values included.
@@ -205,6 +205,8 @@ EVERYWHERE = {
     "memberships.workspaces_of": "those of one person",
     "memberships.count_owned": "those of one person",
     "users.home": "that of one person",
+    "sign_in_domains.claimed": "a domain is one workspace's, whichever that is",
+    "sign_in_domains.release": "the operator's, of whichever workspace has the domain",
     "sign_in_domains.release_dead": "a domain is one workspace's, whichever that is",
 }
 TENANTS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 import secrets
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ async def require_unchanged(db: Handle, user: users.User) -> None:
     """The password that was checked is still the user's, and stays it until the transaction ends:
     a new one has to end every session that an old one began. Raises Problem `unauthenticated`."""
     now = await users.locked(db, id=user.id)
-    if now is None or now.password_hash != user.password_hash:
+    if now is None or not hmac.compare_digest(now.password_hash, user.password_hash):
         raise identity.unauthenticated(
             "The password was changed just now; sign in with the new one."
         )
@@ -209,7 +210,8 @@ async def _renew(
     if workspace is None:
         await sessions.end(db, workspace_id=place.workspace_id, id=place.id)
         return None
-    newest = refresh_token if session.refresh_hash == spent else successor
+    is_newest = hmac.compare_digest(session.refresh_hash, spent)
+    newest = refresh_token if is_newest else successor
     token = access_tokens.issue(process, session, now)
     ends_at = session.expires_at
     return SignIn(token, newest, workspace, place.id, ends_at, ends_at - now, in_cookie)

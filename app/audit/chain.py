@@ -153,7 +153,7 @@ async def _verdict(process: Process, workspace_id: str, row: audit_logs.Head | N
             return Verdict(fault, at.sequence - head.first_sequence + 2, 0, head)
         at = at.then(entry.mac)
     chained = at.sequence - head.first_sequence + 1
-    if (at.sequence, at.hash) != (head.sequence, head.hash):
+    if at.sequence != head.sequence or not hmac.compare_digest(at.hash, head.hash):
         return Verdict(Fault(at.sequence + 1, None, "The end was cut off."), chained, 0, head)
     return await _verify_unchained(process, workspace_id, head, chained)
 
@@ -206,7 +206,7 @@ def _fault(vault: Vault, entry: audit_logs.Entry, at: Head) -> Fault | None:
         return Fault(at.sequence + 1, None, "An entry is missing.")
     if sequence == 1 and entry.action != FIRST:
         return Fault(1, id, f"The trail does not begin with {FIRST}.")
-    if entry.hash != link(at.hash, entry.mac):
+    if not hmac.compare_digest(entry.hash or b"", link(at.hash, entry.mac)):
         return Fault(sequence, id, "The entry is not the one that was chained here.")
     return _own_fault(vault, entry)
 
@@ -221,4 +221,5 @@ def _own_fault(vault: Vault, entry: audit_logs.Entry) -> Fault | None:
         )
         return None if allowed else Fault(sequence, id, "The changes were removed.")
     computed = sha256((entry.salt or b"") + entry.changes.encode()).digest()
-    return None if computed == entry.changes_hash else Fault(sequence, id, "The changes differ.")
+    same = hmac.compare_digest(computed, entry.changes_hash)
+    return None if same else Fault(sequence, id, "The changes differ.")

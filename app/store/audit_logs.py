@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -61,8 +61,15 @@ CLAUSES: Mapping[str, str] = {
 
 
 async def insert(db: Handle, entry: Entry) -> None:
-    values = ", ".join(f":{field.name}" for field in fields(Entry))
-    await db.execute(f"INSERT INTO audit_logs ({COLUMNS}) VALUES ({values})", **asdict(entry))
+    await db.execute(
+        f"""
+        INSERT INTO audit_logs ({COLUMNS})
+        VALUES (:workspace_id, :id, :action, :actor_type, :actor_id, :actor_name,
+                :resource_type, :resource_id, :changes, :salt, :changes_hash, :forgotten, :ip,
+                :request_id, :created_at, :mac, :sequence, :hash)
+        """,
+        **asdict(entry),
+    )
 
 
 async def page(

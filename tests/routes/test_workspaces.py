@@ -25,6 +25,7 @@ from app.store import (
     calls,
     circuit_breakers,
     contact_events,
+    definition_cases,
     memberships,
     receipts,
     refused_recipients,
@@ -373,6 +374,10 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await contact_events.signal(db, **mine, run_ids=[run_id], id=answer["id"])
         place = {"contact_id": contact_id, "definition_id": "wfl_1", "node_id": "n", "key": ""}
         await throttles.take(db, **mine, **place, limit=1, window=timedelta(days=1))
+        owner_of = "SELECT id FROM definitions WHERE workspace_id = :workspace_id"
+        case = {"name": "n", "given": "{}", "expect": "{}"}
+        definition_id = await db.fetch_value(owner_of, **mine)
+        await definition_cases.put(db, **mine, definition_id=definition_id, **case)
         receipt = Receipt(who.workspace_id, b"r", run_id, contact_id)
         await receipts.insert_many(db, [receipt], expires_at=await db.now())
         await calls.insert(db, **mine, id=new_id("call"), run_id=run_id, sealed=b"")
