@@ -168,10 +168,12 @@ CREATE TABLE templates (
     category      TEXT NOT NULL,                  -- transactional | marketing
     content       JSONB NOT NULL,
     version       INTEGER NOT NULL,               -- of the content; a message records it
+    key           TEXT,                           -- its name in files; NULL: it came from none
     revision      INTEGER NOT NULL,
     created_at    TIMESTAMPTZ NOT NULL,
     updated_at    TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, id)
+    PRIMARY KEY (workspace_id, id),
+    UNIQUE (workspace_id, key)
 );
 CREATE INDEX templates_by_update ON templates (workspace_id, updated_at, id);
 
@@ -188,6 +190,8 @@ CREATE TABLE definitions (
     signing_secret  BYTEA,                        -- encrypted
     secret_last4    TEXT,
     token           TEXT,                         -- 30 of [A-Za-z0-9], the secret part of the URL
+    key             TEXT,                         -- its file's name; NULL: it came from none
+    beside          TEXT,                         -- what else its file says: JSON with its literals
     hidden          BOOLEAN NOT NULL,             -- deleted by a user; its runs stay readable
     cases_gate      BOOLEAN NOT NULL DEFAULT FALSE,  -- a case that fails prevents its activation
     ending          BOOLEAN NOT NULL DEFAULT FALSE,  -- ARCHIVED, and some runs have not ended
@@ -199,6 +203,8 @@ CREATE TABLE definitions (
 CREATE INDEX definitions_ending ON definitions (workspace_id, id) WHERE ending;
 CREATE INDEX definitions_by_source ON definitions (workspace_id, (trigger_config ->> 'source'))
     WHERE state = 'ACTIVE';
+CREATE UNIQUE INDEX definitions_by_key ON definitions (workspace_id, key)
+    WHERE key IS NOT NULL AND state <> 'ARCHIVED';
 CREATE INDEX definitions_by_update ON definitions (workspace_id, updated_at, id);
 
 -- A definition as it was when it was activated or changed while active; runs are pinned to one.

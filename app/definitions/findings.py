@@ -112,7 +112,11 @@ async def _of_trigger(process: Process, db: Handle, subject: Subject) -> list[Fi
     if subject.trigger["source"] != "inbound_webhook":
         return list(_missing_from(subject.trigger))
     found = list(_of_webhook(subject.trigger))
-    if 0 < await _secret_length(process, db, subject) < SHORT_SECRET:
+    length = await _secret_length(process, db, subject)
+    if subject.trigger.get("signed") and length == 0:
+        message = "It was signed where it came from: give the signing secret that senders use."
+        found.append(Finding("secret_missing", "/trigger/signingSecret", message))
+    if 0 < length < SHORT_SECRET:
         message = f"A signing secret under {SHORT_SECRET} characters can be guessed."
         found.append(_warning("short_secret", "/trigger/signingSecret", message))
     return found

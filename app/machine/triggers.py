@@ -25,7 +25,7 @@ SOURCES: Mapping[str, Source] = {
         {"contactLookup": "email", "contactPath": "data.email", "createContact": True},
         (
             *("contactLookup", "contactPath", "metadataField", "createContact", "contactDefaults"),
-            *("dedupePath", "signingSecret"),
+            *("dedupePath", "signingSecret", "signed"),
         ),
         ("contactLookup",),
     ),
@@ -55,12 +55,14 @@ MEMBERS: Mapping[str, str] = {
     "dedupePath": "A path in the body: one run for each value in 24 hours.",
     "signingSecret": "The secret that senders sign with; never shown again. null or an empty text"
     " removes it.",
+    "signed": "In a file, instead of the secret: it is not activated without one.",
 }
 
 _TYPES: Mapping[str, Schema] = {
     "source": {"type": "string", "enum": [*SOURCES]},
     "contactLookup": {"type": "string", "enum": ["email", "phone", "contact_id"]},
     "createContact": {"type": "boolean"},
+    "signed": {"type": "boolean"},
     "contactDefaults": {"type": "object"},
 }
 # The trigger of a definition in a file. The API's own model says the same in more detail.

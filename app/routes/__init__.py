@@ -45,6 +45,7 @@ GET    /automations/{id}/cases/{name}                     automations:read
 PUT    /automations/{id}/cases/{name}                     automations:write
 DELETE /automations/{id}/cases/{name}                     automations:write
 POST   /automations/{id}/duplicate                        automations:write
+GET    /automations/{id}/export                           automations:read
 GET    /automations/{id}/graph.svg                        automations:read
 POST   /automations/{id}/runs                             runs:write
 POST   /automations/{id}/simulate                         automations:read
@@ -76,6 +77,7 @@ GET    /contacts/{id}/explain                             contacts:read
 POST   /contacts/{id}/tags                                contacts:write
 DELETE /contacts/{id}/tags/{tag:path}                     contacts:write
 GET    /definition-schema                                 PUBLIC
+POST   /definitions/import                                workflows:write
 GET    /docs                                              PUBLIC
 GET    /event-endpoints                                   event_endpoints:read
 POST   /event-endpoints                                   event_endpoints:write
@@ -175,6 +177,7 @@ GET    /workflows/{id}/cases/{name}                       workflows:read
 PUT    /workflows/{id}/cases/{name}                       workflows:write
 DELETE /workflows/{id}/cases/{name}                       workflows:write
 POST   /workflows/{id}/duplicate                          workflows:write
+GET    /workflows/{id}/export                             workflows:read
 GET    /workflows/{id}/graph.svg                          workflows:read
 POST   /workflows/{id}/runs                               runs:write
 POST   /workflows/{id}/simulate                           workflows:read
@@ -205,6 +208,7 @@ from app.routes import (
     contact_events,
     contacts,
     definition_cases,
+    definition_files,
     event_endpoints,
     explaining,
     identified_contacts,
@@ -264,6 +268,7 @@ ROUTES = [
     *workflows.routes,
     *versions.routes,
     *definition_cases.routes,
+    *definition_files.routes,
     *webhook_requests.routes,
     *runs.routes,
     *new_messages.routes,

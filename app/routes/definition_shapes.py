@@ -55,6 +55,10 @@ def _tag(text: str) -> str:
     return tags[0]
 
 
+def _if_so(wanted: bool) -> bool | None:
+    return wanted or None
+
+
 Defaulted = Annotated[str, AfterValidator(_liquid)]
 
 
@@ -114,6 +118,7 @@ class WritableTrigger(Shape, json_schema_extra=_explain):
     signing_secret: Annotated[str, Field(max_length=LONGEST_SECRET)] | None = Field(
         None, json_schema_extra=WRITE_ONLY
     )
+    signed: Annotated[bool, AfterValidator(_if_so)] | None = None
 
     @property
     def secret(self) -> str | None:
@@ -170,6 +175,7 @@ class Trigger(Shape):
     create_contact: bool
     contact_defaults: dict[str, Any] | None = None
     dedupe_path: str | None = None
+    signed: bool | None = None
     signing_secret_set: bool
     signing_secret_last4: str | None
     webhook_url: str | None

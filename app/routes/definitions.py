@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -204,15 +204,21 @@ class DefinitionKind:
         elif body is not None:
             with suppress(ValueError):  # which the model says again
                 changed = document.dumps(trigger_node.moved(body))
+        draft = self.read(call, stored, changed)
+        at = trigger_node.place(body or {})
+        pointed = [
+            FieldError(trigger_node.pointed(one.pointer, at), one.message) for one in draft.wrong
+        ]
+        return replace(draft, trigger_at=at, wrong=[*different, *pointed])
+
+    def read(self, call: Call, stored: Mapping[str, Any] | None, changed: bytes | None) -> Draft:
+        """What the body, or `changed` in its place, makes of what is `stored`, or of nothing."""
         new, wrong, gone = partly.read(
             call, self.model, stored, without={"name": "…"}, changed=changed
         )
-        at = trigger_node.place(body or {})
-        pointed = [FieldError(trigger_node.pointed(one.pointer, at), one.message) for one in wrong]
-        wrong = [*different, *pointed]
         if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
             only = "Only with contactLookup contact_id."
-            wrong.append(FieldError(f"{at}/metadataField", only))
+            wrong.append(FieldError("/trigger/metadataField", only))
         return Draft(
             name=new.name,
             state=new.state,
@@ -220,7 +226,6 @@ class DefinitionKind:
             body=new.graph if isinstance(new, WritableAutomation) else new.steps,
             signing_secret=new.trigger.secret,
             cases_gate=new.cases_gate,
-            trigger_at=at,
             wrong=wrong,
             whole=not any(f"{one}/".startswith(f"/{self.shape}/") for one in gone),
         )

@@ -75,6 +75,22 @@ PAID = {
     "createContact": True,
 }
 
+FILE: Mapping[str, Any] = {
+    "key": "welcome",
+    "name": "Welcome",
+    "definition": {
+        "trigger": WEBHOOK,
+        "steps": [{"id": "hi", "type": "send_message", "channel": "email", "templateId": "hi"}],
+    },
+    "templates": {
+        "hi": {
+            "name": "Welcome",
+            "channel": "email",
+            "category": "transactional",
+            "content": CONTENT,
+        }
+    },
+}
 EXAMPLES: Mapping[str, Any] = {
     "contactId": CONTACT_ID,
     "workspaceId": "ws_01kk8f3m9xe2vb4z7c1q5t6w8y",
@@ -189,6 +205,39 @@ EXAMPLES: Mapping[str, Any] = {
         "runs": {"1": 12, "2": 0},
     },
     "Copy": {"name": "Welcome, again"},
+    "DefinitionFile": FILE,
+    "Import": {"file": FILE, "mode": "update"},
+    "Imported": {
+        "action": "updated",
+        "id": "wfl_01kk8f3m9xe2vb4z7c1q5t6w8y",
+        "key": "welcome",
+        "name": "Welcome",
+        "state": "DRAFT",
+        "findings": [],
+        "templates": [
+            {
+                "key": "hi",
+                "id": "tpl_01kk8f3m9xe2vb4z7c1q5t6w8y",
+                "name": "Welcome",
+                "action": "unchanged",
+            }
+        ],
+        "before": {**FILE, "name": "Hello"},
+        "etagBefore": '"6d1c2e0f9b8a7d5e4c3b2a10"',
+        "file": FILE,
+        "etag": '"0f9b8a7d5e4c3b2a106d1c2e"',
+    },
+    "Explaining": {
+        "at": "2026-03-14T09:26:53.589Z",
+        "code": "other_branch",
+        "sentence": "The run left known by else, which does not lead to hello.",
+        "reason": "condition_false",
+        "evidence": {
+            "type": "run",
+            "id": "run_01kk8f3m9xe2vb4z7c1q5t6w8y",
+            "nodeId": "known",
+        },
+    },
     "Unchecked": {"name": "Welcome", "trigger": {"source": "event"}},
     "CheckResult": {
         "findings": [

@@ -229,6 +229,71 @@ class TargetRow:
     suspended: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiledDefinition:
+    """A definition by its name in files; `beside` is what else its file says."""
+
+    id: str
+    shape: str
+    name: str
+    key: str | None
+    beside: str | None
+
+
+FILED = "id, shape, name, key, beside"
+MOST_FILED = 1_000
+
+
+async def filed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[FiledDefinition]:
+    return await db.fetch_all_as(
+        FiledDefinition,
+        f"SELECT {FILED} FROM definitions WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def by_keys(db: Handle, *, workspace_id: str, keys: Sequence[str]) -> list[FiledDefinition]:
+    """Those that are not archived."""
+    return await db.fetch_all_as(
+        FiledDefinition,
+        f"""
+        SELECT {FILED} FROM definitions
+        WHERE workspace_id = :workspace_id AND key = ANY(:keys) AND key IS NOT NULL
+          AND state <> 'ARCHIVED'
+        """,
+        workspace_id=workspace_id,
+        keys=list(keys),
+    )
+
+
+async def without_key(db: Handle, *, workspace_id: str) -> list[FiledDefinition]:
+    """The newest that came from no file, and are not archived."""
+    return await db.fetch_all_as(
+        FiledDefinition,
+        f"""
+        SELECT {FILED} FROM definitions
+        WHERE workspace_id = :workspace_id AND key IS NULL AND state <> 'ARCHIVED'
+        ORDER BY id DESC
+        LIMIT {MOST_FILED}
+        """,
+        workspace_id=workspace_id,
+    )
+
+
+async def set_file(db: Handle, *, workspace_id: str, id: str, key: str, beside: str) -> None:
+    await db.execute(
+        """
+        UPDATE definitions SET key = :key, beside = :beside
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        key=key,
+        beside=beside,
+    )
+
+
 async def by_tokens(
     db: Handle, *, tokens: Sequence[str], known: Mapping[str, Place] | None = None
 ) -> list[TargetRow]:

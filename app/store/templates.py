@@ -147,6 +147,65 @@ async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[st
     return {row.id: row for row in rows}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiledTemplate:
+    """A template as files have it."""
+
+    id: str
+    key: str | None
+    name: str
+    channel: str
+    category: str
+    content: Mapping[str, Any]
+
+
+FILED = "id, key, name, channel, category, content"
+
+
+async def filed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[FiledTemplate]:
+    return await db.fetch_all_as(
+        FiledTemplate,
+        f"SELECT {FILED} FROM templates WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def by_key(db: Handle, *, workspace_id: str, key: str) -> FiledTemplate | None:
+    return await db.fetch_one_as(
+        FiledTemplate,
+        f"SELECT {FILED} FROM templates WHERE workspace_id = :workspace_id AND key = :key",
+        workspace_id=workspace_id,
+        key=key,
+    )
+
+
+async def without_key(
+    db: Handle, *, workspace_id: str, name: str, channel: str
+) -> list[FiledTemplate]:
+    """Those of that name which came from no file; two at most."""
+    return await db.fetch_all_as(
+        FiledTemplate,
+        f"""
+        SELECT {FILED} FROM templates
+        WHERE workspace_id = :workspace_id AND key IS NULL AND name = :name AND channel = :channel
+        LIMIT 2
+        """,
+        workspace_id=workspace_id,
+        name=name,
+        channel=channel,
+    )
+
+
+async def set_key(db: Handle, *, workspace_id: str, id: str, key: str) -> None:
+    await db.execute(
+        "UPDATE templates SET key = :key WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+        key=key,
+    )
+
+
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Template]:

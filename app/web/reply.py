@@ -72,6 +72,11 @@ def amended(answer: Response, **values: Any) -> Response:
     return Response(body, answer.status_code, headers)
 
 
+def tag_of(resource: Any) -> str:
+    """The entity tag of what has no revision, as a GET would answer it."""
+    return conditions.digest(document.dumps(resource))
+
+
 def accepted(resource: Any) -> Response:
     """The work is written down and will be done."""
     return JsonResponse(resource, 202)

@@ -93,6 +93,13 @@ TRIGGERS: list[tuple[str, dict[str, Any], str]] = [
     ("short_secret", {**WEBHOOK, "signingSecret": "x"}, "/trigger/signingSecret"),
     ("short_secret", {**WEBHOOK, "signingSecret": "x" * 15}, "/trigger/signingSecret"),
     ("short_secret", {**BY_ID, "signingSecret": SHORT}, "/trigger/signingSecret"),
+    ("secret_missing", {**WEBHOOK, "signed": True}, "/trigger/signingSecret"),
+    ("secret_missing", {**BY_ID, "signed": True}, "/trigger/signingSecret"),
+    (
+        "secret_missing",
+        {**WEBHOOK, "signed": True, "signingSecret": None},
+        "/trigger/signingSecret",
+    ),
     ("tag_missing", {"source": "tag_added"}, "/trigger/tag"),
     ("tag_missing", {"source": "tag_added", "tag": None}, "/trigger/tag"),
     ("tag_missing", {"source": "tag_added", "name": "vip"}, "/trigger/tag"),

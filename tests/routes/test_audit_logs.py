@@ -139,6 +139,7 @@ ALONE = {
     "DELETE /memberships/{id}",
     "POST /webhook-requests/{id}/retry",
     "POST /event-endpoints/{id}/attempts/{attemptId}/replay",  # test_event_endpoints.py
+    "POST /definitions/import",  # test_definition_files.py
     "POST /messages/{id}/resend",  # tests/routes/test_messages.py
     "POST /admin/workspaces/{id}/suspend",
     "POST /admin/workspaces/{id}/resume",

@@ -128,15 +128,17 @@ FILL = (
     SELECT 'ws_acme', 'con_' || i, CASE WHEN i % 1000 = 0 THEN 'rare' ELSE 'common' END FROM n
     """,
     """
-    INSERT INTO templates (workspace_id, id, name, channel, category, content, version, revision,
-                           created_at, updated_at)
-    SELECT 'ws_acme', 'tpl_' || i, 'T', 'email', 'marketing', :metadata, 1, 1, :past, :past FROM n
+    INSERT INTO templates (workspace_id, id, name, channel, category, content, version, key,
+                           revision, created_at, updated_at)
+    SELECT 'ws_acme', 'tpl_' || i, 'T', 'email', 'marketing', :metadata, 1, 'key' || i, 1, :past,
+           :past
+    FROM n
     """,
     """
     INSERT INTO definitions (workspace_id, id, shape, name, state, trigger_config, body, version,
-                             token, hidden, revision, created_at, updated_at)
+                             token, key, hidden, revision, created_at, updated_at)
     SELECT 'ws_acme', 'wfl_' || i, 'steps', 'W', 'ACTIVE', :metadata, '[]', 1, 'token' || i,
-           FALSE, 1, :past, :past
+           'key' || i, FALSE, 1, :past, :past
     FROM n WHERE i <= 10200
     """,
     """
@@ -532,6 +534,22 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             db, workspace_id="ws_acme", definition_id="wfl_10001", limit=10
         ),
         ["workspace_id definition_id", "workspace_id id definition_id"],
+    ),
+    "a template by its key": (
+        lambda db: templates.by_key(db, **ACME, key="key10500"),
+        ["workspace_id key"],
+    ),
+    "templates as files have them": (
+        lambda db: templates.filed(db, **ACME, ids=["tpl_10050", "tpl_10051"]),
+        ["workspace_id id"],
+    ),
+    "definitions by their keys": (
+        lambda db: definitions.by_keys(db, **ACME, keys=["key10050", "key10051"]),
+        ["workspace_id key"],
+    ),
+    "definitions as files have them": (
+        lambda db: definitions.filed(db, **ACME, ids=["wfl_10050", "wfl_10051"]),
+        ["workspace_id id"],
     ),
     "what is known of a contact: runs": (
         lambda db: explaining.runs(db, **OF_CONTACT, definition_id="wfl_10003", since=PAST),

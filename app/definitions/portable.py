@@ -1,0 +1,170 @@
+"""A definition as a file: names instead of ids, its templates with it, and no secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from app.definitions import credentials
+from app.machine import content, document, triggers
+from app.machine.program import Json
+from app.store.templates import FiledTemplate
+
+KEY = "^[a-z0-9][a-z0-9_-]{0,99}$"
+LONGEST_MADE = 90  # of a key, which may get a number behind it
+TEMPLATE = "templateId"
+DEFINITIONS = ("workflowId", "automationId")
+# Of a file beside the definition, in this order.
+BEFORE = ("$schema",)
+BESIDE = ("about", "workspace", "input", "expected", "cases")
+DEFAULTS = ("firstName", "lastName", "timezone", "locale", "metadata", "tags")
+
+_NO_KEY = re.compile(r"[^a-z0-9]+")
+
+
+def key_of(name: str) -> str:
+    """The key of something that came from no file."""
+    return _NO_KEY.sub("-", name.lower()).strip("-")[:LONGEST_MADE].strip("-") or "unnamed"
+
+
+def keys_of(templates: Sequence[FiledTemplate]) -> dict[str, str]:
+    """The key of each by its id, no two of them alike."""
+    keys: dict[str, str] = {}
+    for template in templates:
+        stem = template.key or key_of(template.name)
+        others = {*keys.values()}
+        numbered = (f"{stem}-{number}" for number in range(2, len(templates) + 2))
+        keys[template.id] = next(key for key in (stem, *numbered) if key not in others)
+    return keys
+
+
+# --- what a body refers to ------------------------------------------------------------------------
+
+Rename: TypeAlias = Callable[[str, str], str]  # the member's name and what it says
+
+
+def renamed(shape: str, body: Json, rename: Rename) -> Json:
+    """The body with other ids in it; what is not as it should be stays as it is."""
+    if shape == "steps":
+        return _steps(body, rename)
+    nodes = body.get("nodes") if isinstance(body, dict) else None
+    if not isinstance(nodes, list):
+        return body
+    return {**body, "nodes": [_node(node, rename) for node in nodes]}
+
+
+def _node(node: Json, rename: Rename) -> Json:
+    if not isinstance(node, dict) or not isinstance(node.get("data"), dict):
+        return node
+    return {name: _named(one, rename) if name == "data" else one for name, one in node.items()}
+
+
+def _named(config: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
+    return {
+        name: rename(name, one)
+        if name in (TEMPLATE, *DEFINITIONS) and isinstance(one, str)
+        else one
+        for name, one in config.items()
+    }
+
+
+def _steps(value: Json, rename: Rename) -> Json:
+    """Steps, and those in their arms; whatever else a step holds is data."""
+    if not isinstance(value, list):
+        return value
+    return [
+        {
+            name: one if name == "body" else _steps(one, rename)
+            for name, one in _named(step, rename).items()
+        }
+        if isinstance(step, dict)
+        else step
+        for step in value
+    ]
+
+
+def references(shape: str, body: Json) -> dict[str, list[str]]:
+    """The ids that the body names, by the member that names them, each once."""
+    found: dict[str, list[str]] = {name: [] for name in (TEMPLATE, *DEFINITIONS)}
+
+    def note(name: str, id: str) -> str:
+        if id not in found[name]:
+            found[name].append(id)
+        return id
+
+    renamed(shape, body, note)
+    return found
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def file_of(
+    *,
+    key: str,
+    name: str,
+    shape: str,
+    trigger: Mapping[str, Json],
+    is_signed: bool,
+    body: str,
+    templates: Sequence[FiledTemplate],
+    names: Mapping[str, str],
+    beside: Mapping[str, Json],
+) -> dict[str, Json]:
+    """The file, its members always in the same order. `names` are of what else it starts, by id."""
+    keys = keys_of(templates)
+    by_key = {keys[one.id]: one for one in templates}
+    known = {**names, **keys}
+    graph_or_steps = renamed(
+        shape,
+        credentials.masked(document.parse(body.encode())),
+        lambda _, id: known.get(id, id),
+    )
+    definition = {"trigger": trigger_of(trigger, is_signed=is_signed), shape: graph_or_steps}
+    return {
+        **{member: beside[member] for member in BEFORE if member in beside},
+        "key": key,
+        "name": name,
+        **{member: beside[member] for member in BESIDE[:1] if member in beside},
+        "definition": definition,
+        "templates": {key: _template(one) for key, one in by_key.items()},
+        **{member: beside[member] for member in BESIDE[1:] if member in beside},
+    }
+
+
+def trigger_of(trigger: Mapping[str, Json], *, is_signed: bool) -> dict[str, Json]:
+    """Without what an absent member means."""
+    known = {**trigger, "signed": is_signed}
+    defaults = known.get("contactDefaults")
+    if isinstance(defaults, dict):
+        known["contactDefaults"] = {
+            name: _ordered(defaults[name])
+            for name in DEFAULTS
+            if defaults.get(name) not in (None, {}, [])
+        }
+    return {
+        name: known[name] for name in triggers.MEMBERS if known.get(name) not in (None, False, {})
+    }
+
+
+def _template(template: FiledTemplate) -> dict[str, Json]:
+    parts = content.PARTS[template.channel]
+    return {
+        "name": template.name,
+        "channel": template.channel,
+        "category": template.category,
+        "content": {
+            name: _ordered(template.content[name]) for name in parts if name in template.content
+        },
+    }
+
+
+def _ordered(value: Json) -> Json:
+    """PostgreSQL keeps no order in its JSON."""
+    return dict(sorted(value.items())) if isinstance(value, dict) else value
+
+
+def beside_of(file: Mapping[str, Json]) -> dict[str, Json]:
+    """What else the file says."""
+    return {name: file[name] for name in (*BEFORE, *BESIDE) if file.get(name) is not None}

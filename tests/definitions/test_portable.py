@@ -1,0 +1,90 @@
+"""Names in files: made of what people call things, and put in the place of ids."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app.definitions import portable
+from app.store.templates import FiledTemplate
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("Welcome series", "welcome-series"),
+        ("  A/B: 50 %!  ", "a-b-50"),
+        ("Grüße", "gr-e"),
+        ("東京", "unnamed"),
+        ("x" * 200, "x" * 90),
+        ("-", "unnamed"),
+    ],
+)
+def test_a_key_is_made_of_a_name(name: str, key: str):
+    assert portable.key_of(name) == key
+    assert re.fullmatch(portable.KEY, key)
+
+
+def template(id: str, name: str, key: str | None = None) -> FiledTemplate:
+    return FiledTemplate(
+        id=id, key=key, name=name, channel="sms", category="marketing", content={"text": "Hi"}
+    )
+
+
+def test_no_two_templates_of_a_file_have_the_same_key():
+    sent = [template("1", "Hi"), template("2", "hi"), template("3", "Other", "hi-2")]
+    keys = portable.keys_of(sent)
+    assert keys["1"] == "hi"
+    assert len(set(keys.values())) == 3
+
+
+def upper(_name: str, id: str) -> str:
+    return id.upper()
+
+
+def test_ids_are_renamed_in_steps_and_their_arms_and_not_in_data():
+    call = {"type": "http_request", "body": [{"templateId": "x"}], "failed": [{"templateId": "y"}]}
+    branch = {"type": "branch", "cases": [{"when": {"templateId": "z"}, "steps": [
+        {"type": "start_workflow", "workflowId": "w", "data": {"workflowId": "w"}}]}]}  # fmt: skip
+    assert portable.renamed("steps", [call, branch, None], upper) == [
+        {**call, "failed": [{"templateId": "Y"}]},
+        {"type": "branch", "cases": [{"when": {"templateId": "z"}, "steps": [
+            {"type": "start_workflow", "workflowId": "W", "data": {"workflowId": "w"}}]}]},
+        None,
+    ]  # fmt: skip
+
+
+def test_ids_are_renamed_in_the_data_of_nodes():
+    nodes = [
+        {"id": "templateId", "type": "send_message", "data": {"templateId": "x"}},
+        {"id": "b", "data": {"automationId": "y", "data": {"automationId": "y"}}},
+        "nothing",
+    ]
+    assert portable.renamed("graph", {"nodes": nodes, "edges": []}, upper) == {
+        "nodes": [
+            {"id": "templateId", "type": "send_message", "data": {"templateId": "X"}},
+            {"id": "b", "data": {"automationId": "Y", "data": {"automationId": "y"}}},
+            "nothing",
+        ],
+        "edges": [],
+    }
+
+
+@pytest.mark.parametrize("body", [None, 1, "x", [], {}, {"nodes": 1}, {"nodes": [{"data": 1}]}])
+@pytest.mark.parametrize("shape", ["graph", "steps"])
+def test_what_is_no_definition_stays_as_it_is(shape: str, body: object):
+    assert portable.renamed(shape, body, upper) == body
+
+
+def test_a_trigger_is_written_without_what_an_absent_member_means():
+    stored = {
+        "createContact": False,
+        "source": "inbound_webhook",
+        "contactDefaults": {"tags": [], "metadata": {"b": 1, "a": 2}, "firstName": "x"},
+    }
+    written = portable.trigger_of(stored, is_signed=True)
+    assert [*written] == ["source", "contactDefaults", "signed"]
+    assert [*written["contactDefaults"]] == ["firstName", "metadata"]
+    assert [*written["contactDefaults"]["metadata"]] == ["a", "b"]
+    assert "signed" not in portable.trigger_of(stored, is_signed=False)
