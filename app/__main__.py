@@ -12,6 +12,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,7 +25,8 @@ from app.audience.addresses import BadAddress
 from app.audit import chain, trail
 from app.billing import quotas
 from app.commands import after_restore as restoring
-from app.commands import demo, doctor
+from app.commands import definition_files, demo, doctor
+from app.commands.definition_files import FilesError
 from app.commands.startup import StartupGate
 from app.config.settings import ConfigError, Settings, place_of_key
 from app.database.db import migrate
@@ -322,16 +324,71 @@ def serve_assistants(_settings: Settings, arguments: argparse.Namespace) -> int:
     """Serve an assistant over MCP: it reads, checks, simulates and drafts definitions.
 
     It speaks over standard input and output, and needs the package mcp, which make install has.
-    The key decides what it may see; give it as TIDINGS_KEY, for a command line is no secret.
+    The key decides what it may see; give it as TIDINGS_API_KEY, for a command line is no secret.
     It never activates, sends or erases anything: docs/mcp.md.
     """
-    if not arguments.url or not arguments.key:
-        raise NotReady("Set --url and --key, or TIDINGS_URL and TIDINGS_KEY.")
+    url, key = _server(arguments)
     if find_spec("mcp") is None:
         raise NotReady('This needs the package mcp: make install, or pip install "mcp>=2.3,<3".')
     # It is an extra, which no other command needs or waits for.
-    import_module("app.commands.mcp_server").serve(arguments.url, arguments.key)
+    import_module("app.commands.mcp_server").serve(url, key)
     return 0
+
+
+def pull(_settings: Settings, arguments: argparse.Namespace) -> int:
+    """Write the definitions of a workspace, with their templates, to files in a directory.
+
+    The address and the API key come from --url and --key, or from TIDINGS_URL and TIDINGS_API_KEY.
+    A file that means the same is left as it is. docs/definitions-as-files.md describes the files.
+    """
+    with _connected(arguments) as server:
+        for line in definition_files.pull(server, Path(arguments.directory)):
+            print(line, flush=True)
+    return 0
+
+
+def diff(_settings: Settings, arguments: argparse.Namespace) -> int:
+    """Show what a push of these files or directories would change in a workspace.
+
+    Exits with 0 when that is nothing, otherwise with 1.
+    """
+    with _connected(arguments) as server:
+        lines = [*definition_files.diff(server, [Path(path) for path in arguments.paths])]
+    print("\n".join(lines) or "No differences.")
+    return 1 if lines else 0
+
+
+def push(_settings: Settings, arguments: argparse.Namespace) -> int:
+    """Bring files, or directories of them, into a workspace: each whole or not at all.
+
+    All are tried first, and nothing is changed when one of them cannot be. What was changed in the
+    workspace since it was pulled or pushed from here is not overwritten without --force. New
+    definitions are DRAFT; --activate makes them ACTIVE. The signing secret of welcome-series.json
+    is taken from TIDINGS_SECRET_WELCOME_SERIES.
+    Exits with 1 when a file could not be pushed, or not be activated.
+    """
+    whole = True
+    with _connected(arguments) as server:
+        paths = [Path(path) for path in arguments.paths]
+        options = {"activate": arguments.activate, "force": arguments.force}
+        for pushed in definition_files.push(server, paths, **options):
+            print(pushed.line, flush=True)
+            whole = whole and pushed.is_done
+    return 0 if whole else 1
+
+
+def _connected(arguments: argparse.Namespace) -> AbstractContextManager[definition_files.Server]:
+    """Raises NotReady."""
+    return definition_files.connected(*_server(arguments))
+
+
+def _server(arguments: argparse.Namespace) -> tuple[str, str]:
+    """The address and the API key of a running Tidings. Raises NotReady."""
+    url = arguments.url or os.environ.get("TIDINGS_URL", "")
+    key = arguments.key or os.environ.get("TIDINGS_API_KEY", "")
+    if not url or not key:
+        raise NotReady("Give --url and --key, or set TIDINGS_URL and TIDINGS_API_KEY.")
+    return url, key
 
 
 def show_reasons(_settings: Settings, _arguments: argparse.Namespace) -> int:
@@ -407,6 +464,13 @@ class Command:
     only_looks: bool = False  # nor by this one; its lines are a report, without others in between
 
 
+PATHS: Mapping[str, Mapping[str, Any]] = {
+    "paths": {"nargs": "+", "metavar": "PATH", "help": "files, or directories of them"}
+}
+SERVER: Mapping[str, Mapping[str, Any]] = {
+    "--url": {"help": "the address of the API; default: TIDINGS_URL"},
+    "--key": {"help": "an API key; default: TIDINGS_API_KEY"},
+}
 COMMANDS: Mapping[str, Command] = {
     "run": Command(run, {}, "PORT=8080 python -m app run"),
     "web": Command(serve, {}),
@@ -442,19 +506,30 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "mcp": Command(
         serve_assistants,
-        {
-            "--url": {
-                "default": os.environ.get("TIDINGS_URL"),
-                "help": "where Tidings answers; or TIDINGS_URL",
-            },
-            "--key": {
-                "default": os.environ.get("TIDINGS_KEY"),
-                "help": "an API key; or TIDINGS_KEY",
-            },
-        },
-        "TIDINGS_KEY=td_live_… python -m app mcp --url https://tidings.example",
+        SERVER,
+        "TIDINGS_API_KEY=td_live_… python -m app mcp --url https://tidings.example",
         is_offline=True,
         only_looks=True,
+    ),
+    "pull": Command(
+        pull,
+        {"directory": {"help": "where the files are"}, **SERVER},
+        "python -m app pull flows --url https://sandbox.acme.example",
+        is_offline=True,
+    ),
+    "diff": Command(
+        diff, {**PATHS, **SERVER}, "python -m app diff flows || exit 1", is_offline=True
+    ),
+    "push": Command(
+        push,
+        {
+            **PATHS,
+            "--activate": {"action": "store_true", "help": "activate what is DRAFT"},
+            "--force": {"action": "store_true", "help": "overwrite what was changed there"},
+            **SERVER,
+        },
+        "python -m app push flows --url https://tidings.acme.example",
+        is_offline=True,
     ),
     "simulate": Command(
         simulate,
@@ -476,7 +551,7 @@ COMMANDS: Mapping[str, Command] = {
 # second while a template was rendered.
 SWITCH_SECONDS = 0.000_5
 
-EXPECTED = (ConfigError, NotReady, MigrationError, VaultError, BadAddress, Problem)
+EXPECTED = (FilesError, ConfigError, NotReady, MigrationError, VaultError, BadAddress, Problem)
 
 
 def main() -> int:

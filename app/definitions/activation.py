@@ -18,10 +18,9 @@ from app.machine.program import Finding, Json
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import definition_cases, definitions, runs, templates
-from app.store.definitions import Definition
+from app.store.definitions import Definition, State
 from app.vault import tokens
 
-State = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
 Shape = Literal["graph", "steps"]
 
 TRANSITIONS: Mapping[str, Sequence[str]] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.definitions import portable
 from app.errors import FieldError, Problem
 from app.machine import content, document
@@ -14,7 +14,7 @@ from app.machine.program import Json
 from app.process import Process
 from app.runtime.compute import Job
 from app.store import definitions, templates
-from app.store.definitions import FiledDefinition
+from app.store.definitions import Definition, FiledDefinition
 from app.store.templates import FiledTemplate
 
 Action = Literal["created", "updated", "unchanged"]
@@ -22,20 +22,20 @@ MOST_ALIKE = 100  # keys that begin alike
 SHAPES: Mapping[str, str] = {"workflowId": "steps", "automationId": "graph"}
 
 
-async def exported(db: Handle, workspace_id: str, row: Row) -> dict[str, Json]:
+async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, Json]:
     """The definition as a file."""
-    [filed] = await definitions.filed(db, workspace_id=workspace_id, ids=[row["id"]])
-    body = document.parse(row["body"].encode())
-    named = portable.references(row["shape"], body)
+    [filed] = await definitions.filed(db, workspace_id=workspace_id, ids=[row.id])
+    body = document.parse(row.body.encode())
+    named = portable.references(row.shape, body)
     started = [id for name in portable.DEFINITIONS for id in named[name]]
     others = await definitions.filed(db, workspace_id=workspace_id, ids=started)
     return portable.file_of(
-        key=filed.key or await _free_key(db, workspace_id, row["name"]),
-        name=row["name"],
-        shape=row["shape"],
-        trigger=row["trigger_config"],
-        is_signed=row["secret_set"] or bool(row["trigger_config"].get("signed")),
-        body=row["body"],
+        key=filed.key or await _free_key(db, workspace_id, row.name),
+        name=row.name,
+        shape=row.shape,
+        trigger=row.trigger_config,
+        is_signed=row.secret_set or bool(row.trigger_config.get("signed")),
+        body=row.body,
         templates=await _sent(db, workspace_id, named[portable.TEMPLATE]),
         names={one.id: one.key or portable.key_of(one.name) for one in others},
         beside=document.parse((filed.beside or "{}").encode()),
@@ -51,10 +51,10 @@ async def _free_key(db: Handle, workspace_id: str, name: str) -> str:
     return next((key for key in keys if key not in taken), stem)
 
 
-async def sent_by(db: Handle, workspace_id: str, row: Row) -> dict[str, FiledTemplate]:
+async def sent_by(db: Handle, workspace_id: str, row: Definition) -> dict[str, FiledTemplate]:
     """The templates that the definition sends, by their keys in its export."""
-    body = document.parse(row["body"].encode())
-    ids = portable.references(row["shape"], body)[portable.TEMPLATE]
+    body = document.parse(row.body.encode())
+    ids = portable.references(row.shape, body)[portable.TEMPLATE]
     sent = await _sent(db, workspace_id, ids)
     keys = portable.keys_of(sent)
     return {keys[one.id]: one for one in sent}
@@ -145,8 +145,8 @@ async def keep_template(
     if old is None:
         new = {"name": name, "channel": channel, "category": category, "content": parts}
         row = await templates.insert(db, workspace_id=workspace_id, id=new_id("tpl"), **new)
-        await templates.set_key(db, workspace_id=workspace_id, id=row["id"], key=key)
-        return KeptTemplate(key, row["id"], name, "created", after=new)
+        await templates.set_key(db, workspace_id=workspace_id, id=row.id, key=key)
+        return KeptTemplate(key, row.id, name, "created", after=new)
     if old.channel != channel:
         detail = f"A template keeps its channel: {key} is for {old.channel}, not {channel}."
         raise Problem("conflict", detail)
@@ -164,7 +164,7 @@ async def keep_template(
             name=name,
             category=category,
             content=parts,
-            version=locked["version"] + (parts != locked["content"]),
+            version=locked.version + (parts != locked.content),
         )
     await templates.set_key(db, workspace_id=workspace_id, id=old.id, key=key)
     if is_same:

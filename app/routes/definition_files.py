@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.database.db import Row
 from app.definitions import activation, credentials, filing, findings, portable, trigger_node
 from app.definitions.activation import Draft
 from app.definitions.filing import GivenTemplate, KeptTemplate
@@ -24,7 +23,9 @@ from app.routes.definition_shapes import LONGEST_SECRET, Finding, States
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, TemplateId, WorkflowId
 from app.simulation import cases as case_files
+from app.simulation import proofs
 from app.store import definitions
+from app.store.definitions import Definition
 from app.web import reply
 from app.web.body import WRITE_ONLY, Name, Shape
 from app.web.routing import Call, Endpoint, get, post
@@ -131,7 +132,7 @@ class _Undone(Exception):
 @dataclass(frozen=True, slots=True)
 class Outcome:
     action: filing.Action
-    row: Row
+    row: Definition
     found: list[Found]
     templates: list[KeptTemplate]
 
@@ -168,7 +169,7 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
         raise _invalid([FieldError("/file", detail)])
     if known is None or (known.key, known.beside) != (key, beside):
         await definitions.set_file(
-            db, workspace_id=workspace_id, id=outcome.row["id"], key=key, beside=beside
+            db, workspace_id=workspace_id, id=outcome.row.id, key=key, beside=beside
         )
     after = await filing.exported(db, workspace_id, outcome.row)
     is_same = before == after
@@ -177,10 +178,10 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
     is_new = wanted.mode == "dry_run" and row is None
     return {
         "action": "updated" if outcome.action == "unchanged" and not is_same else outcome.action,
-        "id": None if is_new else outcome.row["id"],
+        "id": None if is_new else outcome.row.id,
         "key": key,
-        "name": outcome.row["name"],
-        "state": outcome.row["state"],
+        "name": outcome.row.name,
+        "state": outcome.row.state,
         "findings": activation.listed(outcome.found),
         "templates": [_template(one, wanted) for one in outcome.templates],
         "before": before,
@@ -210,18 +211,22 @@ def _template(one: KeptTemplate, wanted: Import) -> dict[str, Any]:
     }
 
 
-async def _note(call: Call, kind: DefinitionKind, row: Row | None, outcome: Outcome) -> None:
+async def _note(call: Call, kind: DefinitionKind, row: Definition | None, outcome: Outcome) -> None:
     for one in outcome.templates:
         if one.action != "unchanged":
             await call.note(f"template.{one.action}", one.id, one.before, one.after)
     if outcome.action != "unchanged":
         before = None if row is None else kind.resource(call, row)
         after = kind.resource(call, outcome.row)
-        await call.note(f"{kind.noun}.{outcome.action}", outcome.row["id"], before, after)
+        await call.note(f"{kind.noun}.{outcome.action}", outcome.row.id, before, after)
 
 
 async def _kept(
-    call: Call, wanted: Import, kind: DefinitionKind, row: Row | None, file: Mapping[str, Json]
+    call: Call,
+    wanted: Import,
+    kind: DefinitionKind,
+    row: Definition | None,
+    file: Mapping[str, Json],
 ) -> Outcome:
     """Raises Problem, its pointers into the body."""
     db, workspace_id = call.db, call.member.workspace_id
@@ -240,7 +245,7 @@ async def _kept(
         if draft.wrong:
             raise _invalid(list(draft.wrong))
         changed, found, action = await _saved(call, kind, row, draft)
-        if wanted.activate and changed["state"] == "DRAFT":
+        if wanted.activate and changed.state == "DRAFT":
             changed, found, action = await _activated(call, changed, found, action, draft)
     except Problem as problem:
         raise _pointed(problem) from None
@@ -250,7 +255,7 @@ async def _kept(
 async def _draft(
     call: Call,
     wanted: Import,
-    row: Row | None,
+    row: Definition | None,
     file: Mapping[str, Json],
     ids: Mapping[str, str],
 ) -> Draft:
@@ -265,23 +270,23 @@ async def _draft(
         trigger["signingSecret"] = wanted.signing_secret
     if row is not None and trigger.get("signingSecret") == await _secret(call, row):
         trigger.pop("signingSecret", None)  # it is no change
-    has_secret = bool(trigger.get("signingSecret")) or (row is not None and row["secret_set"])
-    was_missing = row is not None and row["trigger_config"].get("signed")
+    has_secret = bool(trigger.get("signingSecret")) or (row is not None and row.secret_set)
+    was_missing = row is not None and row.trigger_config.get("signed")
     if was_missing or (is_signed and not has_secret):
         trigger["signed"] = True
     made = {"name": file["name"], "trigger": trigger, kind.shape: body}
     draft = kind.read(call, None, document.dumps(made))
-    return replace(draft, state="DRAFT" if row is None else row["state"])
+    return replace(draft, state="DRAFT" if row is None else row.state)
 
 
-async def _secret(call: Call, row: Row) -> str | None:
+async def _secret(call: Call, row: Definition) -> str | None:
     workspace_id = call.member.workspace_id
-    return await findings.signing_secret(call.process, call.db, workspace_id, row["id"])
+    return await findings.signing_secret(call.process, call.db, workspace_id, row.id)
 
 
 async def _saved(
-    call: Call, kind: DefinitionKind, row: Row | None, draft: Draft
-) -> tuple[Row, list[Found], filing.Action]:
+    call: Call, kind: DefinitionKind, row: Definition | None, draft: Draft
+) -> tuple[Definition, list[Found], filing.Action]:
     workspace_id = call.member.workspace_id
     if row is None:
         made, found = await activation.create(
@@ -289,35 +294,39 @@ async def _saved(
         )
         return made, found, "created"
     if _is_same(call, row, draft):
-        found = await activation.look_at(call.process, call.db, workspace_id, row)
+        found = await activation.look_at(
+            call.process, call.db, workspace_id, row, run_cases=proofs.run
+        )
         return row, found, "unchanged"
-    changed, found = await activation.change(call.process, call.db, workspace_id, row, draft)
+    changed, found = await activation.change(
+        call.process, call.db, workspace_id, row, draft, run_cases=proofs.run
+    )
     return changed, found, "updated"
 
 
-def _is_same(call: Call, row: Row, draft: Draft) -> bool:
+def _is_same(call: Call, row: Definition, draft: Draft) -> bool:
     """A secret that is given is a change: nobody can read the one that is kept."""
-    stored = document.parse(row["body"].encode())
+    stored = document.parse(row.body.encode())
     body, wrong = credentials.sealed(
-        call.process.vault, call.member.workspace_id, row["id"], draft.body, stored
+        call.process.vault, call.member.workspace_id, row.id, draft.body, stored
     )
     return (
         not wrong
         and draft.signing_secret is None
-        and (row["name"], row["trigger_config"]) == (draft.name, draft.trigger)
-        and row["body"] == document.dumps(body).decode()
+        and (row.name, row.trigger_config) == (draft.name, draft.trigger)
+        and row.body == document.dumps(body).decode()
     )
 
 
 async def _activated(
-    call: Call, row: Row, found: list[Found], action: filing.Action, draft: Draft
-) -> tuple[Row, list[Found], filing.Action]:
+    call: Call, row: Definition, found: list[Found], action: filing.Action, draft: Draft
+) -> tuple[Definition, list[Found], filing.Action]:
     """ACTIVE, or as it was where something is in the way of that."""
     wanted = replace(draft, state="ACTIVE", signing_secret=None)
     try:
         async with call.db.savepoint():
             changed, warnings = await activation.change(
-                call.process, call.db, call.member.workspace_id, row, wanted
+                call.process, call.db, call.member.workspace_id, row, wanted, run_cases=proofs.run
             )
     except Problem as problem:
         if problem.code != "not_activatable":

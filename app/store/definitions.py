@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle, Row
 from app.machine.check import Shape
 from app.store import directory, keyset
 from app.store.directory import Place
+
+State: TypeAlias = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Definition:
     id: str
     shape: Shape
     name: str
-    state: str
+    state: State
     trigger_config: Mapping[str, Any]
     body: str  # JSON
     version: int  # 0 before its first activation

@@ -51,7 +51,7 @@ async def api(service: tuple[str, str]) -> AsyncIterator[httpx2.AsyncClient]:
 
 def assistant(service: tuple[str, str], tmp_path: Path) -> Client:
     url, key = service
-    environ = {"TIDINGS_KEY": key, "PYTHONPATH": str(ROOT), "PATH": os.defpath}
+    environ = {"TIDINGS_API_KEY": key, "PYTHONPATH": str(ROOT), "PATH": os.defpath}
     words = ["-m", "app", "mcp", "--url", url]
     return Client(
         stdio_client(
@@ -165,9 +165,8 @@ def test_without_an_address_or_a_key_it_says_what_to_set(
 ):
     monkeypatch.setattr(sys, "argv", ["app", "mcp", "--url", "https://tidings.example"])
     assert main() == 1
-    assert (
-        capsys.readouterr().err == "tidings: Set --url and --key, or TIDINGS_URL and TIDINGS_KEY.\n"
-    )
+    sentence = "Give --url and --key, or set TIDINGS_URL and TIDINGS_API_KEY."
+    assert capsys.readouterr().err == f"tidings: {sentence}\n"
 
 
 def test_without_its_package_it_says_what_to_install(
