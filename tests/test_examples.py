@@ -156,3 +156,14 @@ def test_what_is_new_or_cannot_run_is_told_in_sentences(
     printed = capsys.readouterr().out
     assert "nothing is expected yet; --write records the result" in printed
     assert "\nerror at /steps/0/duration: Say how long to wait" in printed
+
+
+def test_a_file_that_was_exported_can_be_played_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "mine.json"
+    example: Any = document.parse(EXAMPLES[0].read_bytes())
+    example["definition"]["trigger"]["signed"] = True
+    file.write_bytes(document.dumps({**example, "key": "mine", "cases": []}))
+    monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
+    assert main() == 0

@@ -66,9 +66,11 @@ class Definition(Shape):
 
 
 class Case(Shape):
-    """A file. `expected` is absent until the trace was recorded."""
+    """A file. `expected` is absent until the trace was recorded; `key` and `cases` are for the
+    workspace that it is pushed to."""
 
     editors_schema: str | None = Field(None, alias="$schema")  # by which an editor checks the file
+    key: str | None = None
     name: Name
     about: str | None = None
     definition: Definition
@@ -76,6 +78,7 @@ class Case(Shape):
     workspace: Workspace = Workspace()
     input: Given
     expected: dict[str, Any] | None = None
+    cases: list[dict[str, Any]] | None = None
 
 
 _JSON = Headers({"content-type": "application/json"})
