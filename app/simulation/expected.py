@@ -7,15 +7,17 @@ that are named must come in this order, with any others between them. Everything
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from app.machine import document
 from app.machine.program import Json
 from app.web.body import Shape
 
 IN_ORDER: Mapping[str, str] = {"steps": "nodeId", "findings": "code"}  # and what names an item
+MOST = 200  # items that are looked for in order
 SHOWN = 120  # characters of a value in a sentence
 
 
@@ -51,8 +53,8 @@ class Expected(Shape):
     """A part of a trace in its normal form. Only what is named is compared; `null` says that it is
     absent. Of `steps` and `findings` the named ones come in this order, among others."""
 
-    findings: list[ExpectedFinding] | None = None
-    steps: list[ExpectedStep] | None = None
+    findings: Annotated[list[ExpectedFinding], Field(max_length=MOST)] | None = None
+    steps: Annotated[list[ExpectedStep], Field(max_length=MOST)] | None = None
     end: ExpectedEnd | None = None
     contact: dict[str, Any] | None = None
 
@@ -92,9 +94,9 @@ def _in_order(wanted: Sequence[Json], came: Sequence[Json], name: str) -> list[J
     place = 0
     for one in wanted:
         ahead = range(place, len(came))
-        like = [i for i in ahead if is_same(one, _within(one, came[i]))]
-        named = [i for i in ahead if came[i].get(name) == one.get(name)]
-        found = next(iter(like or named), None)
+        like = (i for i in ahead if is_same(one, _within(one, came[i])))
+        named = (i for i in ahead if came[i].get(name) == one.get(name))
+        found = next(chain(like, named), None)
         parts.append(None if found is None else _within(one, came[found]))
         place = place if found is None else found + 1
     return parts

@@ -16,7 +16,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.messages import facts, providers, senders
 from app.process import Process
-from app.runtime.compute import Job
+from app.runtime.compute import Job, Unfinished
 from app.simulation import trial
 from app.simulation.expected import Expected
 from app.simulation.scenes import Given
@@ -100,7 +100,8 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
     cases = await definition_cases.of_definition(db, **of)
     place = await setting(process, db, subject) if cases else None
     if place is None:
-        return [_unable(case) for case in cases]
+        why = "The definition cannot run: its check says why."
+        return [_unable(case, why) for case in cases]
     texts = [(case.name, case.given, case.expect) for case in cases]
     job = Job(
         subject.workspace_id,
@@ -110,12 +111,14 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
         same=lambda: [texts, subject.trigger, subject.body, place.compared()],
     )
     length = subject.length + sum(case.length for case in cases)
-    return process.compute.here(job, large=length > LARGE)
+    try:
+        return process.compute.here(job, large=length > LARGE)
+    except Unfinished as unfinished:
+        return [_unable(case, unfinished.detail) for case in cases]
 
 
-def _unable(case: DefinitionCase) -> CaseResult:
-    expected = document.parse(case.expect.encode())
-    return CaseResult(case.name, expected, None, "The definition cannot run: its check says why.")
+def _unable(case: DefinitionCase, why: str) -> CaseResult:
+    return CaseResult(case.name, document.parse(case.expect.encode()), None, why)
 
 
 async def setting(process: Process, db: Handle, subject: Subject) -> Setting | None:

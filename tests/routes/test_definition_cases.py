@@ -195,10 +195,8 @@ async def test_the_trace_of_a_simulation_is_a_case_as_it_stands(cast: Cast):
     assert (await cast.vic.made(f"{path}/cases/run", None))["passes"]
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_cases_that_take_too_long_come_to_an_end(cast: Cast, monkeypatch: pytest.MonkeyPatch):
-    """Twenty of what never ends: the time is for all of them."""
-    monkeypatch.setattr(proofs, "SECONDS", 0.3)
+async def without_end(cast: Cast) -> str:
+    """Twenty cases of an automation that goes round and round."""
     graph = {
         "nodes": [
             {"id": "t", "type": "trigger"},
@@ -211,14 +209,36 @@ async def test_cases_that_take_too_long_come_to_an_end(cast: Cast, monkeypatch: 
             {"source": "tag", "target": "w"},
         ],
     }
-    round = await cast.ed.made("/automations", {"name": "Round", "graph": graph})
-    path = f"/automations/{round['id']}"
-    for number in range(10, 30):
+    made = await cast.ed.made("/automations", {"name": "Round", "graph": graph})
+    path = f"/automations/{made['id']}"
+    for number in range(10, 10 + proofs.MOST):
         expect = {"end": {"status": "STOPPED", "at": "P2000D"}}
         await put(cast, path, f"case {number}", {"given": GIVEN, "expect": expect})
+    return path
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_cases_that_take_too_long_come_to_an_end(cast: Cast, monkeypatch: pytest.MonkeyPatch):
+    """The time is for all of them."""
+    monkeypatch.setattr(proofs, "SECONDS", 0.3)
+    path = await without_end(cast)
     found = (await cast.vic.made(f"{path}/cases/run", None))["cases"]
     assert len(found) == proofs.MOST
     assert found[-1]["difference"] == "The cases before it took all the time there is."
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_cases_that_are_killed_have_failed_and_the_definition_can_be_read(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+):
+    """The process has 0.1 seconds for work that would take two."""
+    path = await without_end(cast)
+    monkeypatch.setattr(proofs, "SECONDS", 3.0)
+    monkeypatch.setattr(proofs, "LAST_SECONDS", -2.9)
+    found = (await cast.vic.made(f"{path}/cases/run", None))["cases"]
+    assert {(one["passes"], one["actual"]) for one in found} == {(False, None)}
+    assert "seconds to compute" in found[0]["difference"]
+    assert len(codes(await cast.vic.read(path))) == proofs.MOST
 
 
 # --- looked at ------------------------------------------------------------------------------------
