@@ -33,6 +33,12 @@ def title(name: str) -> str:
     return name.title().replace("_", "")
 
 
+# Of a node's data: its ports. `open` are there, wired or not, those `given` only with the member of
+# their name; `wired` count only when they are; an unwired one that `ends` ends a run in steps too;
+# `each` names the list whose items have a port each; `about` says when a run leaves by one.
+PORTS = "x-ports"
+
+
 # --- steps ----------------------------------------------------------------------------------------
 
 
@@ -97,7 +103,19 @@ def _any_node(name: str, data: Schema, needed: list[str]) -> Schema:
 
 def _data(kind: NodeKind) -> Schema:
     example = {"examples": [dict(kind.example)]}
-    return {"description": kind.about, **_configuration(kind), **example}
+    return {"description": kind.about, **_configuration(kind), **example, PORTS: _ports(kind)}
+
+
+def _ports(kind: NodeKind) -> dict[str, Json]:
+    """What an editor has to know to draw a node and to lead on from it."""
+    return {
+        "open": list(kind.ports),
+        "wired": list(kind.arms),
+        "given": list(kind.given),
+        "ends": list(kind.ends),
+        "each": kind.fork,
+        "about": dict(kind.exits),
+    }
 
 
 _TRIGGER_NODE: Schema = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -216,7 +216,6 @@ class DefinitionKind:
         new, wrong, gone = partly.read(
             call, self.model, stored, without={"name": "…"}, changed=changed
         )
-        wrong = [*different, *trigger_node.pointed(wrong, body or {})]
         if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
             only = "Only with contactLookup contact_id."
             wrong.append(FieldError("/trigger/metadataField", only))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -31,8 +32,11 @@ LARGE = 8 * 1024  # characters of both that are not compared on the event loop
 
 
 class VersionSummary(Shape):
+    """`runs` are the unfinished ones that walk it, among the newest thousand."""
+
     version: int
     trigger_source: str
+    runs: int
     created_at: datetime
 
 
@@ -101,23 +105,20 @@ class Versions:
 
     async def index(self, call: Call) -> Response:
         query = call.query(Paging)
+        of = await self._of(call)
         rows = await definitions.versions_page(
             call.db,
-            workspace_id=call.member.workspace_id,
-            definition_id=await self._definition(call),
+            **of,
             filters=query.filters(),
             before=paging.position(call, query),
             limit=query.limit + 1,
         )
-        return paging.page(call, query, rows, summary)
+        walked = await runs.unfinished_by_version(call.db, **of, most=MOST_RUNS)
+        return paging.page(call, query, rows, partial(_summary, walked=walked))
 
     async def show(self, call: Call) -> Response:
-        row = await definitions.version(
-            call.db,
-            workspace_id=call.member.workspace_id,
-            definition_id=await self._definition(call),
-            version=_number(call.path("version")),
-        )
+        number = _number(call.path("version"))
+        row = await definitions.version(call.db, **await self._of(call), version=number)
         if row is None:
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
         return reply.ok(self._resource(row), revision=row.version)
@@ -126,10 +127,7 @@ class Versions:
         """Nodes, members and edges that two versions do not have in common, and how many runs still
         walk each."""
         numbers = _number(call.path("version")), _number(call.path("other"))
-        of = {
-            "workspace_id": call.member.workspace_id,
-            "definition_id": await self._definition(call),
-        }
+        of = await self._of(call)
         rows = [await definitions.version(call.db, **of, version=one) for one in numbers]
         sides = [self._side(row) for row in rows if row is not None]
         if len(sides) < len(rows):
@@ -146,9 +144,10 @@ class Versions:
         body = credentials.masked(document.parse(row.body.encode()))
         return row.trigger_config, document.dumps(body).decode()
 
-    async def _definition(self, call: Call) -> str:
+    async def _of(self, call: Call) -> dict[str, str]:
+        """Raises Problem `not_found`."""
         await self.kind.named(call, call.db, call.path("id"))
-        return call.path("id")
+        return {"workspace_id": call.member.workspace_id, "definition_id": call.path("id")}
 
     def _resource(self, row: definitions.Version) -> dict[str, Any]:
         return {
@@ -177,10 +176,11 @@ def _number(text: str) -> int:
     return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else 0
 
 
-def summary(row: definitions.VersionSummary) -> dict[str, Any]:
+def _summary(row: definitions.VersionSummary, walked: Mapping[int, int]) -> dict[str, Any]:
     return {
         "version": row.version,
         "triggerSource": row.trigger_config["source"],
+        "runs": walked.get(row.version, 0),
         "createdAt": row.created_at,
     }
 

@@ -164,6 +164,17 @@ def test_a_kind_says_what_it_is_and_what_each_of_its_members_and_ports_does(name
     assert kind.exits.keys() == named
 
 
+@pytest.mark.parametrize("name", NODES)
+def test_the_ports_of_a_kind_are_those_that_its_example_has(name: str):
+    kind = NODES[name]
+    config = kind.read(kind.example, Place("", []))
+    ports = description.COMPONENTS[f"{description.title(name)}Data"]["x-ports"]
+    items = [item["port"] for item in config.get(ports["each"], ())]
+    there = [port for port in ports["open"] if port not in ports["given"] or port in config]
+    assert (*items, *there, *ports["wired"]) == kind.all_ports(config)
+    assert {*ports["ends"], *ports["about"]} <= {*ports["open"], *ports["wired"]}
+
+
 def test_every_operator_says_when_it_holds():
     assert [op for op, one in OPS.items() if not one.about] == []
 

@@ -76,6 +76,8 @@ async def test_two_versions_are_compared_node_by_node(cast: Cast, process: Proce
     await settle(process)
     changed = [{**pause, "duration": "P2D"}, {"id": "more", **more}]
     await cast.ed.patch(url, {"steps": changed, "trigger": {"dedupePath": "id"}})
+    listed = (await cast.vic.read(f"{url}/versions"))["data"]
+    assert [(row["version"], row["runs"]) for row in listed] == [(2, 0), (1, 1)]
     assert await cast.vic.read(f"{url}/versions/1/diff/2") == {
         "before": 1,
         "after": 2,

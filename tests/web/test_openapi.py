@@ -96,7 +96,7 @@ def examples(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 # called there, such as `ge`, and no reader of the document knows that.
 KEYWORDS = {
     *("$ref", "type", "const", "enum", "anyOf", "oneOf", "allOf", "if", "then", "not"),
-    *("discriminator", "format", "pattern", "x-default"),
+    *("discriminator", "format", "pattern", "x-default", "x-ports"),
     *("properties", "required", "additionalProperties", "propertyNames"),
     *("minProperties", "maxProperties"),
     *("items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength"),
