@@ -10,6 +10,7 @@ WORKDIR /srv/tidings/console
 COPY console/package.json console/package-lock.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY console ./
+COPY docs/examples ../docs/examples
 RUN npm run build
 
 FROM python:3.11-slim

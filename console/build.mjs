@@ -8,6 +8,7 @@ const HERE = import.meta.dirname
 const DIST = join(HERE, '..', 'app', 'console', 'dist')
 const DRAFT = `${DIST}.new`
 const SHELL = 60 * 1024 // bytes as gzip that the first screen may load
+const CANVAS = 75 * 1024 // more for the flow editor
 const LINES = 7000 // of TypeScript
 const PACKAGES = 8 // that the browser runs
 
@@ -17,7 +18,8 @@ const built = await build({
   entryPoints: [join(HERE, 'src/main.tsx')], outdir: DRAFT, bundle: true, splitting: true, format: 'esm',
   minify: true, target: 'es2022', metafile: true, legalComments: 'none', logLevel: 'warning',
   entryNames: '[name]-[hash]', chunkNames: '[name]-[hash]', assetNames: '[name]-[hash]',
-  jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: HERE,
+  loader: { '.json': 'text' }, alias: { react: 'preact/compat', 'react-dom': 'preact/compat', 'react/jsx-runtime': 'preact/jsx-runtime' },
+  define: { 'process.env.NODE_ENV': '"production"' }, jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: HERE,
 })
 
 const sizes = new Map()
@@ -48,10 +50,15 @@ async function lines(directory) {
       count += (await readFile(join(each.parentPath, each.name), 'utf8')).split('\n').length
   return count
 }
-const first = [...loaded(script), entry.cssBundle].reduce((sum, path) => sum + sizes.get(basename(path)), 0)
+const weight = paths => paths.reduce((sum, path) => sum + sizes.get(basename(path)), 0)
+const shell = loaded(script)
+const first = weight([...shell, entry.cssBundle])
+const [editor] = outputs.find(([, output]) => output.entryPoint === 'src/flow/screens.ts')
+const canvas = weight([...loaded(editor)].filter(path => !shell.has(path)))
 const { dependencies } = JSON.parse(await readFile(join(HERE, 'package.json'), 'utf8'))
 const budgets = [
   ['first screen, as gzip', first, SHELL, 'bytes'],
+  ['with the flow editor', first + canvas, SHELL + CANVAS, 'bytes'],
   ['TypeScript', await lines(join(HERE, 'src')), LINES, 'lines'],
   ['packages in the browser', Object.keys(dependencies).length, PACKAGES, ''],
 ]

@@ -57,7 +57,8 @@ def install(npm: list[str], place: Path = HERE) -> None:
 
 
 def _is_stale() -> bool:
-    sources = [*HERE.glob("*.*"), *(HERE / "src").rglob("*.*")]
+    examples = (HERE.parent / "docs/examples").glob("*.json")  # which are offered as a start
+    sources = [*HERE.glob("*.*"), *(HERE / "src").rglob("*.*"), *examples]
     kept = [path for path in sources if path.name not in ("openapi.json", "schema.d.ts")]
     return not BUILT.exists() or _newest(kept) > _newest([BUILT])
 

@@ -145,7 +145,7 @@ def test_systemd_understands_the_units(tmp_path: Path, command: str):
 def test_what_the_image_holds_is_enough_to_start(tmp_path: Path):
     copied = re.findall(r"^COPY ([\w.]+) \./", (ROOT / "Dockerfile").read_text(), re.M)
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if "!" in line}
-    assert {*copied, "requirements.txt"} == let_in
+    assert {*copied, "requirements.txt", "docs/examples"} == let_in
     for name in copied:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
@@ -176,6 +176,8 @@ def test_heroku_builds_the_console_before_python_is_installed_and_prunes_node():
 def test_the_image_and_the_wheel_carry_the_built_console_and_no_node():
     stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.M)[1:]
     assert "npm run build" in stages[1]
+    assert "COPY docs/examples ../docs/examples" in stages[1]
+    assert "!docs/examples" in (ROOT / ".dockerignore").read_text().splitlines()
     assert stages[-1].startswith("python:")
     assert "/app/console/dist ./app/console/dist" in stages[-1]
     assert 'artifacts = ["app/console/dist"]' in (ROOT / "pyproject.toml").read_text()

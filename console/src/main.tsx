@@ -7,10 +7,10 @@ import { useAct, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
 import { at, begin, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, Refusal } from './session'
-import { Link, Refused, Screen } from './ui'
+import { Link, Refused, Screen, Shown } from './ui'
 import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Contact, Contacts, Import, NewContact } from './screens/contacts'
-import { Flow, Flows } from './screens/flows'
+import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
 import { Inbox } from './screens/inbox'
 import { Message, Messages } from './screens/messages'
@@ -18,6 +18,15 @@ import { Request } from './screens/requests'
 import { Run, Runs } from './screens/runs'
 import { Settings } from './screens/settings'
 import { Template, Templates } from './screens/templates'
+
+// Chunks of their own: who does not edit flows does not load them.
+const editing = () => import('./flow/screens')
+const starting = () => import('./flow/start')
+
+function Later<T>({ load, show }: { load: () => Promise<T>; show: (module: T) => preact.JSX.Element }) {
+  const module = useLoaded(load, [load])
+  return module.value ? show(module.value) : <Shown of={module}>{() => null}</Shown>
+}
 
 type Params = Record<string, string>
 const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Element])[] = [
@@ -32,8 +41,11 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/messages/:id', ({ id = '' }) => <Message id={id} />],
   ['/inbox', () => <Inbox />],
   ['/flows', () => <Flows />],
+  ['/flows/new', () => <Later load={starting} show={({ NewFlow }) => <NewFlow />} />],
   ['/flows/:kind/:id', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} />],
   ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
+  ['/flows/:kind/:id/edit', ({ kind = '', id = '' }) => <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />],
+  ['/flows/:kind/:id/versions', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="versions">{of => <Later load={editing} show={({ Versions }) => <Versions of={of} id={id} />} />}</Flow>],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
   ['/templates', () => <Templates />],
   ['/templates/:id', ({ id = '' }) => <Template id={id} />],

@@ -29,7 +29,11 @@ SCREENS = (
     "/inbox",
     "/flows",
     "/flows/workflows/{flow}",
+    "/flows/workflows/{flow}/edit",
+    "/flows/workflows/{flow}/versions",
     "/flows/workflows/{flow}/requests",
+    "/flows/automations/{drawn}/edit",
+    "/flows/new",
     "/requests/{request}",
     "/templates",
     "/templates/new",
@@ -93,7 +97,10 @@ def ids(service: Service) -> dict[str, str]:
     service.made("/event-endpoints", {"url": "https://example.com/h", "description": HOSTILE})
     run = service.until(lambda: finished(service, accepted["runId"]))
     requests = service.read(f"/workflows/{flow['id']}/webhook-requests?outcome=REFUSED")["data"]
+    node = {"id": HOSTILE[:60], "type": "add_tag", "data": {"tag": HOSTILE}}
+    drawn = service.made("/automations", {"name": HOSTILE, "graph": {"nodes": [node]}})
     return {
+        "drawn": drawn["id"],
         "run": run["id"],
         "contact": run["contactId"],
         "message": run["steps"][-1]["message"]["id"],

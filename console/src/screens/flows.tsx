@@ -14,12 +14,13 @@ export function Flows() {
   const { query } = useLocation()
   const state = query.get('state') ?? ''
   const all = useFlows()
+  const may = useCan()('workflows:write')
   const list = { rows: all.value?.filter(each => !state || each.state === state) ?? null, problem: all.problem, busy: all.busy, more: null, reload: all.reload }
-  return <Screen title="Flows" lead="What happens when an event comes in: automations and workflows.">
+  return <Screen title="Flows" lead="What happens when an event comes in: automations and workflows." actions={may && <Link class="button primary" to="/flows/new">New flow</Link>}>
     <Filters><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} /></Filters>
     <Table caption="Flows, last changed first" of={list} id={each => each.id} empty={state
       ? <p>No flow is like that. <Link to="/flows">Show all</Link>.</p>
-      : <p>There is no flow yet. <Link to="/">Home</Link> makes a first one with you; the API makes any: see POST /workflows and POST /automations in its reference.</p>} columns={[
+      : <p>There is no flow yet. {may && <Link to="/flows/new">Begin with an example</Link>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> },
       { name: 'State', show: each => <Status value={each.state} /> },
       { name: 'Starts with', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
@@ -30,11 +31,23 @@ export function Flows() {
   </Screen>
 }
 
+/** How many runs have not ended. */
+export const underWay = (runs: Record<string, number>) => Object.entries(runs).filter(([status]) => ['QUEUED', 'RUNNING', 'WAITING'].includes(status)).reduce((sum, [, count]) => sum + count, 0)
+
+export function FlowTabs({ here, tab, flow }: { here: string; tab: string; flow: string }) {
+  const tabs = [['', 'Overview'], ['edit', 'Edit'], ['versions', 'Versions'], ['requests', 'Requests']] as const
+  return <nav class="tabs" aria-label="Of this flow">
+    {tabs.map(([name, label]) => <Link key={name} to={name ? `${here}/${name}` : here} aria-current={tab === name ? 'page' : undefined}>{label}</Link>)}
+    <Link to={`/runs?flow=${flow}`}>Runs</Link>
+  </nav>
+}
+
 type Definition = Schemas['Workflow'] | Schemas['Automation']
+export const kindOf = (text: string): Kind => (text === 'automations' ? 'automations' : 'workflows')
 const PATHS = { workflows: '/workflows/{id}', automations: '/automations/{id}' } as const
 
-export function Flow({ kind, id, tab = '' }: { kind: string; id: string; tab?: string }) {
-  const of = (kind === 'automations' ? 'automations' : 'workflows') as Kind
+export function Flow({ kind, id, tab = '', children }: { kind: string; id: string; tab?: string; children?: (of: Kind) => preact.ComponentChildren }) {
+  const of = kindOf(kind)
   const path = { params: { path: { id } } }
   const flow = useLoaded(() => tagged<Definition>(of === 'workflows' ? api.GET('/workflows/{id}', path) : api.GET('/automations/{id}', path)), [of, id])
   const may = useCan()
@@ -45,20 +58,21 @@ export function Flow({ kind, id, tab = '' }: { kind: string; id: string; tab?: s
     await got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, { ...path, headers, body }) : api.PATCH(PATHS.automations, { ...path, headers, body }))
     await flow.reload()
   }
-  const waiting = Object.entries(value?.stats.runs ?? {}).filter(([status]) => ['QUEUED', 'RUNNING', 'WAITING'].includes(status)).reduce((sum, [, count]) => sum + count, 0)
+  const waiting = underWay(value?.stats.runs ?? {})
   const here = `/flows/${of}/${id}`
   return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && may(`${of}:write`) && <>
     {value.state !== 'ACTIVE' && <Confirm label="Activate" title="Activate this flow?" act={() => change('ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p></Confirm>}
     {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={() => change('PAUSED')}><p>Events start no runs any more. {waiting ? `${plural(waiting, 'run')} under way ${waiting === 1 ? 'goes' : 'go'} on.` : ''}</p></Confirm>}
     {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={() => change('ARCHIVED')}><p>Events start no runs any more{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. It stays readable.</p></Confirm>}
     {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}
+    <Confirm label="Duplicate" title="Duplicate this flow?" act={async () => {
+      const copy = { ...path, body: {} }
+      const made = await got<{ id: string }>(of === 'workflows' ? api.POST('/workflows/{id}/duplicate', copy) : api.POST('/automations/{id}/duplicate', copy))
+      go(`/flows/${of}/${made.id}/edit`)
+    }}><p>A draft that says the same, with a webhook of its own once it is activated.</p></Confirm>
   </>}>
-    <nav class="tabs" aria-label="Of this flow">
-      <Link to={here} aria-current={tab === '' ? 'page' : undefined}>Overview</Link>
-      <Link to={`${here}/requests`} aria-current={tab === 'requests' ? 'page' : undefined}>Requests</Link>
-      <Link to={`/runs?flow=${id}`}>Runs</Link>
-    </nav>
-    {tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} />}</Shown>}
+    <FlowTabs here={here} tab={tab} flow={id} />
+    {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} />}</Shown>}
   </Screen>
 }
 

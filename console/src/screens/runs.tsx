@@ -114,7 +114,7 @@ type Operand = { path?: string; op?: string; value?: unknown; found?: unknown; h
 type Case = { port?: string; holds?: boolean; operands?: Operand[] }
 
 /** A decision in sentences: what was compared with what was found. */
-function Decision({ output }: { output: unknown }) {
+export function Decision({ output }: { output: unknown }) {
   const cases = (output as { cases?: Case[] } | null)?.cases
   if (!Array.isArray(cases)) return null
   return <ul class="plain">{cases.map((each, index) => <li key={index}>

@@ -1,0 +1,60 @@
+// A condition: a comparison, or a combination of conditions.
+import { parse } from '../exact'
+import { Field } from '../ui'
+import { Typed, refusalOf, shown, typed, type Control } from './form'
+import { pointer, type Json } from './model'
+
+const OPERATORS: readonly (readonly [string, string])[] = [
+  ['', '–'], ['eq', 'is'], ['ne', 'is there, and is not'], ['gt', 'is more than'], ['gte', 'is at least'], ['lt', 'is less than'], ['lte', 'is at most'], ['in', 'is one of'], ['contains', 'contains'],
+  ['starts_with', 'begins with'], ['ends_with', 'ends with'], ['exists', 'is there'], ['before', 'is before'], ['after', 'is after'], ['within_last', 'is within the last'],
+]
+const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
+const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', within_last: 'A duration, such as P7D', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number in quotes if you mean it as text.' }
+
+const wayOf = (value: Json) => (['all', 'any', 'not'] as const).find(way => way in value) ?? 'compare'
+
+export function ConditionField(control: Control & { label: string }) {
+  const { label, value, set, of, place } = control
+  if (value === undefined || value === null) return <p class="buttons"><button type="button" class="small" onClick={() => set({ path: '', op: 'eq', value: '' })}>{label}: say what must hold</button>
+    {of.findings.filter(each => each.pointer === pointer(place)).map(each => <span key={each.code} class={each.severity === 'error' ? 'wrong' : 'odd'}>{each.message}</span>)}</p>
+  return <fieldset class="group"><legend>{label}</legend><Condition {...control} /><p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Remove the condition</button></p></fieldset>
+}
+
+function Condition({ place, value, set, of, schema }: Control) {
+  const condition = (value ?? {}) as Json
+  const way = wayOf(condition)
+  const become = (next: string) => {
+    const inside = way === 'compare' ? [condition] : way === 'not' ? [condition.not] : condition[way] as unknown[]
+    const [first] = inside
+    set(next === 'compare' ? first ?? { path: '', op: 'eq', value: '' } : next === 'not' ? { not: first ?? {} } : { [next]: inside })
+  }
+  const problem = refusalOf(of.findings)
+  const at = (name: string) => pointer([...place, name])
+  const change = (changes: Json) => {
+    const next = { ...condition, ...changes }
+    if (changes.op === 'exists') next.value = true
+    set(next)
+  }
+  const op = String(condition.op ?? '')
+  return <div class="condition">
+    <Field label="It holds if" value={way} set={become} options={WAYS} problem={problem} {...(way === 'compare' ? {} : { pointer: pointer(place) })} />
+    {way === 'compare' ? <>
+      <Field label="The value at" value={String(condition.path ?? '')} set={path => change({ path })} problem={problem} pointer={at('path')} placeholder="trigger.data.plan" />
+      <Field label="compares" value={op} set={next => change({ op: next })} options={OPERATORS} problem={problem} pointer={at('op')} />
+      {op === 'exists' ? <Field label="with" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'it is there'], ['false', 'it is not there']]} problem={problem} pointer={at('value')} />
+        : <Typed label="with" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} findings={of.findings} pointer={at('value')}
+          read={text => change({ value: op === 'in' ? listed(text) : typed(text) })} hint={HINTS[op]} />}
+    </> : (way === 'not' ? [condition.not] : condition[way] as unknown[]).map((inner, index, all) => <fieldset class="group item" key={index}>
+      <legend>{way === 'not' ? 'This must not hold' : `${index + 1} of ${all.length}`}</legend>
+      <Condition place={way === 'not' ? [...place, 'not'] : [...place, way, index]} value={inner} schema={schema} of={of}
+        set={next => set(way === 'not' ? { not: next } : { [way]: all.map((one, here) => (here === index ? next : one)) })} />
+      {way !== 'not' && all.length > 1 && <p class="buttons"><button type="button" class="small danger" onClick={() => set({ [way]: all.filter((_, here) => here !== index) })}>Remove</button></p>}
+    </fieldset>)}
+    {(way === 'all' || way === 'any') && <p class="buttons"><button type="button" class="small" onClick={() => set({ [way]: [...condition[way] as unknown[], { path: '', op: 'eq', value: '' }] })}>Add a condition</button></p>}
+  </div>
+}
+
+/** What is typed for a list; while it is no JSON, its words as they are. */
+function listed(text: string): unknown[] {
+  try { return parse(`[${text}]`) as unknown[] } catch { return text.split(',').map(one => one.trim()).filter(Boolean) }
+}

@@ -1,0 +1,347 @@
+// The flow editor: a canvas, a palette, a form for what is selected, and what the check finds while one types.
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { api, got, raw, type Schemas } from '../api'
+import { useLoaded } from '../data'
+import { parse } from '../exact'
+import { useCan } from '../me'
+import type { Kind } from '../names'
+import { Refusal } from '../session'
+import { KINDS, SOURCES } from '../words'
+import { Confirm, Field, Refused, Screen, Section, Shown, Status, plural } from '../ui'
+import { FlowTabs, underWay } from '../screens/flows'
+import { Canvas, type Shown as Look } from './canvas'
+import { DifferenceShown } from './difference'
+import { words, type Finding } from './form'
+import { Inspector } from './inspector'
+import { TRIGGER, kinds, type Kinds } from './kinds'
+import { added, connected, copied, difference, docOf, locator, moved, pasted, placed, removed, same, view, written, type Card, type Doc, type Exit } from './model'
+import { NOTHING, Simulator, type Played } from './simulator'
+
+export type Definition = Schemas['Workflow'] | Schemas['Automation']
+interface Stored { value: Definition; tag: string }
+interface History { past: Doc[]; now: Doc; future: Doc[]; label: string }
+interface Kept { doc: Doc; tag: string; base: Doc }
+
+/** A definition with its digits, and its entity tag. */
+async function exact(path: string, init: RequestInit = {}): Promise<Stored> {
+  const answer = await raw(path, init)
+  return { value: parse(await answer.text()) as Definition, tag: answer.headers.get('ETag') ?? '' }
+}
+const readFlow = (of: Kind, id: string) => exact(`/${of}/${id}`)
+const changeFlow = (of: Kind, id: string, tag: string, body: object) =>
+  exact(`/${of}/${id}`, { method: 'PATCH', headers: { 'Content-Type': 'application/json', 'If-Match': tag }, body: JSON.stringify(body) })
+
+export function FlowEditor({ of, id }: { of: Kind; id: string }) {
+  const stored = useLoaded(() => readFlow(of, id), [of, id])
+  const all = useLoaded(kinds, [])
+  const names = useLoaded(async () => new Map((await got(api.GET('/templates', { params: { query: { limit: 200 } } }))).data.map(each => [each.id, each.name])), [])
+  if (!stored.value || !all.value) return <Screen title="Flow"><Shown of={stored.value ? all : stored as never}>{() => null}</Shown></Screen>
+  return <Editor of={of} id={id} stored={stored.value} all={all.value} names={names.value ?? new Map()} />
+}
+
+// --- what is typed ----------------------------------------------------------------------------------
+
+const SECRET = /auth(?!or)|authori[sz]|cookie|credential|pass|pwd|secret|session|sig|token|key/i
+
+/** As it may be kept in the tab: without credentials that are not stored yet. */
+const veiled = (kept: Kept) => JSON.stringify(kept, (name, value) => (name !== 'headers' || typeof value !== 'object' || value === null ? value
+  : Object.fromEntries(Object.entries(value).map(([header, text]) => [header, SECRET.test(header) && text !== '••••' ? '' : text]))))
+
+function useHistory(first: Doc) {
+  const [history, setHistory] = useState<History>({ past: [], now: first, future: [], label: '' })
+  return {
+    ...history, set: setHistory,
+    /** Changes under the same label are undone at once, such as the letters of a word. */
+    edit: (next: Doc, label = '') => setHistory(({ past, now, label: before }) => (label && label === before ? { past, now: next, future: [], label } : { past: [...past.slice(-199), now], now: next, future: [], label })),
+    undo: () => setHistory(old => { const last = old.past.at(-1); return last ? { past: old.past.slice(0, -1), now: last, future: [old.now, ...old.future], label: '' } : old }),
+    redo: () => setHistory(old => { const [next, ...rest] = old.future; return next ? { past: [...old.past, old.now], now: next, future: rest, label: '' } : old }),
+  }
+}
+
+interface Checked { findings: Finding[]; positions: Record<string, { x: number; y: number }> | null }
+
+/** What activation would say of the definition as it stands here, shortly after the last change. */
+function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
+  const [checked, setChecked] = useState<Checked>({ findings: first, positions: null })
+  const [problem, setProblem] = useState<Refusal | null>(null)
+  const turn = useRef(0)
+  useEffect(() => {
+    const mine = ++turn.current
+    const timer = setTimeout(() => {
+      const body = { params: { query: { id } }, body: written(doc) as never }
+      void got<Checked>((of === 'workflows' ? api.POST('/workflows/check', body) : api.POST('/automations/check', body)) as never).then(found => {
+        if (mine !== turn.current) return
+        setChecked(old => ({ findings: found.findings, positions: found.positions ?? old.positions }))
+        setProblem(null)
+      }, (error: Refusal) => { if (mine === turn.current) setProblem(error) })
+    }, turn.current === 1 ? 0 : 300)
+    return () => clearTimeout(timer)
+  }, [doc])
+  return { ...checked, problem, refuse: (findings: Finding[]) => setChecked(old => ({ ...old, findings })) }
+}
+
+const MOST = 50 // findings that are listed
+
+// --- the screen -------------------------------------------------------------------------------------
+
+function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: Stored; all: Kinds; names: Map<string, string> }) {
+  const key = `tidings.draft.flow.${id}`
+  const [kept] = useState<Kept | null>(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
+  const [base, setBase] = useState({ ...stored, doc: docOf(stored.value), tag: kept?.tag ?? stored.tag })
+  const [conflict, setConflict] = useState<Stored | null>(null)
+  const [problem, setProblem] = useState<Refusal | null>(null)
+  const [secret, setSecret] = useState('')
+  const history = useHistory(kept?.doc ?? docOf(stored.value))
+  const doc = history.now
+  const isChanged = !same(written(doc), written(base.doc)) || secret !== ''
+  const check = useCheck(of, id, doc, stored.value.findings)
+  const [selected, setSelected] = useState<string[]>([])
+  const [panel, setPanel] = useState<'step' | 'simulate'>('step')
+  const [play, setPlay] = useState<Played>(NOTHING)
+  const [look, setLook] = useState(0)
+  const [spot, setSpot] = useState<Exit | null>(null)
+  const [status, setStatus] = useState('')
+  const inspector = useRef<HTMLDivElement>(null)
+  const palette = useRef<HTMLDivElement>(null)
+  const locked = !useCan()(`${of}:write`) || base.value.state === 'ARCHIVED'
+  const seen = useMemo(() => view(doc, all), [doc, all])
+  const entry = seen.cards.find(card => card.kind === TRIGGER)?.id ?? TRIGGER
+  const card = seen.cards.find(each => each.id === selected.at(-1)) ?? null
+
+  useEffect(() => {
+    try {
+      if (isChanged) sessionStorage.setItem(key, veiled({ doc, tag: base.tag, base: base.doc }))
+      else sessionStorage.removeItem(key)
+    } catch { /* full: what is typed stays in the page */ }
+  }, [doc, isChanged, base])
+
+  const save = async (state?: 'ACTIVE') => {
+    setProblem(null)
+    const body = written(doc, base.doc)
+    const trigger = secret ? { ...body.trigger, signingSecret: secret } : body.trigger
+    try {
+      const answer = await changeFlow(of, id, base.tag, { ...body, trigger, ...(state ? { state } : {}) })
+      const now = docOf(answer.value)
+      setBase({ ...answer, doc: now })
+      history.set(old => (old.now === doc ? { ...old, now, label: '' } : old))
+      setSecret('')
+      setConflict(null)
+      setStatus('Saved.')
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+      if (error.status === 412) return setConflict(await readFlow(of, id))
+      if (error.errors.length) check.refuse(error.errors.map(each => ({ ...each, severity: 'error', code: error.code })))
+      setProblem(error)
+      throw error
+    }
+  }
+  const quietly = () => void save().catch(() => null)
+
+  // --- what is done to the definition ---
+  const free = doc.shape === 'graph'
+  const positions = useMemo(() => (free ? Object.fromEntries(doc.graph.nodes.map(node => [node.id, node.position ?? { x: 0, y: 0 }])) : Object.fromEntries(Object.entries(check.positions ?? {}))), [doc, free, check.positions])
+  const from = (): Exit | null => {
+    if (!card) return null
+    if (spot?.id === card.id) return spot
+    if (!free) return { id: card.id, port: 'next' }
+    const port = card.ports.find(each => !seen.links.some(link => link.source === card.id && link.port === each)) ?? card.ports[0]
+    return port === undefined ? null : { id: card.id, port }
+  }
+  const below = (of?: string) => {
+    const under = positions[of ?? ''] ?? Object.values(positions).reduce((lowest, each) => (each.y > lowest.y ? each : lowest), { x: 0, y: -140 })
+    return { x: under.x, y: under.y + 140 }
+  }
+  const focus = (ids: string[]) => {
+    setSelected(ids)
+    setPanel('step')
+    requestAnimationFrame(() => inspector.current?.querySelector<HTMLElement>('h2')?.focus())
+  }
+  const add = (kind: string, exit: Exit | null = from()) => {
+    const next = added(doc, all, kind, exit, below(exit?.id))
+    history.edit(next.doc)
+    setSpot(null)
+    focus(next.ids)
+    setStatus(`${KINDS[kind] ?? kind} added${exit ? ` after ${exit.id}` : ''}.`)
+  }
+  const aim = (exit: Exit) => {
+    setSpot(exit)
+    palette.current?.querySelector('button')?.focus()
+  }
+  const remove = (ids: readonly string[]) => {
+    const gone = ids.filter(each => each !== entry || free)
+    if (!gone.length) return
+    history.edit(removed(doc, all, gone))
+    setSelected([])
+    setStatus(`${plural(gone.length, 'step')} removed. Undo brings ${gone.length === 1 ? 'it' : 'them'} back.`)
+  }
+  const addTrigger = () => history.edit({ ...doc, graph: { ...doc.graph, nodes: [{ id: 'trigger', type: TRIGGER, position: { x: 0, y: -140 }, data: {} }, ...doc.graph.nodes] } })
+  const tidy = () => { if (check.positions) { history.edit(placed(doc, check.positions)); setLook(look + 1); setStatus('Tidied up.') } }
+  const paste = (text: string) => {
+    const next = pasted(doc, all, text, from())
+    if (!next) return setStatus('The clipboard holds no steps of a flow that is drawn like this one.')
+    history.edit(next.doc)
+    setSelected(next.ids)
+    setStatus(`${plural(next.ids.length, 'step')} pasted.`)
+  }
+
+  // --- the keyboard and the clipboard ---
+  const isArranged = check.positions !== null
+  useEffect(() => { if (!free && isArranged) setLook(old => old + 1) }, [isArranged])
+  const live = useRef({ paste, copy: (): string => '', cut: () => {}, key: (_: KeyboardEvent) => {} })
+  live.current = { key: event => onKeyDown(event), paste, copy: () => copied(doc, all, selected), cut: () => remove(selected) }
+  useEffect(() => {
+    const clipboard = (event: ClipboardEvent) => {
+      if ((event.target as Element | null)?.closest?.('input, textarea, select, dialog') || !getSelection()?.isCollapsed) return
+      if (event.type === 'paste') {
+        const text = event.clipboardData?.getData('text/plain') ?? ''
+        if (locked || !text.includes('"tidings"')) return
+        live.current.paste(text)
+      } else {
+        const text = live.current.copy()
+        if (!text) return
+        event.clipboardData?.setData('text/plain', text)
+        setStatus('Copied.')
+        if (event.type === 'cut' && !locked) live.current.cut()
+      }
+      event.preventDefault()
+    }
+    const key = (event: KeyboardEvent) => live.current.key(event)
+    const types = ['copy', 'cut', 'paste'] as const
+    types.forEach(type => document.addEventListener(type, clipboard))
+    document.addEventListener('keydown', key, true)
+    return () => {
+      types.forEach(type => document.removeEventListener(type, clipboard))
+      document.removeEventListener('keydown', key, true)
+    }
+  }, [locked])
+  const onKeyDown = (event: KeyboardEvent) => {
+    const isTyping = (event.target as Element | null)?.closest?.('input, textarea, select, dialog') !== null
+    const isHere = event.target === document.body || (event.target as Element | null)?.closest?.('.canvas, .outline') // elsewhere the key means nothing
+    const hasControl = event.ctrlKey || event.metaKey
+    const pressed = event.key.toLowerCase()
+    if (locked) return
+    if (hasControl && pressed === 's') { if (isChanged && base.value.state !== 'ACTIVE') quietly() }
+    else if (isTyping) return
+    else if (hasControl && pressed === 'z' && !event.shiftKey) history.undo()
+    else if (hasControl && (pressed === 'y' || pressed === 'z')) history.redo()
+    else if ((pressed === 'delete' || pressed === 'backspace') && selected.length && isHere) remove(selected)
+    else if (!free && card && event.altKey && (pressed === 'arrowup' || pressed === 'arrowdown')) history.edit(moved(doc, card, pressed === 'arrowup' ? -1 : 1))
+    else return
+    event.preventDefault()
+    event.stopPropagation()
+  }
+
+  // --- what is shown ---
+  const locate = useMemo(() => locator(doc, seen), [seen])
+  const marks = useMemo(() => {
+    const found = new Map<string, Finding[]>()
+    for (const each of check.findings) {
+      const about = locate(each.pointer)?.id ?? ''
+      const known = found.get(about)
+      if (known) known.push(each)
+      else found.set(about, [each])
+    }
+    return found
+  }, [check.findings, seen])
+  const shown = useCallback((each: Card): Look => {
+    const found = marks.get(each.id) ?? []
+    const errors = found.filter(one => one.severity === 'error').length
+    const count = base.value.stats.nodes[each.id]
+    return { title: KINDS[each.kind] ?? words(each.kind), says: says(each, names), errors, warnings: found.length - errors, count: count ? `${count.here.toLocaleString()} here · ${count.passed.toLocaleString()} passed` : '', state: play.states.get(each.id) ?? '' }
+  }, [marks, names, base, play])
+  const errors = check.findings.filter(each => each.severity === 'error').length
+  const here = `/flows/${of}/${id}`
+  const state = base.value.state
+  return <Screen title={doc.name || 'Flow'} lead={<><Status value={state} /> {base.value.version ? `version ${base.value.version}` : 'no version yet'} · <span class={isChanged ? 'odd' : ''}>{isChanged ? 'not saved yet, kept in this tab' : 'as it is stored'}</span></>} actions={!locked && <>
+    <button type="button" disabled={!history.past.length} onClick={history.undo}>Undo</button>
+    <button type="button" disabled={!history.future.length} onClick={history.redo}>Redo</button>
+    {free && <button type="button" disabled={!check.positions} onClick={tidy}>Tidy up</button>}
+    {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setSecret('') }}>Go back to what is stored</button>}
+    {state === 'ACTIVE' ? <Confirm label="Save" title="Save, and go live with it?" sure="Save and go live" disabled={!isChanged} act={() => save()}><WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>
+      : <button type="button" class="primary" disabled={!isChanged} onClick={quietly}>Save</button>}
+    {state !== 'ACTIVE' && <Confirm label={isChanged ? 'Save and activate' : 'Activate'} title="Activate this flow?" sure="Activate" act={() => save('ACTIVE')}><WhatFollows base={base.value} doc={doc} isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>}
+  </>}>
+    <FlowTabs here={here} tab="edit" flow={id} />
+    <Refused problem={problem} known={check.findings.map(each => each.pointer)} />
+    {conflict && <Conflict mine={doc} base={kept?.base && kept.tag === base.tag ? kept.base : base.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
+      keep={() => { setBase({ ...conflict, doc: docOf(conflict.value) }); setConflict(null); setStatus('Save again to put yours in the place of theirs.') }}
+      take={() => { const theirs = docOf(conflict.value); setBase({ ...conflict, doc: theirs }); history.edit(theirs); setConflict(null); setStatus('This is theirs. Undo brings yours back.') }} />}
+    <p class="unseen" role="status">{status}</p>
+    <div class="editor">
+      <div class="palette" ref={palette}>
+        {!locked && <><h2>Add</h2><ul class="plain">{[...all.all.values()].map(kind => <li key={kind.name}><button type="button" title={kind.about} onClick={() => add(kind.name)}>{KINDS[kind.name] ?? words(kind.name)}</button></li>)}
+          {free && !seen.cards.some(each => each.kind === TRIGGER) && <li><button type="button" onClick={addTrigger}>Trigger</button></li>}</ul>
+          <p class="hint">{card ? `Behind ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.` : free ? 'Select a box to add behind it.' : 'At the end; select a box to add behind it.'}</p></>}
+        <h2>In this flow</h2>
+        <ul class="plain outline">{seen.cards.map(each => <li key={each.id}><button type="button" class="plain" aria-current={each.id === card?.id ? 'true' : undefined} onClick={() => focus([each.id])}>
+          {each.kind === TRIGGER ? 'Trigger' : each.id}{(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}</button></li>)}</ul>
+      </div>
+      <div class="canvas" role="region" aria-label="The flow, drawn">
+        <Canvas cards={seen.cards} links={seen.links} positions={positions} shown={shown} walked={play.walked} selected={selected} look={look} free={free} locked={locked}
+          select={setSelected} move={spots => history.edit(placed(doc, spots), `move ${Object.keys(spots).join()}`)} connect={(exit, target) => history.edit(connected(doc, exit, target))} />
+      </div>
+      <div class="side" ref={inspector}>
+        <div class="views" role="group" aria-label="Beside the canvas">
+          <button type="button" aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>Form</button>
+          <button type="button" aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>Simulate</button>
+        </div>
+        {panel === 'simulate' ? <Simulator of={of} id={id} doc={doc} isChanged={isChanged} entry={entry} play={setPlay} pick={each => { setSelected([each]); setPanel('step') }} />
+          : <fieldset class="locked" disabled={locked}>{card ? <Inspector key={card.id} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} select={focus}
+            secret={secret} setSecret={setSecret} hasSecret={base.value.trigger.signingSecretSet} />
+            : <><h2 tabIndex={-1}>The flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} problem={problem} pointer="/name" />
+              <p class="hint">Select a box on the canvas or a name beside it. {free ? 'Drag from a port to a box to connect them; double-click a line to take it away.' : 'Arms join again at the step after.'}</p>
+              <p class="hint">Keys: Tab and Enter select; arrows move{free ? ' a box' : '; with Alt, a step up or down'}; Delete, Ctrl+C, Ctrl+X, Ctrl+V, Ctrl+Z, Ctrl+Shift+Z, Ctrl+S.</p></>}</fieldset>}
+      </div>
+    </div>
+    <Section title="Findings">
+      {check.problem && <p class="soft">Not checked: {check.problem.message}</p>}
+      {check.findings.length ? <ul class="plain found">{check.findings.slice(0, MOST).map(each => {
+        const about = locate(each.pointer)
+        return <li key={each.code + each.pointer + each.message}><Status value={each.severity} /> {about ? <button type="button" class="plain" onClick={() => focus([about.id])}>{about.kind === TRIGGER ? 'the trigger' : about.id}</button> : <code>{each.pointer}</code>}: {each.message}</li>
+      })}{check.findings.length > MOST && <li class="soft">and {check.findings.length - MOST} more</li>}</ul> : <p class="empty">The check finds nothing: the flow can be activated.</p>}
+    </Section>
+  </Screen>
+}
+
+const bodyOf = (doc: Doc) => { const { name: _, ...rest } = written(doc); return rest }
+
+/** What saving or activating will do, before it is done. */
+function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc; isNew: boolean; errors: number }) {
+  const runs = underWay(base.stats.runs)
+  const source = String(doc.trigger.source ?? 'manual')
+  return <>
+    {errors > 0 && <p class="wrong">The check finds {plural(errors, 'error')}; until {errors === 1 ? 'it is' : 'they are'} mended, this will be refused.</p>}
+    <p>{isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From then on runs start by {SOURCES[source] ?? source}{isNew ? ', and take the new version' : ''}.</p>
+    {runs > 0 && isNew && <p>{plural(runs, 'run')} under way {runs === 1 ? 'stays' : 'stay'} on the version that {runs === 1 ? 'it' : 'they'} began with.</p>}
+  </>
+}
+
+function Conflict({ mine, base, theirs, at, all, keep, take }: { mine: Doc; base: Doc; theirs: Doc; at: string; all: Kinds; keep: () => void; take: () => void }) {
+  return <div class="note" role="alert">
+    <h2>Changed meanwhile</h2>
+    <p>Somebody saved this flow at {new Date(at).toLocaleTimeString()}, after you had opened it. Nothing is lost: yours is still here, theirs is stored.</p>
+    <h3>What they changed</h3><DifferenceShown of={difference(base, theirs, all)} />
+    <h3>What yours would change in theirs</h3><DifferenceShown of={difference(theirs, mine, all)} />
+    <p class="buttons"><button type="button" onClick={keep}>Go on with mine</button><button type="button" onClick={take}>Take theirs</button></p>
+  </div>
+}
+
+/** What a card is set to do, in a few words. */
+function says({ kind, members }: Card, names: Map<string, string>): string {
+  const text = (value: unknown) => (typeof value === 'string' || typeof value === 'number' ? String(value) : '')
+  const of = (name: string) => text(members[name])
+  const first = (name: string) => (Array.isArray(members[name]) ? (members[name][0] as Record<string, unknown> | undefined) ?? {} : {})
+  const inside = (name: string, inner: string) => text((members[name] as Record<string, unknown> | null | undefined)?.[inner])
+  switch (kind) {
+    case TRIGGER: return [SOURCES[of('source') || 'manual'] ?? of('source'), of('tag') || of('name')].filter(Boolean).join(': ')
+    case 'send_message': return names.get(of('templateId')) ?? (inside('content', 'subject') || inside('content', 'text') || of('templateId') || of('channel'))
+    case 'wait': return of('duration') || of('until') || of('time')
+    case 'wait_for': return [text(first('conditions').event), of('after') || of('timeout')].filter(Boolean).join(', or ')
+    case 'branch': return inside('cases', '0') || text((first('cases').when as Record<string, unknown> | undefined)?.path)
+    case 'throttle': return `${of('limit')} in ${of('window')}`
+    case 'update_contact': return Object.keys(members.set ?? {}).join(', ')
+    case 'http_request': return `${of('method')} ${of('url').replace(/\/\/[^/]*@/, '//').split('?')[0]}`
+    case 'start_workflow': return of('workflowId') || of('automationId')
+    default: return of('tag') || of('reason')
+  }
+}

@@ -1,0 +1,206 @@
+// Side forms, made of the JSON Schema of a kind: one control for each member, with what the check found at it.
+import { useState } from 'preact/hooks'
+import { api, got } from '../api'
+import { useLoaded } from '../data'
+import { useFlows } from '../names'
+import { Refusal } from '../session'
+import { Check, Field, Link } from '../ui'
+import { ConditionField } from './conditions'
+import { isNumber, parse } from '../exact'
+import { isCondition, plain, type Kinds, type Schema } from './kinds'
+import { isObject, pointer, type Json, type Key } from './model'
+
+export interface Finding { severity: string; code: string; pointer: string; message: string }
+/** What every control gets: its place in the definition, what was found there, and what changes it. */
+export interface Control { place: Key[]; schema: Schema; value: unknown; set: (value: unknown) => void; of: Surroundings }
+export interface Surroundings { all: Kinds; findings: readonly Finding[]; locked: boolean; channel?: string }
+
+/** `timeoutMs` as people say it. */
+export function words(name: string): string {
+  const spaced = name.replace(/([A-Z])/g, ' $1').toLowerCase().replace(/ id$/, '').replace(/ ms$/, ' in ms')
+  return spaced.charAt(0).toUpperCase() + spaced.slice(1)
+}
+
+/** The errors as a form shows them, at their pointers. */
+export const refusalOf = (findings: readonly Finding[]) => new Refusal(0, '', '', findings.filter(each => each.severity === 'error'))
+
+const said = (text: string) => text.split('`').map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))
+
+/** The description of a member, and the warnings about it. */
+function Hint({ schema, at, of }: { schema: Schema; at: string; of: Surroundings }) {
+  const warned = of.findings.filter(each => each.severity === 'warning' && `${each.pointer}/`.startsWith(`${at}/`))
+  return <>{said(schema.description ?? '')}{warned.map(each => <span key={each.code + each.pointer} class="odd"> {each.message}</span>)}</>
+}
+
+const ROWS: Record<string, number> = { html: 10, text: 6, reason: 2, detail: 2 }
+
+/** All members of an object, in the order of its schema. */
+export function Members({ place, schema, value, set, of, only }: Control & { only?: readonly string[] }) {
+  const members = (value ?? {}) as Json
+  const shown = Object.entries(schema.properties ?? {}).filter(([name]) => !only || only.includes(name))
+  const known = new Set(Object.keys(schema.properties ?? {}))
+  const inner = { ...of, ...(typeof members.channel === 'string' ? { channel: members.channel } : {}) }
+  const change = (name: string, next: unknown) => {
+    const { [name]: _, ...rest } = members
+    set(next === undefined ? rest : { ...members, [name]: next })
+  }
+  return <>{shown.map(([name, raw]) => known.has(name) && <Member key={name} name={name} raw={raw} place={[...place, name]} value={members[name]} set={next => change(name, next)} of={inner} />)}</>
+}
+
+function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & { name: string; raw: Schema }) {
+  const schema = plain(raw, of.all.defs)
+  const at = pointer(place)
+  const control = { place, schema, value, set, of }
+  const label = words(name)
+  const shared = { label, problem: refusalOf(of.findings), pointer: at, hint: <Hint schema={schema} at={at} of={of} /> }
+  if (isCondition(schema)) return <ConditionField {...control} label={label} />
+  if (name in PICKED) return <Picked {...control} name={name} label={label} />
+  if (name === 'content') return <Content {...control} />
+  if (schema.enum) {
+    const none = value === undefined || value === '' || value === null
+    const options = schema.enum.map(one => [String(one), String(one).replaceAll('_', ' ')] as const)
+    return <Field {...shared} value={String(value ?? '')} set={text => set(text || undefined)} options={none || !raw.enum ? [['', '–'], ...options] : options} />
+  }
+  if (schema.type === 'boolean') return <Check label={label} value={value === true} set={set} />
+  if (schema.type === 'integer' || schema.type === 'number') return <Typed label={label} hint={shared.hint} pointer={at} findings={of.findings} text={isNumber(value) ? JSON.stringify(value) : String(value ?? '')}
+    read={text => { if (text.trim() === '' || Number.isNaN(Number(text))) set(text.trim() === '' ? undefined : text); else set(typed(text)) }} />
+  if (schema.type === 'array' && schema.items?.enum) return <Several {...control} label={label} />
+  if (schema.type === 'array' && schema.items?.properties) return <Items {...control} name={name} label={label} />
+  if (schema.type === 'object') return <Pairs {...control} label={label} />
+  if (schema.type === 'string') return <Field {...shared} {...(ROWS[name] ? { rows: ROWS[name] } : {})} value={typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)} set={text => set(text === '' ? undefined : text)} />
+  return <JsonField {...control} label={label} />
+}
+
+/** What was found at the place itself, where a group of controls stands. */
+function Wrong({ place, of, deep = false }: { place: Key[]; of: Surroundings; deep?: boolean }) {
+  const at = pointer(place)
+  const found = of.findings.filter(each => (deep ? `${each.pointer}/`.startsWith(`${at}/`) : each.pointer === at))
+  return <>{found.map(each => <p key={each.code + each.pointer} class={each.severity === 'error' ? 'wrong' : 'hint odd'}>{each.message}</p>)}</>
+}
+
+function Group({ label, schema, place, of, children, deep = false }: { label: string; schema: Schema; place: Key[]; of: Surroundings; deep?: boolean; children: preact.ComponentChildren }) {
+  return <fieldset class="group"><legend>{label}</legend>{schema.description && <p class="hint">{said(schema.description)}</p>}{children}<Wrong place={place} of={of} deep={deep} /></fieldset>
+}
+
+/** Some of a few words, such as days. */
+function Several({ place, schema, value, set, of, label }: Control & { label: string }) {
+  const chosen = Array.isArray(value) ? value : []
+  const options = (schema.items?.enum ?? []).map(String)
+  const turn = (option: string, on: boolean) => {
+    const next = options.filter(one => (one === option ? on : chosen.includes(one)))
+    set(next.length ? next : undefined)
+  }
+  return <Group label={label} schema={schema} place={place} of={of} deep><p class="several">{options.map(option => <label key={option}><input type="checkbox" checked={chosen.includes(option)} onChange={event => turn(option, event.currentTarget.checked)} /> {option}</label>)}</p></Group>
+}
+
+/** Cases, conditions or variants: each leads on by a port of its own. */
+function Items({ place, schema, value, set, of, label, name }: Control & { label: string; name: string }) {
+  const items = Array.isArray(value) ? (value as Json[]) : []
+  const one = name.replace(/s$/, '')
+  const shift = (index: number, by: number) => {
+    const next = [...items], [item] = next.splice(index, 1)
+    next.splice(index + by, 0, item!)
+    set(next)
+  }
+  return <Group label={label} schema={schema} place={place} of={of}>
+    {items.map((item, index) => <fieldset class="group item" key={index}>
+      <legend>{words(one)} {index + 1}</legend>
+      <Members place={[...place, index]} schema={schema.items!} value={item} set={next => set(items.map((old, at) => (at === index ? next : old)))} of={of} />
+      <Wrong place={[...place, index]} of={of} />
+      <p class="buttons">
+        <button type="button" class="small" disabled={index === 0} onClick={() => shift(index, -1)}>Up</button>
+        <button type="button" class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>Down</button>
+        <button type="button" class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>Remove</button>
+      </p>
+    </fieldset>)}
+    <p class="buttons"><button type="button" class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>Add a {one}</button></p>
+  </Group>
+}
+
+/** A value as it is typed: a number, true, false or null where the text says so, else the text. */
+export function typed(text: string): unknown {
+  try {
+    const value = parse(text)
+    return isObject(value) ? text : value
+  } catch { return text }
+}
+export const shown = (value: unknown) => (typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : value === undefined ? '' : JSON.stringify(value))
+
+/** An object whose names its author chooses: headers, fields to set, variables, data. */
+function Pairs({ place, schema, value, set, of, label }: Control & { label: string }) {
+  const texts = typeof schema.additionalProperties === 'object' && schema.additionalProperties.type === 'string'
+  const stored = Object.entries((value ?? {}) as Json)
+  const [more, setMore] = useState<[string, string][]>([])
+  const whole = (pairs: [string, unknown][]) => set(pairs.length ? Object.fromEntries(pairs) : undefined)
+  const isDeep = stored.some(([, one]) => isObject(one) || Array.isArray(one))
+  if (isDeep) return <JsonField {...{ place, schema, value, set, of, label }} />
+  return <Group label={label} schema={schema} place={place} of={of} deep>
+    {stored.map(([name, one], index) => <div class="pairs" key={index}>
+      <input aria-label={`${label}: name ${index + 1}`} value={name} onChange={event => { const to = event.currentTarget.value.trim(); whole(stored.flatMap(([old, kept], at): [string, unknown][] => (at === index ? (to ? [[to, kept]] : []) : [[old, kept]]))) }} />
+      <input aria-label={`${label}: ${name}`} value={texts ? String(one) : shown(one)} onInput={event => { const text = event.currentTarget.value; whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept])) }} />
+      <button type="button" class="small" aria-label={`Remove ${name}`} onClick={() => whole(stored.filter((_, at) => at !== index))}>✕</button>
+    </div>)}
+    {more.map(([name, text], index) => <div class="pairs" key={`new ${index}`}>
+      <input aria-label={`${label}: new name`} value={name} placeholder="name" onInput={event => { const to = event.currentTarget.value; setMore(more.map((one, at) => (at === index ? [to, one[1]] : one))) }} />
+      <input aria-label={`${label}: new value`} value={text} placeholder="value" onInput={event => { const to = event.currentTarget.value; setMore(more.map((one, at) => (at === index ? [one[0], to] : one))) }}
+        onBlur={() => { if (name.trim()) { whole([...stored, [name.trim(), texts ? text : typed(text)]]); setMore(more.filter((_, at) => at !== index)) } }} />
+    </div>)}
+    <p class="buttons"><button type="button" class="small" onClick={() => setMore([...more, ['', '']])}>Add one</button></p>
+  </Group>
+}
+
+/** A field whose text is read as something else: what is typed stands while the focus is in it, or while it cannot be read. */
+export function Typed({ text, read, findings, pointer: at, ...rest }: Omit<Parameters<typeof Field>[0], 'value' | 'set' | 'problem' | 'pointer'> & { text: string; read: (text: string) => string | undefined | void; findings: readonly Finding[]; pointer: string }) {
+  const [draft, setDraft] = useState<string | null>(null)
+  const [wrong, setWrong] = useState('')
+  const found = wrong ? [{ severity: 'error', code: '', pointer: at, message: wrong }] : findings
+  return <div onFocusOut={() => { if (!wrong) setDraft(null) }}><Field {...rest} value={draft ?? text} problem={refusalOf(found)} pointer={at} set={next => { setDraft(next); setWrong(read(next) ?? '') }} /></div>
+}
+
+/** Anything else, as JSON; while it is none, it stays in the field and the definition keeps what it had. */
+export function JsonField({ place, schema, value, set, of, label }: Control & { label: string }) {
+  const at = pointer(place)
+  const takesText = schema.type === undefined || (Array.isArray(schema.type) && schema.type.includes('string'))
+  const text = value === undefined ? '' : takesText && typeof value === 'string' ? value : JSON.stringify(value, null, 2)
+  return <Typed label={`${label}, as JSON`} rows={5} text={text} findings={of.findings} pointer={at} hint={<Hint schema={schema} at={at} of={of} />} read={next => {
+    try {
+      set(next.trim() === '' ? undefined : parse(next))
+    } catch (error) {
+      if (!takesText) return `This is not JSON yet: ${(error as Error).message}`
+      set(next)
+    }
+    return undefined
+  }} />
+}
+
+/** What a step says itself instead of a template; its parts are those of the channel. */
+function Content({ place, schema, value, set, of }: Control) {
+  const channel = of.channel ?? ''
+  const own = of.all.defs[`${channel.charAt(0).toUpperCase()}${channel.slice(1)}InlineContent`] ?? schema
+  if (value === undefined || value === null) return <p class="buttons"><button type="button" class="small" onClick={() => set({})}>Write the content here instead of a template</button></p>
+  return <Group label="Content" schema={{}} place={place} of={of}>
+    <Members place={place} schema={own} value={value} set={set} of={of} />
+    <p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Use a template instead</button></p>
+  </Group>
+}
+
+// --- what is chosen by name -------------------------------------------------------------------------
+
+const PICKED: Record<string, true> = { templateId: true, workflowId: true, automationId: true }
+
+async function templates() {
+  const { data } = await got(api.GET('/templates', { params: { query: { limit: 200 } } }))
+  return data
+}
+
+function Picked({ place, schema, value, set, of, name, label }: Control & { name: string; label: string }) {
+  const known = useLoaded(templates, [])
+  const flows = useFlows()
+  const options = name === 'templateId' ? (known.value ?? []).filter(each => !of.channel || each.channel === of.channel).map(each => [each.id, each.name] as const)
+    : (flows.value ?? []).filter(each => each.kind === (name === 'workflowId' ? 'workflows' : 'automations')).map(each => [each.id, `${each.name} (${each.state.toLowerCase()})`] as const)
+  const current = typeof value === 'string' ? value : ''
+  const at = pointer(place)
+  const isListed = !current || options.some(([id]) => id === current)
+  return <Field label={label} value={current} set={text => set(text || undefined)} problem={refusalOf(of.findings)} pointer={at} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
+    hint={<><Hint schema={schema} at={at} of={of} /> {name === 'templateId' && (current ? <Link to={`/templates/${current}`}>See it</Link> : <Link to={`/templates/new?channel=${of.channel ?? 'email'}`}>Make a new one</Link>)}</>} />
+}

@@ -1,0 +1,158 @@
+// The simulator: a request that came or is written here, played on the canvas along a virtual clock.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { api, got, type Schemas } from '../api'
+import { useAct, useDraft, useLoaded } from '../data'
+import { parse } from '../exact'
+import { meant, type Kind } from '../names'
+import { useCan } from '../me'
+import { Refusal } from '../session'
+import { KINDS } from '../words'
+import { Field, Form, Json as Tree, Status } from '../ui'
+import { Decision, Why } from '../screens/runs'
+import { linkKey } from './canvas'
+import { Letter } from './letter'
+import { isObject, written, type Doc, type Json } from './model'
+
+type Trace = Schemas['Simulation']
+type Step = Trace['steps'][number]
+export interface Played { states: ReadonlyMap<string, 'passed' | 'here' | 'failed'>; walked: ReadonlySet<string> }
+export const NOTHING: Played = { states: new Map(), walked: new Set() }
+
+const MASKED = /"••••"/g // a credential that only the service knows; a simulated call needs none
+
+function read(text: string, at: string): Json {
+  if (!text.trim()) return {}
+  try {
+    const value = parse(text)
+    if (isObject(value)) return value
+  } catch (error) {
+    const message = `This is not JSON: ${(error as Error).message}`
+    throw new Refusal(422, 'invalid', message, [{ pointer: at, message }])
+  }
+  throw new Refusal(422, 'invalid', 'This must be an object.', [{ pointer: at, message: 'This must be a JSON object, such as {"data": {}}.' }])
+}
+
+/** `P1DT4H` in words: how long after the start. */
+export function since(start: string, at: string): string {
+  let minutes = Math.round((Date.parse(at) - Date.parse(start)) / 60_000)
+  if (minutes <= 0) return 'at the start'
+  const parts = ([['day', 1440], ['hour', 60], ['minute', 1]] as const).flatMap(([unit, size]) => {
+    const count = Math.floor(minutes / size)
+    minutes -= count * size
+    return count ? [`${count} ${unit}${count === 1 ? '' : 's'}`] : []
+  })
+  return `after ${parts.slice(0, 2).join(' ')}`
+}
+
+/** What the canvas shows at a moment: who has passed where, and where the run is. */
+function played(trace: Trace, frame: number, entry: string): Played {
+  const states = new Map<string, 'passed' | 'here' | 'failed'>(), walked = new Set<string>()
+  trace.steps.slice(0, frame + 1).forEach((step, index) => {
+    const isHere = index === frame && frame < trace.steps.length
+    states.set(step.nodeId, isHere ? 'here' : step.status === 'FAILED' ? 'failed' : 'passed')
+    if (!isHere && step.port) walked.add(linkKey({ source: step.nodeId, port: step.port, target: '' }))
+  })
+  if (trace.steps.length) walked.add(linkKey({ source: entry, port: 'next', target: '' }))
+  return { states, walked }
+}
+
+/** An event that has an address where the trigger looks for one. */
+function event({ trigger }: Doc): string {
+  const { source, contactLookup: lookup } = trigger
+  const path = String(trigger.contactPath ?? lookup ?? '')
+  if (source !== 'inbound_webhook' || (lookup !== 'email' && lookup !== 'phone')) return '{}'
+  return JSON.stringify(path.split('.').reduceRight<unknown>((inner, name) => ({ [name]: inner }), lookup === 'email' ? 'ada@example.com' : '+14155550123'), null, 2)
+}
+
+export function Simulator({ of, id, doc, isChanged, entry, play, pick }: { of: Kind; id: string; doc: Doc; isChanged: boolean; entry: string; play: (played: Played) => void; pick: (id: string) => void }) {
+  const [draft, change] = useDraft(`simulate.${id}`, { trigger: event(doc), contact: '', startAt: '', more: '' })
+  const [trace, setTrace] = useState<Trace | null>(null)
+  const [frame, setFrame] = useState(0)
+  const [running, setRunning] = useState(false)
+  const act = useAct()
+  const top = useRef<HTMLDivElement>(null)
+  const last = trace?.steps.length ?? 0
+  const shown = useMemo(() => (trace ? played(trace, frame, entry) : NOTHING), [trace, frame, entry])
+  useEffect(() => play(shown), [shown])
+  useEffect(() => () => play(NOTHING), [])
+  useEffect(() => {
+    if (!running) return
+    const timer = setInterval(() => setFrame(old => Math.min(old + 1, last)), 800)
+    return () => clearInterval(timer)
+  }, [running, last])
+  useEffect(() => { if (frame >= last) setRunning(false) }, [frame, last])
+  const simulate = async () => {
+    const given = { ...read(draft.more, '/more'), trigger: read(draft.trigger, '/trigger'), ...(draft.startAt.trim() ? { startAt: draft.startAt.trim() } : {}), ...(draft.contact.trim() ? { contactId: await meant(draft.contact) } : {}) }
+    const asked = isChanged ? { body: { ...given, definition: parse(JSON.stringify(written(doc)).replace(MASKED, '"masked"')) as never } } : { params: { path: { id } }, body: given }
+    const answer = await got<Trace>(isChanged ? (of === 'workflows' ? api.POST('/workflows/simulate', asked as never) : api.POST('/automations/simulate', asked as never))
+      : of === 'workflows' ? api.POST('/workflows/{id}/simulate', asked as never) : api.POST('/automations/{id}/simulate', asked as never))
+    setTrace(answer)
+    setFrame(answer.steps.length)
+    requestAnimationFrame(() => top.current?.scrollIntoView({ block: 'nearest' }))
+  }
+  return <>
+    <div ref={top} />
+    {trace && (trace.end === null ? <div class="refused" role="alert"><p>It cannot run like this:</p><ul>{trace.findings.filter(each => each.severity === 'error').map(each => <li key={each.pointer + each.code}><code>{each.pointer}</code> {each.message}</li>)}</ul></div> : <div class="trace">
+      <p class="verdict" role="status"><Status value={trace.end.status} /> {since(trace.startAt, trace.end.at)}{trace.end.reason?.detail && `: ${trace.end.reason.detail}`}</p>
+      <label class="clock">Virtual time<input type="range" min={0} max={last} value={frame} onInput={event => setFrame(Number(event.currentTarget.value))} aria-valuetext={spoken(trace, frame)} /></label>
+      <p class="buttons">
+        <button type="button" class="small" onClick={() => { if (frame >= last) setFrame(0); setRunning(!running) }}>{running ? 'Stop' : 'Play'}</button>
+        <button type="button" class="small" disabled={frame === 0} onClick={() => setFrame(frame - 1)}>Back</button>
+        <button type="button" class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>Forward</button>
+        <span class="soft">{spoken(trace, frame)}</span>
+      </p>
+      <ol class="way">{trace.steps.slice(0, frame + 1).map((step, index) => <Passed key={index} step={step} start={trace.startAt} pick={pick} />)}</ol>
+    </div>)}
+    <details class="given" open={!trace} key={trace ? 'after' : 'before'}><summary>{trace ? 'Change what is simulated' : 'What is simulated'}</summary>
+      <Form act={act} label="Simulate" submit={simulate} known={['/trigger', '/contactId', '/startAt', '/more']}>
+        <p class="hint">Nothing is written or sent; time is virtual, so that waits are over at once.</p>
+        <Recorded of={of} id={id} pick={trigger => change({ trigger })} />
+        <Field label="The event, as JSON" rows={7} value={draft.trigger} set={trigger => change({ trigger })} problem={act.problem} pointer="/trigger" />
+        <Field label="Contact" value={draft.contact} set={contact => change({ contact })} problem={act.problem} pointer="/contactId" hint="Email address, name or ID; empty: whom the event is about, or would create." />
+        <Field label="It starts at" value={draft.startAt} set={startAt => change({ startAt })} problem={act.problem} pointer="/startAt" placeholder="2026-03-02T10:00:00Z" hint="Empty: now." />
+        <Field label="What else happens, as JSON" rows={3} value={draft.more} set={more => change({ more })} problem={act.problem} pointer="/more"
+          hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
+      </Form>
+    </details>
+  </>
+}
+
+function spoken(trace: Trace, frame: number): string {
+  const step = trace.steps[frame]
+  if (!step) return `the end, ${since(trace.startAt, trace.end?.at ?? trace.startAt)}`
+  return `step ${frame + 1} of ${trace.steps.length}: ${step.nodeId}, ${since(trace.startAt, step.enteredAt)}`
+}
+
+function Passed({ step, start, pick }: { step: Step; start: string; pick: (id: string) => void }) {
+  const { message } = step
+  const content = (message?.content ?? {}) as Record<string, string>
+  return <li class={step.status.toLowerCase()}>
+    <div class="step"><b>{KINDS[step.kind] ?? step.kind}</b> <button type="button" class="plain" onClick={() => pick(step.nodeId)}><code>{step.nodeId}</code></button>{step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
+      {step.port && step.port !== 'next' && <span> took <b>{step.port}</b></span>} <span class="soft" title={step.enteredAt}>{since(start, step.enteredAt)}{step.leftAt && step.leftAt !== step.enteredAt && ` until ${since(start, step.leftAt).replace('after ', '')} after the start`}</span></div>
+    <Why reason={step.reason} />
+    <Decision output={step.output} />
+    {message && <div class="card">
+      <p>To <b>{message.to ?? 'nobody'}</b> by {message.channel} <Status value={message.status} /></p>
+      {content.subject && <p class="subject"><b>{content.subject}</b></p>}
+      {content.html ? <Letter html={content.html} /> : content.text && <pre tabIndex={0}>{content.text}</pre>}
+    </div>}
+    {step.changes && <ul class="plain">{Object.entries(step.changes).map(([name, [before, after]]) => <li key={name}>{name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins></li>)}</ul>}
+    {step.kind === 'http_request' && step.output && <Tree value={step.output} name="record" open={false} />}
+  </li>
+}
+
+/** Requests that came to the webhook, to be tried again with the flow as it is on the screen. */
+function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string) => void }) {
+  const may = useCan()('runs:read')
+  const asked = { params: { path: { id }, query: { limit: 20 } } }
+  const list = useLoaded(async () => (may ? (await got(of === 'workflows' ? api.GET('/workflows/{id}/webhook-requests', asked) : api.GET('/automations/{id}/webhook-requests', asked))).data : []), [of, id])
+  const act = useAct()
+  if (!list.value?.length) return null
+  return <div class="field"><label>Take a request that came<select value="" disabled={act.busy} onChange={event => {
+    const chosen = event.currentTarget.value
+    if (chosen) void act.run(async () => pick((await got(api.GET('/webhook-requests/{id}', { params: { path: { id: chosen } } }))).body ?? ''))
+  }}>
+    <option value="">{list.value.length} newest …</option>
+    {list.value.map(each => <option key={each.id} value={each.id}>{new Date(each.createdAt).toLocaleString()}, {each.outcome.toLowerCase()}{each.detail ? `: ${each.detail.slice(0, 60)}` : ''}</option>)}
+  </select></label></div>
+}

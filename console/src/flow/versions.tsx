@@ -1,0 +1,47 @@
+// What a flow was each time it was activated or changed since: the differences, and how many runs are on which.
+import { api, got, type Schemas } from '../api'
+import { useListed, useLoaded } from '../data'
+import type { Kind } from '../names'
+import { narrow, useLocation } from '../router'
+import { SOURCES } from '../words'
+import { Field, Link, Section, Shown, Table, When, plural } from '../ui'
+import { DifferenceShown } from './difference'
+import type { Difference } from './model'
+
+export function Versions({ of, id }: { of: Kind; id: string }) {
+  const { query } = useLocation()
+  const list = useListed<Schemas['VersionSummary']>(cursor => {
+    const asked = { params: { path: { id }, query: { cursor, limit: 50 } } }
+    return got(of === 'workflows' ? api.GET('/workflows/{id}/versions', asked) : api.GET('/automations/{id}/versions', asked))
+  }, [of, id])
+  const newest = list.rows?.[0]?.version ?? 0
+  const after = Number(query.get('to')) || newest, before = Number(query.get('from')) || after - 1
+  const options = (list.rows ?? []).map(each => [String(each.version), `version ${each.version}`] as const)
+  return <>
+    <Table caption="Versions, newest first" of={list} id={each => String(each.version)} empty={<p>There is no version yet: the first one is made when the flow is activated.</p>} columns={[
+      { name: 'Version', show: each => each.version },
+      { name: 'Since', show: each => <When at={each.createdAt} /> },
+      { name: 'Starts with', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
+      { name: 'Runs on it', show: each => (each.runs ? plural(each.runs, 'run') : 'none') },
+      { name: 'What changed', show: each => (each.version > 1 ? <Link to={`/flows/${of}/${id}/versions?from=${each.version - 1}&to=${each.version}`}>since version {each.version - 1}</Link> : 'the first one') },
+    ]} />
+    {before > 0 && options.length > 1 && <Section title={`What changed from version ${before} to ${after}`}>
+      <div class="columns">
+        <Field label="From" value={String(before)} set={from => narrow({ from, to: String(after) })} options={options} />
+        <Field label="To" value={String(after)} set={to => narrow({ from: String(before), to })} options={options} />
+      </div>
+      <Compared of={of} id={id} before={before} after={after} />
+    </Section>}
+  </>
+}
+
+function Compared({ of, id, before, after }: { of: Kind; id: string; before: number; after: number }) {
+  const found = useLoaded(() => {
+    const asked = { params: { path: { id, version: String(before), other: String(after) } } } as never
+    return got<Schemas['VersionDifference']>(of === 'workflows' ? api.GET('/workflows/{id}/versions/{version}/diff/{other}', asked) : api.GET('/automations/{id}/versions/{version}/diff/{other}', asked))
+  }, [of, id, before, after])
+  return <Shown of={found}>{value => <>
+    <p class="soft">{[before, after].map(one => `${plural(value.runs[one] ?? 0, 'run')} under way on version ${one}`).join(', ')}.</p>
+    <DifferenceShown of={value as unknown as Difference} />
+  </>}</Shown>
+}

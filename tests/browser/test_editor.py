@@ -1,0 +1,326 @@
+"""Flows drawn, checked, saved and compared in the console, seen through the API afterwards."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.browser.conftest import Service, Watch, opened
+from tests.browser.test_acts import confirmed
+from tests.browser.test_stories import pressed, registered
+
+HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
+IS_PRO = {"path": "trigger.data.plan", "op": "eq", "value": "pro"}
+# What both ways of drawing must come to.
+NODES = [
+    {"id": "trigger", "type": "trigger"},
+    {"id": "branch", "type": "branch", "data": {"cases": [{"when": IS_PRO}]}},
+    {"id": "add_tag", "type": "add_tag", "data": {"tag": "pro"}},
+    {"id": "exit", "type": "exit", "data": {"reason": "Enough."}},
+    {"id": "wait", "type": "wait", "data": {"duration": "PT1H"}},
+    {"id": "remove_tag", "type": "remove_tag", "data": {"tag": "lead"}},
+]
+EDGES = {
+    ("trigger", "next", "branch"),
+    ("branch", "case1", "add_tag"),
+    ("branch", "else", "wait"),
+    ("add_tag", "next", "exit"),
+    ("wait", "next", "remove_tag"),
+    ("remove_tag", "next", "exit"),
+}
+
+
+def edited(page: Page, service: Service, kind: str, **body: Any) -> str:
+    """The editor of a new definition; its path in the API."""
+    made = service.made(f"/{kind}", {"name": "Drawn", "trigger": HOOK, **body})
+    opened(page, service, f"/flows/{kind}/{made['id']}/edit")
+    page.locator(".react-flow__node").first.wait_for()
+    return f"/{kind}/{made['id']}"
+
+
+def graph(*nodes: dict[str, Any]) -> dict[str, Any]:
+    placed = [{**one, "position": {"x": 0, "y": 140 * n}} for n, one in enumerate(nodes)]
+    return {"nodes": placed, "edges": []}
+
+
+def box(page: Page, name: str) -> Locator:
+    return page.locator(f".react-flow__node[data-id='{name}']")
+
+
+def palette(page: Page, name: str) -> Locator:
+    return page.locator(".palette").get_by_role("button", name=name, exact=True)
+
+
+def saved(page: Page) -> None:
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_text("as it is stored").wait_for()
+
+
+def dragged(page: Page, source: str, port: str, target: str) -> None:
+    start = box(page, source).locator(f".source[data-handleid='{port}']").bounding_box()
+    end = box(page, target).locator(".target").bounding_box()
+    assert start is not None
+    assert end is not None
+    page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(end["x"], end["y"] - 20, steps=5)
+    page.mouse.move(end["x"] + end["width"] / 2, end["y"] + end["height"] / 2, steps=5)
+    page.mouse.up()
+
+
+def is_as_expected(stored: dict[str, Any]) -> None:
+    for expected, node in zip(NODES, stored["graph"]["nodes"], strict=True):
+        assert {name: node.get(name) for name in expected} == expected
+    edges = stored["graph"]["edges"]
+    ways = {(edge["source"], edge.get("sourceHandle", "next"), edge["target"]) for edge in edges}
+    assert ways == EDGES
+    assert stored["findings"] == []
+
+
+def test_a_flow_is_drawn_with_the_mouse(page: Page, service: Service):
+    url = edited(page, service, "automations", graph=graph(NODES[0]))
+    box(page, "trigger").click()
+    palette(page, "Branch").click()
+    page.get_by_role("button", name="When: say what must hold").click()
+    page.get_by_label("The value at").fill("trigger.data.plan")
+    page.get_by_label("with", exact=True).fill("pro")
+    palette(page, "Add a tag").click()
+    page.get_by_label("Tag", exact=True).fill("pro")
+    palette(page, "Exit").click()
+    page.get_by_label("Reason").fill("Enough.")
+    box(page, "branch").click()
+    palette(page, "Wait").click()
+    page.get_by_label("Duration").fill("PT1H")
+    palette(page, "Remove a tag").click()
+    page.get_by_label("Tag", exact=True).fill("lead")
+    page.get_by_role("button", name="Tidy up").click()
+    dragged(page, "remove_tag", "next", "exit")
+    expect(page.locator(".react-flow__edge")).to_have_count(6)
+    saved(page)
+    is_as_expected(service.read(url))
+
+
+def test_the_same_flow_is_drawn_with_the_keyboard_alone(page: Page, service: Service):
+    url = edited(page, service, "automations", graph=graph(NODES[0]))
+    side = page.locator(".side")
+
+    def press(target: Locator) -> None:
+        pressed(page, target)
+        page.keyboard.press("Enter")
+
+    def typed(label: str, text: str) -> None:
+        pressed(page, side.get_by_label(label, exact=True))
+        page.keyboard.press("Control+A")
+        page.keyboard.type(text)
+
+    press(page.locator(".outline").get_by_role("button", name="Trigger"))
+    press(side.get_by_role("button", name="Add behind next"))
+    press(palette(page, "Branch"))
+    press(side.get_by_role("button", name="When: say what must hold"))
+    typed("The value at", "trigger.data.plan")
+    typed("with", "pro")
+    press(side.get_by_role("button", name="Add behind case1"))
+    press(palette(page, "Add a tag"))
+    typed("Tag", "pro")
+    press(side.get_by_role("button", name="Add behind next"))
+    press(palette(page, "Exit"))
+    typed("Reason", "Enough.")
+    box(page, "branch").focus()
+    page.keyboard.press("Enter")
+    press(side.get_by_role("button", name="Add behind else"))
+    press(palette(page, "Wait"))
+    typed("Duration", "PT1H")
+    press(side.get_by_role("button", name="Add behind next"))
+    press(palette(page, "Remove a tag"))
+    typed("Tag", "lead")
+    pressed(page, side.get_by_label("It leads to"))
+    page.keyboard.type("ex")
+    page.keyboard.press("Control+S")
+    page.get_by_text("as it is stored").wait_for()
+    is_as_expected(service.read(url))
+
+
+def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: Service):
+    tag = {"id": "met", "type": "add_tag", "tag": "met"}
+    cases = [{"port": "pro", "when": IS_PRO, "steps": [{**tag, "id": "pro", "tag": "pro"}]}]
+    branch = {"id": "plan", "type": "branch", "cases": cases}
+    url = edited(page, service, "workflows", steps=[branch, tag])
+    expect(page.locator(".react-flow__edge")).to_have_count(4)  # the arms join at the step after
+    box(page, "plan").click()
+    page.get_by_role("button", name="Add behind else").click()
+    palette(page, "Wait").click()
+    page.get_by_label("ID", exact=True).fill("pause")
+    box(page, "met").click()
+    page.get_by_role("button", name="Move up").click()
+    page.get_by_role("button", name="Undo").click()
+    page.keyboard.press("Alt+ArrowUp")
+    box(page, "met").click()
+    page.keyboard.press("Control+C")
+    box(page, "plan").click()
+    page.keyboard.press("Control+V")
+    box(page, "met_2").wait_for()
+    box(page, "pro").click()
+    page.keyboard.press("Delete")
+    box(page, "pro").wait_for(state="detached")
+    saved(page)
+    pause = {"id": "pause", "type": "wait", "duration": "P1D"}
+    plan = {**branch, "cases": [{**cases[0], "steps": []}], "else": [pause]}
+    assert service.read(url)["steps"] == [tag, plan, {**tag, "id": "met_2"}]
+    for _ in range(8):
+        page.get_by_role("button", name="Undo").click()
+        if page.get_by_role("button", name="Undo").is_disabled():
+            break
+    box(page, "pro").wait_for()
+    assert box(page, "pause").count() == 0
+
+
+def test_what_the_check_finds_stands_at_the_box_and_at_the_field(page: Page, service: Service):
+    edited(page, service, "workflows", steps=[{"id": "pause", "type": "wait", "duration": "P1D"}])
+    page.get_by_text("The check finds nothing").wait_for()
+    box(page, "pause").click()
+    page.get_by_label("Duration").fill("tomorrow")
+    box(page, "pause").locator(".mark.bad").wait_for()
+    wrong = page.locator(".side .wrong")
+    wrong.wait_for()
+    assert "duration" in wrong.inner_text().lower()
+    assert page.get_by_label("Duration").get_attribute("aria-invalid") == "true"
+    page.locator(".found").get_by_role("button", name="pause").wait_for()
+    page.get_by_label("Duration").fill("P2D")
+    box(page, "pause").locator(".mark").wait_for(state="detached")
+    page.get_by_text("The check finds nothing").wait_for()
+
+
+def test_two_people_change_a_flow_and_neither_loses_work(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "412"
+    url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
+    box(page, "tag").click()
+    page.get_by_label("Tag", exact=True).fill("mine")
+    theirs = [{"id": "tag", "type": "add_tag", "tag": "theirs"}, {"id": "end", "type": "exit"}]
+    assert service.api.patch(url, json={"steps": theirs}).status_code == 200
+    refused = page.get_by_role("alert").filter(has_text="Changed meanwhile")
+    with page.expect_response(re.compile(url)) as answered:
+        page.get_by_role("button", name="Save", exact=True).click()
+    assert answered.value.status == 412
+    refused.get_by_text("theirs", exact=True).first.wait_for()
+    assert service.read(url)["steps"] == theirs
+    refused.get_by_role("button", name="Take theirs").click()
+    box(page, "end").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    box(page, "end").wait_for(state="detached")
+    box(page, "tag").click()
+    assert page.get_by_label("Tag", exact=True).input_value() == "mine"
+    saved(page)
+    assert service.read(url)["steps"] == [{"id": "tag", "type": "add_tag", "tag": "mine"}]
+
+
+def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
+    page: Page, service: Service, watch: Watch
+):
+    header = {"Authorization": "Bearer old-and-stored"}
+    call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
+    url = edited(page, service, "workflows", steps=[{**call, "headers": header}])
+    palette(page, "Add a tag").click()
+    page.get_by_label("Tag", exact=True).fill("kept")
+    box(page, "call").click()
+    assert page.get_by_label("Headers: Authorization").input_value() == "••••"
+    page.get_by_label("Headers: Authorization").fill("Bearer new-and-secret")
+    page.reload()
+    box(page, "add_tag").click()
+    assert page.get_by_label("Tag", exact=True).input_value() == "kept"
+    assert "new-and-secret" not in page.evaluate("JSON.stringify(sessionStorage)")
+    box(page, "call").click()
+    page.get_by_label("Headers: Authorization").fill("••••")
+    watch.expected = "ERR_FAILED"
+    page.route(f"**{url}", lambda route: route.abort())
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_text("The service cannot be reached").wait_for()
+    page.unroute(f"**{url}")
+    saved(page)
+    assert service.read(url)["steps"][1] == {"id": "add_tag", "type": "add_tag", "tag": "kept"}
+
+
+def test_numbers_keep_their_digits(page: Page, service: Service):
+    cases = (
+        '[{"when": {"path": "trigger.id", "op": "in", "value": [202603020000000000417, 83.40]}}]'
+    )
+    steps = f'[{{"id": "known", "type": "branch", "cases": {cases}}}]'
+    headers = {"Content-Type": "application/json"}
+    made = service.api.post(
+        "/workflows", content=f'{{"name": "Digits", "steps": {steps}}}', headers=headers
+    )
+    url = f"/workflows/{made.json()['id']}"
+    opened(page, service, f"/flows{url}/edit")
+    page.get_by_label("Name", exact=True).fill("More digits")
+    box(page, "known").click()
+    compared = page.get_by_label("with", exact=True)
+    assert compared.input_value() == "202603020000000000417,83.40"
+    compared.fill("202603020000000000417, 83.50")
+    saved(page)
+    assert "[202603020000000000417,83.50]" in service.api.get(url).text
+
+
+def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Service):
+    pause = {"id": "pause", "type": "wait", "duration": "P1D"}
+    url = edited(page, service, "workflows", steps=[pause])
+    confirmed(page, "Activate")
+    contact = service.made("/contacts", {"email": f"vi-{secrets.token_hex(4)}@example.com"})
+    service.made(f"{url}/runs", {"contactId": contact["id"], "data": {}})
+    service.until(lambda: service.read(url)["stats"]["runs"].get("WAITING"))
+    page.reload()
+    box(page, "pause").get_by_text("1 here").wait_for()
+    box(page, "pause").click()
+    page.get_by_label("Duration").fill("P3D")
+    page.get_by_role("button", name="Save", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("becomes version 2").wait_for()
+    dialog.get_by_text("1 run under way stays").wait_for()
+    dialog.get_by_role("button", name="Save and go live").click()
+    page.get_by_role("link", name="Versions").click()
+    row = page.get_by_role("row", name=re.compile("^1 "))
+    row.get_by_text("1 run", exact=True).wait_for()
+    page.get_by_role("link", name="since version 1").click()
+    shown = page.locator(".differences")
+    assert "Duration: P1D → P3D" in shown.inner_text()
+    page.get_by_text("1 run under way on version 1, 0 runs under way on version 2").wait_for()
+    found = service.read(f"{url}/versions/1/diff/2")
+    assert found["nodes"]["changed"][0]["members"] == {"duration": ["P1D", "P3D"]}
+
+
+def test_who_may_only_look_changes_nothing(chromium: Browser, service: Service):
+    context = chromium.new_context()
+    page = context.new_page()
+    registered(page, service)
+    page.route("**/auth/me", lambda route: route.fulfill(json=_looking(route.fetch().json())))
+    opened(page, service, "/flows/new")
+    page.get_by_text("You may look at flows").wait_for()
+    context.close()
+
+
+def _looking(me: dict[str, Any]) -> dict[str, Any]:
+    kept = [one for one in me["permissions"] if not one.endswith(":write")]
+    return {**me, "permissions": kept}
+
+
+def test_a_flow_of_the_largest_size_is_drawn_and_moved(page: Page, service: Service):
+    size = 500
+    nodes = [NODES[0], *({"id": f"n{n}", "type": "exit", "data": {}} for n in range(1, size))]
+    body = graph(*nodes)
+    for n, node in enumerate(body["nodes"]):
+        node["position"] = {"x": 260 * (n % 20), "y": 140 * (n // 20)}
+    edges = [{"id": "e1", "source": "trigger", "target": "n1"}]
+    url = edited(page, service, "automations", graph={**body, "edges": edges})
+    box(page, "trigger").wait_for()
+    assert 0 < page.locator(".react-flow__node").count() < size  # only those in sight
+    spot = box(page, "n1").bounding_box()
+    assert spot is not None
+    page.mouse.move(spot["x"] + 20, spot["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(spot["x"] + 60, spot["y"] + 60, steps=10)
+    page.mouse.up()
+    saved(page)
+    assert service.read(url)["graph"]["nodes"][1]["position"] != {"x": 260, "y": 0}

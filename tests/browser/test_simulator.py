@@ -1,0 +1,108 @@
+"""The examples from the screen: opened, changed, simulated, activated; and what the trace shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Service, Watch, opened
+from tests.browser.test_acts import confirmed
+from tests.browser.test_editor import box, edited, palette, saved
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "docs/examples").glob("*.json"))
+
+
+def test_each_example_is_opened_changed_simulated_and_activated(page: Page, service: Service):
+    """And what the screen says of each run is what the API says."""
+    opened(page, service, "/flows")
+    for example in EXAMPLES:
+        file = json.loads(example.read_text())
+        page.get_by_role("link", name="Flows").click()
+        page.get_by_role("link", name="New flow").click()
+        page.locator(".examples button").filter(has_text=file["about"]).click()
+        page.wait_for_url(re.compile("/edit$"))
+        kind, id = page.url.split("/")[-3:-1]
+        page.get_by_label("Name", exact=True).fill(f"{file['name']}, changed")
+        saved(page)
+        page.get_by_role("button", name="Simulate", exact=True).first.click()
+        page.locator(".given .primary").click()
+        page.locator(".trace").wait_for()
+        trace = simulated(service, f"/{kind}/{id}/simulate", example.read_text())
+        steps = [f"{step['nodeId']} {step['status'].lower()}" for step in trace["steps"]]
+        items = "all => all.map(one => `${one.querySelector('code').innerText} ${one.className}`)"
+        assert page.locator(".trace .way > li").evaluate_all(items) == steps, example
+        checked = service.made(f"/{kind}/check", file["definition"] | {"name": "Checked"})
+        boxes = "all => all.map(one => one.dataset.id)"
+        drawn = page.locator(".react-flow__node").evaluate_all(boxes)
+        assert sorted(drawn) == sorted(checked["positions"]), example
+        shown = page.locator(".trace").inner_text()
+        assert trace["end"]["status"].lower() in shown.lower()
+        for content in (step["message"]["content"] for step in trace["steps"] if step["message"]):
+            assert (content.get("subject") or content["text"]) in shown
+        confirmed(page, "Activate")
+        page.locator(".lead").get_by_text("Active").wait_for()
+        stored = service.read(f"/{kind}/{id}")
+        assert (stored["state"], stored["version"]) == ("ACTIVE", 1), example
+        assert stored["name"].endswith(", changed")
+
+
+def simulated(service: Service, url: str, text: str) -> dict[str, Any]:
+    """The trace of the file's input, sent as it is written there, with all its digits."""
+    begin = text.index('"input": ') + len('"input": ')
+    _, end = json.JSONDecoder().raw_decode(text, begin)
+    headers = {"Content-Type": "application/json"}
+    answer = service.api.post(url, content=text[begin:end].encode(), headers=headers)
+    assert answer.status_code == 200, answer.text
+    trace: dict[str, Any] = answer.json()
+    return trace
+
+
+def test_a_request_that_came_is_played_along_the_virtual_clock(page: Page, service: Service):
+    """With what is on the screen, saved or not."""
+    letter = {"subject": "Hi {{trigger.data.name}}", "html": "<p style='color:red'>Bye</p>"}
+    say: dict[str, Any] = {"id": "say", "type": "send_message", "channel": "email"}
+    steps = [{**say, "content": letter}]
+    trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
+    made = {"state": "ACTIVE", "trigger": {**trigger, "createContact": True}, "steps": steps}
+    url = edited(page, service, "workflows", **made)
+    hook = service.read(url)["trigger"]["webhookUrl"]
+    event = {"data": {"email": f"{secrets.token_hex(4)}@example.com", "name": "Grace"}}
+    assert service.api.post(hook, json=event).status_code == 202
+    box(page, "trigger").click()
+    palette(page, "Wait").click()
+    page.get_by_role("button", name="Simulate", exact=True).first.click()
+    page.get_by_label("Take a request that came").select_option(index=1)
+    expect(page.get_by_label("The event, as JSON")).to_have_value(re.compile("Grace"))
+    page.locator(".given .primary").click()
+    page.locator(".trace").get_by_text("Hi Grace").wait_for()
+    page.locator(".letter").get_by_text("Bye").wait_for()
+    clock = page.get_by_label("Virtual time")
+    assert clock.get_attribute("aria-valuetext") == "the end, after 1 day"
+    clock.focus()
+    page.keyboard.press("Home")
+    assert clock.get_attribute("aria-valuetext") == "step 1 of 2: wait, at the start"
+    expect(box(page, "wait").locator(".here")).to_have_count(1)
+    assert page.locator(".trace").get_by_text("Hi Grace").count() == 0
+    page.keyboard.press("ArrowRight")
+    expect(box(page, "wait").locator(".passed")).to_have_count(1)
+    expect(box(page, "say").locator(".here")).to_have_count(1)
+    assert service.read(url)["steps"] == steps
+
+
+def test_what_cannot_be_simulated_says_why_at_its_field(page: Page, service: Service, watch: Watch):
+    watch.expected = "422"
+    edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
+    page.get_by_role("button", name="Simulate", exact=True).first.click()
+    event = page.get_by_label("The event, as JSON")
+    event.fill("{")
+    page.locator(".given .primary").click()
+    page.locator(".wrong", has_text="This is not JSON").wait_for()
+    event.fill('{"data": {}}')
+    page.locator(".given .primary").click()
+    page.get_by_role("alert").get_by_text("data.email").first.wait_for()
+    assert event.input_value() == '{"data": {}}'
