@@ -17,6 +17,7 @@ import { Message, Messages } from './screens/messages'
 import { Request } from './screens/requests'
 import { Run, Runs } from './screens/runs'
 import { Settings } from './screens/settings'
+import { Event } from './screens/why'
 import { Template, Templates } from './screens/templates'
 
 // Chunks of their own: who does not edit flows does not load them.
@@ -46,6 +47,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
   ['/flows/:kind/:id/edit', ({ kind = '', id = '' }) => <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />],
   ['/flows/:kind/:id/versions', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="versions">{of => <Later load={editing} show={({ Versions }) => <Versions of={of} id={id} />} />}</Flow>],
+  ['/events/:id', ({ id = '' }) => <Event id={id} />],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
   ['/templates', () => <Templates />],
   ['/templates/:id', ({ id = '' }) => <Template id={id} />],

@@ -1,4 +1,6 @@
 // What to do about a reason, for the codes where there is something to do.
+import type { Schemas } from './api'
+
 export const ADVICE: Record<string, string> = {
   suppressed_unsubscribed: 'Only the contact can opt in again.',
   suppressed_bounced: 'Correct the address, or lift the suppression on the contact if it works again; then send again.',
@@ -32,6 +34,19 @@ export const ADVICE: Record<string, string> = {
   cancelled: 'Replay starts a new run from the beginning.',
   visit_limit: 'Look for a loop in the flow.',
   poisoned: 'Tell the operator: the log of the worker has the cause.',
+}
+
+/** What to do about an explanation, where its record has no reason of its own. */
+export const EXPLAINED: Partial<Record<Schemas['Explaining']['code'], string>> = {
+  not_active: 'Activate the flow.',
+  no_event: 'Look whether its sender sends at all, and whether the trigger looks for the address in the right place.',
+  event_started_nothing: 'Start a run by hand if it is still wanted.',
+  refused_signature: 'Give the sender the current secret, then retry the request.',
+  refused_inactive: 'Activate the flow, then retry the request.',
+  refused_no_contact: 'Make the contact, or let the trigger make it, then retry the request.',
+  refused_request: 'Mend what its detail names, then retry the request.',
+  refused_unreadable: 'See whether it was about this contact; mend the path, then retry it.',
+  run_failed: 'Mend what the step names, then retry the run.',
 }
 
 /** A sentence that follows from the status of a message, where there is no better reason. */

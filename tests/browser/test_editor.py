@@ -6,11 +6,11 @@ import re
 import secrets
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Service, Watch, opened
 from tests.browser.test_acts import confirmed
-from tests.browser.test_stories import pressed, registered
+from tests.browser.test_stories import pressed
 
 HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
 IS_PRO = {"path": "trigger.data.plan", "op": "eq", "value": "pro"}
@@ -289,21 +289,6 @@ def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Servic
     page.get_by_text("1 run under way on version 1, 0 runs under way on version 2").wait_for()
     found = service.read(f"{url}/versions/1/diff/2")
     assert found["nodes"]["changed"][0]["members"] == {"duration": ["P1D", "P3D"]}
-
-
-def test_who_may_only_look_changes_nothing(chromium: Browser, service: Service):
-    context = chromium.new_context()
-    page = context.new_page()
-    registered(page, service)
-    page.route("**/auth/me", lambda route: route.fulfill(json=_looking(route.fetch().json())))
-    opened(page, service, "/flows/new")
-    page.get_by_text("You may look at flows").wait_for()
-    context.close()
-
-
-def _looking(me: dict[str, Any]) -> dict[str, Any]:
-    kept = [one for one in me["permissions"] if not one.endswith(":write")]
-    return {**me, "permissions": kept}
 
 
 def test_a_flow_of_the_largest_size_is_drawn_and_moved(page: Page, service: Service):

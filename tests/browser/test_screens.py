@@ -23,7 +23,8 @@ SCREENS = (
     "/contacts?q=nobody-is-called-so",
     "/contacts/new",
     "/contacts/import",
-    "/contacts/{contact}",
+    "/contacts/{contact}?why=all",
+    "/events/{event}",
     "/messages",
     "/messages/{message}",
     "/inbox",
@@ -99,7 +100,10 @@ def ids(service: Service) -> dict[str, str]:
     requests = service.read(f"/workflows/{flow['id']}/webhook-requests?outcome=REFUSED")["data"]
     node = {"id": HOSTILE[:60], "type": "add_tag", "data": {"tag": HOSTILE}}
     drawn = service.made("/automations", {"name": HOSTILE, "graph": {"nodes": [node]}})
+    named = {"name": HOSTILE[:60], "properties": {HOSTILE: HOSTILE}}
+    event = service.made(f"/contacts/{run['contactId']}/events", named)
     return {
+        "event": event["id"],
         "drawn": drawn["id"],
         "run": run["id"],
         "contact": run["contactId"],

@@ -157,6 +157,10 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     page.get_by_label("Role").select_option("viewer")
     page.get_by_role("button", name="Send the invitation").click()
     page.get_by_role("cell", name=email).wait_for()
+    opened(page, service, "/flows/new")
+    page.get_by_role("button", name=re.compile("^Welcome series")).click()
+    page.wait_for_url(re.compile("/edit$"))
+    [flow] = re.findall(r"/flows/\S+/edit", page.url)
     opened(page, service, "/inbox")
     page.get_by_role("button", name=re.compile("invite", re.IGNORECASE)).first.click()
     page.get_by_role("button", name="Text", exact=True).click()
@@ -180,4 +184,9 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     opened(page, service, "/settings/workspace")
     assert page.get_by_role("button", name="Save").count() == 0
     assert page.get_by_role("link", name="API keys").count() == 0
+    opened(page, service, flow)
+    page.locator(".react-flow__node[data-id='welcome']").click()
+    assert page.get_by_label("Template").is_disabled()
+    assert page.get_by_role("button", name="Save").count() == 0
+    assert page.locator(".palette").get_by_role("button", name="Wait", exact=True).count() == 0
     viewer.close()

@@ -8,6 +8,7 @@ import { go, useLocation } from '../router'
 import { Check, Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
 import { FlowLink } from '../names'
 import { Why, waiting } from './runs'
+import { WhyNot } from './why'
 
 type Contact = Schemas['Contact']
 type Full = Schemas['ContactInFull']
@@ -129,6 +130,7 @@ export function Contact({ id }: { id: string }) {
         {held.channel}: <b>{held.reason.replaceAll('_', ' ')}</b> {may('suppressions:write') && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: held.id } } })); await contact.reload() }}>
           <p>Messages go to this address again. Do this only when you know that the address works, or that the person wants it.</p></Confirm>}
       </li>)}</ul></Section>}
+      <WhyNot contactId={id} all={all.value} />
       <Section title="What happened"><Timeline of={timeline} all={all.value} /></Section>
     </>}</Shown>
   </Screen>
@@ -146,7 +148,7 @@ function Timeline({ of, all }: { of: ReturnType<typeof useListed<Happening>>; al
 function happened({ run, message, event, consent }: Happening, all: FlowName[] | null) {
   if (run) return <><p>Run of <FlowLink run={run} all={all} /> <Status value={run.status} /> <Link to={`/runs/${run.id}`}>see its steps</Link></p><Why reason={run.reason ?? (run.waitingFor ? { detail: waiting(run.waitingFor) } : null)} /></>
   if (message) return <><p>Message by {message.channel} <Status value={message.status} /> <Link to={`/messages/${message.id}`}>see it</Link>{message.attempts.length > 1 && `, ${plural(message.attempts.length, 'attempt')}`}</p><Why reason={message.reason} /></>
-  if (event) return <p>Event <b>{event.name}</b></p>
+  if (event) return <p>Event <Link to={`/events/${event.id}`}><b>{event.name}</b></Link></p>
   if (consent) return <p>{consent.channel}: <b>{consent.change.replaceAll('_', ' ')}</b>{consent.reason && ` (${consent.reason})`}, by {consent.source.replaceAll('_', ' ')}</p>
   return null
 }

@@ -1,4 +1,5 @@
 // Runs: what happened to each event, step by step, and why.
+import { useEffect, useRef } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { useCan } from '../me'
@@ -96,7 +97,10 @@ export function Run({ id }: { id: string }) {
 }
 
 function StepItem({ step }: { step: Step }) {
-  return <li class={step.status.toLowerCase()}>
+  const item = useRef<HTMLLIElement>(null)
+  const isMeant = useLocation().query.get('step') === step.nodeId // by whoever leads here
+  useEffect(() => { if (isMeant) item.current?.scrollIntoView({ block: 'center' }) }, [isMeant])
+  return <li ref={item} class={`${step.status.toLowerCase()} ${isMeant ? 'meant' : ''}`}>
     <div class="step"><b>{KINDS[step.kind] ?? step.kind}</b> <code>{step.nodeId}</code>{step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
       {step.port && step.port !== 'next' && <span> took <b>{step.port}</b></span>} <span class="soft"><When at={step.finishedAt ?? step.startedAt} /></span></div>
     <Why reason={step.reason} />

@@ -1,0 +1,54 @@
+// Why a flow did or did not reach a contact, with the record that proves each reason; and the event that one may be.
+import { api, got, type Schemas } from '../api'
+import { useLoaded } from '../data'
+import { ContactLink, useContactNames, type FlowName } from '../names'
+import { narrow, useLocation } from '../router'
+import { ADVICE, EXPLAINED } from '../words'
+import { Choice, Facts, Filters, Json, Link, Screen, Section, Shown, When } from '../ui'
+
+type Reason = Schemas['Explaining']
+
+const RECORDS: Record<Reason['evidence']['type'], readonly [string, (evidence: Reason['evidence']) => string]> = {
+  definition: ['the flow', ({ id }) => `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`],
+  event: ['the event', ({ id }) => `/events/${id}`],
+  webhook_request: ['the request', ({ id }) => `/requests/${id}`],
+  run: ['the run', ({ id, nodeId }) => `/runs/${id}${nodeId ? `?step=${encodeURIComponent(nodeId)}` : ''}`],
+  message: ['the message', ({ id }) => `/messages/${id}`],
+}
+
+/** The day in the viewer's zone, as an input has it, and the moment it begins. */
+const begins = (day: string) => (day ? new Date(`${day}T00:00`).toISOString() : undefined)
+
+export function WhyNot({ contactId, all }: { contactId: string; all: FlowName[] | null }) {
+  const { query } = useLocation()
+  const flow = query.get('why') ?? '', since = query.get('since') ?? ''
+  return <Section title="Why, or why not?">
+    <Filters>
+      <Choice label="Flow" name="why" value={flow} any="choose one" options={[['all', 'all flows'], ...(all ?? []).map(each => [each.id, each.name] as const)]} />
+      <label>Since<input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} /></label>
+    </Filters>
+    {flow ? <Reasons contactId={contactId} flow={flow} since={since} /> : <p class="empty">Choose a flow to see what came for this contact, and what held it back.</p>}
+  </Section>
+}
+
+function Reasons({ contactId, flow, since }: { contactId: string; flow: string; since: string }) {
+  const path = { path: { id: contactId }, query: { definitionId: flow === 'all' ? undefined : flow, since: begins(since) } }
+  const found = useLoaded(async () => (await got(api.GET('/contacts/{id}/explain', { params: path }))).data, [contactId, flow, since], () => 10_000)
+  return <Shown of={found}>{reasons => (reasons.length ? <ol class="timeline whys">{reasons.map((each, index) => {
+    const [record, to] = RECORDS[each.evidence.type]
+    const advice = (each.reason && ADVICE[each.reason]) || EXPLAINED[each.code]
+    return <li key={index}><span class="soft"><When at={each.at} /></span>
+      <p><span class="sentence">{each.sentence}</span>{advice && <> <b>{advice}</b></>} <Link to={to(each.evidence)}>{record}{each.evidence.nodeId && `, step ${each.evidence.nodeId}`}</Link></p></li>
+  })}</ol> : <p class="empty">Nothing is known: no event, request, run or message of this contact.</p>)}</Shown>
+}
+
+export function Event({ id }: { id: string }) {
+  const event = useLoaded(() => got(api.GET('/contact-events/{id}', { params: { path: { id } } })), [id])
+  const names = useContactNames([event.value?.contactId ?? null])
+  return <Screen title={event.value?.name ?? 'Event'} lead={<code>{id}</code>}>
+    <Shown of={event}>{value => <>
+      <Facts of={[['Contact', <ContactLink id={value.contactId} names={names} />], ['Happened', <When at={value.at} />]]} />
+      <Section title="Properties"><Json value={value.properties} /></Section>
+    </>}</Shown>
+  </Screen>
+}

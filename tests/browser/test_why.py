@@ -1,0 +1,100 @@
+"""Why a flow did or did not reach a contact, on the page as the API answers it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from playwright.sync_api import Page
+
+from tests.browser.conftest import Service, opened
+
+HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
+PLACES = {
+    "definition": "/flows/workflows/",
+    "event": "/events/",
+    "webhook_request": "/requests/",
+    "run": "/runs/",
+    "message": "/messages/",
+}
+
+
+def flow(service: Service, name: str, *steps: dict[str, Any], **more: Any) -> dict[str, Any]:
+    trigger = {**HOOK, **more.pop("trigger", {})}
+    body = {"name": name, "state": "ACTIVE", "trigger": trigger, "steps": [*steps], **more}
+    return service.made("/workflows", body)
+
+
+def said(page: Page) -> list[tuple[str, str]]:
+    """Each sentence, and where its record is."""
+    script = """all => all.map(one => [one.querySelector('.sentence').innerText,
+        new URL(one.querySelector('a').href).pathname.replace('/console', '')])"""
+    found = page.locator(".whys > li").evaluate_all(script)
+    return [(sentence, path) for sentence, path in found]
+
+
+def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Service):
+    mark = secrets.token_hex(4)
+    email = f"ada-{mark}@example.com"
+    contact = service.made("/contacts", {"email": email})["id"]
+    letter = {"subject": "Hi", "html": "<p>Hi</p>"}
+    send = {"id": "say", "type": "send_message", "channel": "email", "content": letter}
+    once = {"id": "once", "type": "throttle", "limit": 1, "window": "P1D"}
+    flows = {
+        "letter": flow(service, f"Letter {mark}", once, send),
+        "signed": flow(
+            service,
+            f"Signed {mark}",
+            send,
+            trigger={"signingSecret": "s" * 20, "source": HOOK["source"]},
+        ),
+        "nothing": flow(service, f"Nothing {mark}", send),
+        "later": flow(service, f"Later {mark}", {"id": "pause", "type": "wait", "duration": "P9D"}),
+    }
+    for name in ("letter", "letter", "signed", "later"):
+        service.api.post(flows[name]["trigger"]["webhookUrl"], json={"data": {"email": email}})
+    service.api.patch(f"/workflows/{flows['nothing']['id']}", json={"state": "PAUSED"})
+    service.made(f"/contacts/{contact}/events", {"name": f"looked-{mark}"})
+
+    def settled() -> bool:
+        runs = service.read(f"/runs?contactId={contact}")["data"]
+        return len(runs) == 3 and all(
+            run["finishedAt"] or run["status"] == "WAITING" for run in runs
+        )
+
+    service.until(settled)
+    service.until(lambda: "sent" in codes(service, contact))
+    met: set[str] = set()
+    opened(page, service, f"/contacts/{contact}")
+    for each in (*flows.values(), {"id": "all"}):
+        page.get_by_role("combobox", name="Flow").select_option(each["id"])
+        page.wait_for_url(re.compile(f"why={each['id']}"))
+        query = "" if each["id"] == "all" else f"?definitionId={each['id']}"
+        answer = service.read(f"/contacts/{contact}/explain{query}")["data"]
+        met |= {one["code"] for one in answer}
+        expected = [
+            (one["sentence"], PLACES[one["evidence"]["type"]] + one["evidence"]["id"])
+            for one in answer
+        ]
+        page.locator(".whys > li").nth(len(expected) - 1).wait_for()
+        assert said(page) == expected
+    assert {"throttled", "waiting_for_time", "refused_signature", "not_active"} <= met
+    page.get_by_role("combobox", name="Flow").select_option(flows["letter"]["id"])
+    page.get_by_role("link", name="the run, step once").click()
+    page.locator(".way .meant").get_by_text("once", exact=True).wait_for()
+
+
+def codes(service: Service, contact: str) -> set[str]:
+    found = service.read(f"/contacts/{contact}/explain")["data"]
+    return {one["code"] for one in found}
+
+
+def test_an_event_of_a_contact_has_a_page(page: Page, service: Service):
+    contact = service.made("/contacts", {"email": f"eve-{secrets.token_hex(4)}@example.com"})["id"]
+    event = {"name": "bought", "properties": {"total": 12}}
+    service.made(f"/contacts/{contact}/events", event)
+    opened(page, service, f"/contacts/{contact}")
+    page.get_by_role("link", name="bought").click()
+    page.get_by_role("heading", level=1, name="bought").wait_for()
+    page.get_by_text("total: ").wait_for()
