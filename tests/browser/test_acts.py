@@ -63,6 +63,28 @@ def test_contacts_are_tried_imported_searched_and_exported(
     assert len(exported.splitlines()) == 2
 
 
+def test_the_columns_of_a_file_are_mapped_before_it_is_tried(
+    page: Page, service: Service, tmp_path: Path
+):
+    mark = secrets.token_hex(4)
+    file = tmp_path / "from another tool.csv"
+    rows = f'"E-Mail; work";Given;Shoe size;Notes\r\nmap-{mark}@example.com;Mae;41;no\r\n'
+    file.write_bytes(b"\xff\xfe" + rows.encode("utf-16-le"))
+    opened(page, service, "/contacts/import")
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_label("E-Mail; work").select_option("email")
+    page.get_by_label("Given").select_option("firstName")
+    page.get_by_label("Shoe size").select_option("metadata.Shoe size")
+    page.get_by_label("Notes").select_option(label="left out")
+    page.get_by_role("button", name="Try it without changing anything").click()
+    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_role("button", name="Import now").click()
+    page.get_by_role("heading", name="What was done").wait_for()
+    [found] = service.read(f"/contacts?q=map-{mark}")["data"]
+    stored = service.read(f"/contacts/{found['id']}")
+    assert (stored["firstName"], stored["metadata"]) == ("Mae", {"Shoe size": "41"})
+
+
 def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
     page: Page, service: Service
 ):

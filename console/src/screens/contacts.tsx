@@ -1,11 +1,11 @@
 // Contacts: found, made, imported; and everything that is known of one, with all that happened.
 import { useState } from 'preact/hooks'
-import { api, download, got, raw, tagged, type Schemas } from '../api'
+import { api, download, got, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { useCan } from '../me'
 import { called, useFlows, type FlowName } from '../names'
 import { go, useLocation } from '../router'
-import { Check, Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
+import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
 import { FlowLink } from '../names'
 import { Why, waiting } from './runs'
 import { WhyNot } from './why'
@@ -151,52 +151,4 @@ function happened({ run, message, event, consent }: Happening, all: FlowName[] |
   if (event) return <p>Event <Link to={`/events/${event.id}`}><b>{event.name}</b></Link></p>
   if (consent) return <p>{consent.channel}: <b>{consent.change.replaceAll('_', ' ')}</b>{consent.reason && ` (${consent.reason})`}, by {consent.source.replaceAll('_', ' ')}</p>
   return null
-}
-
-// --- import -----------------------------------------------------------------------------------------
-
-type Line = { type: 'error'; row: number; pointer: string; message: string } | Totals
-type Totals = { type: 'totals' | 'problem'; created: number; updated: number; unchanged: number; failed: number; dryRun: boolean; detail?: string }
-
-const MOST_ROWS = 50
-
-export function Import() {
-  const [file, setFile] = useState<File | null>(null)
-  const [unknown, setUnknown] = useState('refuse')
-  const [starts, setStarts] = useState(false)
-  const [lines, setLines] = useState<Line[] | null>(null)
-  const [tried, setTried] = useState(false)
-  const act = useAct()
-  const send = (dryRun: boolean) => act.run(async () => {
-    if (!file) return
-    setLines([])
-    const query = new URLSearchParams({ unknown, dryRun: String(dryRun), startAutomations: String(starts) })
-    const type = /\.(nd)?jsonl?$/i.test(file.name) ? 'application/x-ndjson' : 'text/csv'
-    const response = await raw(`/contacts/import?${query}`, { method: 'POST', headers: { 'Content-Type': type }, body: file })
-    const text = await response.text()
-    setLines(text.split('\n').filter(Boolean).map(line => JSON.parse(line) as Line))
-    setTried(dryRun)
-  })
-  const last = lines?.find(line => line.type !== 'error') as Totals | undefined
-  const wrong = lines?.filter(line => line.type === 'error') ?? []
-  return <Screen title="Import contacts" lead="A CSV file, whose first row names its columns, or NDJSON. Sending a file again is safe.">
-    <div class="form">
-      <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => { setFile(event.currentTarget.files?.[0] ?? null); setLines(null); setTried(false) }} /></div>
-      <Field label="Columns with other names" value={unknown} set={setUnknown} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]}
-        hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.… and subscriptions.…" />
-      <Check label="Start flows that begin with a new contact or a tag" value={starts} set={setStarts} />
-      <Refused problem={act.problem} />
-      <p class="buttons">
-        <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true)}>Try it without changing anything</button>
-        <button type="button" disabled={!file || act.busy || !tried} onClick={() => void send(false)}>Import now</button>
-      </p>
-      {act.busy && <p role="status">Reading the file …</p>}
-    </div>
-    {lines && !act.busy && <Section title={tried ? 'What would be done' : 'What was done'}>
-      {last?.detail && <p class="wrong" role="alert">{last.detail}</p>}
-      {last && <Facts of={[['New', last.created], ['Changed', last.updated], ['As they were', last.unchanged], ['Refused', last.failed]]} />}
-      {wrong.length > 0 && <><p>{plural(wrong.length, 'row')} refused{wrong.length > MOST_ROWS && `, of which these are the first ${MOST_ROWS}`}:</p>
-        <ul>{wrong.slice(0, MOST_ROWS).map(line => line.type === 'error' && <li key={line.row + line.pointer}>Row {line.row}, <code>{line.pointer}</code>: {line.message}</li>)}</ul></>}
-    </Section>}
-  </Screen>
 }

@@ -100,6 +100,7 @@ function First({ done }: { done: () => Promise<void> }) {
         <p><button type="button" class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>Send this event</button></p></li>
       <li><b>Look at its run:</b> the page opens by itself and shows each step, the message, and why everything happened.</li>
     </ol>
+    <p>Or begin with one of the <Link to="/flows/new">twelve examples</Link>.</p>
     <Refused problem={act.problem} />
   </Section>
 }

@@ -1,0 +1,112 @@
+// Contacts from a file: which column is what, tried without changing anything, then done.
+import { useState } from 'preact/hooks'
+import { raw } from '../api'
+import { useAct } from '../data'
+import { Check, Facts, Field, Refused, Screen, Section, plural } from '../ui'
+
+// --- its columns ------------------------------------------------------------------------------------
+
+const OURS = ['email', 'phone', 'firstName', 'lastName', 'timezone', 'locale', 'id', 'tags'] as const
+const BEGINNING = 65_536 // bytes that the header is looked for in
+const MOST_COLUMNS = 60 // that are offered; the rest is read as it is called
+
+const folded = (name: string) => name.toLowerCase().replace(/[\s_-]/g, '')
+const known = (name: string) => OURS.find(one => folded(one) === folded(name)) ?? (/^(metadata|subscriptions)\./.test(name.trim()) ? name.trim() : '')
+
+/** The cells of the first row of a CSV file: between commas, semicolons or tabs, with or without quotation marks. */
+export function header(text: string): string[] {
+  const cells: string[] = []
+  const bare = text.replace(/"(?:[^"]|"")*"/g, '').split(/\r?\n/)[0] ?? ''
+  const [separator] = [',', ';', '\t'].sort((a, b) => bare.split(b).length - bare.split(a).length)
+  let cell = '', isQuoted = false
+  for (let at = 0; at < text.length; at++) {
+    const letter = text[at]!
+    if (isQuoted && letter === '"' && text[at + 1] === '"') { cell += '"'; at++ }
+    else if (letter === '"') isQuoted = !isQuoted
+    else if (!isQuoted && (letter === '\n' || letter === '\r')) break
+    else if (!isQuoted && letter === separator) { cells.push(cell); cell = '' }
+    else cell += letter
+  }
+  return [...cells, cell].filter(one => one.trim())
+}
+
+async function columnsOf(file: File): Promise<string[]> {
+  const bytes = new Uint8Array(await file.slice(0, BEGINNING).arrayBuffer())
+  const isWide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)
+  return header(new TextDecoder(isWide ? (bytes[0] === 0xff ? 'utf-16le' : 'utf-16be') : 'utf-8').decode(bytes))
+}
+
+/** Each column of the file, and as what it is read. */
+function Mapping({ columns, given, set }: { columns: readonly string[]; given: Record<string, string>; set: (given: Record<string, string>) => void }) {
+  return <fieldset class="group"><legend>Columns of the file</legend>
+    <div class="columns">{columns.slice(0, MOST_COLUMNS).map(name => {
+      const usual = known(name)
+      const own = `metadata.${name.trim()}`
+      const options: [string, string][] = [['=', usual ? `read as ${usual}` : 'as the choice below says'], ...OURS.filter(one => one !== usual).map((one): [string, string] => [one, one]), [own, `a field of your own: ${name.trim()}`], ['', 'left out']]
+      return <Field key={name} label={name} value={given[name] ?? '='} options={options} set={to => {
+        const { [name]: _, ...rest } = given
+        set(to === '=' ? rest : { ...rest, [name]: to })
+      }} />
+    })}</div>
+    {columns.length > MOST_COLUMNS && <p class="hint">and {columns.length - MOST_COLUMNS} more, which are read by their names.</p>}
+  </fieldset>
+}
+
+// --- what is done with it ---------------------------------------------------------------------------
+
+type Line = { type: 'error'; row: number; pointer: string; message: string } | Totals
+type Totals = { type: 'totals' | 'problem'; created: number; updated: number; unchanged: number; failed: number; dryRun: boolean; detail?: string }
+
+const MOST_ROWS = 50
+
+export function Import() {
+  const [file, setFile] = useState<File | null>(null)
+  const [unknown, setUnknown] = useState('refuse')
+  const [starts, setStarts] = useState(false)
+  const [columns, setColumns] = useState<string[]>([])
+  const [given, setGiven] = useState<Record<string, string>>({})
+  const [lines, setLines] = useState<Line[] | null>(null)
+  const [tried, setTried] = useState(false)
+  const act = useAct()
+  const send = (dryRun: boolean) => act.run(async () => {
+    if (!file) return
+    setLines([])
+    const query = new URLSearchParams({ unknown, dryRun: String(dryRun), startAutomations: String(starts) })
+    for (const [name, to] of Object.entries(given)) query.set(`columns[${name}]`, to)
+    const type = /\.(nd)?jsonl?$/i.test(file.name) ? 'application/x-ndjson' : 'text/csv'
+    const response = await raw(`/contacts/import?${query}`, { method: 'POST', headers: { 'Content-Type': type }, body: file })
+    const text = await response.text()
+    setLines(text.split('\n').filter(Boolean).map(line => JSON.parse(line) as Line))
+    setTried(dryRun)
+  })
+  const chosen = async (next: File | null) => {
+    setFile(next)
+    setLines(null)
+    setTried(false)
+    setGiven({})
+    setColumns(next && !/\.(nd)?jsonl?$/i.test(next.name) ? await columnsOf(next) : [])
+  }
+  const last = lines?.find(line => line.type !== 'error') as Totals | undefined
+  const wrong = lines?.filter(line => line.type === 'error') ?? []
+  return <Screen title="Import contacts" lead="A CSV file, whose first row names its columns, or NDJSON. Sending a file again is safe.">
+    <div class="form">
+      <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)} /></div>
+      {columns.length > 0 && <Mapping columns={columns} given={given} set={next => { setGiven(next); setTried(false) }} />}
+      <Field label="Columns with other names" value={unknown} set={setUnknown} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]}
+        hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.… and subscriptions.…" />
+      <Check label="Start flows that begin with a new contact or a tag" value={starts} set={setStarts} />
+      <Refused problem={act.problem} />
+      <p class="buttons">
+        <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true)}>Try it without changing anything</button>
+        <button type="button" disabled={!file || act.busy || !tried} onClick={() => void send(false)}>Import now</button>
+      </p>
+      {act.busy && <p role="status">Reading the file …</p>}
+    </div>
+    {lines && !act.busy && <Section title={tried ? 'What would be done' : 'What was done'}>
+      {last?.detail && <p class="wrong" role="alert">{last.detail}</p>}
+      {last && <Facts of={[['New', last.created], ['Changed', last.updated], ['As they were', last.unchanged], ['Refused', last.failed]]} />}
+      {wrong.length > 0 && <><p>{plural(wrong.length, 'row')} refused{wrong.length > MOST_ROWS && `, of which these are the first ${MOST_ROWS}`}:</p>
+        <ul>{wrong.slice(0, MOST_ROWS).map(line => line.type === 'error' && <li key={line.row + line.pointer}>Row {line.row}, <code>{line.pointer}</code>: {line.message}</li>)}</ul></>}
+    </Section>}
+  </Screen>
+}
