@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Service, Watch, opened
 from tests.browser.test_acts import confirmed
+from tests.browser.test_screens import LOOKS, sideways, violations
 from tests.browser.test_stories import pressed
 
 HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
@@ -101,6 +102,13 @@ def test_a_flow_is_drawn_with_the_mouse(page: Page, service: Service):
     expect(page.locator(".react-flow__edge")).to_have_count(6)
     saved(page)
     is_as_expected(service.read(url))
+    box(page, "branch").click()
+    page.get_by_label("The value at").wait_for()
+    assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, *LOOKS) == []
+    assert sideways(page) <= 0
 
 
 def test_the_same_flow_is_drawn_with_the_keyboard_alone(page: Page, service: Service):
@@ -117,23 +125,23 @@ def test_the_same_flow_is_drawn_with_the_keyboard_alone(page: Page, service: Ser
         page.keyboard.type(text)
 
     press(page.locator(".outline").get_by_role("button", name="Trigger"))
-    press(side.get_by_role("button", name="Add behind next"))
+    press(side.get_by_role("button", name="Add here, behind next"))
     press(palette(page, "Branch"))
     press(side.get_by_role("button", name="When: say what must hold"))
     typed("The value at", "trigger.data.plan")
     typed("with", "pro")
-    press(side.get_by_role("button", name="Add behind case1"))
+    press(side.get_by_role("button", name="Add here, behind case1"))
     press(palette(page, "Add a tag"))
     typed("Tag", "pro")
-    press(side.get_by_role("button", name="Add behind next"))
+    press(side.get_by_role("button", name="Add here, behind next"))
     press(palette(page, "Exit"))
     typed("Reason", "Enough.")
     box(page, "branch").focus()
     page.keyboard.press("Enter")
-    press(side.get_by_role("button", name="Add behind else"))
+    press(side.get_by_role("button", name="Add here, behind else"))
     press(palette(page, "Wait"))
     typed("Duration", "PT1H")
-    press(side.get_by_role("button", name="Add behind next"))
+    press(side.get_by_role("button", name="Add here, behind next"))
     press(palette(page, "Remove a tag"))
     typed("Tag", "lead")
     pressed(page, side.get_by_label("It leads to"))
@@ -150,7 +158,7 @@ def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: 
     url = edited(page, service, "workflows", steps=[branch, tag])
     expect(page.locator(".react-flow__edge")).to_have_count(4)  # the arms join at the step after
     box(page, "plan").click()
-    page.get_by_role("button", name="Add behind else").click()
+    page.get_by_role("button", name="Add here, behind else").click()
     palette(page, "Wait").click()
     page.get_by_label("ID", exact=True).fill("pause")
     box(page, "met").click()
@@ -207,6 +215,7 @@ def test_two_people_change_a_flow_and_neither_loses_work(
         page.get_by_role("button", name="Save", exact=True).click()
     assert answered.value.status == 412
     refused.get_by_text("theirs", exact=True).first.wait_for()
+    assert violations(page) == []
     assert service.read(url)["steps"] == theirs
     refused.get_by_role("button", name="Take theirs").click()
     box(page, "end").wait_for()

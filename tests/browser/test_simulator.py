@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Service, Watch, opened
 from tests.browser.test_acts import confirmed
 from tests.browser.test_editor import box, edited, palette, saved
+from tests.browser.test_screens import violations
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs/examples").glob("*.json"))
 
@@ -74,6 +75,7 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(page: Page, servi
     event = {"data": {"email": f"{secrets.token_hex(4)}@example.com", "name": "Grace"}}
     assert service.api.post(hook, json=event).status_code == 202
     box(page, "trigger").click()
+    page.get_by_role("button", name="email at data.email").wait_for()  # as the picker proposes
     palette(page, "Wait").click()
     page.get_by_role("button", name="Simulate", exact=True).first.click()
     page.get_by_label("Take a request that came").select_option(index=1)
@@ -81,6 +83,7 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(page: Page, servi
     page.locator(".given .primary").click()
     page.locator(".trace").get_by_text("Hi Grace").wait_for()
     page.locator(".letter").get_by_text("Bye").wait_for()
+    assert violations(page) == []
     clock = page.get_by_label("Virtual time")
     assert clock.get_attribute("aria-valuetext") == "the end, after 1 day"
     clock.focus()

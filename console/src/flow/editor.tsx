@@ -171,10 +171,10 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     const gone = ids.filter(each => each !== entry || free)
     if (!gone.length) return
     history.edit(removed(doc, all, gone))
-    setSelected([])
+    focus([]) // what had the focus is gone
     setStatus(`${plural(gone.length, 'step')} removed. Undo brings ${gone.length === 1 ? 'it' : 'them'} back.`)
   }
-  const addTrigger = () => history.edit({ ...doc, graph: { ...doc.graph, nodes: [{ id: 'trigger', type: TRIGGER, position: { x: 0, y: -140 }, data: {} }, ...doc.graph.nodes] } })
+  const addTrigger = () => history.edit({ ...doc, graph: { ...doc.graph, nodes: [{ id: seen.cards.some(each => each.id === TRIGGER) ? 'start' : TRIGGER, type: TRIGGER, position: { x: 0, y: -140 }, data: {} }, ...doc.graph.nodes] } })
   const tidy = () => { if (check.positions) { history.edit(placed(doc, check.positions)); setLook(look + 1); setStatus('Tidied up.') } }
   const paste = (text: string) => {
     const next = pasted(doc, all, text, from())
@@ -287,7 +287,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
         </div>
         {panel === 'simulate' ? <Simulator of={of} id={id} doc={doc} isChanged={isChanged} entry={entry} play={setPlay} pick={each => { setSelected([each]); setPanel('step') }} />
           : <fieldset class="locked" disabled={locked}>{card ? <Inspector key={card.id} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} select={focus}
-            secret={secret} setSecret={setSecret} hasSecret={base.value.trigger.signingSecretSet} />
+            of={of} id={id} secret={secret} setSecret={setSecret} hasSecret={base.value.trigger.signingSecretSet} />
             : <><h2 tabIndex={-1}>The flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} problem={problem} pointer="/name" />
               <p class="hint">Select a box on the canvas or a name beside it. {free ? 'Drag from a port to a box to connect them; double-click a line to take it away.' : 'Arms join again at the step after.'}</p>
               <p class="hint">Keys: Tab and Enter select; arrows move{free ? ' a box' : '; with Alt, a step up or down'}; Delete, Ctrl+C, Ctrl+X, Ctrl+V, Ctrl+Z, Ctrl+Shift+Z, Ctrl+S.</p></>}</fieldset>}

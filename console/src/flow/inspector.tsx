@@ -1,4 +1,7 @@
 // The form beside the canvas: the members of one card, and where its ports lead.
+import { useLoaded } from '../data'
+import type { Kind } from '../names'
+import { webhookSchema } from '../paths'
 import { KINDS } from '../words'
 import { Check, Field } from '../ui'
 import { Members, Typed, refusalOf, words, type Finding } from './form'
@@ -7,7 +10,7 @@ import { at, connected, moved, pointer, put, renamed, type Card, type Doc, type 
 
 interface Props {
   doc: Doc; card: Card; seen: View; all: Kinds; findings: readonly Finding[]; free: boolean; edit: (doc: Doc, label?: string) => void; aim: (exit: Exit) => void; remove: () => void
-  select: (ids: string[]) => void; secret: string; setSecret: (secret: string) => void; hasSecret: boolean
+  select: (ids: string[]) => void; secret: string; setSecret: (secret: string) => void; hasSecret: boolean; of: Kind; id: string
 }
 
 export function Inspector(props: Props) {
@@ -58,7 +61,7 @@ function Ways({ doc, card, seen, all, free, edit, aim }: Props) {
     return <div key={port}>
       {free ? <Field label={label} value={target} options={[['', 'nothing: the run ends'], ...nodes]} set={chosen => edit(connected(doc, { id: card.id, port }, chosen || null))} />
         : <p class="way-out"><b>{label}</b> {target || 'the end of the run'}</p>}
-      <p class="hint">{about[port] && `${words(about[port].split('`').join(''))}. `}<button type="button" class="small" aria-label={`Add behind ${port}`} onClick={() => aim({ id: card.id, port })}>Add here</button></p>
+      <p class="hint">{about[port] && `${words(about[port].split('`').join(''))}. `}<button type="button" class="small" aria-label={`Add here, behind ${port}`} onClick={() => aim({ id: card.id, port })}>Add here</button></p>
     </div>
   })}</fieldset>
 }
@@ -66,7 +69,16 @@ function Ways({ doc, card, seen, all, free, edit, aim }: Props) {
 const OF_SOURCE: Record<string, string[]> = { inbound_webhook: ['contactLookup', 'contactPath', 'dedupePath'], tag_added: ['tag'], event: ['name'] }
 const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
 
-function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret }: Props) {
+/** What would find a contact in the requests that came, best first. */
+function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) => void }) {
+  const found = useLoaded(async () => (await webhookSchema(of, id)).lookups.slice(0, 4), [of, id])
+  if (!found.value?.length) return null
+  return <><p class="hint">In what came, a contact would be found by</p><ul class="plain">{found.value.map(({ contactLookup, contactPath, metadataField, share }) => <li key={contactPath + contactLookup}>
+    <button type="button" class="small" onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}>{contactLookup.replace('_', ' ')} at {contactPath}</button> <span class="soft">{Math.round(share * 100)} %</span></li>)}</ul></>
+}
+
+function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret, of, id }: Props) {
+  const proposing = { of, id }
   const trigger = doc.trigger
   const source = String(trigger.source ?? 'manual')
   const only = ['source', ...(OF_SOURCE[source] ?? [])].flatMap(name => (name === 'contactPath' && trigger.contactLookup === 'contact_id' ? [name, 'metadataField'] : [name]))
@@ -81,6 +93,7 @@ function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret }: Pro
   return <>
     <Members place={['trigger']} schema={{ ...all.trigger, properties: Object.fromEntries(only.map(name => [name, plain(all.trigger.properties?.[name] ?? {}, all.defs)])) }} value={trigger} set={set} of={{ all, findings, locked: false }} />
     {source === 'inbound_webhook' && <>
+      <Proposed {...proposing} use={lookup => set({ ...trigger, ...lookup })} />
       <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} problem={problem} pointer="/trigger/signingSecret" hint={hasSecret ? 'There is one; a new one takes its place when you save.' : 'Senders sign with it. Empty: anybody who knows the URL may post.'} />
       <Check label="Make a contact that is not known yet" value={trigger.createContact === true} set={on => set({ ...trigger, createContact: on })} />
       {trigger.createContact === true && <fieldset class="group"><legend>A new contact begins with</legend>

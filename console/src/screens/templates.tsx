@@ -7,6 +7,7 @@ import { meant } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
 
 type Stored = Schemas['Template']
@@ -68,6 +69,7 @@ function Editor({ stored, tag, reload }: { stored: Stored | null; tag: string; r
     : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional', parts: {} }
   const [draft, change, forget, wasKept] = useDraft<Draft>(`template.${stored?.id ?? 'new'}`, initial)
   const act = useAct()
+  const box = useLastBox()
   const may = useCan()('templates:write')
   const parts = PARTS[draft.channel] ?? []
   const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
@@ -91,7 +93,7 @@ function Editor({ stored, tag, reload }: { stored: Stored | null; tag: string; r
   </>}>
     {wasKept && isChanged && <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>Go back to what is stored</button></p>}
     <div class="beside">
-      <Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={save}>
+      <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={save}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
         <div class="columns">
           {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} />}
@@ -101,6 +103,7 @@ function Editor({ stored, tag, reload }: { stored: Stored | null; tag: string; r
         {stored && stored.findings.length > 0 && <ul class="plain">{stored.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
         {stored && stored.variables.length > 0 && <p class="hint">It reads {stored.variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
+      <Paths last={box.last} /></div>
       {stored ? <Rendered stored={stored} isChanged={isChanged} /> : <p class="hint">The preview appears once the template is stored.</p>}
     </div>
   </Screen>

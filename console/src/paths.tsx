@@ -1,0 +1,46 @@
+// The paths that a template can read: of the contact, the workspace and, flow by flow, of what came to its webhook.
+import { useRef, useState } from 'preact/hooks'
+import { api, got } from './api'
+import { useLoaded } from './data'
+import { useFlows, type Kind } from './names'
+import { Field, Shown } from './ui'
+
+const ALWAYS = ['contact.firstName', 'contact.lastName', 'contact.email', 'contact.phone', 'workspace.name', 'run.id', 'unsubscribeUrl', 'preferencesUrl']
+const MOST = 100
+
+export const webhookSchema = (of: Kind, id: string) => {
+  const asked = { params: { path: { id } } }
+  return got(of === 'workflows' ? api.GET('/workflows/{id}/webhook-schema', asked) : api.GET('/automations/{id}/webhook-schema', asked))
+}
+
+type Box = HTMLInputElement | HTMLTextAreaElement
+
+/** Remembers the box that was typed into last, below the element that these listen on. */
+export function useLastBox() {
+  const last = useRef<Box | null>(null)
+  return { last, onFocusIn: (event: FocusEvent) => { if (event.target instanceof HTMLTextAreaElement || (event.target instanceof HTMLInputElement && event.target.type === 'text')) last.current = event.target } }
+}
+
+/** Inserts a path, in braces, where the cursor was. */
+export function Paths({ last }: { last: { current: Box | null } }) {
+  const flows = useFlows()
+  const [chosen, setChosen] = useState('')
+  const hooks = (flows.value ?? []).filter(each => each.triggerSource === 'inbound_webhook')
+  const flow = hooks.find(each => each.id === chosen)
+  const found = useLoaded(async () => (flow ? (await webhookSchema(flow.kind, flow.id)).paths.filter(each => !each.types.includes('object')) : []), [flow?.id])
+  const insert = (path: string) => {
+    const box = last.current
+    if (!box?.isConnected) return
+    box.setRangeText(`{{${path}}}`, box.selectionStart ?? box.value.length, box.selectionEnd ?? box.value.length, 'end')
+    box.dispatchEvent(new Event('input', { bubbles: true }))
+    box.focus()
+  }
+  const button = (path: string, title?: string) => <li key={path}><button type="button" class="small" title={title} onClick={() => insert(path)}>{path}</button></li>
+  return <details class="given"><summary>Insert a value</summary>
+    <p class="hint">It goes to where the cursor was last.</p>
+    <Field label="From what came to" value={chosen} set={setChosen} options={[['', 'no flow: contact and workspace only'], ...hooks.map(each => [each.id, each.name] as const)]} />
+    <ul class="plain paths">{ALWAYS.map(path => button(path))}</ul>
+    {flow && <Shown of={found}>{paths => (paths.length ? <ul class="plain paths">{paths.slice(0, MOST).map(each => button(`trigger.${each.path}`, `${JSON.stringify(each.example)}, in ${Math.round(each.presence * 100)} % of what came`))}</ul>
+      : <p class="empty">Nothing has come to its webhook yet.</p>)}</Shown>}
+  </details>
+}
