@@ -225,6 +225,12 @@ def test_two_people_change_a_flow_and_neither_loses_work(
     assert page.get_by_label("Tag", exact=True).input_value() == "mine"
     saved(page)
     assert service.read(url)["steps"] == [{"id": "tag", "type": "add_tag", "tag": "mine"}]
+    assert service.api.patch(url, json={"steps": theirs}).status_code == 200
+    page.get_by_label("Tag", exact=True).fill("mine again")
+    page.get_by_role("button", name="Save", exact=True).click()
+    refused.get_by_role("button", name="Go on with mine").click()
+    saved(page)
+    assert service.read(url)["steps"] == [{"id": "tag", "type": "add_tag", "tag": "mine again"}]
 
 
 def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(

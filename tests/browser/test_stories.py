@@ -38,6 +38,9 @@ def registered(page: Page, service: Service) -> str:
 def test_a_newcomer_gets_to_a_message_in_three_steps(
     stranger: BrowserContext, service: Service, watch: Watch
 ):
+    """And in ten clicks at the most, the registration counted."""
+    count = "sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1"
+    stranger.add_init_script(f"addEventListener('click', () => {{ {count} }}, true)")
     page = stranger.new_page()
     watch.on(page)
     registered(page, service)
@@ -50,6 +53,7 @@ def test_a_newcomer_gets_to_a_message_in_three_steps(
     page.frame_locator("iframe").get_by_role("heading", name="Hello Ada,").wait_for()
     page.get_by_role("link", name="Sandbox inbox").click()
     page.get_by_role("button", name="Welcome, Ada").wait_for()
+    assert 5 <= int(page.evaluate("sessionStorage.clicks")) <= 10
     assert watch.found == []
 
 

@@ -26,7 +26,7 @@ def flow(service: Service, name: str, *steps: dict[str, Any], **more: Any) -> di
     return service.made("/workflows", body)
 
 
-def said(page: Page) -> list[tuple[str, str]]:
+def read(page: Page) -> list[tuple[str, str]]:
     """Each sentence, and where its record is."""
     script = """all => all.map(one => [one.querySelector('.sentence').innerText,
         new URL(one.querySelector('a').href).pathname.replace('/console', '')])"""
@@ -78,7 +78,7 @@ def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Se
             for one in answer
         ]
         page.locator(".whys > li").nth(len(expected) - 1).wait_for()
-        assert said(page) == expected
+        assert read(page) == expected
     assert {"throttled", "waiting_for_time", "refused_signature", "not_active"} <= met
     page.get_by_role("combobox", name="Flow").select_option(flows["letter"]["id"])
     page.get_by_role("link", name="the run, step once").click()
