@@ -271,7 +271,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       <div class="palette" ref={palette}>
         {!locked && <><h2>Add</h2><ul class="plain">{[...all.all.values()].map(kind => <li key={kind.name}><button type="button" title={kind.about} onClick={() => add(kind.name)}>{KINDS[kind.name] ?? words(kind.name)}</button></li>)}
           {free && !seen.cards.some(each => each.kind === TRIGGER) && <li><button type="button" onClick={addTrigger}>Trigger</button></li>}</ul>
-          <p class="hint">{card ? `Behind ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.` : free ? 'Select a box to add behind it.' : 'At the end; select a box to add behind it.'}</p></>}
+          <p class="hint">{card ? `Behind ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.` : seen.cards.length < 2 ? 'Press one to begin.' : free ? 'Select a box to add behind it.' : 'At the end; select a box to add behind it.'}</p></>}
         <h2>In this flow</h2>
         <ul class="plain outline">{seen.cards.map(each => <li key={each.id}><button type="button" class="plain" aria-current={each.id === card?.id ? 'true' : undefined} onClick={() => focus([each.id])}>
           {each.kind === TRIGGER ? 'Trigger' : each.id}{(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}</button></li>)}</ul>
