@@ -310,6 +310,18 @@ CREATE TABLE contact_events (
 );
 CREATE INDEX contact_events_by_contact ON contact_events (workspace_id, contact_id, id);
 
+-- A rule by which contacts belong together: those who fit the filter now are in it.
+CREATE TABLE segments (
+    workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
+    id            TEXT NOT NULL,
+    name          TEXT NOT NULL,
+    filter        TEXT NOT NULL,                  -- JSON with its literals
+    revision      INTEGER NOT NULL,
+    created_at    TIMESTAMPTZ NOT NULL,
+    updated_at    TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+
 -- A contact wanted to be written to no more, or again; or seems to: somebody should read it.
 CREATE TABLE consent_events (
     workspace_id  TEXT NOT NULL,

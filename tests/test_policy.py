@@ -69,6 +69,13 @@ POLICY: Mapping[str, str] = {
     "GET /contacts/{id}/activity": "viewer",
     "GET /contacts/{id}/explain": "viewer",
     "GET /tags": "viewer",
+    "GET /segments": "viewer",
+    "POST /segments": "editor",
+    "POST /segments/preview": "viewer",
+    "GET /segments/{id}": "viewer",
+    "PATCH /segments/{id}": "editor",
+    "DELETE /segments/{id}": "editor",
+    "GET /segments/{id}/contacts": "viewer",
     "GET /contacts/{id}": "viewer",
     "PATCH /contacts/{id}": "editor",
     "DELETE /contacts/{id}": "editor",
@@ -256,6 +263,7 @@ def test_a_route_that_changes_something_needs_more_than_reading():
         if ":" in endpoint.can and not endpoint.can.endswith(reading[endpoint.method])
     }
     assert lax == {  # which change nothing
+        "POST /segments/preview",
         "POST /templates/preview",
         "POST /templates/{id}/preview",
         "POST /templates/{id}/previews",

@@ -67,6 +67,7 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
     "PUT /contacts contactId": {"match": {"contactId": "con"}},
     "POST /events contactId": {"match": {"contactId": "con"}, "name": "seen"},
     "POST /events/batch contactId": {"events": [{"match": {"contactId": "con"}, "name": "seen"}]},
+    "POST /segments/preview contactId": {"filter": {"event": "seen"}, "contactId": "con"},
     "POST /auth/switch workspaceId": {"workspaceId": "ws"},
     "POST /auth/token workspaceId": {
         "email": "mallory@tidings.example",
@@ -211,6 +212,7 @@ async def world(cast: Cast, process: Process) -> World:
         for prefix, path, body in (
             ("tpl", "/templates", template),
             ("aut", "/automations", {"name": "A", "state": "ACTIVE"}),
+            ("seg", "/segments", {"name": "S", "filter": {"event": "seen"}}),
             ("sup", "/suppressions", {"channel": "email", "address": "no@example.com"}),
             ("key", "/settings/api-keys", {"name": "K", "role": "viewer"}),
             ("ep", "/event-endpoints", {"url": "https://x.test", "enabled": False}),

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import aiosqlite
 from databases.core import DatabaseURL
 
+from app.database import texts
 from app.database.engine import Deadlines
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class File:
         try:
             raw.row_factory = sqlite3.Row
             await raw.set_progress_handler(file._is_overdue, STEPS_BETWEEN_LOOKS)
+            for name, function in texts.FUNCTIONS.items():
+                await raw.create_function(name, 2, function, deterministic=True)
             for pragma in PRAGMAS:
                 await raw.execute_fetchall(pragma)
         except BaseException:

@@ -1,9 +1,10 @@
 """Comparison of two JSON values: as exact numbers, as times, or as they are.
 
-A number compares with a number, be it as text ("83.40"), exactly as the literals stand. A time is
-an RFC 3339 time in text, or a date, which is its midnight in UTC. Two texts are equal when they are
-the same, upper and lower case distinct, or the same moment; they have an order when both are
-numbers or both times. Everything else is unequal and has no order. Nothing here raises.
+A number compares with a number, be it as text ("83.40"), exactly as the literals stand; text whose
+exponent has more than three digits is none. A time is an RFC 3339 time in text, or a date, which is
+its midnight in UTC. Two texts are equal when they are the same, upper and lower case distinct, or
+the same moment; they have an order when both are numbers or both times. Everything else is unequal
+and has no order. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from app.machine.fields import parse_duration
 from app.machine.program import Json
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_FAR = re.compile(r"[-+.0-9]*[eE][+-]?[0-9]{4,}")
 _TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)([Zz]|[+-][0-9]{2}:[0-9]{2}))?"
@@ -26,12 +28,17 @@ _TIME = re.compile(
 def number(value: Json) -> Decimal | None:
     """The exact number that a JSON number, or text that reads like one, stands for."""
     if isinstance(value, str):
-        return _decimal(value)
+        return None if is_far(value) else _decimal(value)
     if isinstance(value, LiteralInt | LiteralFloat):
         return _decimal(value.literal)
     if isinstance(value, float):
         return _decimal(repr(value))
     return Decimal(value) if is_number(value) else None
+
+
+def is_far(literal: str) -> bool:
+    """Whether its exponent has more than three digits: no database holds such a number."""
+    return _FAR.fullmatch(literal[-DIGITS:]) is not None
 
 
 def _decimal(literal: str) -> Decimal | None:

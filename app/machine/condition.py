@@ -7,6 +7,7 @@ null is a value that `eq` and `ne` see and `exists` does not. compare.py says wh
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -52,7 +53,20 @@ class Not:
     condition: Condition
 
 
-Condition: TypeAlias = Comparison | All | AnyOf | Not
+class Question(ABC):
+    """A condition about more than a value at a path (segment_filter.py)."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def answer(self, facts: Facts) -> tuple[bool, Mapping[str, Json]]:
+        """Whether it holds, and what decided it."""
+
+    def comparisons(self) -> int:
+        return 1
+
+
+Condition: TypeAlias = Comparison | All | AnyOf | Not | Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,8 @@ def comparisons(condition: Condition) -> int:
             return sum(map(comparisons, parts))
         case Not(part):
             return comparisons(part)
+        case Question():
+            return condition.comparisons()
         case Comparison():
             return 1
 
@@ -110,6 +126,10 @@ def _holds(condition: Condition, look: _Look) -> bool:
             return any(_holds(part, look) for part in parts)
         case Not(part):
             return not _holds(part, look)
+        case Question():
+            holds, stated = condition.answer(look.facts)
+            look.operands.append({**stated, "holds": holds})
+            return holds
         case Comparison():
             return _compare(condition, look)
 
@@ -290,10 +310,23 @@ DEEPEST = 16
 Roots: TypeAlias = frozenset[str]
 
 
-def read(
-    raw: Json, place: Place, depth: int = 1, roots: Roots = template.ROOTS
-) -> Condition | None:
-    """The condition that JSON spells over the roots, or None when findings were left."""
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The language of one place: the roots of its paths, what else may be asked, by the member that
+    names it, and a further check of each comparison."""
+
+    roots: Roots = template.ROOTS
+    questions: Mapping[str, Callable[[dict[str, Json], Place], Question | None]] = field(
+        default_factory=dict
+    )
+    refine: Callable[[Comparison, Place], None] | None = None
+
+
+BRANCH = Grammar()
+
+
+def read(raw: Json, place: Place, depth: int = 1, grammar: Grammar = BRANCH) -> Condition | None:
+    """The condition that JSON spells, or None when findings were left."""
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "A condition must be an object.")
         return None
@@ -303,8 +336,14 @@ def read(
     for name, read_parts in _COMBINATIONS.items():
         if name in raw:
             refuse_unknown(raw, {name}, place)
-            return read_parts(raw[name], place.at(name), depth + 1, roots)
-    return _read_comparison(raw, place, roots)
+            return read_parts(raw[name], place.at(name), depth + 1, grammar)
+    for name, read_question in grammar.questions.items():
+        if name in raw:
+            return read_question(raw, place)
+    comparison = _read_comparison(raw, place, grammar.roots)
+    if comparison is not None and grammar.refine is not None:
+        grammar.refine(comparison, place)
+    return comparison
 
 
 def _read_parts(
@@ -312,23 +351,23 @@ def _read_parts(
     raw: Json,
     place: Place,
     depth: int,
-    roots: Roots,
+    grammar: Grammar,
 ) -> Condition | None:
     if not isinstance(raw, list):
         place.refuse("wrong_type", "This must be a list of conditions.")
         return None
     if not raw:
         place.hold("missing", "Give at least one condition here.")
-    parts = [read(part, place.at(index), depth, roots) for index, part in enumerate(raw)]
+    parts = [read(part, place.at(index), depth, grammar) for index, part in enumerate(raw)]
     return combine(tuple(part for part in parts if part is not None))
 
 
-def _read_not(raw: Json, place: Place, depth: int, roots: Roots) -> Condition | None:
-    part = read(raw, place, depth, roots)
+def _read_not(raw: Json, place: Place, depth: int, grammar: Grammar) -> Condition | None:
+    part = read(raw, place, depth, grammar)
     return None if part is None else Not(part)
 
 
-_COMBINATIONS: Mapping[str, Callable[[Json, Place, int, Roots], Condition | None]] = {
+_COMBINATIONS: Mapping[str, Callable[[Json, Place, int, Grammar], Condition | None]] = {
     "all": partial(_read_parts, All),
     "any": partial(_read_parts, AnyOf),
     "not": _read_not,
@@ -380,7 +419,7 @@ def _read_comparison(raw: dict[str, Json], place: Place, roots: Roots) -> Compar
 
 
 def over(roots: Roots) -> Reader:
-    return Reader(partial(read, roots=roots), ref("Condition"))
+    return Reader(partial(read, grammar=Grammar(roots)), ref("Condition"))
 
 
 read_condition = over(template.ROOTS)

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
-from app.machine import condition_schema, content, content_schema, graph, steps, triggers
+from app.machine import (
+    condition_schema,
+    content,
+    content_schema,
+    graph,
+    segment_schema,
+    steps,
+    triggers,
+)
 from app.machine.fields import Field, line
 from app.machine.kind import NodeKind
 from app.machine.nodes import NODES
@@ -181,6 +189,7 @@ def outputs() -> list[Schema]:
 
 def _components() -> Iterator[tuple[str, Schema]]:
     yield from condition_schema.SCHEMAS.items()
+    yield from segment_schema.SCHEMAS.items()
     yield from content_schema.SCHEMAS.items()
     yield "TriggerInFile", triggers.SCHEMA
     yield "TriggerData", triggers.DATA

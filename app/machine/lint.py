@@ -329,6 +329,8 @@ def _proved(condition: Condition, holds: bool) -> Facts:
             return every if together or not each else frozenset.intersection(*each)
         case Comparison():
             return _compared(condition, holds)
+        case _:
+            return frozenset()
 
 
 def _compared(comparison: Comparison, holds: bool) -> Facts:

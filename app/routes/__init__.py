@@ -130,6 +130,13 @@ DELETE /sandbox/faults                                    messages:write        
 GET    /sandbox/messages                                  messages:read          sandbox only
 POST   /sandbox/replies                                   messages:write         sandbox only
 POST   /sandbox/sign-ins                                  PUBLIC                 sandbox only
+GET    /segments                                          contacts:read
+POST   /segments                                          contacts:write
+POST   /segments/preview                                  contacts:read
+GET    /segments/{id}                                     contacts:read
+PATCH  /segments/{id}                                     contacts:write
+DELETE /segments/{id}                                     contacts:write
+GET    /segments/{id}/contacts                            contacts:read
 GET    /settings/api-keys                                 api_keys:read
 POST   /settings/api-keys                                 api_keys:write
 GET    /settings/api-keys/{id}                            api_keys:read
@@ -227,6 +234,7 @@ from app.routes import (
     sandbox_faults,
     sandbox_replies,
     sandbox_sign_ins,
+    segments,
     sessions,
     settings,
     sign_in_domains,
@@ -262,6 +270,7 @@ ROUTES = [
     *activity.routes,
     *explaining.routes,
     *tags.routes,
+    *segments.routes,
     *templates.routes,
     *simulations.routes,
     *automations.routes,

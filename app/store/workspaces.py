@@ -210,6 +210,7 @@ TABLES: Mapping[str, str] = {
     "definitions": "id",
     "templates": "id",
     "throttle_takes": "id",
+    "segments": "id",
     "contact_events": "id",
     "consent_events": "id",
     "suppressions": "id",

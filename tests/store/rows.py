@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from app.audience import profile
 from app.database.db import Database, Row, new_id
+from app.machine.fields import parse_duration
 from app.store import batches, contacts, definitions, delivery_attempts, messages, runs, workspaces
 
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
@@ -132,3 +134,10 @@ async def set_columns(database: Database, table: str, id: str, **changed: Any) -
     assigned = ", ".join(f"{name} = :{name}" for name in changed)
     async with database.write() as db:
         await db.execute(f"UPDATE {table} SET {assigned} WHERE id = :id", id=id, **changed)
+
+
+def length(text: str) -> timedelta:
+    """Of an ISO 8601 duration."""
+    found = parse_duration(text)
+    assert found is not None
+    return found

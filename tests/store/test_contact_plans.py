@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database
-from app.store import activity, batches, contacts, erasure, searches
+from app.database.db import Database, Handle
+from app.machine import segment_filter
+from app.machine.fields import Place
+from app.store import activity, batches, contacts, erasure, searches, segments
+from app.store.segment_sql import Clause
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.store.test_plans import (
@@ -79,6 +82,25 @@ def search(**filters: Any) -> Query:
     return lambda db: searches.page(db, **ACME, filters=filters, before="con_17000", limit=50)
 
 
+def segment(filter: Any) -> Query:
+    """A step through its contacts, to list them and to count them."""
+
+    async def step(db: Handle) -> None:
+        read = segment_filter.read(filter, Place("", []))
+        assert read is not None
+        fits = Clause(db.engine, PAST).fitting(read.condition)
+        between = {"since": "con_12000", "before": "con_17000"}
+        await segments.reached(db, **ACME, before="con_17000", walk=5_000)
+        await segments.members(db, fits, **ACME, **between, filters={}, limit=50)
+        await segments.count(db, fits, **ACME, **between)
+
+    return step
+
+
+RARE = {"path": "contact.tags", "op": "contains", "value": "rare"}
+CRM = {"path": "contact.metadata.crmId", "op": "eq", "value": "a10500"}
+SEEN = {"event": "seen", "within": "P30D"}
+
 Q = {"q": "firstcon_1234", "q_phone": "+11234"}
 MANY = {"q": "first", "q_phone": "+1"}
 BEGINS = "email_key name_key last_name_key phone"
@@ -129,6 +151,16 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         lambda db: batches.remove_fields(db, **ACME, contact_ids=["con_10500", "con_10501"]),
         ["workspace_id contact_id"],
     ),
+    "a segment by a tag": (segment(RARE), ["workspace_id id", "id contact_id", "id contact_id"]),
+    "a segment by a field": (segment(CRM), ["workspace_id id", "id", "id"]),
+    "a segment by events": (
+        segment({"not": SEEN}),
+        ["workspace_id id", "id contact_id", "id contact_id"],
+    ),
+    "a segment by messages and runs": (
+        segment({"any": [{"message": "sent"}, {"run": "in", "definitionId": "wfl_10001"}]}),
+        ["workspace_id id", "id contact_id", "id contact_id"],
+    ),
     "an activity": (
         lambda db: activity.page(db, **ACME, contact_id="con_10003", before=None, limit=50),
         ["workspace_id contact_id id"],
@@ -162,7 +194,15 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
     ),
 }
 # What is sorted is what was found, and that is few, or was asked for.
-SORTED = ("how a text begins", "updatedAfter", "a batch", "an activity", "tags", "metadata names")
+SORTED = (
+    "a segment",
+    "how a text begins",
+    "updatedAfter",
+    "a batch",
+    "an activity",
+    "tags",
+    "metadata names",
+)
 
 
 @pytest.mark.parametrize("what", NARROWED)

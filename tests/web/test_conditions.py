@@ -140,6 +140,7 @@ MADE: Mapping[str, Mapping[str, Any]] = {
     "/automations/{id}": {"name": "Graph"},
     "/workflows/{id}": {"name": "Steps"},
     "/event-endpoints/{id}": {"url": "https://hooks.example/tidings"},
+    "/segments/{id}": {"name": "S", "filter": {"event": "seen"}},
     "/suppressions/{id}": {"channel": "email", "address": "ada@example.com"},
     "/memberships/invitations/{id}": {"email": "ada@example.com", "role": "viewer"},
     "/settings/api-keys/{id}": {"name": "CI", "role": "viewer"},

@@ -270,6 +270,7 @@ WITHOUT_KEY = {
     "/workflows/{id}/cases/run": "it changes nothing",
     "/automations/{id}/simulate": "it changes nothing",
     "/workflows/{id}/simulate": "it changes nothing",
+    "/segments/preview": "it changes nothing",
     "/settings/channels/{channel}/verify": "it changes nothing",
 }
 

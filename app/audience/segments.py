@@ -1,0 +1,359 @@
+"""Segments: their filters read and judged, and the contacts that fit them, counted in steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from app.audience import audience, profile
+from app.database.db import Database, Handle, Row
+from app.errors import FieldError, Problem
+from app.machine import condition, document, segment_filter, segment_prose
+from app.machine.condition import Condition, Verdict
+from app.machine.fields import Place
+from app.machine.program import Facts, Json
+from app.machine.segment_filter import Filter
+from app.store import contacts, segments, templates
+from app.store.segment_sql import Clause
+from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
+
+MOST = 200  # of a workspace
+STEP = 10_000  # comparisons of one statement, and
+WALK = 5_000  # contacts that it looks through at the most
+# That are spent on it; what takes longer is cut short, and says so.
+COUNT_SECONDS = 5.0
+PAGE_SECONDS = 2.0
+SAMPLE = 5
+ERRORS = 100  # that are listed
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A filter with those of the segments that it names, and those that they name; `raw` is its
+    JSON where somebody has just written it."""
+
+    filter: Filter
+    others: Mapping[str, Filter] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)  # of segments, by their ids
+    raw: Json = None
+
+    @property
+    def comparisons(self) -> int:
+        """With those of the others, each as often as it is named."""
+        return _extent(self.filter, self.others, {})[0]
+
+    @property
+    def prose(self) -> str:
+        return segment_prose.prose(self.filter.condition, self.names)
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def stored(text: str) -> Filter:
+    """The filter that a segment is kept with."""
+    read = segment_filter.read(document.parse(text.encode()), Place("", []))
+    if read is None:
+        raise ValueError(f"a filter was saved that cannot be read: {text[:200]}")
+    return read
+
+
+def known(filter: Filter, existing: Mapping[str, Segment]) -> Readable:
+    """A filter that was saved, with what it names."""
+    return Readable(filter, _others(filter, existing), _names(existing))
+
+
+def _others(filter: Filter, existing: Mapping[str, Segment]) -> dict[str, Filter]:
+    """The filters of all segments that it names, and of those that they name."""
+    found: dict[str, Filter] = {}
+    waiting = filter.segments
+    while waiting:
+        id = waiting.pop()
+        if id not in found:
+            found[id] = stored(existing[id].filter)
+            waiting += found[id].segments
+    return found
+
+
+def _names(existing: Mapping[str, Segment]) -> dict[str, str]:
+    return {id: segment.name for id, segment in existing.items()}
+
+
+async def read(
+    db: Handle,
+    raw: Json,
+    *,
+    workspace_id: str,
+    kept: timedelta,
+    existing: Mapping[str, Segment],
+    own_id: str | None = None,
+) -> Readable:
+    """A filter that somebody wrote, of the segment `own_id` if it has one already. Events are
+    `kept` so long. Raises Problem `invalid`."""
+    place = Place("/filter", [])
+    raw = profile.normal(raw)
+    filter = segment_filter.read(raw, place, kept)
+    if filter is None:
+        raise _invalid([FieldError(one.pointer, one.message) for one in place.findings])
+    errors = await _unknown(db, filter, workspace_id, existing)
+    errors = errors or _tangled(filter, existing, own_id)
+    if errors:
+        raise _invalid(errors)
+    return replace(known(filter, existing), raw=raw)
+
+
+def _invalid(errors: Sequence[FieldError]) -> Problem:
+    return Problem("invalid", "The filter is not valid; see errors.", errors=errors[:ERRORS])
+
+
+async def _unknown(
+    db: Handle, filter: Filter, workspace_id: str, existing: Mapping[str, Segment]
+) -> list[FieldError]:
+    """What it names and is not there."""
+    ids: dict[str, list[str]] = {"template": [], "definition": []}
+    for one in filter.mentions:
+        ids.setdefault(one.kind, []).append(one.id)
+    where = {"workspace_id": workspace_id}
+    there = {
+        "segment": existing.keys(),
+        "template": (await templates.named(db, **where, ids=ids["template"])).keys(),
+        "definition": await segments.known_definitions(db, **where, ids=ids["definition"]),
+    }
+    return [
+        FieldError(one.pointer, f"There is no such {one.kind}.")
+        for one in filter.mentions
+        if one.id not in there[one.kind]
+    ]
+
+
+def _tangled(
+    filter: Filter, existing: Mapping[str, Segment], own_id: str | None
+) -> list[FieldError]:
+    """A circle of segments that name one another, or more of them than can be looked through: also
+    for those that name the one which gets this filter."""
+    filters = {id: stored(segment.filter) for id, segment in existing.items()}
+    for one in filter.mentions:
+        if one.kind == "segment" and (way := _way(one.id, own_id, filters)):
+            named = " → ".join(existing[id].name for id in way)
+            return [FieldError(one.pointer, f"A segment cannot name itself, here through {named}.")]
+    extents: dict[str, tuple[int, int]] = {}
+    if message := _excess(_extent(filter, filters, extents)):
+        return [FieldError("/filter", message)]
+    if own_id is None:
+        return []
+    changed = {**filters, own_id: filter}
+    extents = {}
+    for id, other in changed.items():
+        if message := _excess(_extent(other, changed, extents)):
+            within = f"Segment “{existing[id].name}” names this one, and then asks too much. "
+            return [FieldError("/filter", within + message)]
+    return []
+
+
+def _way(id: str, target: str | None, filters: Mapping[str, Filter]) -> Sequence[str]:
+    """From one segment to another, if it names that, or one that does."""
+    seen = {id}
+    ways: list[tuple[str, ...]] = [(id,)]
+    while ways:
+        way = ways.pop()
+        if way[-1] == target:
+            return way
+        new = [one for one in filters[way[-1]].segments if one not in seen]
+        seen.update(new)
+        ways += [(*way, one) for one in new]
+    return ()
+
+
+def _extent(
+    filter: Filter, filters: Mapping[str, Filter], known: dict[str, tuple[int, int]]
+) -> tuple[int, int]:
+    """How many comparisons it makes with those that it names, and how deep these name others."""
+    comparisons, depth = condition.comparisons(filter.condition), 0
+    for one in filter.mentions:
+        if one.kind == "segment":
+            if one.id not in known:
+                known[one.id] = _extent(filters[one.id], filters, known)
+            more, deeper = known[one.id]
+            comparisons, depth = comparisons + more, max(depth, deeper + 1)
+    return comparisons, depth
+
+
+def _excess(extent: tuple[int, int]) -> str | None:
+    comparisons, depth = extent
+    if depth > segment_filter.DEEPEST:
+        return f"Segments name one another at most {segment_filter.DEEPEST} deep."
+    if comparisons > segment_filter.MOST_IN_ALL:
+        most = segment_filter.MOST_IN_ALL
+        return f"With the segments that it names, a filter makes at most {most} comparisons."
+    return None
+
+
+def naming(id: str, existing: Mapping[str, Segment]) -> list[str]:
+    """The ids of the segments that name this one."""
+    return [one.id for one in existing.values() if id in stored(one.filter).segments]
+
+
+# --- their contacts -------------------------------------------------------------------------------
+
+
+def fitting(db: Handle, readable: Readable, now: datetime) -> Fitting:
+    return Clause(db.engine, now, _conditions(readable)).fitting(readable.filter.condition)
+
+
+def _conditions(readable: Readable) -> dict[str, Condition]:
+    return {id: other.condition for id, other in readable.others.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A page of contacts; `rest` is the id below which there may be more when time ran out."""
+
+    rows: Sequence[Row]
+    tags: Mapping[str, Sequence[str]]
+    rest: str | None
+
+
+async def _windows(
+    database: Database,
+    readable: Readable,
+    workspace_id: str,
+    *,
+    before: str | None = None,
+    seconds: float,
+) -> AsyncIterator[tuple[Handle, str | None, str | None]]:
+    """A connection and the ids between which to look, step by step, newest first, for as long as
+    there is time. Each step has a connection of its own: others get theirs between."""
+    ends = time.monotonic() + seconds
+    walk = max(1, min(WALK, STEP // readable.comparisons))
+    while True:
+        async with database.read() as db:
+            since = await segments.reached(db, workspace_id=workspace_id, before=before, walk=walk)
+            yield db, since, before
+        if since is None or time.monotonic() > ends:
+            return
+        before = since
+
+
+async def page(
+    database: Database,
+    readable: Readable,
+    *,
+    workspace_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+) -> Members:
+    """The newest of those who fit and whom the filters let through, below an id."""
+    rows: list[Row] = []
+    tags: dict[str, list[str]] = {}
+    rest, now = before, None
+    async for db, since, until in _windows(
+        database, readable, workspace_id, before=before, seconds=PAGE_SECONDS
+    ):
+        now = now or await db.now()
+        found = await segments.members(
+            db,
+            fitting(db, readable, now),
+            workspace_id=workspace_id,
+            filters=filters,
+            since=since,
+            before=until,
+            limit=limit - len(rows),
+        )
+        ids = [row["id"] for row in found]
+        tags |= await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
+        rows += found
+        rest = since
+        if len(rows) == limit:
+            break
+    return Members(rows, tags, None if len(rows) == limit else rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who fits a filter. Where `is_complete` is False time ran out: these are of the newest
+    contacts alone."""
+
+    counts: Sequence[Counted]
+    is_complete: bool
+
+    @property
+    def count(self) -> int:
+        return sum(one.fitting for one in self.counts)
+
+    def reachable(self) -> dict[str, dict[str, int]]:
+        """By channel, how many can be written to, and of the others why not."""
+        return {
+            channel: {
+                "reachable": self._sum(channel),
+                "noAddress": self._sum(f"{channel}_no_address"),
+                **{reason: self._sum(f"{channel}_{reason}") for reason in segments.BARRED},
+            }
+            for channel in segments.ADDRESSES
+        }
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(one, name) for one in self.counts)
+
+
+async def count(database: Database, readable: Readable, *, workspace_id: str) -> Audience:
+    counts: list[Counted] = []
+    since: str | None = ""
+    now = None
+    async for db, since, until in _windows(database, readable, workspace_id, seconds=COUNT_SECONDS):
+        now = now or await db.now()
+        fits = fitting(db, readable, now)
+        counts.append(
+            await segments.count(db, fits, workspace_id=workspace_id, since=since, before=until)
+        )
+    return Audience(counts, since is None)
+
+
+# --- one contact ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A contact, and what has become of it, as far as a filter asks."""
+
+    contact: Mapping[str, Json]
+    now: datetime
+    events: Sequence[PastEvent]
+    messages: Sequence[PastMessage]
+    runs: Sequence[PastRun]
+
+
+async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Row) -> Past:
+    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=[contact["id"]])
+    of = {"workspace_id": workspace_id, "contact_id": contact["id"]}
+    asked = (readable.filter, *readable.others.values())
+    names = sorted({name for one in asked for name in one.names()})
+    return Past(
+        audience.resource(contact, tags[contact["id"]]),
+        await db.now(),
+        await segments.past_events(db, **of, names=names) if names else [],
+        await segments.past_messages(db, **of),
+        await segments.past_runs(db, **of),
+    )
+
+
+def judge(readable: Readable, past: Past) -> Verdict:
+    """Whether the contact fits, and what decided it. Raises Exceeded."""
+    facts: Facts = {
+        "contact": past.contact,
+        "now": past.now,
+        "segments": _conditions(readable),
+        "events": [
+            {"name": one.name, "at": one.at, "properties": document.parse(one.properties.encode())}
+            for one in past.events
+        ],
+        "messages": [
+            {"status": one.status, "templateId": one.template_id, "at": one.created_at}
+            for one in past.messages
+        ],
+        "runs": [{"status": one.status, "definitionId": one.definition_id} for one in past.runs],
+    }
+    return condition.evaluate(readable.filter.condition, facts)

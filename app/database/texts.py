@@ -1,0 +1,115 @@
+"""Text compared as app/machine/compare.py compares it, and members of JSON, on both engines:
+expressions of PostgreSQL, and functions that SQLite is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+from app.database.engine import Engine
+from app.machine import compare, document
+from app.machine.program import Json
+
+Order: TypeAlias = Literal["<", "<=", "=", ">=", ">"]
+
+# As compare.NUMBER and compare.time read them; a day that is not in the calendar fits nothing.
+NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?$"
+_LEAP = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_DAY = (
+    r"(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+    rf"|{_LEAP}-02-29)"
+)
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+TIME = (
+    rf"^{_DAY}"
+    rf"(?:[Tt ]{_CLOCK}:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-]{_CLOCK}))?$"
+)
+
+
+def by_number(engine: Engine, text: str, order: Order, value: str) -> str:
+    """Whether the number that a text reads like is so to that of :value; NULL without one."""
+    if engine == "sqlite":
+        return f"number_order({text}, :{value}) {order} 0"
+    return (
+        f"CASE WHEN length({text}) <= {document.DIGITS} AND {text} ~ '{NUMBER}'"
+        f" THEN CAST({text} AS NUMERIC) {order} CAST(CAST(:{value} AS TEXT) AS NUMERIC) END"
+    )
+
+
+def by_time(engine: Engine, text: str, order: Order, value: str) -> str:
+    """The same for the moment, of which :value is in UTC."""
+    if engine == "sqlite":
+        return f"time_order({text}, :{value}) {order} 0"
+    fraction = rf"COALESCE(substring({text} FROM '\.[0-9]{{1,6}}'), '')"
+    offset = f"COALESCE(substring({text} FROM '[+-][0-9]{{2}}:[0-9]{{2}}$'), '00:00')"
+    clock = f"substr({text}, 1, 10) || ' ' || substr({text}, 12, 8) || {fraction}"
+    return (
+        f"CASE WHEN {text} LIKE '____-__-__%' AND substr({text}, 1, 4) <> '0000'"
+        f" AND {text} ~ '{TIME}'"
+        f" THEN CASE WHEN length({text}) = 10 THEN CAST({text} AS TIMESTAMP)"
+        f" ELSE CAST({clock} AS TIMESTAMP) - CAST({offset} AS INTERVAL) END"
+        f" {order} CAST(CAST(:{value} AS TEXT) AS TIMESTAMP) END"
+    )
+
+
+def kind_in(engine: Engine, json: str, name: str) -> str:
+    """string, number, boolean or null; of a list or an object another word, or NULL."""
+    if engine == "sqlite":
+        return f"kind_in({json}, :{name})"
+    return f"json_typeof(CAST({json} AS JSON) -> CAST(:{name} AS TEXT))"
+
+
+def text_in(engine: Engine, json: str, name: str) -> str:
+    """As text; of a number its literal."""
+    if engine == "sqlite":
+        return f"text_in({json}, :{name})"
+    return f"(CAST({json} AS JSON) ->> CAST(:{name} AS TEXT))"
+
+
+# --- what SQLite is given -----------------------------------------------------------------------
+
+
+def _number_order(text: str | None, value: str) -> int | None:
+    number, wanted = compare.number(text), Decimal(value)
+    return None if number is None else (number > wanted) - (number < wanted)
+
+
+def _time_order(text: str | None, value: str) -> int | None:
+    return compare.chronology(text, value)
+
+
+def _kind_in(json: str, name: str) -> str | None:
+    members = _members(json)
+    match members.get(name) if name in members else ():
+        case None:
+            return "null"
+        case str():
+            return "string"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case _:
+            return None
+
+
+def _text_in(json: str, name: str) -> str | None:
+    value = _members(json).get(name)
+    return None if value is None or isinstance(value, dict | list) else document.text(value)
+
+
+@lru_cache(64)  # asked for its kind and its text, a row after the other
+def _members(json: str) -> Mapping[str, Json]:
+    members: Mapping[str, Json] = document.parse(json.encode())
+    return members
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "number_order": _number_order,
+    "time_order": _time_order,
+    "kind_in": _kind_in,
+    "text_in": _text_in,
+}

@@ -1,0 +1,343 @@
+"""The filter of a segment: the conditions of a branch over a contact, and questions about its past.
+
+Beside comparisons at `contact.…` it asks what the contact did (`event`), which messages it got
+(`message`), which flows it went through (`run`), and which other segments it is in (`segmentId`).
+app/store/segment_sql.py says the same in SQL, segment_prose.py in words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from app.machine import compare, condition, document, effort
+from app.machine.condition import All, AnyOf, Comparison, Condition, Grammar, Not, Question
+from app.machine.document import LiteralFloat
+from app.machine.fields import (
+    LONGEST_DURATION,
+    Field,
+    Place,
+    Reader,
+    choice,
+    count,
+    lasting,
+    line,
+    read_object,
+)
+from app.machine.program import Facts, Json
+from app.machine.text import encodable, is_storable
+
+FIELDS = ("id", "email", "phone", "firstName", "lastName", "timezone", "locale")
+CHANNELS = ("email", "sms", "whatsapp")
+MOST_TIMES = 1_000  # that an event is counted
+MOST_VALUES = 200  # to compare with, of all lists in a filter
+LARGEST = 16 * 1024  # bytes of its JSON
+MOST_IN_ALL = 200  # comparisons, with those of the segments that it names
+DEEPEST = 5  # segments that name one another
+
+COUNTS: Mapping[str, str] = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+MESSAGES: Mapping[str, tuple[str, ...]] = {
+    "sent": ("SENT", "DELIVERED", "COMPLAINED"),
+    "bounced": ("BOUNCED",),
+}
+RUNS: Mapping[str, tuple[str, ...] | None] = {
+    "entered": None,  # whatever became of it
+    "completed": ("COMPLETED",),
+    "in": ("QUEUED", "RUNNING", "WAITING"),
+}
+
+
+def _is_within(moment: datetime, within: timedelta | None, now: datetime) -> bool:
+    return within is None or timedelta(0) <= now - moment <= within
+
+
+@dataclass(frozen=True, slots=True)
+class Did(Question):
+    """An event of the contact, so many times."""
+
+    event: str
+    op: str = "gte"
+    times: int = 1
+    within: timedelta | None = None
+    match: Condition | None = None
+
+    def answer(self, facts: Facts) -> tuple[bool, Mapping[str, Json]]:
+        counted = sum(1 for event in facts["events"] if self._counts(event, facts["now"]))
+        order = (counted > self.times) - (counted < self.times)
+        holds = order in _ORDERS[self.op]
+        return holds, {"event": self.event, "op": self.op, "value": self.times, "found": counted}
+
+    def _counts(self, event: Mapping[str, Json], now: datetime) -> bool:
+        effort.is_exhausted()
+        if event["name"] != self.event or not _is_within(event["at"], self.within, now):
+            return False
+        facts = {"event": {"properties": scalars(event["properties"])}, "now": now}
+        return self.match is None or condition.evaluate(self.match, facts).holds
+
+    def comparisons(self) -> int:
+        return 1 + (0 if self.match is None else condition.comparisons(self.match))
+
+
+_ORDERS = {"eq": (0,), "gt": (1,), "gte": (0, 1), "lt": (-1,), "lte": (-1, 0)}
+
+
+def scalars(properties: Mapping[str, Json]) -> dict[str, Json]:
+    """What a match reads: lists and objects are not there, and a number that no database holds is
+    one that is equal to none."""
+    return {
+        name: math.inf if _is_far(one) else one
+        for name, one in properties.items()
+        if not isinstance(one, dict | list)
+    }
+
+
+def _is_far(value: Json) -> bool:
+    return isinstance(value, LiteralFloat) and compare.is_far(value.literal)
+
+
+@dataclass(frozen=True, slots=True)
+class Got(Question):
+    """A message to the contact that came to such an end."""
+
+    message: str
+    template_id: str | None = None
+    within: timedelta | None = None
+
+    def answer(self, facts: Facts) -> tuple[bool, Mapping[str, Json]]:
+        holds = any(
+            one["status"] in MESSAGES[self.message]
+            and self.template_id in (None, one["templateId"])
+            and _is_within(one["at"], self.within, facts["now"])
+            for one in facts["messages"]
+        )
+        return holds, {"message": self.message, "templateId": self.template_id}
+
+
+@dataclass(frozen=True, slots=True)
+class Went(Question):
+    """A run of the contact through a definition."""
+
+    run: str
+    definition_id: str
+
+    def answer(self, facts: Facts) -> tuple[bool, Mapping[str, Json]]:
+        wanted = RUNS[self.run]
+        holds = any(
+            one["definitionId"] == self.definition_id
+            and (wanted is None or one["status"] in wanted)
+            for one in facts["runs"]
+        )
+        return holds, {"run": self.run, "definitionId": self.definition_id}
+
+
+@dataclass(frozen=True, slots=True)
+class InSegment(Question):
+    """Another segment, by its filter among the facts."""
+
+    segment_id: str
+
+    def answer(self, facts: Facts) -> tuple[bool, Mapping[str, Json]]:
+        verdict = condition.evaluate(facts["segments"][self.segment_id], facts)
+        return verdict.holds, {"segmentId": self.segment_id}
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Something that a filter names by its id, and where."""
+
+    kind: Literal["segment", "template", "definition"]
+    id: str
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    condition: Condition
+    mentions: Sequence[Mention]
+
+    @property
+    def segments(self) -> list[str]:
+        """The ids of those that it names, each once."""
+        return list(dict.fromkeys(one.id for one in self.mentions if one.kind == "segment"))
+
+    def names(self) -> list[str]:
+        """Of the events that it asks for, each once."""
+        found = (one.event for one in walk(self.condition) if isinstance(one, Did))
+        return list(dict.fromkeys(found))
+
+
+def read(raw: Json, place: Place, kept: timedelta = LONGEST_DURATION) -> Filter | None:
+    """The filter that JSON spells, or None when findings were left. Events are `kept` so long."""
+    if len(document.dumps(raw)) > LARGEST:
+        place.refuse("too_long", f"A filter has at most {LARGEST // 1024} KiB of JSON.")
+        return None
+    mentions: list[Mention] = []
+    read = condition.read(raw, place, grammar=_grammar(kept, mentions))
+    if read is None or place.findings:
+        return None
+    condition.limit([read], place)
+    lists = [one.value for one in walk(read) if isinstance(one, Comparison) and one.op == "in"]
+    if sum(map(len, lists)) > MOST_VALUES:
+        place.limit("too_many", f"The lists of a filter have at most {MOST_VALUES} values.")
+    return None if place.findings else Filter(read, mentions)
+
+
+def walk(part: Condition) -> Iterator[Condition]:
+    """It, and all within it."""
+    yield part
+    inner: Iterable[Condition] = ()
+    match part:
+        case All(parts) | AnyOf(parts):
+            inner = parts
+        case Not(one):
+            inner = (one,)
+        case Did():
+            inner = () if part.match is None else (part.match,)
+    for one in inner:
+        yield from walk(one)
+
+
+def _grammar(kept: timedelta, mentions: list[Mention]) -> Grammar:
+    within = Field(lasting(kept), about="How long ago at the most; events are kept so long.")
+
+    def named(kind: Literal["segment", "template", "definition"]) -> Field:
+        def read(raw: Json, place: Place) -> Json:
+            id = line(raw, place)
+            if id is not None:
+                mentions.append(Mention(kind, id, place.pointer))
+            return id
+
+        return Field(Reader(read, line.schema), f"Say which {kind}, by its id.")
+
+    template = replace(named("template"), needed=None)
+    definition, segment = named("definition"), named("segment")
+    return Grammar(
+        frozenset({"contact"}),
+        {
+            "event": lambda raw, place: _did(raw, place, within),
+            "message": lambda raw, place: _got(raw, place, within, template),
+            "run": lambda raw, place: _went(raw, place, definition),
+            "segmentId": lambda raw, place: _in_segment(raw, place, segment),
+        },
+        _refine,
+    )
+
+
+def _times(raw: Json, place: Place) -> tuple[str, int] | None:
+    """Counted how; None with a finding."""
+    members = read_object(raw, _COUNT, place)
+    for name in _COUNT:
+        if name not in members and not place.has_findings(name):
+            place.at(name).refuse("missing", "Say `op` and `value`, such as gte and 2.")
+    return (members["op"], members["value"]) if members.keys() == _COUNT.keys() else None
+
+
+_COUNT = {"op": Field(choice(*COUNTS)), "value": Field(count(0, MOST_TIMES))}
+
+
+def _did(raw: dict[str, Json], place: Place, within: Field) -> Did | None:
+    fields = {
+        "event": Field(line, "Say which event, by its name."),
+        "count": Field(Reader(_times, {})),
+        "within": within,
+        "match": Field(Reader(lambda raw, place: condition.read(raw, place, 2, _MATCH), {})),
+    }
+    members = read_object(raw, fields, place)
+    if "event" not in members:
+        return None
+    op, times = members.get("count", ("gte", 1))
+    return Did(members["event"], op, times, members.get("within"), members.get("match"))
+
+
+def _got(raw: dict[str, Json], place: Place, within: Field, template: Field) -> Got | None:
+    fields = {
+        "message": Field(choice(*MESSAGES), f"Say what became of it: {' or '.join(MESSAGES)}."),
+        "templateId": template,
+        "within": within,
+    }
+    members = read_object(raw, fields, place)
+    if "message" not in members:
+        return None
+    return Got(members["message"], members.get("templateId"), members.get("within"))
+
+
+def _went(raw: dict[str, Json], place: Place, definition: Field) -> Went | None:
+    fields = {
+        "run": Field(choice(*RUNS), f"Say how far: {', '.join(RUNS)}."),
+        "definitionId": definition,
+    }
+    members = read_object(raw, fields, place)
+    if members.keys() != fields.keys():
+        return None
+    return Went(members["run"], members["definitionId"])
+
+
+def _in_segment(raw: dict[str, Json], place: Place, segment: Field) -> InSegment | None:
+    members = read_object(raw, {"segmentId": segment}, place)
+    return InSegment(members["segmentId"]) if members else None
+
+
+def _refine(one: Comparison, place: Place) -> None:
+    """What a contact has, and text and times that a database holds."""
+    _refine_value(one, place)
+    match one.path.segments[1:]:
+        case (str(name),) if name in (*FIELDS, "createdAt"):
+            pass
+        case ("tags",):
+            if one.op != "contains":
+                place.at("op").refuse("wrong_type", "Tags are compared by `contains` alone.")
+        case ("metadata", str()):
+            pass
+        case ("subscriptions", str(channel)) if channel in CHANNELS:
+            pass
+        case _:
+            known = ", ".join(f"contact.{name}" for name in (*FIELDS, "createdAt", "tags"))
+            place.at("path").refuse(
+                "bad_path",
+                f"A filter reads {known}, contact.metadata.<name>, and contact.subscriptions.<one"
+                f" of {', '.join(CHANNELS)}>.",
+            )
+
+
+def _refine_property(one: Comparison, place: Place) -> None:
+    _refine_value(one, place)
+    match one.path.segments[1:]:
+        case ("properties", str()):
+            pass
+        case _:
+            place.at("path").refuse("bad_path", "A match reads event.properties.<name>.")
+
+
+_MATCH = Grammar(frozenset({"event"}), refine=_refine_property)
+
+
+def _refine_value(one: Comparison, place: Place) -> None:
+    at = place.at("value")
+    if not all(is_storable(text) for text in _texts(one)):
+        at.refuse("bad_value", "This holds characters that no contact can have.")
+    for value in one.value if isinstance(one.value, list) else [one.value]:
+        if _is_far(value):
+            at.refuse("bad_value", "An exponent may have at most three digits.")
+        moment = compare.time(value)
+        if moment is not None and not _fits(moment):
+            at.refuse("bad_time", f"{encodable(str(value))} is no time in UTC.")
+
+
+def _texts(one: Comparison) -> Collection[str]:
+    """Those that are compared with: of the path the last name, and the values."""
+    values = one.value if isinstance(one.value, list) else [one.value]
+    return [text for text in (*one.path.segments, *values) if isinstance(text, str)]
+
+
+def _fits(moment: datetime) -> bool:
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        return False
+    return True

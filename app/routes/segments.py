@@ -1,0 +1,347 @@
+"""Segments of the audience: rules by which contacts belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from starlette.responses import Response
+
+from app.audience import audience, segments
+from app.audience.segments import Readable
+from app.database.db import Handle, new_id
+from app.errors import FieldError, Problem
+from app.machine import document
+from app.machine.condition_schema import OPERAND
+from app.machine.content import ChannelName
+from app.machine.program import Json
+from app.machine.schema import ref
+from app.routes.contacts import Contact
+from app.routes.ids import ContactId, SegmentId
+from app.runtime.compute import Job
+from app.store import contacts, workspaces
+from app.store import segments as store
+from app.store.segments import Segment
+from app.web import paging, reply
+from app.web.body import Name, Shape, Unchanged, Writable
+from app.web.paging import Changing
+from app.web.reply import Page, Revised
+from app.web.routing import Call, delete, get, patch, post
+from app.web.schemas import described
+
+FilterJson = Annotated[dict[str, Any], described(ref("SegmentFilter"))]
+
+
+class WritableSegment(Writable):
+    """Contacts that fit the `filter` are in the segment, from the moment on at which they do."""
+
+    name: Name
+    filter: FilterJson
+
+
+class SegmentShape(Revised):
+    """`prose` is the filter in words."""
+
+    id: SegmentId
+    name: str
+    filter: FilterJson
+    prose: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class FilterPreview(Shape):
+    """`{"filter": {"segmentId": …}}` previews a segment. With `contactId`, the answer says whether
+    that contact fits, and why."""
+
+    filter: FilterJson
+    contact_id: str | None = None
+
+
+class Reach(Shape):
+    """`reachable` contacts can be written to; of the others the first reason that holds counts.
+    `unsubscribed` are also those who sent STOP, or whom a member has suppressed."""
+
+    reachable: int
+    no_address: int
+    complained: int
+    bounced: int
+    unsubscribed: int
+
+
+class Fit(Shape):
+    """Whether the contact fits, and the comparisons that decided it."""
+
+    contact_id: ContactId
+    holds: bool
+    operands: Annotated[list[dict[str, Any]], described({"type": "array", "items": OPERAND})]
+
+
+class FilterPreviewed(Shape):
+    """`count` is exact, unless `isComplete` is false: then only the newest contacts could be looked
+    at in time. `sample` are the newest contacts who fit."""
+
+    count: int
+    is_complete: bool
+    prose: str
+    reachable: dict[ChannelName, Reach]
+    sample: list[Contact]
+    contact: Fit | None
+
+
+async def index(call: Call) -> Response:
+    query = call.query(Changing)
+    found = await store.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
+    rows = [{"id": segment.id, "segment": segment} for segment in found]
+    return paging.page(call, query, rows, lambda row: resource(row["segment"], existing))
+
+
+async def show(call: Call) -> Response:
+    existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
+    segment = _found(call, existing)
+    return reply.ok(
+        resource(segment, existing), revision=segment.revision, beside=_names(segment, existing)
+    )
+
+
+async def create(call: Call) -> Response:
+    new, workspace_id = call.read(WritableSegment), call.member.workspace_id
+    await store.lock(call.db, workspace_id=workspace_id)
+    existing = await store.of_workspace(call.db, workspace_id=workspace_id)
+    if len(existing) >= segments.MOST:
+        message = f"A workspace has at most {segments.MOST} segments; delete one first."
+        raise Problem("conflict", message)
+    readable = await _read(call, call.db, new.filter, existing)
+    segment = await store.insert(
+        call.db,
+        workspace_id=workspace_id,
+        id=new_id("seg"),
+        name=new.name,
+        filter=document.dumps(readable.raw).decode(),
+    )
+    shown = resource(segment, existing)
+    await call.note("segment.created", segment.id, after=shown)
+    return reply.created(f"/segments/{segment.id}", shown, revision=segment.revision)
+
+
+async def update(call: Call) -> Response:
+    """A filter is replaced as a whole."""
+    segment, existing = await _locked(call)
+    filter = segment.filter
+    kept = {} if _gives_filter(call) else {"filter": document.parse(filter.encode())}
+    new = call.patch(WritableSegment, {"name": segment.name, **kept})
+    if not kept:
+        readable = await _read(call, call.db, new.filter, existing, segment.id)
+        filter = document.dumps(readable.raw).decode()
+        if (new.name, filter) == (segment.name, segment.filter):
+            raise Unchanged
+    changed = await store.update(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=segment.id,
+        name=new.name,
+        filter=filter,
+    )
+    shown = resource(changed, existing)
+    await call.note("segment.updated", segment.id, resource(segment, existing), shown)
+    return reply.ok(shown, revision=changed.revision, beside=_names(changed, existing))
+
+
+async def remove(call: Call) -> Response:
+    segment, existing = await _locked(call)
+    users = segments.naming(segment.id, existing)
+    if users:
+        message = f"{users[0]} names this segment; change its filter first."
+        raise Problem("conflict", message, usedBy=users)
+    await store.delete(call.db, workspace_id=call.member.workspace_id, id=segment.id)
+    await call.note("segment.deleted", segment.id, before=resource(segment, existing))
+    return reply.no_content()
+
+
+async def members(call: Call) -> Response:
+    """Newest first. If few of very many contacts fit, a page may have fewer than `limit` items;
+    `nextCursor` goes on all the same."""
+    query, workspace_id = call.query(Changing), call.member.workspace_id
+    async with call.process.database.read() as db:
+        existing = await store.of_workspace(db, workspace_id=workspace_id)
+    readable = segments.known(segments.stored(_found(call, existing).filter), existing)
+    found = await segments.page(
+        call.process.database,
+        readable,
+        workspace_id=workspace_id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(
+        call,
+        query,
+        found.rows,
+        lambda row: audience.resource(row, found.tags[row["id"]]),
+        rest=found.rest,
+    )
+
+
+async def preview(call: Call) -> Response:
+    """Who fits a filter, and how many of them can be written to; nothing is written."""
+    await call.receive_body()
+    wanted, workspace_id = call.read(FilterPreview), call.member.workspace_id
+    async with call.process.database.read() as db:
+        existing = await store.of_workspace(db, workspace_id=workspace_id)
+        readable = await _read(call, db, wanted.filter, existing)
+        fit = await _fit(db, readable, workspace_id, wanted.contact_id)
+    database = call.process.database
+    counted = await segments.count(database, readable, workspace_id=workspace_id)
+    sample = await segments.page(
+        database,
+        readable,
+        workspace_id=workspace_id,
+        filters={},
+        before=None,
+        limit=segments.SAMPLE,
+    )
+    shown = None
+    if fit is not None:
+        verdict = await call.process.compute.call(
+            Job(workspace_id, segments.judge, (readable, fit))
+        )
+        shown = {
+            "contactId": wanted.contact_id,
+            "holds": verdict.holds,
+            "operands": list(verdict.operands),
+        }
+    return reply.ok(
+        {
+            "count": counted.count,
+            "isComplete": counted.is_complete,
+            "prose": readable.prose,
+            "reachable": counted.reachable(),
+            "sample": [audience.resource(row, sample.tags[row["id"]]) for row in sample.rows],
+            "contact": shown,
+        }
+    )
+
+
+async def _fit(
+    db: Handle, readable: Readable, workspace_id: str, contact_id: str | None
+) -> segments.Past | None:
+    if contact_id is None:
+        return None
+    row = await contacts.by_id(db, workspace_id=workspace_id, id=contact_id)
+    if row is None:
+        errors = [FieldError("/contactId", "There is no such contact.")]
+        raise Problem("invalid", "The filter cannot be tried; see errors.", errors=errors)
+    return await segments.past(db, readable, workspace_id=workspace_id, contact=row)
+
+
+async def _read(
+    call: Call,
+    db: Handle,
+    raw: Json,
+    existing: Mapping[str, Segment],
+    own_id: str | None = None,
+) -> Readable:
+    workspace = await workspaces.by_id(db, id=call.member.workspace_id)
+    days = workspace and workspace["retention_days"]
+    return await segments.read(
+        db,
+        raw,
+        workspace_id=call.member.workspace_id,
+        kept=timedelta(days=days or call.process.settings.retention_days),
+        existing=existing,
+        own_id=own_id,
+    )
+
+
+def _gives_filter(call: Call) -> bool:
+    """Whether a patch has a filter, for merged with the old one it would mean something else."""
+    with suppress(document.MalformedJson):  # which the patch is refused for
+        given = document.parse(call.body)
+        return isinstance(given, dict) and given.get("filter") is not None
+    return False
+
+
+async def _locked(call: Call) -> tuple[Segment, Mapping[str, Segment]]:
+    await store.lock(call.db, workspace_id=call.member.workspace_id)
+    existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
+    segment = _found(call, existing)
+    call.match(segment.revision)
+    return segment, existing
+
+
+def _found(call: Call, existing: Mapping[str, Segment]) -> Segment:
+    segment = existing.get(call.path("id"))
+    if segment is None:
+        raise Problem("not_found", "There is no such segment.")
+    return segment
+
+
+def _names(segment: Segment, existing: Mapping[str, Segment]) -> list[str] | None:
+    """Of the segments that it names, which its prose shows."""
+    named = segments.stored(segment.filter).segments
+    return [existing[id].name for id in named] or None
+
+
+def resource(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]:
+    readable = segments.known(segments.stored(segment.filter), existing)
+    return {
+        "id": segment.id,
+        "name": segment.name,
+        "filter": document.parse(segment.filter.encode()),
+        "prose": readable.prose,
+        "createdAt": segment.created_at,
+        "updatedAt": segment.updated_at,
+    }
+
+
+routes = [
+    get("/segments", index, can="contacts:read", query=Changing, gives={200: Page[SegmentShape]}),
+    post(
+        "/segments",
+        create,
+        can="contacts:write",
+        takes=WritableSegment,
+        gives={201: SegmentShape},
+        raises=("conflict",),
+    ),
+    post(
+        "/segments/preview",
+        preview,
+        can="contacts:read",
+        tx=None,
+        takes=FilterPreview,
+        gives={200: FilterPreviewed},
+    ),
+    get("/segments/{id}", show, can="contacts:read", gives={200: SegmentShape}),
+    patch(
+        "/segments/{id}",
+        update,
+        can="contacts:write",
+        takes=WritableSegment,
+        gives={200: SegmentShape},
+    ),
+    delete(
+        "/segments/{id}",
+        remove,
+        can="contacts:write",
+        gives={204: None},
+        raises=("conflict",),
+    ),
+    get(
+        "/segments/{id}/contacts",
+        members,
+        can="contacts:read",
+        tx=None,
+        query=Changing,
+        gives={200: Page[Contact]},
+    ),
+]

@@ -1,0 +1,260 @@
+"""Segments by the API: filters saved, refused and previewed, and the contacts that fit them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.audience import segments
+from app.process import Process
+from app.store import segments as store
+from tests.cast import Cast
+
+VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
+PRO = {"path": "contact.metadata.plan", "op": "eq", "value": "pro"}
+TWICE = {"event": "order_placed", "count": {"op": "gte", "value": 2}, "within": "P30D"}
+
+
+async def person(cast: Cast, name: str, **given: Any) -> str:
+    made = await cast.ed.made("/contacts", {"email": f"{name}@x.test", **given})
+    return str(made["id"])
+
+
+async def ids_in(cast: Cast, path: str) -> list[str]:
+    return [one["id"] for one in (await cast.vic.read(path))["data"]]
+
+
+async def refused(cast: Cast, filter: Any) -> list[tuple[str, str]]:
+    response = await cast.ed.post("/segments", {"name": "Odd", "filter": filter})
+    assert response.status_code == 422, response.text
+    return [(one["pointer"], one["message"]) for one in response.json()["errors"]]
+
+
+async def test_a_segment_holds_who_fits_its_filter_at_this_moment(cast: Cast):
+    ada = await person(cast, "ada", tags=["vip"], metadata={"plan": "pro"})
+    bob = await person(cast, "bob", metadata={"plan": "pro"})
+    await person(cast, "eve", tags=["vip"])
+    made = await cast.ed.post("/segments", {"name": "Gold", "filter": {"all": [VIP, PRO]}})
+    assert made.status_code == 201
+    segment = made.json()
+    assert segment["prose"] == "tagged “vip” and “plan” is “pro”"
+    assert await cast.vic.read(made.headers["location"]) == segment
+    path = f"/segments/{segment['id']}/contacts"
+    assert await ids_in(cast, path) == [ada]
+    await cast.ed.made(f"/contacts/{bob}/tags", {"tags": ["vip"]})
+    assert await ids_in(cast, path) == [bob, ada]
+    assert await ids_in(cast, f"{path}?createdBefore=2020-01-01T00:00:00Z") == []
+    assert await ids_in(cast, f"{path}?createdAfter=2020-01-01T00:00:00Z") == [bob, ada]
+    await cast.ed.delete(f"/contacts/{ada}/tags/vip")
+    assert await ids_in(cast, path) == [bob]
+
+
+async def test_what_somebody_did_counts(cast: Cast):
+    ada, bob = await person(cast, "ada"), await person(cast, "bob")
+    for who, total in ((ada, 10), (ada, 60), (bob, 70)):
+        event = {"name": "order_placed", "properties": {"total": total}}
+        await cast.ed.made(f"/contacts/{who}/events", event)
+    large = {"path": "event.properties.total", "op": "gt", "value": 50}
+    for filter, count in (
+        (TWICE, 1),
+        ({"not": TWICE}, 1),
+        ({"event": "order_placed"}, 2),
+        ({**TWICE, "match": large}, 0),
+        ({"event": "order_placed", "match": large}, 2),
+        ({"event": "order_placed", "count": {"op": "eq", "value": 0}}, 0),
+    ):
+        preview = await cast.vic.made("/segments/preview", {"filter": filter})
+        assert (preview["count"], preview["isComplete"]) == (count, True), filter
+
+
+async def test_a_preview_tells_how_many_can_be_written_to_and_why_not_the_others(cast: Cast):
+    for name in ("ada", "bob", "eve", "ian"):
+        await person(cast, name, tags=["vip"])
+    await cast.ed.made("/contacts", {"phone": "+4915112345678", "tags": ["vip"]})
+    await cast.ed.made("/contacts", {"email": "out@x.test"})
+    bob = (await cast.vic.read("/contacts?email=bob@x.test"))["data"][0]["id"]
+    await cast.ed.patch(f"/contacts/{bob}", {"subscriptions": {"email": "unsubscribed"}})
+    await cast.adam.made("/suppressions", {"channel": "email", "address": "eve@x.test"})
+    preview = await cast.vic.made("/segments/preview", {"filter": VIP})
+    assert preview["count"] == 5
+    assert preview["reachable"] == {
+        "email": reach(reachable=2, noAddress=1, unsubscribed=2),
+        "sms": reach(reachable=1, noAddress=4),
+        "whatsapp": reach(reachable=1, noAddress=4),
+    }
+    assert len(preview["sample"]) == 5
+    assert preview["sample"][0]["phone"] == "+4915112345678"
+
+
+def reach(**given: int) -> dict[str, int]:
+    names = ("reachable", "noAddress", "complained", "bounced", "unsubscribed")
+    return {**dict.fromkeys(names, 0), **given}
+
+
+async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast):
+    ada = await person(cast, "ada", tags=["vip"])
+    await cast.ed.made(f"/contacts/{ada}/events", {"name": "order_placed", "properties": {}})
+    body = {"filter": {"all": [VIP, TWICE]}, "contactId": ada}
+    preview = await cast.vic.made("/segments/preview", body)
+    assert preview["contact"] == {
+        "contactId": ada,
+        "holds": False,
+        "operands": [
+            {
+                "path": "contact.tags",
+                "op": "contains",
+                "value": "vip",
+                "found": ["vip"],
+                "holds": True,
+            },
+            {"event": "order_placed", "op": "gte", "value": 2, "found": 1, "holds": False},
+        ],
+    }
+    unknown = await cast.vic.post("/segments/preview", {**body, "contactId": "con_1"})
+    assert unknown.json()["errors"][0]["pointer"] == "/contactId"
+
+
+@pytest.mark.parametrize(
+    ("filter", "pointer", "sentence"),
+    [
+        ({}, "/filter/path", "Say which value to look at"),
+        ({"all": []}, "/filter/all", "Give at least one condition here"),
+        ({"not": {**VIP, "op": "is"}}, "/filter/not/op", "must be one of eq, ne"),
+        ({**VIP, "op": "eq"}, "/filter/op", "Tags are compared by `contains` alone"),
+        ({**PRO, "path": "contact.nope"}, "/filter/path", "A filter reads contact.id"),
+        ({**PRO, "path": "trigger.plan"}, "/filter/path", "must start at one of contact"),
+        ({"event": "x", "within": "P366D"}, "/filter/within", "at most 365 days"),
+        ({"event": "x", "count": {"op": "gte"}}, "/filter/count/value", "Say `op` and `value`"),
+        ({"event": "x", "match": PRO}, "/filter/match/path", "must start at one of event"),
+        ({"event": "x", "colour": 1}, "/filter/colour", "There is no field “colour”"),
+        ({"message": "opened"}, "/filter/message", "must be one of sent, bounced"),
+        ({"message": "sent", "templateId": "tpl_1"}, "/filter/templateId", "no such template"),
+        ({"run": "in", "definitionId": "wfl_1"}, "/filter/definitionId", "no such definition"),
+        ({"any": [VIP, {"segmentId": "seg_1"}]}, "/filter/any/1/segmentId", "no such segment"),
+        ({"all": [VIP] * 51}, "/filter", "at most 50 comparisons"),
+        ({**PRO, "op": "in", "value": ["x"] * 201}, "/filter", "at most 200 values"),
+        ({**PRO, "value": "x" * 20_000}, "/filter", "at most 16 KiB"),
+    ],
+)
+async def test_a_filter_that_cannot_be_is_refused_where_it_is_wrong(
+    cast: Cast, filter: Any, pointer: str, sentence: str
+):
+    [(at, message), *_] = await refused(cast, filter)
+    assert at == pointer
+    assert sentence in message
+    assert (await cast.vic.read("/segments"))["data"] == []
+
+
+async def test_segments_name_one_another_but_never_in_a_circle(cast: Cast):
+    gold = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    best = await cast.ed.made(
+        "/segments", {"name": "Best", "filter": {"all": [{"segmentId": gold["id"]}, PRO]}}
+    )
+    assert best["prose"] == "in segment “Gold” and “plan” is “pro”"
+    ada = await person(cast, "ada", tags=["vip"], metadata={"plan": "pro"})
+    await person(cast, "bob", metadata={"plan": "pro"})
+    assert await ids_in(cast, f"/segments/{best['id']}/contacts") == [ada]
+    circle = {"not": {"segmentId": best["id"]}}
+    response = await cast.ed.patch(f"/segments/{gold['id']}", {"filter": circle})
+    assert response.status_code == 422
+    [error] = response.json()["errors"]
+    assert error["pointer"] == "/filter/not/segmentId"
+    assert error["message"] == "A segment cannot name itself, here through Best → Gold."
+    used = await cast.ed.delete(f"/segments/{gold['id']}")
+    assert (used.status_code, used.json()["usedBy"]) == (409, [best["id"]])
+    assert (await cast.ed.delete(f"/segments/{best['id']}")).status_code == 204
+    assert (await cast.ed.delete(f"/segments/{gold['id']}")).status_code == 204
+
+
+async def test_two_at_once_make_no_circle(cast: Cast):
+    one, two = [
+        await cast.ed.made("/segments", {"name": name, "filter": VIP}) for name in ("One", "Two")
+    ]
+    answers = await asyncio.gather(
+        cast.ed.patch(f"/segments/{one['id']}", {"filter": {"segmentId": two["id"]}}),
+        cast.ed.patch(f"/segments/{two['id']}", {"filter": {"segmentId": one["id"]}}),
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, 422]
+
+
+async def test_segments_do_not_grow_through_one_another_without_end(cast: Cast):
+    below = await cast.ed.made("/segments", {"name": "0", "filter": VIP})
+    first = below["id"]
+    for number in range(1, 6):
+        body = {"name": str(number), "filter": {"segmentId": below["id"]}}
+        below = await cast.ed.made("/segments", body)
+    [(at, message)] = await refused(cast, {"segmentId": below["id"]})
+    assert (at, message) == ("/filter", "Segments name one another at most 5 deep.")
+    wide = await cast.ed.made("/segments", {"name": "W", "filter": {"all": [VIP] * 50}})
+    [(_, message)] = await refused(cast, {"all": [{"segmentId": wide["id"]}] * 4})
+    assert "at most 200 comparisons" in message
+    response = await cast.ed.patch(f"/segments/{first}", {"filter": {"segmentId": wide["id"]}})
+    assert "names this one, and then asks too much" in response.json()["errors"][0]["message"]
+
+
+async def test_a_patch_replaces_a_filter_as_a_whole(cast: Cast):
+    made = await cast.ed.post("/segments", {"name": "Gold", "filter": VIP})
+    path, etag = made.headers["location"], made.headers["etag"]
+    renamed = await cast.ed.patch(path, {"name": "Gold!"}, headers={"If-Match": etag})
+    assert renamed.json()["filter"] == VIP
+    changed = await cast.ed.patch(path, {"filter": {"any": [PRO]}})
+    assert changed.json()["filter"] == {"any": [PRO]}
+    same = await cast.ed.patch(path, {"name": "Gold!", "filter": {"any": [PRO]}})
+    assert same.headers["etag"] == changed.headers["etag"]
+    stale = await cast.ed.patch(path, {"filter": VIP}, headers={"If-Match": etag})
+    assert stale.status_code == 412
+    assert (await cast.ed.patch(path, {"filter": {"all": []}})).status_code == 422
+    assert (await cast.ed.patch(path, {"filter": None})).status_code == 422
+    assert (await cast.vic.patch(path, {"name": "Mine"})).status_code == 403
+
+
+async def test_there_is_an_end_to_how_many_there_are(cast: Cast, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(segments, "MOST", 2)
+    for number in range(2):
+        await cast.ed.made("/segments", {"name": f"S{number}", "filter": VIP})
+    response = await cast.ed.post("/segments", {"name": "One more", "filter": VIP})
+    assert response.status_code == 409
+
+
+async def test_a_page_goes_on_where_the_last_ended_however_few_fit(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+):
+    """Steps of three contacts, and time for one of them."""
+    fitting = []
+    for number in range(10):
+        tags = {"tags": ["vip"]} if number % 4 == 0 else {}
+        id = await person(cast, f"p{number}", **tags)
+        fitting += [id] if tags else []
+    segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    monkeypatch.setattr(segments, "WALK", 3)
+    path = f"/segments/{segment['id']}/contacts"
+    assert await ids_in(cast, path) == fitting[::-1]
+    assert (await cast.vic.made("/segments/preview", {"filter": VIP}))["count"] == 3
+    monkeypatch.setattr(segments, "PAGE_SECONDS", 0)
+    monkeypatch.setattr(segments, "COUNT_SECONDS", 0)
+    page = await cast.vic.read(f"{path}?limit=2")
+    found, pages = [one["id"] for one in page["data"]], 1
+    while page["nextCursor"]:
+        page = await cast.vic.read(f"{path}?limit=2&cursor={page['nextCursor']}")
+        found, pages = [*found, *(one["id"] for one in page["data"])], pages + 1
+    assert found == fitting[::-1]
+    assert pages > 2
+    preview = await cast.vic.made("/segments/preview", {"filter": VIP})
+    assert (preview["count"], preview["isComplete"]) == (1, False)
+
+
+async def test_a_segment_is_its_workspace_s_alone(cast: Cast, process: Process):
+    made = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    rival = cast.mallory
+    for path in (f"/segments/{made['id']}", f"/segments/{made['id']}/contacts"):
+        assert (await rival.get(path)).status_code == 404
+    await cast.ed.made("/contacts", {"email": "ada@x.test", "tags": ["vip"]})
+    assert (await rival.made("/segments/preview", {"filter": VIP}))["count"] == 0
+    response = await rival.post(
+        "/segments", {"name": "Theirs", "filter": {"segmentId": made["id"]}}
+    )
+    assert response.status_code == 422
+    async with process.database.read() as db:
+        assert await store.of_workspace(db, workspace_id=rival.workspace_id) == {}
