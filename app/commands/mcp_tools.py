@@ -23,6 +23,7 @@ PATHS: Mapping[str, str] = {
     "wfl": "/workflows",
     "tpl": "/templates",
     "run": "/runs",
+    "con": "/contacts",
 }
 
 Kind: TypeAlias = Annotated[
@@ -88,7 +89,28 @@ class Tools:
         self, id: Annotated[str, Field(description="wfl_…, aut_…, tpl_… or run_….")]
     ) -> Answer:
         """A workflow, an automation with its findings, a template, or a run with its steps."""
-        return await self._ask("GET", _path(id, *PATHS))
+        return await self._ask("GET", _path(id, "aut", "wfl", "tpl", "run"))
+
+    async def explain(
+        self,
+        contact: Annotated[str, Field(description="con_…, or an email address.")],
+        definition_id: Annotated[str, Field(description="wfl_… or aut_…; all, without.")] = "",
+        since: Annotated[str, Field(description="A time: 2026-03-01T09:00:00Z.")] = "",
+    ) -> Answer:
+        """Why a flow did or did not reach a contact, newest first: each a code, a sentence and the
+        record that proves it."""
+        query = {"definitionId": _id(definition_id, "aut", "wfl")} if definition_id else {}
+        if since:
+            query["since"] = since
+        id = await self._found(contact) if "@" in contact else contact
+        return await self._ask("GET", f"{_path(id, 'con')}/explain", query=query)
+
+    async def _found(self, email: str) -> str:
+        """Raises Refused."""
+        found = (await self._ask("GET", "/contacts", query={"email": email}))["data"]
+        if not found:
+            raise Refused("No contact has this email address.")
+        return str(found[0]["id"])
 
     # --- trying -----------------------------------------------------------------------------------
 
@@ -197,6 +219,7 @@ class Tools:
             self.list_definitions,
             self.list_templates,
             self.read,
+            self.explain,
             self.check,
             self.simulate,
             self.simulate_unsaved,

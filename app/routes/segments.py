@@ -101,8 +101,7 @@ async def index(call: Call) -> Response:
         limit=query.limit + 1,
     )
     existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
-    rows = [{"id": segment.id, "segment": segment} for segment in found]
-    return paging.page(call, query, rows, lambda row: resource(row["segment"], existing))
+    return paging.page(call, query, found, lambda segment: resource(segment, existing))
 
 
 async def show(call: Call) -> Response:
@@ -251,7 +250,7 @@ async def _read(
     own_id: str | None = None,
 ) -> Readable:
     workspace = await workspaces.by_id(db, id=call.member.workspace_id)
-    days = workspace and workspace["retention_days"]
+    days = workspace and workspace.retention_days
     return await segments.read(
         db,
         raw,

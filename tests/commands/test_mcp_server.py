@@ -20,7 +20,7 @@ from tests.deployment import ROOT, Part, until
 from tests.servers import free_port
 
 TOOLS = {
-    *("describe_definitions", "list_definitions", "list_templates", "read"),
+    *("describe_definitions", "list_definitions", "list_templates", "read", "explain"),
     *("check", "simulate", "simulate_unsaved", "run_cases"),
     *("create_draft", "change_draft"),
 }

@@ -10,7 +10,7 @@ import pytest
 
 from app.commands.mcp_tools import Refused, Tools
 from app.process import Process
-from tests.cast import SEND_HELLO, Cast, any_address, caller, started
+from tests.cast import SEND_HELLO, Cast, any_address, caller, settle, started
 
 EXIT = [{"type": "exit"}]
 
@@ -124,3 +124,21 @@ async def test_parts_of_definitions_are_described_by_their_names(tools: Tools):
     assert wait["properties"]["type"] == {"type": "string", "const": "wait"}
     with pytest.raises(Refused, match="There is no Sleep"):
         await tools.describe_definitions("Sleep")
+
+
+async def test_a_contact_is_explained_by_its_id_or_its_email(
+    tools: Tools, cast: Cast, process: Process
+):
+    contact = await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    await cast.adam.made("/suppressions", {"channel": "email", "address": "ada@example.com"})
+    id = await made(cast, state="ACTIVE")
+    await cast.ed.made(f"/workflows/{id}/runs", {"contactId": contact["id"]})
+    await settle(process)
+    by_id = await tools.explain(contact["id"], definition_id=id)
+    assert "suppressed" in [one["code"] for one in by_id["data"]]
+    assert await tools.explain("ada@example.com", definition_id=id) == by_id
+    assert (await tools.explain(contact["id"], since="2200-01-01T00:00:00Z"))["data"] == []
+    with pytest.raises(Refused, match="No contact has"):
+        await tools.explain("bob@example.com")
+    with pytest.raises(Refused, match="An ID begins with"):
+        await tools.explain("../contacts")
