@@ -3,6 +3,7 @@ all."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -268,8 +269,9 @@ async def _draft(
     is_signed = bool(trigger.pop("signed", None))
     if wanted.signing_secret is not None:
         trigger["signingSecret"] = wanted.signing_secret
-    if row is not None and trigger.get("signingSecret") == await _secret(call, row):
-        trigger.pop("signingSecret", None)  # it is no change
+    secret, kept = trigger.get("signingSecret"), row and await _secret(call, row)
+    if isinstance(secret, str) and kept and hmac.compare_digest(secret.encode(), kept.encode()):
+        del trigger["signingSecret"]  # it is no change
     has_secret = bool(trigger.get("signingSecret")) or (row is not None and row.secret_set)
     was_missing = row is not None and row.trigger_config.get("signed")
     if was_missing or (is_signed and not has_secret):
