@@ -92,12 +92,12 @@ async def drive(process: Process, case: Case) -> Drive:
         empty = "[]" if id.startswith("wfl") else '{"nodes":[],"edges":[]}'
         await activate_as_is(process, workspace_id, id, empty)
     definition, findings = await _activated(process, workspace_id, case)
-    contact_id = await _contact(process, workspace_id, definition["id"], case)
+    contact_id = await _contact(process, workspace_id, definition.id, case)
     run_id = await _begin(process, workspace_id, definition, contact_id, case)
     await settle(process)
     await _go_on(process, workspace_id, run_id, deque(_scenario_events(case)))
     trace = await trace_of(process, workspace_id, run_id)
-    return Drive(findings, trace, workspace_id, definition["id"])
+    return Drive(findings, trace, workspace_id, definition.id)
 
 
 async def _workspace(db: Handle, case: Case) -> str:
@@ -175,9 +175,9 @@ def fitting(program: Program, definition_id: str, variants: Mapping[str, str]) -
 async def _begin(
     process: Process, workspace_id: str, definition: Row, contact_id: str | None, case: Case
 ) -> str:
-    if definition["token"] is not None:
+    if definition.token is not None:
         body = document.dumps(case.input.trigger)
-        accepted = await webhooks.receive(process, token=definition["token"], body=body)
+        accepted = await webhooks.receive(process, token=definition.token, body=body)
         assert contact_id in (None, accepted.contact_id)
         return accepted.run_id
     assert contact_id is not None
@@ -186,7 +186,7 @@ async def _begin(
             process,
             db,
             workspace_id,
-            definition_id=definition["id"],
+            definition_id=definition.id,
             contact_id=contact_id,
             data=case.input.trigger,
         )

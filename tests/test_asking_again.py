@@ -84,12 +84,12 @@ async def test_a_mail_whose_worker_was_lost_is_asked_about_under_its_key(
 ):
     attempt = await orphaned()
     [mail] = resend.accepted.values()
-    assert (attempt["status"], attempt["provider_message_id"]) == ("SENT", mail["id"])
+    assert (attempt.status, attempt.provider_message_id) == ("SENT", mail["id"])
     assert len(resend.asked) == 2
     assert len({one.header("idempotency-key") for one in resend.asked}) == 1
-    listed = [(one["status"], one["code"]) for one in attempt["events"]]
+    listed = [(one["status"], one["code"]) for one in attempt.events]
     assert listed == [("SENDING", None), ("SENDING", "worker_lost"), ("SENT", None)]
-    assert (attempt["tries"], attempt["number"]) == (2, 1)
+    assert (attempt.tries, attempt.number) == (2, 1)
 
 
 async def test_it_is_asked_about_in_the_words_of_its_intent(
@@ -101,7 +101,7 @@ async def test_it_is_asked_about_in_the_words_of_its_intent(
     async with process.database.write() as db:
         await db.execute("UPDATE contacts SET first_name = 'Ada'")
         await db.execute("UPDATE workspaces SET name = 'Moved', postal_address = 'Elsewhere'")
-    assert (await orphaned())["status"] == "SENT"
+    assert (await orphaned()).status == "SENT"
     first, second = (one.body for one in resend.asked)
     assert first == second  # the footer and its link, too
     mail = json.loads(first)
@@ -158,7 +158,7 @@ async def test_it_is_unknown_where_asking_might_send_it_twice_or_to_who_wants_no
 ):
     await happens(process, acme)
     attempt = await orphaned()
-    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", "worker_lost")
+    assert (attempt.status, attempt.reason_code) == ("UNKNOWN", "worker_lost")
     assert len(resend.asked) == 1
 
 
@@ -173,5 +173,5 @@ async def test_a_no_to_the_question_is_none_to_the_first_call(
 ):
     resend.script.append(answer)
     attempt = await orphaned()
-    assert (attempt["status"], attempt["reason_code"]) == ("UNKNOWN", "worker_lost")
+    assert (attempt.status, attempt.reason_code) == ("UNKNOWN", "worker_lost")
     assert len(resend.accepted) == 1

@@ -164,6 +164,6 @@ def test_a_file_that_was_exported_can_be_played_too(
     file = tmp_path / "mine.json"
     example: Any = document.parse(EXAMPLES[0].read_bytes())
     example["definition"]["trigger"]["signed"] = True
-    file.write_bytes(document.dumps({**example, "key": "mine", "cases": []}))
+    file.write_bytes(document.dumps({**example, "key": "mine", "cases": [], "casesGate": True}))
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
     assert main() == 0

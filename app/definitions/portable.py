@@ -17,7 +17,7 @@ TEMPLATE = "templateId"
 DEFINITIONS = ("workflowId", "automationId")
 # Of a file beside the definition, in this order.
 BEFORE = ("$schema",)
-BESIDE = ("about", "workspace", "input", "expected", "cases")
+BESIDE = ("about", "workspace", "input", "expected")
 DEFAULTS = ("firstName", "lastName", "timezone", "locale", "metadata", "tags")
 
 _NO_KEY = re.compile(r"[^a-z0-9]+")

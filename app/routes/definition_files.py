@@ -25,7 +25,8 @@ from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, TemplateId, WorkflowId
 from app.simulation import cases as case_files
 from app.simulation import proofs
-from app.store import definitions
+from app.simulation.proofs import NamedCase
+from app.store import definition_cases, definitions
 from app.store.definitions import Definition
 from app.web import reply
 from app.web.body import WRITE_ONLY, Name, Shape
@@ -39,18 +40,11 @@ KINDS: Mapping[str, DefinitionKind] = {"graph": automations.kind, "steps": workf
 Key = Annotated[str, Field(pattern=portable.KEY, examples=["welcome-series"])]
 
 
-class FileCase(Shape):
-    """A case of the definition: what a simulation is given, and a part of its trace."""
-
-    name: Name
-    given: dict[str, Any]
-    expect: dict[str, Any]
-
-
 class DefinitionFile(Shape):
     """A definition with its templates, by names instead of IDs. `key` is its name among files;
     without, it is made of its name. `templates` are by their keys, which the definition names as
-    `templateId`. `signed` in its trigger stands for a signing secret, which is in no file."""
+    `templateId`. `signed` in its trigger stands for a signing secret, which is in no file.
+    Without `cases` or `casesGate`, those that are there stay."""
 
     editors_schema: str | None = Field(None, alias="$schema")
     key: Key | None = None
@@ -63,7 +57,8 @@ class DefinitionFile(Shape):
     workspace: dict[str, Any] | None = None
     input: dict[str, Any] | None = None
     expected: dict[str, Any] | None = None
-    cases: list[FileCase] | None = None
+    cases: list[NamedCase] | None = None
+    cases_gate: bool | None = None
 
 
 class Import(Shape):
@@ -116,11 +111,21 @@ class Exporting:
     async def show(self, call: Call) -> Response:
         row = await self.kind.named(call, call.db, call.path("id"))
         assert row is not None  # noqa: S101 - an id was given
-        return reply.ok(await filing.exported(call.db, call.member.workspace_id, row))
+        return reply.ok(await _exported(call, row))
 
     def routes(self) -> list[Endpoint]:
         path, read = f"{self.kind.path}/{{id}}/export", f"{self.kind.noun}s:read"
         return [get(path, self.show, can=read, gives={200: DefinitionFile})]
+
+
+async def _exported(call: Call, row: Definition) -> dict[str, Json]:
+    """With its cases."""
+    workspace_id = call.member.workspace_id
+    file = await filing.exported(call.db, workspace_id, row)
+    of = {"workspace_id": workspace_id, "definition_id": row.id}
+    cases = [proofs.written(one) for one in await definition_cases.of_definition(call.db, **of)]
+    gate = {"casesGate": True} if row.cases_gate else {}
+    return {**file, **({"cases": cases} if cases else {}), **gate}
 
 
 # --- in -------------------------------------------------------------------------------------------
@@ -161,7 +166,7 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
         where = {"workspace_id": workspace_id, "shape": kind.shape, "id": known.id}
         row = await definitions.locked(db, **where)
     if row is not None:
-        before = await filing.exported(db, workspace_id, row)
+        before = await _exported(call, row)
     _match(call, wanted, before)
     outcome = await _kept(call, wanted, kind, row, file)
     beside = document.dumps(portable.beside_of(file)).decode()
@@ -172,7 +177,7 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
         await definitions.set_file(
             db, workspace_id=workspace_id, id=outcome.row.id, key=key, beside=beside
         )
-    after = await filing.exported(db, workspace_id, outcome.row)
+    after = await _exported(call, outcome.row)
     is_same = before == after
     if wanted.mode != "dry_run":
         await _note(call, kind, row, outcome)
@@ -245,7 +250,7 @@ async def _kept(
         draft = await _draft(call, wanted, row, file, {one.key: one.id for one in kept})
         if draft.wrong:
             raise _invalid(list(draft.wrong))
-        changed, found, action = await _saved(call, kind, row, draft)
+        changed, found, action = await _saved(call, kind, row, draft, file)
         if wanted.activate and changed.state == "DRAFT":
             changed, found, action = await _activated(call, changed, found, action, draft)
     except Problem as problem:
@@ -276,7 +281,10 @@ async def _draft(
     was_missing = row is not None and row.trigger_config.get("signed")
     if was_missing or (is_signed and not has_secret):
         trigger["signed"] = True
-    made = {"name": file["name"], "trigger": trigger, kind.shape: body}
+    gate = file.get("casesGate")
+    if gate is None:
+        gate = row is not None and row.cases_gate
+    made = {"name": file["name"], "trigger": trigger, kind.shape: body, "casesGate": gate}
     draft = kind.read(call, None, document.dumps(made))
     return replace(draft, state="DRAFT" if row is None else row.state)
 
@@ -287,23 +295,45 @@ async def _secret(call: Call, row: Definition) -> str | None:
 
 
 async def _saved(
-    call: Call, kind: DefinitionKind, row: Definition | None, draft: Draft
+    call: Call, kind: DefinitionKind, row: Definition | None, draft: Draft, file: Mapping[str, Json]
 ) -> tuple[Definition, list[Found], filing.Action]:
-    workspace_id = call.member.workspace_id
+    """The cases before the definition, which is checked with them."""
+    process, db, workspace_id = call.process, call.db, call.member.workspace_id
     if row is None:
-        made, found = await activation.create(
-            call.process, call.db, workspace_id, kind.shape, draft
-        )
+        made, found = await activation.create(process, db, workspace_id, kind.shape, draft)
+        if await _keep_cases(call, made.id, file):
+            found = await _checked(call, made)
         return made, found, "created"
+    has_other_cases = await _keep_cases(call, row.id, file)
     if _is_same(call, row, draft):
-        found = await activation.look_at(
-            call.process, call.db, workspace_id, row, run_cases=proofs.run
-        )
-        return row, found, "unchanged"
+        return row, await _checked(call, row), "updated" if has_other_cases else "unchanged"
     changed, found = await activation.change(
-        call.process, call.db, workspace_id, row, draft, run_cases=proofs.run
+        process, db, workspace_id, row, draft, run_cases=proofs.run
     )
     return changed, found, "updated"
+
+
+async def _checked(call: Call, row: Definition) -> list[Found]:
+    workspace_id = call.member.workspace_id
+    return await activation.look_at(call.process, call.db, workspace_id, row, run_cases=proofs.run)
+
+
+async def _keep_cases(call: Call, id: str, file: Mapping[str, Json]) -> bool:
+    """Whether any is another one now."""
+    if file.get("cases") is None:
+        return False
+    db, of = call.db, {"workspace_id": call.member.workspace_id, "definition_id": id}
+    known = await definition_cases.of_definition(db, **of)
+    old = {one.name: proofs.written(one) for one in known}
+    new = {one["name"]: one for one in file["cases"]}
+    for name in old.keys() - new.keys():
+        await definition_cases.delete(db, **of, name=name)
+    changed = [
+        one for one in new.values() if document.dumps(one) != document.dumps(old.get(one["name"]))
+    ]
+    for one in changed:
+        await proofs.put(db, call.member.workspace_id, id, one["name"], one)
+    return bool(changed) or bool(old.keys() - new.keys())
 
 
 def _is_same(call: Call, row: Definition, draft: Draft) -> bool:
@@ -316,6 +346,7 @@ def _is_same(call: Call, row: Definition, draft: Draft) -> bool:
         not wrong
         and draft.signing_secret is None
         and (row.name, row.trigger_config) == (draft.name, draft.trigger)
+        and row.cases_gate == draft.cases_gate
         and row.body == document.dumps(body).decode()
     )
 
@@ -328,7 +359,12 @@ async def _activated(
     try:
         async with call.db.savepoint():
             changed, warnings = await activation.change(
-                call.process, call.db, call.member.workspace_id, row, wanted, run_cases=proofs.run
+                call.process,
+                call.db,
+                call.member.workspace_id,
+                row,
+                wanted,
+                run_cases=proofs.run,
             )
     except Problem as problem:
         if problem.code != "not_activatable":

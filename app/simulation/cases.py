@@ -79,6 +79,7 @@ class Case(Shape):
     input: Given
     expected: dict[str, Any] | None = None
     cases: list[dict[str, Any]] | None = None
+    cases_gate: bool | None = None
 
 
 _JSON = Headers({"content-type": "application/json"})

@@ -241,3 +241,32 @@ async def test_a_key_is_that_of_one_definition(cast: Cast):
     assert (await cast.ed.patch(path_of(made), {"state": "ARCHIVED"})).status_code == 200
     anew = await brought(cast.ed, other)
     assert (anew["action"], anew["key"]) == ("created", "mine")
+
+
+# --- cases ----------------------------------------------------------------------------------------
+
+CASE = {
+    "name": "Ada is greeted",
+    "given": {"startAt": "2026-03-02T10:00:00Z", "contact": {"email": "ada@example.com"}},
+    "expect": {"steps": [{"nodeId": "vip", "status": "COMPLETED"}]},
+}
+
+
+async def test_cases_come_with_a_file_and_are_run_before_it_is_activated(cast: Cast):
+    step = {"id": "vip", "type": "add_tag", "tag": "vip"}
+    file = {"key": "w", "name": "W", "definition": {"steps": [step]}, "templates": {}}
+    file = {**file, "definition": {"trigger": {"source": "manual"}, "steps": [step]}}
+    made = await brought(cast.ed, {**file, "cases": [CASE], "casesGate": True}, activate=True)
+    assert made["state"] == "ACTIVE"
+    [kept] = (await cast.vic.read(f"{path_of(made)}/cases"))["data"]
+    assert {name: kept[name] for name in CASE} == CASE
+    out = await cast.vic.read(f"{path_of(made)}/export")
+    assert (out["cases"], out["casesGate"]) == ([CASE], True)
+    assert (await brought(cast.ed, out))["action"] == "unchanged"
+    assert (await brought(cast.ed, file))["action"] == "unchanged"  # which says nothing of cases
+    wrong = {**CASE, "expect": {"steps": [{"nodeId": "vip", "status": "FAILED"}]}}
+    stays = await brought(cast.mallory, {**out, "cases": [wrong]}, activate=True)
+    assert stays["state"] == "DRAFT"
+    assert "error" in [one["severity"] for one in stays["findings"]]
+    without = await brought(cast.ed, {**out, "cases": []})
+    assert (without["action"], "cases" in without["file"]) == ("updated", False)

@@ -9,7 +9,7 @@ import pytest
 
 from app.database.db import Database, Row, new_id
 from app.errors import Duplicate
-from app.store import contacts, runs
+from app.store import contacts
 from tests.store.rows import columns, contact, found_by_field, workspace
 
 ADA = {
@@ -32,9 +32,9 @@ async def fields(database: Database, acme: str, row: Row, **values: str) -> None
         await contacts.replace_fields(db, workspace_id=acme, contact_id=row["id"], fields=values)
 
 
-async def tag(database: Database, acme: str, row: runs.WholeRun, *tags: str) -> None:
+async def tag(database: Database, acme: str, row: Row, *tags: str) -> None:
     async with database.write() as db:
-        await contacts.add_tags(db, workspace_id=acme, tags=[(row.id, tags)])
+        await contacts.add_tags(db, workspace_id=acme, tags=[(row["id"], tags)])
 
 
 async def test_a_contact_is_read_back_as_it_was_put_in(database: Database):

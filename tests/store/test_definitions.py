@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -32,17 +33,17 @@ async def test_a_token_opens_its_definition_and_tells_the_workspace(database: Da
     acme = await workspace(database)
     made = await definition(database, acme, token=TOKEN)
     await set_columns(database, "workspaces", acme, country="US")
-    assert await opened(database) == {
-        "workspace_id": acme,
-        "id": made.id,
-        "state": "ACTIVE",
-        "trigger_config": WEBHOOK,
-        "signing_secret": None,
-        "token": TOKEN,
-        "country": "US",
-        "suspended": False,
-        "revision": made.revision,
-    }
+    assert await opened(database) == definitions.TargetRow(
+        workspace_id=acme,
+        id=made.id,
+        state="ACTIVE",
+        trigger_config=WEBHOOK,
+        signing_secret=None,
+        token=TOKEN,
+        country="US",
+        suspended=False,
+        revision=made.revision,
+    )
     assert await opened(database, "T" * 30) is None
 
 
@@ -86,7 +87,7 @@ async def test_an_archived_one_is_shown_no_more(database: Database):
         assert await definitions.by_id(db, workspace_id=acme, shape="steps", id=made.id) is None
         # What its runs walk is still there.
         pinned = await definitions.pinned(db, workspace_id=acme, definition_id=made.id, version=1)
-    assert pinned == {"shape": "steps", "body": "[]"}
+    assert pinned == definitions.Pinned("steps", "[]")
     assert await shown(database, acme, "steps") == []
     found = await opened(database)
     assert found is not None
@@ -105,7 +106,7 @@ async def test_a_secret_is_told_only_by_its_end(database: Database):
             row = await definitions.by_id(db, workspace_id=acme, shape="steps", id=made.id)
         assert row is not None
         assert (row.secret_set, row.secret_last4) == (sealed is not None, last4)
-        assert sealed not in row.values() or sealed is None
+        assert sealed is None or sealed not in astuple(row)
         token_row = await opened(database)
         assert token_row is not None
         assert token_row.signing_secret == sealed

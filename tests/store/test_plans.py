@@ -363,6 +363,7 @@ class RecordingHandle:
     fetch_one_as = Handle.fetch_one_as
     fetch_value = Handle.fetch_value
     returning = Handle.returning
+    returning_as = Handle.returning_as
     execute = Handle.execute
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -276,6 +277,34 @@ class Undone(Exception):
     """So that the next people come to an empty workspace."""
 
 
+async def asked(
+    peopled: tuple[Database, str], readable: Readable, given: list[dict[str, Any]]
+) -> tuple[list[bool], list[bool]]:
+    """Whether SQL finds each of the people, and whether the condition holds for each."""
+    database, workspace_id = peopled
+    in_sql, judged = [], []
+    with suppress(Undone):
+        async with database.write() as db:
+            ids = [await moved_in(db, workspace_id, person) for person in given]
+            found = await stored.members(
+                db,
+                segments.fitting(db, readable, await db.now()),
+                workspace_id=workspace_id,
+                filters={},
+                since=None,
+                before=None,
+                limit=100,
+            )
+            in_sql = [id in {row["id"] for row in found} for id in ids]
+            for id in ids:
+                row = await contacts.by_id(db, workspace_id=workspace_id, id=id)
+                assert row is not None
+                past = await segments.past(db, readable, workspace_id=workspace_id, contact=row)
+                judged.append(segments.judge(readable, past).holds)
+            raise Undone
+    return in_sql, judged
+
+
 @settings(
     max_examples=FILTERS * TIMES,
     deadline=None,
@@ -289,31 +318,70 @@ class Undone(Exception):
 async def test_sql_finds_whom_the_condition_holds_for(
     peopled: tuple[Database, str], raw: Any, other: Any, given: list[dict[str, Any]]
 ):
-    database, workspace_id = peopled
-    readable = Readable(read(raw), {"seg_1": read(other)})
-    try:
-        async with database.write() as db:
-            ids = [await moved_in(db, workspace_id, person) for person in given]
-            found = await stored.members(
-                db,
-                segments.fitting(db, readable, await db.now()),
-                workspace_id=workspace_id,
-                filters={},
-                since=None,
-                before=None,
-                limit=100,
-            )
-            judged = []
-            for id in ids:
-                row = await contacts.by_id(db, workspace_id=workspace_id, id=id)
-                assert row is not None
-                past = await segments.past(db, readable, workspace_id=workspace_id, contact=row)
-                judged.append(segments.judge(readable, past).holds)
-            in_sql = [id in {row["id"] for row in found} for id in ids]
-            assert in_sql == judged, (raw, other, in_sql, judged)
-            raise Undone
-    except Undone:
-        pass
+    in_sql, judged = await asked(peopled, Readable(read(raw), {"seg_1": read(other)}), given)
+    assert in_sql == judged, (raw, other)
+    assert len(judged) == PEOPLE
+
+
+def nobody(**given: Any) -> dict[str, Any]:
+    return {"columns": {}, "tags": [], "events": [], "messages": [], "runs": [], **given}
+
+
+def plan(value: Any) -> dict[str, Any]:
+    return nobody(columns={"metadata": {"plan": value}})
+
+
+def at_plan(op: str, value: Any) -> dict[str, Any]:
+    return {"path": "contact.metadata.plan", "op": op, "value": value}
+
+
+LATELY = {"event": "order", "within": "P30D"}
+YEAR = at_plan("before", "2026-11-02")
+
+
+@pytest.mark.parametrize(
+    ("raw", "person", "held"),
+    [
+        (LATELY, nobody(events=[("order", {}, "P30D", 0)]), True),
+        (LATELY, nobody(events=[("order", {}, "P30D", -1)]), False),
+        (LATELY, nobody(events=[("order", {}, "PT0S", 0)]), True),
+        (LATELY, nobody(events=[("order", {}, "PT0S", 1)]), False),
+        ({"message": "sent", "within": "P30D"}, nobody(messages=[("SENT", None, "P30D")]), True),
+        ({"path": "contact.createdAt", "op": "within_last", "value": "PT0S"}, nobody(), True),
+        (at_plan("gt", 5), plan("1e999"), True),
+        (at_plan("gt", 5), plan("1e1000"), False),
+        (at_plan("gt", 5), plan("9" * 400), True),
+        (at_plan("gte", "123456789012345678901"), plan("123456789012345678900.9"), False),
+        (at_plan("eq", 5), plan("5\n"), False),
+        (at_plan("eq", 5), plan("5.0"), True),
+        (at_plan("eq", "5"), plan("5.0"), False),
+        (at_plan("eq", "5"), plan(5.0), True),
+        (at_plan("eq", True), plan("true"), False),
+        (at_plan("eq", "true"), plan(True), False),
+        (YEAR, plan("0001-01-01T00:00:00+05:00"), True),
+        (YEAR, plan("0000-01-01"), False),
+        (YEAR, plan("2024-02-29"), True),
+        (YEAR, plan("2000-02-29"), True),
+        (YEAR, plan("1900-02-29"), False),
+        (YEAR, plan("2026-02-29"), False),
+        (YEAR, plan("2026-04-31"), False),
+        (YEAR, plan("2026-11-01\n"), False),
+        (YEAR, plan("2026-11-02T00:00:00+00:01"), True),
+        (YEAR, plan("2026-11-02T23:58:00+23:59"), True),
+        (YEAR, plan("2026-11-01T24:00:00Z"), False),
+        (
+            at_plan("eq", "2026-11-02T00:00:00.123456Z"),
+            plan("2026-11-02t00:00:00.1234569z"),
+            True,
+        ),
+        ({"not": at_plan("ne", "x")}, nobody(), True),
+        (at_plan("exists", False), nobody(), True),
+    ],
+)
+async def test_both_agree_at_the_edges(
+    peopled: tuple[Database, str], raw: Any, person: dict[str, Any], held: bool
+):
+    assert await asked(peopled, Readable(read(raw)), [person]) == ([held], [held])
 
 
 HOSTILE = "zq'; DROP TABLE contacts; --"

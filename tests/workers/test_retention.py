@@ -17,7 +17,7 @@ from app.audit.trail import Where
 from app.billing import quotas
 from app.database import ids, postgres
 from app.process import Process
-from app.store import callbacks, expiry, usage
+from app.store import callbacks, expiry, usage, users
 from app.store import retention as store
 from tests.cast import Cast, Person, hook, settle
 from tests.conftest import SCHEMA
@@ -220,7 +220,9 @@ async def test_what_is_not_finished_stays_however_old_it_is(cast: Cast, process:
 async def test_the_audit_trail_is_pruned_and_stays_valid(cast: Cast, process: Process):
     with long_ago(process):
         async with process.database.write() as db:
-            founder = Where(None, "founding").user({"id": cast.olivia.user_id, "name": "Olivia"})
+            olivia = await users.by_id(db, id=cast.olivia.user_id)
+            assert olivia is not None
+            founder = Where(None, "founding").user(olivia)
             await trail.begin(
                 db, process.vault, founder, workspace_id=cast.olivia.workspace_id, after={}
             )
