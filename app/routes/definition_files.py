@@ -51,8 +51,8 @@ class DefinitionFile(Shape):
     name: Name
     about: str | None = None
     definition: case_files.Definition
-    templates: Annotated[dict[str, case_files.Template], Field(max_length=MOST_TEMPLATES)] = Field(
-        default_factory=dict
+    templates: Annotated[dict[str, case_files.FileTemplate], Field(max_length=MOST_TEMPLATES)] = (
+        Field(default_factory=dict)
     )
     workspace: dict[str, Any] | None = None
     input: dict[str, Any] | None = None

@@ -28,7 +28,9 @@ from app.web.body import Name, Shape
 from app.web.schemas import described, referring
 
 
-class Template(Shape, json_schema_extra={"allOf": referring(content_schema.by_channel("Content"))}):
+class FileTemplate(
+    Shape, json_schema_extra={"allOf": referring(content_schema.by_channel("Content"))}
+):
     channel: ChannelName
     content: Annotated[dict[str, Any], described(ref("Content"))]
     category: Literal["transactional", "marketing"] = "transactional"
@@ -74,7 +76,7 @@ class Case(Shape):
     name: Name
     about: str | None = None
     definition: Definition
-    templates: dict[str, Template] = Field(default_factory=dict)
+    templates: dict[str, FileTemplate] = Field(default_factory=dict)
     workspace: Workspace = Workspace()
     input: Given
     expected: dict[str, Any] | None = None
