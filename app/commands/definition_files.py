@@ -89,7 +89,8 @@ class Server:
                 raise FilesError(f"{self._url} cannot be reached: {error}.") from None
             if answer.status_code != httpx2.codes.TOO_MANY_REQUESTS:
                 return answer
-            time.sleep(min(float(answer.headers.get("retry-after", "1")), LONGEST_PAUSE))
+            asked = answer.headers.get("retry-after", "")  # or a date, which we never send
+            time.sleep(min(float(asked) if asked.isdecimal() else 1.0, LONGEST_PAUSE))
         raise FilesError(f"{self._url} takes no more requests for now; try again in a minute.")
 
     def _body(self, answer: httpx2.Response, path: str) -> dict[str, Any]:
@@ -248,6 +249,8 @@ def pull(server: Server, folder: Path) -> Iterator[str]:
             if one["state"] == "ARCHIVED":
                 continue
             file, tag = server.export(f"/{noun}s/{one['id']}")
+            if not re.fullmatch(portable.KEY, str(file["key"])):  # it becomes the name of a file
+                raise FilesError(f"{one['id']} has the key {file['key']!r}, which is none.")
             stem = _free(str(file["key"]), tags)
             tags[stem] = tag
             yield f"{stem}.json: {_written(folder / f'{stem}.json', file)}"

@@ -324,12 +324,15 @@ async def _keep_cases(call: Call, id: str, file: Mapping[str, Json]) -> bool:
         return False
     db, of = call.db, {"workspace_id": call.member.workspace_id, "definition_id": id}
     known = await definition_cases.of_definition(db, **of)
-    old = {one.name: proofs.written(one) for one in known}
+    old = {one.name: (one.given, one.expect) for one in known}
     new = {one["name"]: one for one in file["cases"]}
     for name in old.keys() - new.keys():
         await definition_cases.delete(db, **of, name=name)
     changed = [
-        one for one in new.values() if document.dumps(one) != document.dumps(old.get(one["name"]))
+        one
+        for one in new.values()
+        if old.get(one["name"])
+        != tuple(document.dumps(one[member]).decode() for member in ("given", "expect"))
     ]
     for one in changed:
         await proofs.put(db, call.member.workspace_id, id, one["name"], one)

@@ -315,10 +315,11 @@ def _case(
     answers = {"channels": list(setting.channels), "startable": setting.startable}
     asked = {name: value for name, value in document.parse(body).items() if name not in _ELSEWHERE}
     contact = {} if given.contact is None else {"contact": given.contact}
+    signed = {"signed": True} if row.secret_set else {}  # or a push would accept unsigned events
     return {
         "name": row.name,
         "definition": {
-            "trigger": looked.subject.trigger,
+            "trigger": {**looked.subject.trigger, **signed},
             row.shape: credentials.masked(document.parse(row.body.encode())),
         },
         "templates": {
