@@ -159,14 +159,23 @@ async def gathered(
             changes=stage.changes,
             audited={row["request_id"] for row in await rows("SELECT request_id FROM audit_logs")},
             trails=await stage.broken_trails(),
-            astray=[row["told"] for row in await rows(ASTRAY)],
-            tracebacks=[
-                f"{start.log.name}: {line}"
-                for start in stage.starts
-                for line in start.log.read_text().splitlines()
-                if "Traceback" in line
-            ],
+            astray=[row["told"] for row in await rows(ASTRAY)] + _logged(stage, SWEPT),
+            tracebacks=_logged(stage, ("Traceback",)),
         )
+
+
+# What the sweep mended, so that nothing is astray any more: its job was never committed.
+SWEPT = ("a row had no job", "a job had no row")
+
+
+def _logged(stage: Stage, signs: Sequence[str]) -> list[str]:
+    """The log lines of all processes with one of these."""
+    return [
+        f"{start.log.name}: {line}"
+        for start in stage.starts
+        for line in start.log.read_text().splitlines()
+        if any(sign in line for sign in signs)
+    ]
 
 
 ASTRAY = " UNION ALL ".join(

@@ -287,7 +287,7 @@ CACHED: dict[str, tuple[float, WebhookTarget | None]] = {}
 """,
         """        SELECT workspace_id, 'run', id, {jobs.DUE_NOW} FROM started WHERE FALSE
 """,
-        found=r"is still QUEUED|has no job",
+        found=r"is still QUEUED|has no job|a row had no job",
         needs="none: what is due is in no table, and its hint finds nothing",
     ),
     "m13": Mutant(
