@@ -199,6 +199,21 @@ async def test_a_simulation_becomes_a_file_that_plays_the_same(cast: Cast):
     assert read.expected["steps"][-1]["message"]["content"]["subject"] == "1.50"
 
 
+async def test_the_file_of_a_signed_definition_says_so_without_the_secret(cast: Cast):
+    trigger = {
+        "source": "inbound_webhook",
+        "contactLookup": "email",
+        "contactPath": "email",
+        "signingSecret": "a secret of the sender",
+    }
+    made = await cast.ed.made("/workflows", {"name": "S", "trigger": trigger, "steps": STEPS})
+    given = {"trigger": {"email": "ada@acme.test"}, "contact": ADA}
+    answer = await cast.vic.made(f"/workflows/{made['id']}/simulate?case=true", given)
+    assert answer["case"]["definition"]["trigger"]["signed"] is True
+    assert "a secret of the sender" not in document.dumps(answer).decode()
+    cases.read(document.dumps(answer["case"]))
+
+
 # --- what is not saved ----------------------------------------------------------------------------
 
 
