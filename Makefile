@@ -67,7 +67,7 @@ format: $(STAMP) ## Format the code
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 
-LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --upgrade \
 	--no-emit-index-url --no-emit-find-links --no-header pyproject.toml
 
 lock: $(STAMP) ## Renew requirements.txt and requirements-dev.txt from pyproject.toml
