@@ -19,7 +19,7 @@ WORKDIR /srv/tidings
 COPY --from=build /opt/venv /opt/venv
 COPY schema.sql ./
 COPY app ./app
-COPY --from=console /srv/tidings/app/console/dist ./app/console/dist
+COPY --from=console /srv/tidings/app/web/dist ./app/web/dist
 COPY workers ./workers
 # A sandbox keeps its database in data/; give it a volume, or nothing survives the container.
 RUN useradd --system --home-dir /srv/tidings tidings && install -d -o tidings data

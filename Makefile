@@ -75,4 +75,4 @@ lock: $(STAMP) ## Renew requirements.txt and requirements-dev.txt from pyproject
 	$(LOCK) --extra dev --extra mcp -c requirements.txt -o requirements-dev.txt
 
 clean: ## Remove what was installed and built, but not data/
-	rm -rf .venv console/node_modules app/console/dist clients/dist clients/typescript/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis
+	rm -rf .venv console/node_modules app/web/dist clients/dist clients/typescript/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis

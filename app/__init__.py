@@ -8,7 +8,6 @@ commands      Operators' commands: demo, doctor, start-up of a web process, care
 workers       The processes that move runs and deliver messages.
 main          Wiring: settings → database, vault, queue, channels → the web application.
 routes        The whole API on one page, path by path: who may call it, and from which plan on.
-console       The web console: its built files, and how they are served.
 simulation    A definition on paper: a virtual clock, cases, and how two traces compare.
 intake        1. An event comes in: token → signature → body → lookup → contact → run.
 runs          2. A run moves on: claim → machine.step → state and effects in one transaction.

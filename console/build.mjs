@@ -1,11 +1,11 @@
-// Bundles src/ into app/console/dist with hashed names, packs each file once, and holds the budgets.
+// Bundles src/ into app/web/dist with hashed names, packs each file once, and holds the budgets.
 import { build } from 'esbuild'
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 
 const HERE = import.meta.dirname
-const DIST = join(HERE, '..', 'app', 'console', 'dist')
+const DIST = join(HERE, '..', 'app', 'web', 'dist')
 const DRAFT = `${DIST}.new`
 const SHELL = 60 * 1024 // bytes as gzip that the first screen may load
 const CANVAS = 75 * 1024 // more for the flow editor

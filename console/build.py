@@ -1,4 +1,4 @@
-"""Builds the console into app/console/dist, with the Node.js of this machine or that of PyPI.
+"""Builds the console into app/web/dist, with the Node.js of this machine or that of PyPI.
 
 python console/build.py            always, with the types checked against our own API
 python console/build.py --if-stale  when it is missing or older than its sources; what it lacks it
@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BUILT = HERE.parent / "app/console/dist/index.html"
+BUILT = HERE.parent / "app/web/dist/index.html"
 OLDEST = 20  # of Node.js
 SECONDS = 300  # that a step may take
 INSTALL = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]

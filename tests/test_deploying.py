@@ -179,8 +179,8 @@ def test_the_image_and_the_wheel_carry_the_built_console_and_no_node():
     assert "COPY docs/examples ../docs/examples" in stages[1]
     assert "!docs/examples" in (ROOT / ".dockerignore").read_text().splitlines()
     assert stages[-1].startswith("python:")
-    assert "/app/console/dist ./app/console/dist" in stages[-1]
-    assert 'artifacts = ["app/console/dist"]' in (ROOT / "pyproject.toml").read_text()
+    assert "/app/web/dist ./app/web/dist" in stages[-1]
+    assert 'artifacts = ["app/web/dist"]' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_no_lock_file_of_the_console_names_a_registry():
@@ -223,7 +223,7 @@ def test_without_node_and_the_index_the_build_says_so_and_make_run_goes_on(
 
 
 def test_a_console_that_is_newer_than_its_sources_is_not_built_again(tmp_path: Path):
-    sources, built = tmp_path / "console", tmp_path / "app/console/dist/index.html"
+    sources, built = tmp_path / "console", tmp_path / "app/web/dist/index.html"
     shutil.copytree(ROOT / "console", sources, ignore=shutil.ignore_patterns("node_modules"))
     built.parent.mkdir(parents=True)
     built.write_text("built")

@@ -13,7 +13,6 @@ from app.accounts import sign_in_links
 from app.audience import addresses
 from app.audit.trail import Where
 from app.config.settings import LOOPBACK
-from app.console import files
 from app.database.db import Handle, new_id
 from app.definitions import activation
 from app.definitions.activation import Draft
@@ -21,6 +20,7 @@ from app.identity import keyring
 from app.process import Process
 from app.store import definitions, memberships, templates, users
 from app.vault import tokens
+from app.web import console_files
 
 OWNER = addresses.email("demo@tidings.example")
 NAME = "Welcome a new customer"
@@ -89,7 +89,7 @@ async def console_link(process: Process) -> str | None:
     link would leave this machine."""
     settings = process.settings
     is_here = urlsplit(settings.base_url).hostname in LOOPBACK
-    if settings.production or not (settings.console and is_here and files.load().page):
+    if settings.production or not (settings.console and is_here and console_files.load().page):
         return None
     async with process.database.read() as db:
         user = await users.by_email(db, email_key=OWNER.key)

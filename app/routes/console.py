@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 from starlette.responses import HTMLResponse, Response
 
-from app.console import files
-from app.console.files import Files
 from app.errors import Problem
 from app.process import Process
+from app.web import console_files
+from app.web.console_files import Files
 from app.web.packing import packed, takes_gzip
 from app.web.page import page
 from app.web.routing import PUBLIC, Call, get
@@ -77,7 +77,7 @@ def _features(process: Process) -> str:
 
 
 def _built(call: Call) -> Files:
-    return files.load(urlsplit(call.process.settings.base_url).path)
+    return console_files.load(urlsplit(call.process.settings.base_url).path)
 
 
 PAGE = {200: ("text/html",), 503: ("text/html",)}
@@ -89,7 +89,7 @@ routes = [
         show_asset,
         can=PUBLIC,
         tx=None,
-        gives={200: tuple(files.MEDIA_TYPES.values())},
+        gives={200: tuple(console_files.MEDIA_TYPES.values())},
         raises=["not_found"],
     ),
     get("/console/{screen:path}", show, can=PUBLIC, tx=None, gives=PAGE),

@@ -72,7 +72,7 @@ def built() -> None:
     subprocess.run(
         [sys.executable, str(ROOT / "console/build.py"), "--if-stale"], check=True, timeout=600
     )
-    if not AXE.exists() or not (ROOT / "app/console/dist/index.html").exists():
+    if not AXE.exists() or not (ROOT / "app/web/dist/index.html").exists():
         sentence = "The console cannot be built here; `make console` says why."
         pytest.fail(sentence) if REQUIRED else pytest.skip(sentence)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.console import files
 from app.process import Process
 from app.routes.console import POLICY
+from app.web import console_files
 from tests.cast import client as cast_client
 
 PAGE = '<meta name="prefix" content="{prefix}"><meta name="features" content="{features}">'
@@ -26,10 +26,10 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "main-ABCD2345.js").write_bytes(SCRIPT)
     (tmp_path / "main-ABCD2345.js.gz").write_bytes(gzip.compress(SCRIPT))
     (tmp_path / "main-ABCD2345.css").write_text("body{}")
-    monkeypatch.setattr(files, "BUILT", tmp_path)
-    files.load.cache_clear()
+    monkeypatch.setattr(console_files, "BUILT", tmp_path)
+    console_files.load.cache_clear()
     yield tmp_path
-    files.load.cache_clear()
+    console_files.load.cache_clear()
 
 
 @pytest.fixture
@@ -102,14 +102,14 @@ async def test_behind_the_path_of_a_proxy_the_page_knows_it(process: Process, bu
 async def test_where_nothing_is_built_the_page_says_what_is_missing(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(files, "BUILT", tmp_path)
-    files.load.cache_clear()
+    monkeypatch.setattr(console_files, "BUILT", tmp_path)
+    console_files.load.cache_clear()
     async with cast_client(process) as client:
         response = await client.get("/console/runs")
         assert response.status_code == 503
         assert "make console" in response.text
         assert (await client.get("/healthz")).status_code == 200
-    files.load.cache_clear()
+    console_files.load.cache_clear()
 
 
 async def test_off_there_is_no_console(process: Process, built: Path):

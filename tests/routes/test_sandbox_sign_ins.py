@@ -11,13 +11,13 @@ import pytest
 
 from app.accounts import sign_in_links
 from app.commands import demo
-from app.console import files
 from app.process import Process
+from app.web import console_files
 from tests.cast import client as cast_client
 
 
 async def link(process: Process, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    monkeypatch.setattr(files, "load", lambda: files.Files("a page"))
+    monkeypatch.setattr(console_files, "load", lambda: console_files.Files("a page"))
     await demo.seed(process)
     return await demo.console_link(process)
 

@@ -1,1 +1,0 @@
-"""The web console: its built files, and how they are served."""
