@@ -415,6 +415,7 @@ CREATE TABLE runs (
     status         TEXT NOT NULL,                 -- QUEUED | RUNNING | WAITING | COMPLETED | FAILED | CANCELLED
     reason_code    TEXT,
     reason_detail  TEXT,
+    blocked_by     TEXT,                          -- the run because of which it was not let in
     body           BYTEA NOT NULL,                -- the trigger's bytes, as received
     depth          INTEGER NOT NULL DEFAULT 0,    -- of the chain of runs that started it
     root           TEXT,                          -- the run that its chain began with; NULL in that run
@@ -438,6 +439,19 @@ CREATE INDEX runs_finished ON runs (workspace_id, finished_at) WHERE finished_at
 CREATE INDEX runs_by_root ON runs (workspace_id, root) WHERE root IS NOT NULL;
 -- Over all workspaces the newest of each status, for the operator.
 CREATE INDEX runs_of_status ON runs (status, id);
+
+-- A run that was let into a definition which limits re-entry. It outlives the run: of those that have
+-- ended, the newest is kept.
+CREATE TABLE definition_entries (
+    workspace_id   TEXT NOT NULL,
+    definition_id  TEXT NOT NULL,
+    contact_id     TEXT NOT NULL,
+    run_id         TEXT NOT NULL,
+    entered_at     TIMESTAMPTZ NOT NULL,          -- when the run came
+    PRIMARY KEY (workspace_id, definition_id, contact_id, run_id),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX definition_entries_by_contact ON definition_entries (workspace_id, contact_id);
 
 -- One visit of one node, as a person reads it.
 CREATE TABLE run_steps (

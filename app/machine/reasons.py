@@ -71,6 +71,7 @@ class Reason(StrEnum):
     CONTACT_ERASED = "contact_erased"
     DEFINITION_ARCHIVED = "definition_archived"
     CANCELLED = "cancelled"
+    REENTRY_REFUSED = "reentry_refused"
     VISIT_LIMIT = "visit_limit"
     STEP_MISSING = "step_missing"
     POISONED = "poisoned"
@@ -130,6 +131,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
     Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
     Reason.CANCELLED: "A member cancelled the run.",
+    Reason.REENTRY_REFUSED: "The definition does not let the contact through again now.",
     Reason.VISIT_LIMIT: "The run exceeded the limit of steps per run.",
     Reason.STEP_MISSING: "The run's current step does not exist in its definition.",
     Reason.POISONED: "The run crashed its worker several times and was quarantined.",

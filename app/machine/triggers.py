@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.machine import reentry
 from app.machine.program import Json
 from app.machine.schema import ACTIVE, NULL, Schema, given, when
 
@@ -44,6 +45,7 @@ SOURCES: Mapping[str, Source] = {
 
 MEMBERS: Mapping[str, str] = {
     "source": "What starts a run.",
+    "reentry": reentry.ABOUT,
     "tag": "With `tag_added`: the tag.",
     "name": "With `event`: the name of the event.",
     "contactLookup": "With `inbound_webhook`: by what the contact is found.",
@@ -63,6 +65,7 @@ _TYPES: Mapping[str, Schema] = {
     "contactLookup": {"type": "string", "enum": ["email", "phone", "contact_id"]},
     "createContact": {"type": "boolean"},
     "signed": {"type": "boolean"},
+    "reentry": reentry.SCHEMA,
     "contactDefaults": {"type": "object"},
 }
 # The trigger of a definition in a file. The API's own model says the same in more detail.

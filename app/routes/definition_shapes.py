@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, JsonValue, RootModel, model_validato
 from app.audience import profile
 from app.definitions import trigger_node
 from app.errors import FieldError
-from app.machine import defaults, description, path, template, triggers
+from app.machine import defaults, description, path, reentry, template, triggers
 from app.machine.schema import ref
 from app.routes.ids import AutomationId, WorkflowId
 from app.web.body import WRITE_ONLY, Name, Query, Shape, Writable
@@ -98,6 +98,8 @@ _READ_BACK: dict[str, JsonValue] = {
 }
 
 
+Policy = Annotated[Any, described(reentry.SCHEMA)]
+WritablePolicy = Annotated[Policy, AfterValidator(reentry.read)]
 Graph = Annotated[dict[str, Any], described(ref("Graph"))]
 Steps = Annotated[list[Any], described(description.STEPS)]
 
@@ -107,6 +109,7 @@ class WritableTrigger(Shape, json_schema_extra=_explain):
     read."""
 
     source: Literal["inbound_webhook", "manual", "contact_created", "tag_added", "event"] = "manual"
+    reentry: WritablePolicy | None = None
     tag: Annotated[str, AfterValidator(_tag)] | None = None
     name: Name | None = None
     contact_lookup: Literal["email", "phone", "contact_id"] | None = None
@@ -167,6 +170,7 @@ class Trigger(Shape):
     """The start of its runs. Shows whether there is a signing secret, never the secret itself."""
 
     source: str
+    reentry: Policy | None = None
     tag: str | None = None
     name: str | None = None
     contact_lookup: str | None = None

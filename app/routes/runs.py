@@ -66,7 +66,8 @@ class Reason(Shape):
 
 
 class RunSummary(Shape):
-    """The ID of a workflow or an automation."""
+    """The ID of a workflow or an automation. `blockedBy` is the run because of which this one was
+    not let in (the trigger's `reentry`)."""
 
     id: RunId
     workflow_id: WorkflowId | None = None
@@ -75,6 +76,7 @@ class RunSummary(Shape):
     contact_id: ContactId | None
     status: Status
     reason: Reason | None
+    blocked_by: RunId | None
     waiting_for: dict[str, Any] | None
     created_at: datetime
     started_at: datetime | None

@@ -17,10 +17,11 @@ from app.definitions.activation import Draft
 from app.definitions.findings import Subject
 from app.errors import FieldError, Problem
 from app.intake import lookup
-from app.machine import description, document
+from app.machine import description, document, reentry
 from app.machine.program import Finding as Found
 from app.machine.program import Json
 from app.machine.reasons import SAID
+from app.machine.reentry import Entry
 from app.routes import automations, workflows
 from app.routes.definition_shapes import Finding, WritableAutomation, WritableWorkflow
 from app.routes.definitions import DefinitionKind
@@ -30,7 +31,7 @@ from app.simulation import proofs, scenes, simulation, trial
 from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
-from app.store import contacts, definitions, workspaces
+from app.store import contacts, definition_entries, definitions, workspaces
 from app.web import reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
@@ -223,7 +224,36 @@ async def _filled(db: Handle, given: Asked, subject: Subject) -> Given:
         return given.model_copy(update={"start_at": start_at})
     tags = await contacts.tags_of(db, workspace_id=subject.workspace_id, contact_ids=[row["id"]])
     contact = {"id": row["id"], **audience.writable(row, tags[row["id"]])}
-    return given.model_copy(update={"start_at": start_at, "contact": contact})
+    known: dict[str, Any] = {"start_at": start_at, "contact": contact}
+    if "entered" not in given.model_fields_set:
+        known["entered"] = await _entered(db, subject, row["id"], start_at)
+    return given.model_copy(update=known)
+
+
+async def _entered(
+    db: Handle, subject: Subject, contact_id: str, at: datetime
+) -> scenes.Entered | None:
+    """The run that would stand in the way."""
+    policy = subject.trigger.get("reentry")
+    if not reentry.is_limited(policy):
+        return None
+    of = {
+        "workspace_id": subject.workspace_id,
+        "definition_id": subject.row.id,
+        "contact_id": contact_id,
+    }
+    known = {
+        **{one.id: (one.created_at, True) for one in await definition_entries.unfinished(db, **of)},
+        **{
+            one.run_id: (one.entered_at, one.is_running)
+            for one in await definition_entries.of_contact(db, **of)
+        },
+    }
+    found = reentry.obstacle(policy, [Entry(id, *one) for id, one in known.items()], at)
+    if found is None:
+        return None
+    entered_at = document.text(found.entered_at)
+    return scenes.Entered.model_validate({"at": entered_at, "running": found.is_running})
 
 
 async def _contact(db: Handle, given: Asked, subject: Subject) -> Row | None:
@@ -314,7 +344,9 @@ def _case(
     }
     answers = {"channels": list(setting.channels), "startable": setting.startable}
     asked = {name: value for name, value in document.parse(body).items() if name not in _ELSEWHERE}
-    contact = {} if given.contact is None else {"contact": given.contact}
+    known = {} if given.contact is None else {"contact": given.contact}
+    if given.entered is not None:
+        known["entered"] = given.entered.model_dump(by_alias=True, exclude_none=True)
     signed = {"signed": True} if row.secret_set else {}  # or a push would accept unsigned events
     return {
         "name": row.name,
@@ -327,7 +359,7 @@ def _case(
             for id, template in setting.templates.items()
         },
         "workspace": {**place, "sender": setting.sender, **answers},
-        "input": {**asked, **contact, "startAt": given.start_at},
+        "input": {**asked, **known, "startAt": given.start_at},
         "expected": expected,
     }
 

@@ -167,14 +167,14 @@ async def _of_runs(
     sent = {(one.run_id, one.node_id, one.visit) for one in messages}
     found = [_message(one) for one in messages]
     for run in known:
-        program = await programs.of(
+        version = await programs.of(
             process,
             db,
             workspace_id=workspace_id,
             definition_id=run.definition_id,
             version=run.version,
         )
-        found += _Walked(run, program, steps[run.id]).explained(sent)
+        found += _Walked(run, version.program, steps[run.id]).explained(sent)
     return found
 
 
@@ -216,9 +216,10 @@ class _Walked:
         if run.status == "WAITING":
             code, detail = WAITING_CODES[waiting["kind"]], _waiting(waiting)
             return Explained(run.created_at, code, run.id, detail, node_id=self._state.at)
+        is_refused = run.reason_code == Reason.REENTRY_REFUSED
         return Explained(
             run.finished_at or run.created_at,
-            RUN_CODES[run.status],
+            Explanation.REENTRY_REFUSED if is_refused else RUN_CODES[run.status],
             run.id,
             run.reason_detail,
             run.reason_code,

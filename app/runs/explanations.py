@@ -36,6 +36,7 @@ class Explanation(StrEnum):
     WAITING_FOR_DELIVERY = "waiting_for_delivery"
     WAITING_FOR_ANSWER = "waiting_for_answer"
     RUN_COMPLETED = "run_completed"
+    REENTRY_REFUSED = "reentry_refused"
     RUN_FAILED = "run_failed"
     RUN_CANCELLED = "run_cancelled"
 
@@ -116,6 +117,11 @@ MEANINGS: Mapping[Explanation, Meaning] = {
     ),
     Explanation.WAITING_FOR_ANSWER: Meaning("The run waits for the answer of a server.", "run"),
     Explanation.RUN_COMPLETED: Meaning("The run went on to its end.", "run"),
+    Explanation.REENTRY_REFUSED: Meaning(
+        "The run ended at once: the definition does not let the contact through again yet, or ever"
+        " (its `reentry`).",
+        "run",
+    ),
     Explanation.RUN_FAILED: Meaning("The run failed.", "run"),
     Explanation.RUN_CANCELLED: Meaning("The run was cancelled.", "run"),
     Explanation.OTHER_BRANCH: Meaning(

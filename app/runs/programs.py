@@ -1,29 +1,40 @@
-"""The compiled Programs that runs walk."""
+"""The versions that runs walk, compiled."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from app.database.db import Handle
 from app.definitions import credentials, findings
 from app.machine import document
 from app.machine.kept import Kept
-from app.machine.program import Program
+from app.machine.program import Json, Program
 from app.process import Process
 from app.store import definitions
 
 MOST_BYTES = 20 * 1024 * 1024  # kept compiled
 WEIGHT = 32  # bytes for each character of a body, measured
 
-_programs: Kept[tuple[str, int], Program] = Kept(MOST_BYTES)
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The Program of a version, and its policy of re-entry."""
+
+    program: Program
+    reentry: Json
+
+
+_versions: Kept[tuple[str, int], Version] = Kept(MOST_BYTES)
 
 
 async def of(
     process: Process, db: Handle, *, workspace_id: str, definition_id: str, version: int
-) -> Program:
+) -> Version:
     """Compiled once a version: a version never changes, so the cache cannot outlive anything.
     Raises Heavy."""
     key = (definition_id, version)
-    program = _programs.get(key)
-    if program is None:
+    found = _versions.get(key)
+    if found is None:
         pinned = await definitions.pinned(
             db, workspace_id=workspace_id, definition_id=key[0], version=key[1]
         )
@@ -35,5 +46,6 @@ async def of(
         # Checked when it was pinned, and a limit set since is none here; a step that newer code
         # cannot read any more ends the run by STEP_MISSING.
         program = compiled.program or Program("gone", {})
-        _programs.keep(key, program, WEIGHT * length)
-    return program
+        found = Version(program, pinned.trigger_config.get("reentry"))
+        _versions.keep(key, found, WEIGHT * length)
+    return found

@@ -15,7 +15,7 @@ from app.machine.reasons import Reason
 from app.messages import settling
 from app.outbound import chains
 from app.process import Process
-from app.store import contacts, jobs, runs
+from app.store import contacts, definition_entries, jobs, runs
 
 
 async def start(
@@ -48,7 +48,9 @@ async def replay(process: Process, db: Handle, workspace_id: str, row: runs.Whol
         "contact_id": row.contact_id,
         "body": row.body,
     }
-    return await _begin(process, db, workspace_id, again)
+    id = await _begin(process, db, workspace_id, again)
+    await definition_entries.insert_if_limited(db, workspace_id=workspace_id, run_id=id)
+    return id
 
 
 async def _begin(process: Process, db: Handle, workspace_id: str, new: Mapping[str, Any]) -> str:
@@ -96,6 +98,8 @@ async def retry(process: Process, db: Handle, workspace_id: str, row: runs.Locke
         failed = State.from_json(document.parse(state.encode()))
         entered = replace(failed, waiting=False, since_wait=0)
         state = document.dumps(entered.to_json()).decode()
+    else:
+        await definition_entries.insert_if_limited(db, workspace_id=workspace_id, run_id=row.id)
     await runs.reopen(db, workspace_id=workspace_id, id=row.id, state=state)
     process.queue.due(db, "run", workspace_id, row.id)
 

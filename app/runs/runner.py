@@ -18,13 +18,25 @@ from app.audience.reactions import WorkspaceContext
 from app.database import pipelining
 from app.database.db import Handle, Row
 from app.errors import CommitUnknown
-from app.machine import document, step
-from app.machine.program import Event, Facts, Go, Limited, Program, Record, State, Step, Taken
+from app.machine import document, reentry, step
+from app.machine.program import (
+    Event,
+    Facts,
+    Go,
+    Json,
+    Limited,
+    Program,
+    Record,
+    State,
+    Step,
+    Taken,
+)
 from app.machine.reasons import Reason
+from app.machine.reentry import Entry
 from app.messages import facts
 from app.outbound import events
 from app.process import Process
-from app.runs import effects, pending_events, programs
+from app.runs import effects, entering, pending_events, programs
 from app.runs.effects import RunContext
 from app.runs.pending_events import PendingEvents
 from app.runtime import compute
@@ -134,6 +146,17 @@ class Walk:
             self.db.after_commit(
                 lambda: observe("tidings_acceptance_to_first_step_seconds", waited)
             )
+        version = await programs.of(
+            self.process,
+            self.db,
+            workspace_id=self.row.workspace_id,
+            definition_id=self.row.definition_id,
+            version=self.row.version,
+        )
+        if self.row.state is None and reentry.is_limited(version.reentry):
+            obstacle = await entering.enter(self.db, self.row, version.reentry)
+            if obstacle is not None:
+                return await self._refuse(obstacle, version.reentry)
         known = await facts.of_run(self.db, self.row, contact)
         workspace = WorkspaceContext(
             self.row.workspace_id,
@@ -145,14 +168,18 @@ class Walk:
         )
         context = RunContext(self.process, self.db, self.row, contact, known, workspace)
         pending = await pending_events.load(self.db, self.row)
-        program = await programs.of(
-            self.process,
+        return await self._steps(context, version.program, pending)
+
+    async def _refuse(self, obstacle: Entry, policy: Json) -> None:
+        """End before the first step, because of an earlier run."""
+        await runs.set_blocked_by(
             self.db,
             workspace_id=self.row.workspace_id,
-            definition_id=self.row.definition_id,
-            version=self.row.version,
+            id=self.row.id,
+            blocked_by=obstacle.run_id,
         )
-        return await self._steps(context, program, pending)
+        detail = reentry.sentence(policy, obstacle)
+        await self.end("COMPLETED", Reason.REENTRY_REFUSED, detail)
 
     async def _steps(self, context: RunContext, program: Program, pending: PendingEvents) -> None:
         raw = self.row.state
@@ -264,7 +291,7 @@ class Walk:
 
     async def _tell(self, status: str, code: str | None) -> None:
         type = {"COMPLETED": "run.completed", "FAILED": "run.failed"}.get(status)
-        if type is None:
+        if type is None or code == Reason.REENTRY_REFUSED:  # which went through nothing
             return
         definition_id = self.row.definition_id
         shape = "workflowId" if definition_id.startswith("wfl_") else "automationId"

@@ -18,6 +18,7 @@ from app.machine import compare, defaults, document, effort
 from app.machine.fields import parse_duration
 from app.machine.program import Answered, Json, Program
 from app.machine.reasons import Reason
+from app.machine.reentry import Entry
 from app.simulation import simulation
 from app.simulation.simulation import NOBODY, MessageOutcome, ScenarioEvent
 from app.web.body import Moment, Name, Shape
@@ -79,13 +80,23 @@ class HttpAnswer(Shape):
     detail: str | None = None
 
 
+class Entered(Shape):
+    """A run by which the contact went through the definition before, and whether it runs on."""
+
+    at: Annotated[Moment, AfterValidator(_this_age)]
+    running: bool = False
+
+
 class Given(Shape):
-    """Everything that happens to the run. `outcomes`, `httpAnswers` and `variants` are by node ID;
-    of a list, each visit gets the next item, and the last one repeats."""
+    """Everything that happens to the run. `entered` counts where the trigger limits `reentry`; for
+    a stored contact it is what the records say, unless it is given. `outcomes`, `httpAnswers` and
+    `variants` are by node ID; of a list, each visit gets the next item, and the last one repeats.
+    """
 
     trigger: dict[str, Any] = Field(default_factory=dict)
     contact: dict[str, Any] | None = None
     start_at: Annotated[Moment, AfterValidator(_this_age)] | None = None
+    entered: Entered | None = None
     events: Annotated[list[SimulatedEvent], Field(max_length=1_000)] = Field(default_factory=list)
     outcomes: dict[str, Status | Outcome | list[Outcome]] = Field(default_factory=dict)
     http_answers: dict[str, HttpAnswer | list[HttpAnswer]] = Field(default_factory=dict)
@@ -116,6 +127,8 @@ def of(
         "contact": contact[0],
         "tags": contact[1],
         "start_at": start_at,
+        "reentry": trigger.get("reentry"),
+        "entries": [Entry(None, was.at, was.running)] if (was := given.entered) else [],
         "events": [scenario_event(event, start_at) for event in given.events],
         "outcomes": {id: _outcomes(outcome) for id, outcome in given.outcomes.items()},
         "answers": {id: _answers(answer) for id, answer in given.http_answers.items()},

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from app.audience import addresses, audience, profile, subscriptions
 from app.database.db import Row
 from app.errors import FieldError, Problem
-from app.machine import content, document, effort, step
+from app.machine import content, document, effort, reentry, step
 from app.machine.content import ADDRESS_FIELD
 from app.machine.program import (
     AddTag,
@@ -49,6 +49,7 @@ from app.machine.program import (
     Woken,
 )
 from app.machine.reasons import SENTENCES, Reason
+from app.machine.reentry import Entry
 from app.messages import footers
 from app.runs.outcome import StepOutcome
 from app.simulation.traces import End, Passage, Said, Trace
@@ -103,11 +104,18 @@ class Scenario:
     answers: Mapping[str, Sequence[Answered]] = field(default_factory=dict)
     channels: Collection[str] = content.CHANNELS
     startable: Collection[str] | None = None  # None: whatever it starts is active
+    reentry: Json = None  # the trigger's policy, and
+    entries: Sequence[Entry] = ()  # who went through before
 
 
 def simulate(scenario: Scenario) -> Trace:
     """The trace of the run to its end, or to where it waits for something that never happens."""
-    return SimulatedRun(scenario).run()
+    run = SimulatedRun(scenario)
+    obstacle = reentry.obstacle(scenario.reentry, scenario.entries, scenario.start_at)
+    if obstacle is None:
+        return run.run()
+    detail = reentry.sentence(scenario.reentry, obstacle)
+    return run.ended("COMPLETED", Reason.REENTRY_REFUSED, detail)
 
 
 def with_variants(program: Program, ports: Mapping[str, str]) -> Program:
@@ -279,6 +287,9 @@ class SimulatedRun:
             or time.thread_time() > self._exhausted
             or effort.is_exhausted()
         )
+
+    def ended(self, status: str, code: str, detail: str) -> Trace:
+        return self._trace(End(status, self.now, code, detail))
 
     def _trace(self, end: End) -> Trace:
         return Trace(self.scenario.start_at, list(self.passages.values()), end, self.resource())

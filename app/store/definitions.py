@@ -48,10 +48,11 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The body of a version, JSON, with the shape that it has."""
+    """A version, with the shape that it has."""
 
     shape: Shape
-    body: str
+    trigger_config: Mapping[str, Any]
+    body: str  # JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,7 +517,7 @@ async def pinned(db: Handle, *, workspace_id: str, definition_id: str, version: 
     return await db.returning_as(
         Pinned,
         """
-        SELECT d.shape, v.body
+        SELECT d.shape, v.trigger_config, v.body
         FROM definition_versions v
         JOIN definitions d ON d.workspace_id = v.workspace_id AND d.id = v.definition_id
         WHERE v.workspace_id = :workspace_id AND v.definition_id = :definition_id

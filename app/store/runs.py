@@ -249,6 +249,18 @@ async def save(
     )
 
 
+async def set_blocked_by(db: Handle, *, workspace_id: str, id: str, blocked_by: str | None) -> None:
+    await db.execute(
+        """
+        UPDATE runs SET blocked_by = :blocked_by
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        blocked_by=blocked_by,
+    )
+
+
 async def wake(db: Handle, *, workspace_id: str, id: str, awaited_id: str) -> bool:
     """The message or the call that the run waits for has come to an end; False when it does not
     wait for that. The run is not locked: should it end meanwhile, whoever claims its job deletes
@@ -413,6 +425,7 @@ class Run:
     status: str
     reason_code: str | None
     reason_detail: str | None
+    blocked_by: str | None  # the run because of which it was not let in
     waiting_for: Mapping[str, Any] | None
     created_at: datetime
     started_at: datetime | None
@@ -457,7 +470,8 @@ class NodeCounts:
 
 
 COLUMNS = """r.id, r.definition_id, r.version, r.contact_id, r.status, r.reason_code,
-             r.reason_detail, r.waiting_for, r.created_at, r.started_at, r.finished_at, d.shape"""
+             r.reason_detail, r.blocked_by, r.waiting_for, r.created_at, r.started_at,
+             r.finished_at, d.shape"""
 
 
 async def by_id(db: Handle, *, workspace_id: str, id: str) -> WholeRun | None:
@@ -566,14 +580,15 @@ async def counts(
 async def statuses(
     db: Handle, *, workspace_id: str, definition_id: str, most: int
 ) -> dict[str, int]:
-    """How many of the newest `most` runs have which status."""
+    """How many of the newest `most` runs have which status, without those that were not let in."""
     rows = await db.fetch_all(
         """
         SELECT status, COUNT(*) AS count
-        FROM (SELECT status FROM runs
+        FROM (SELECT status, blocked_by FROM runs
               WHERE workspace_id = :workspace_id AND definition_id = :definition_id
               ORDER BY id DESC
               LIMIT :most) newest
+        WHERE blocked_by IS NULL
         GROUP BY status
         ORDER BY status
         """,

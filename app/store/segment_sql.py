@@ -270,7 +270,7 @@ class Clause:
 
     def _went(self, one: Went) -> str:
         statuses = RUNS[one.run]
-        clauses = [f"r.definition_id = {self._text(one.definition_id)}"]
+        clauses = [f"r.definition_id = {self._text(one.definition_id)}", "r.blocked_by IS NULL"]
         if statuses is not None:
             clauses.append(_listed("r.status", statuses))
         return f"""EXISTS (SELECT 1 FROM runs r

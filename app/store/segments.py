@@ -290,7 +290,7 @@ async def past_runs(db: Handle, *, workspace_id: str, contact_id: str) -> list[P
         PastRun,
         """
         SELECT status, definition_id FROM runs
-        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND blocked_by IS NULL
         ORDER BY id DESC
         LIMIT :limit
         """,

@@ -211,6 +211,7 @@ TABLES: Mapping[str, str] = {
     "templates": "id",
     "throttle_takes": "id",
     "segments": "id",
+    "definition_entries": "contact_id",
     "contact_events": "id",
     "consent_events": "id",
     "suppressions": "id",

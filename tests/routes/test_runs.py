@@ -57,6 +57,7 @@ async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, proces
         "contactId": receipt["contactId"],
         "status": "QUEUED",
         "reason": None,
+        "blockedBy": None,
         "waitingFor": None,
         "trigger": {"email": "ada@example.com", "word": "tea", "price": 2},
         "steps": [],

@@ -26,6 +26,7 @@ from app.store import (
     circuit_breakers,
     contact_events,
     definition_cases,
+    definition_entries,
     memberships,
     receipts,
     refused_recipients,
@@ -379,6 +380,8 @@ async def one_of_everything(who: Any, process: Process) -> None:
         case = {"name": "n", "given": "{}", "expect": "{}"}
         definition_id = await db.fetch_value(owner_of, **mine)
         await definition_cases.put(db, **mine, definition_id=definition_id, **case)
+        entering = {"definition_id": definition_id, "contact_id": contact_id}
+        await definition_entries.insert(db, **mine, **entering, entries=[(run_id, await db.now())])
         receipt = Receipt(who.workspace_id, b"r", run_id, contact_id)
         await receipts.insert_many(db, [receipt], expires_at=await db.now())
         await calls.insert(db, **mine, id=new_id("call"), run_id=run_id, sealed=b"")

@@ -284,6 +284,17 @@ async def completed(scene: Scene) -> str:
     return await scene.run({"type": "add_tag", "tag": "vip"})
 
 
+@case(Explanation.REENTRY_REFUSED)
+async def kept_out(scene: Scene) -> str:
+    id = await scene.workflow({"type": "add_tag", "tag": "vip"}, source="manual", reentry="once")
+    runs = [
+        await scene.cast.ed.made(f"/workflows/{id}/runs", {"contactId": scene.ada["id"]})
+        for _ in range(2)
+    ]
+    await settle(scene.process)
+    return str(runs[1]["runId"])
+
+
 @case(Explanation.RUN_FAILED)
 async def failed(scene: Scene) -> str:
     return await scene.run({"type": "http_request", "method": "GET", "url": "http://localhost/"})

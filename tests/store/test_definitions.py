@@ -87,7 +87,7 @@ async def test_an_archived_one_is_shown_no_more(database: Database):
         assert await definitions.by_id(db, workspace_id=acme, shape="steps", id=made.id) is None
         # What its runs walk is still there.
         pinned = await definitions.pinned(db, workspace_id=acme, definition_id=made.id, version=1)
-    assert pinned == definitions.Pinned("steps", "[]")
+    assert (pinned.shape, pinned.body) == ("steps", "[]")
     assert await shown(database, acme, "steps") == []
     found = await opened(database)
     assert found is not None

@@ -27,6 +27,7 @@ from app.store import (
     contact_events,
     contacts,
     definition_cases,
+    definition_entries,
     definitions,
     delivery_attempts,
     delivery_reports,
@@ -813,6 +814,18 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "what a tag starts": (
         lambda db: definitions.started_by(db, **ACME, source="tag_added", key="vip"),
         ["workspace_id"],
+    ),
+    "the entries of a contact": (
+        lambda db: definition_entries.of_contact(
+            db, **ACME, definition_id="wfl_1", contact_id="con_10050"
+        ),
+        ["workspace_id definition_id contact_id"],
+    ),
+    "the runs of a contact that have not ended": (
+        lambda db: definition_entries.unfinished(
+            db, **ACME, definition_id="wfl_1", contact_id="con_10050", before="run_18000"
+        ),
+        ["workspace_id contact_id id"],
     ),
     "the runs that wait for what contacts do": (
         lambda db: contact_events.listening(db, **ACME, contact_ids=["con_10001", "con_10002"]),

@@ -77,6 +77,18 @@ function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) =
     <button type="button" class="small" onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}>{contactLookup.replace('_', ' ')} at {contactPath}</button> <span class="soft">{Math.round(share * 100)} %</span></li>)}</ul></>
 }
 
+const AGAIN = [['', 'always'], ['once', 'never: once only'], ['not_while_running', 'not while a run of theirs goes on'], ['after', 'after a time']] as const
+
+/** Whether who went through may go through again. */
+function Reentry({ value, set, problem }: { value: unknown; set: (reentry: unknown) => void; problem: ReturnType<typeof refusalOf> }) {
+  const after = typeof value === 'object' && value !== null ? String((value as Json).after ?? '') : null
+  return <>
+    <Field label="May a contact go through again?" value={after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : String(value)} options={AGAIN}
+      set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)} problem={problem} pointer="/trigger/reentry" />
+    {after !== null && <Field label="After" value={after} set={text => set({ after: text })} problem={problem} pointer="/trigger/reentry/after" hint="A duration, such as P7D." />}
+  </>
+}
+
 function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret, of, id }: Props) {
   const proposing = { of, id }
   const trigger = doc.trigger
@@ -92,6 +104,7 @@ function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret, of, i
   const metadata = Object.entries((defaults.metadata ?? {}) as Json).map(([name, value]) => `${name} = ${typeof value === 'string' ? value : JSON.stringify(value)}`).join('\n')
   return <>
     <Members place={['trigger']} schema={{ ...all.trigger, properties: Object.fromEntries(only.map(name => [name, plain(all.trigger.properties?.[name] ?? {}, all.defs)])) }} value={trigger} set={set} of={{ all, findings, locked: false }} />
+    <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} problem={problem} />
     {source === 'inbound_webhook' && <>
       <Proposed {...proposing} use={lookup => set({ ...trigger, ...lookup })} />
       <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} problem={problem} pointer="/trigger/signingSecret" hint={hasSecret ? 'There is one; a new one takes its place when you save.' : 'Senders sign with it. Empty: anybody who knows the URL may post.'} />

@@ -1,0 +1,229 @@
+"""Who goes through a definition again, and who does not: by its policy, in the order of run ids."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.database import handle, pipelining
+from app.process import Process
+from app.runs import runner
+from app.store import definition_entries
+from tests.cast import WEBHOOK, Cast, settle
+
+WAIT = {"id": "rest", "type": "wait", "duration": "P1D"}
+TAG = {"id": "tag", "type": "add_tag", "tag": "been"}
+
+
+async def flow(cast: Cast, reentry: Any, *steps: Any, **more: Any) -> str:
+    trigger = {**WEBHOOK, "reentry": reentry, **more}
+    body = {"name": "Welcome", "state": "ACTIVE", "trigger": trigger, "steps": list(steps or [TAG])}
+    return str((await cast.ed.made("/workflows", body))["id"])
+
+
+async def begin(cast: Cast, flow_id: str, contact_id: str) -> str:
+    started = await cast.ed.made(f"/workflows/{flow_id}/runs", {"contactId": contact_id})
+    return str(started["runId"])
+
+
+async def ada(cast: Cast) -> str:
+    return str((await cast.ed.made("/contacts", {"email": "ada@example.com"}))["id"])
+
+
+async def come_to(cast: Cast, run_id: str) -> tuple[str, str | None, str | None]:
+    run = await cast.vic.read(f"/runs/{run_id}")
+    return run["status"], run["reason"] and run["reason"]["code"], run["blockedBy"]
+
+
+def refused(by: str) -> tuple[str, str, str]:
+    return "COMPLETED", "reentry_refused", by
+
+
+WENT = ("COMPLETED", None, None)
+
+
+async def test_once_lets_a_contact_through_once(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, "once"), await ada(cast)
+    first = await begin(cast, id, contact_id)
+    await settle(process)
+    second, third = [await begin(cast, id, contact_id) for _ in range(2)]
+    await settle(process)
+    assert await come_to(cast, first) == WENT
+    assert await come_to(cast, second) == refused(first)
+    assert await come_to(cast, third) == refused(first)
+    run = await cast.vic.read(f"/runs/{second}")
+    assert (run["steps"], first in run["reason"]["detail"]) == ([], True)
+    other = (await cast.ed.made("/contacts", {"email": "bob@example.com"}))["id"]
+    of_another = await begin(cast, id, other)
+    await settle(process)
+    assert await come_to(cast, of_another) == WENT
+
+
+async def test_every_run_is_listed_and_those_refused_are_not_counted(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, "once"), await ada(cast)
+    ids = [await begin(cast, id, contact_id) for _ in range(3)]
+    await settle(process)
+    listed = (await cast.vic.read(f"/runs?workflowId={id}"))["data"]
+    assert [one["id"] for one in listed] == ids[::-1]
+    assert [one["blockedBy"] for one in listed] == [ids[0], ids[0], None]
+    stats = (await cast.vic.read(f"/workflows/{id}"))["stats"]
+    assert stats["runs"] == {"COMPLETED": 1}
+    entered = {"run": "completed", "definitionId": id}
+    previewed = await cast.ed.made("/segments/preview", {"filter": entered})
+    assert previewed["count"] == 1
+
+
+async def test_the_older_run_goes_first_whichever_is_claimed_first(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, "once"), await ada(cast)
+    older, newer = [await begin(cast, id, contact_id) for _ in range(2)]
+    claimed = await process.claim("run", [], 50)
+    assert {job.id for job in claimed} == {older, newer}
+    for job in sorted(claimed, key=lambda job: job.id, reverse=True):
+        await runner.move(process, job)
+    assert await come_to(cast, newer) == refused(older)
+    assert await come_to(cast, older) == WENT
+
+
+async def test_runs_that_are_moved_at_once_let_one_through(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, "once"), await ada(cast)
+    ids = [await begin(cast, id, contact_id) for _ in range(8)]
+    claimed = await process.claim("run", [], 50)
+    await asyncio.gather(*(runner.move(process, job) for job in claimed))
+    came = [await come_to(cast, run_id) for run_id in ids]
+    assert came == [WENT, *[refused(ids[0])] * 7]
+
+
+async def test_while_a_run_goes_on_no_other_is_let_in(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, "not_while_running", WAIT), await ada(cast)
+    first = await begin(cast, id, contact_id)
+    await settle(process)
+    second = await begin(cast, id, contact_id)
+    await settle(process)
+    assert await come_to(cast, second) == refused(first)
+    await cast.ed.post(f"/runs/{first}/cancel")
+    third = await begin(cast, id, contact_id)
+    await settle(process)
+    assert (await come_to(cast, third))[0] == "WAITING"
+
+
+async def test_after_a_time_the_contact_may_go_through_again(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, {"after": "P7D"}), await ada(cast)
+    first = await begin(cast, id, contact_id)
+    await settle(process)
+    second = await begin(cast, id, contact_id)
+    await settle(process)
+    assert await come_to(cast, second) == refused(first)
+    async with process.database.write() as db:
+        eight_days_ago = (await db.now()).replace(year=2020)
+        await db.execute("UPDATE definition_entries SET entered_at = :at", at=eight_days_ago)
+    third, fourth = [await begin(cast, id, contact_id) for _ in range(2)]
+    await settle(process)
+    assert await come_to(cast, third) == WENT
+    assert await come_to(cast, fourth) == refused(third)
+    async with process.database.read() as db:
+        kept = await db.fetch_all("SELECT run_id FROM definition_entries")
+    assert [row["run_id"] for row in kept] == [third]
+
+
+async def test_a_policy_that_is_new_sees_the_runs_that_go_on(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, "always", WAIT), await ada(cast)
+    first = await begin(cast, id, contact_id)
+    await settle(process)
+    await cast.ed.patch(f"/workflows/{id}", {"trigger": {"reentry": "not_while_running"}})
+    second = await begin(cast, id, contact_id)
+    await settle(process)
+    assert await come_to(cast, second) == refused(first)
+
+
+async def test_a_replay_and_a_retry_pass(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, "once"), await ada(cast)
+    first = await begin(cast, id, contact_id)
+    await settle(process)
+    replayed = (await cast.ed.made(f"/runs/{first}/replay", None))["runId"]
+    await settle(process)
+    assert await come_to(cast, replayed) == WENT
+    async with process.database.write() as db:  # set aside before its first step
+        await db.execute(
+            "UPDATE runs SET status = 'FAILED', state = NULL WHERE id = :id", id=replayed
+        )
+        await db.execute("DELETE FROM definition_entries WHERE run_id = :id", id=replayed)
+    assert (await cast.ed.post(f"/runs/{replayed}/retry")).status_code == 202
+    await settle(process)
+    assert await come_to(cast, replayed) == WENT
+
+
+async def test_entries_outlive_runs_and_are_erased_with_the_contact(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, "once"), await ada(cast)
+    first = await begin(cast, id, contact_id)
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM runs WHERE id = :id", id=first)
+    second = await begin(cast, id, contact_id)
+    await settle(process)
+    assert await come_to(cast, second) == refused(first)
+    await cast.ed.delete(f"/contacts/{contact_id}")
+    async with process.database.read() as db:
+        of = {"definition_id": id, "contact_id": contact_id}
+        kept = await definition_entries.of_contact(db, workspace_id=cast.ed.workspace_id, **of)
+    assert kept == []
+
+
+async def test_a_definition_without_a_policy_asks_nothing_more(
+    process: Process, cast: Cast, monkeypatch: pytest.MonkeyPatch
+):
+    free, limited = await flow(cast, "always"), await flow(cast, "once")
+    contact_id = await ada(cast)
+    statements: list[str] = []
+    for kind in (handle.Handle, pipelining._PipelinedHandle):
+        monkeypatch.setattr(kind, "fetch_all", noting(kind.fetch_all, statements))
+    asked = []
+    for id in (free, limited):
+        await begin(cast, id, contact_id)
+        statements.clear()
+        await settle(process)
+        asked.append(any("definition_entries" in sql for sql in statements))
+    assert asked == [False, True]
+
+
+def noting(fetch_all: Any, statements: list[str]) -> Any:
+    async def noted(self: handle.Handle, sql: str, /, **values: Any) -> Any:
+        statements.append(sql)
+        return await fetch_all(self, sql, **values)
+
+    return noted
+
+
+async def test_a_simulation_shows_who_would_not_be_let_in(process: Process, cast: Cast):
+    id, contact_id = await flow(cast, {"after": "P7D"}), await ada(cast)
+    path = f"/workflows/{id}/simulate"
+    assert (await cast.ed.made(path, {"contactId": contact_id}))["end"]["reason"] is None
+    await begin(cast, id, contact_id)
+    await settle(process)
+    refused = await cast.ed.made(f"{path}?case=true", {"contactId": contact_id})
+    assert (refused["steps"], refused["end"]["status"]) == ([], "COMPLETED")
+    assert refused["end"]["reason"]["code"] == "reentry_refused"
+    assert "only after P7D" in refused["end"]["reason"]["detail"]
+    assert refused["case"]["input"]["entered"]["running"] is False
+    assert refused["case"]["expected"]["end"]["reason"] == "reentry_refused"
+    later = await cast.ed.made(path, {"contactId": contact_id, "startAt": "2199-01-01T00:00:00Z"})
+    assert [step["nodeId"] for step in later["steps"]] == ["tag"]
+    nobody = {"contactId": contact_id, "entered": None}
+    assert [step["nodeId"] for step in (await cast.ed.made(path, nobody))["steps"]] == ["tag"]
+    given = {
+        "contact": {"email": "eve@example.com"},
+        "startAt": "2026-03-08T00:00:00Z",
+        "entered": {"at": "2026-03-02T00:00:00Z"},
+    }
+    end = (await cast.ed.made(path, given))["end"]
+    assert end["reason"]["code"] == "reentry_refused"
+
+
+@pytest.mark.parametrize("policy", ["never", 1, {"after": "soon"}, {"before": "P7D"}])
+async def test_an_unknown_policy_is_refused_at_its_place(cast: Cast, policy: Any):
+    body = {"name": "Odd", "trigger": {"source": "manual", "reentry": policy}}
+    response = await cast.ed.post("/workflows", body)
+    assert response.status_code == 422
+    [error] = response.json()["errors"]
+    assert error["pointer"] == "/trigger/reentry"
