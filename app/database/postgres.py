@@ -18,15 +18,18 @@ from databases.backends.postgres import PostgresConnection as DatabasesPostgresC
 from databases.backends.postgres import PostgresTransaction as DatabasesPostgresTransaction
 from databases.core import DatabaseURL
 
+from app.database import surroundings
 from app.database.engine import (
     OUT_OF_REACH,
     OUTCOME_UNKNOWN,
     Deadlines,
     Engine,
+    Remark,
     RequestTimeouts,
     Row,
     Stage,
 )
+from app.database.opening import Connection, Opener, session_settings
 from app.database.sql import (
     NUMBER,
     Document,
@@ -41,7 +44,6 @@ from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
 from app.net.tls import system_trust
 
 log = logging.getLogger(__name__)
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
@@ -87,6 +89,13 @@ OLDER_KEYS = """
       AND k.conindid < (SELECT max(i.indexrelid) FROM pg_index i WHERE i.indrelid = k.conrelid)
     """
 
+ROLE_SETTINGS = """
+    SELECT s.setconfig
+    FROM pg_db_role_setting s
+    JOIN pg_roles r ON r.oid = s.setrole AND r.rolname = current_user
+    JOIN pg_database d ON d.oid = s.setdatabase AND d.datname = current_database()
+    """
+
 # Lost, refused, full, timed out, read-only, or in another's way: trying again may help.
 UNAVAILABLE = (
     "08",  # connection exceptions
@@ -106,12 +115,6 @@ STALE_CACHES = (
     asyncpg.OutdatedSchemaCacheError,
 )
 
-UNSAFE_SETTINGS = {
-    "fsync": "fsync is off: a crash of the server's machine can corrupt the database.",
-    "synchronous_commit": "synchronous_commit is off: a crash can lose what was answered with 202.",
-    "full_page_writes": "full_page_writes is off: a crash of the machine can corrupt the database.",
-}
-
 
 class PostgresBackend(DatabasesPostgresBackend):
     """The pool of asyncpg, opened by `databases`; it connects on first use, not at boot."""
@@ -122,27 +125,24 @@ class PostgresBackend(DatabasesPostgresBackend):
         self.now = _now(clock_offset_ms)
         self.deadlines = deadlines
         self.for_all: dict[str, str | None] = {}  # by statement, of which there are so many
+        self.opener = Opener(str(url), deadlines)
         super().__init__(
             url,
-            dsn=str(url),  # for what `databases` leaves out: sslmode, sslrootcert, port …
+            connect=self.opener,
             ssl=_ssl(url),
             min_size=0,  # a process boots, and answers 503, while the database is down
             max_size=pool_size,
             timeout=deadlines.connect_ms / 1000,
             # Later than the server's, which says what was slow; nothing is said of silence.
             command_timeout=(deadlines.statement_ms + SILENT_MS) / 1000,
-            statement_cache_size=512,
             init=_read_documents,
             reset=_nothing_to_reset,
-            server_settings={
-                "application_name": "tidings",
-                "jit": "off",  # compiles for 300 ms what runs for one, when a cost looks high
-                "statement_timeout": str(deadlines.statement_ms),
-                "lock_timeout": str(deadlines.lock_ms),
-                "idle_in_transaction_session_timeout": str(deadlines.idle_in_transaction_ms),
-                "tcp_user_timeout": str(deadlines.statement_ms),
-            },
+            server_settings={"application_name": "tidings"},  # poolers know this one
         )
+
+    async def connect(self) -> None:
+        """Without the parts of the URL: `databases` knows one host."""
+        self._pool = await asyncpg.create_pool(**self._get_connection_kwargs())  # type: ignore[assignment]  # the library's type is None
 
     def connections(self) -> Mapping[str, int]:
         idle = self.pool.get_idle_size()
@@ -153,7 +153,8 @@ class PostgresBackend(DatabasesPostgresBackend):
 
     async def disconnect(self) -> None:
         """Waits a moment for connections in use, then closes them under their users."""
-        pool = self.pool
+        if (pool := self._pool) is None:
+            return
         try:
             async with asyncio.timeout(self.deadlines.acquire_ms / 1000):
                 await pool.close()
@@ -328,39 +329,68 @@ class PostgresConnection(DatabasesPostgresConnection):
         deadline = self.deadlines.migration_ms / 1000
         await self.raw_connection.execute(script, timeout=deadline)
 
+    async def prepare_sessions(self) -> None:
+        """Every new session of our role has its deadlines from then on, whoever opens it for us;
+        and this one, which a pooler may give to somebody else."""
+        connection, wanted = self.raw_connection, session_settings(self.deadlines)
+        wanted["tcp_user_timeout"] = str(self.deadlines.statement_ms)
+        async with connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+            known = await connection.fetchval(ROLE_SETTINGS) or []
+            database = await connection.fetchval("SELECT quote_ident(current_database())")
+            for name, value in wanted.items():
+                if f"{name}={value}" not in known:
+                    await connection.execute(
+                        f"ALTER ROLE CURRENT_USER IN DATABASE {database} SET {name} = '{value}';"
+                        f" SET {name} = '{value}'"
+                    )
+
     async def prefer_keys(self) -> None:
         """Builds each key again that is older than another index of its table. Nobody waits for
-        that; and what another process is at just now is left to it."""
-        connection, deadline = self.raw_connection, self.deadlines.migration_ms / 1000
+        that; and what another process is at just now is left to it.
+
+        Through a pooler there is no session to lock and to give time: there, a large table's key
+        stays as it is, which costs speed alone."""
+        connection = self.raw_connection
+        if self._database.opener.pooler is not None:
+            try:
+                await self._rebuild_older_keys()
+            except asyncpg.QueryCanceledError:
+                log.warning("run migrate without the pooler: a key takes long to build again")
+            return
         if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", KEYS_LOCK):
             return
         try:
             await connection.execute(f"SET statement_timeout = {self.deadlines.migration_ms}")
-            for table in QUEUES:
-                for name in [row["conname"] for row in await connection.fetch(OLDER_KEYS, table)]:
-                    # Left by a build that was cut off.
-                    await connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}_ccnew"')
-                    await connection.execute(
-                        f'REINDEX INDEX CONCURRENTLY "{name}"', timeout=deadline
-                    )
+            await self._rebuild_older_keys()
         finally:
-            await connection.execute("RESET statement_timeout")
+            await connection.execute(f"SET statement_timeout = {self.deadlines.statement_ms}")
             await connection.fetchval("SELECT pg_advisory_unlock($1)", KEYS_LOCK)
 
+    async def _rebuild_older_keys(self) -> None:
+        for table in QUEUES:
+            for row in await self.raw_connection.fetch(OLDER_KEYS, table):
+                name = row["conname"]
+                # Left by a build that was cut off.
+                await self._script(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}_ccnew"')
+                await self._script(f'REINDEX INDEX CONCURRENTLY "{name}"')
+
     async def durability(self) -> list[str]:
-        return [
-            sentence
-            for name, sentence in UNSAFE_SETTINGS.items()
-            if await self.raw_connection.fetchval(f"SHOW {name}") == "off"
-        ]
+        return await surroundings.durability(self.raw_connection)
+
+    async def surroundings(self) -> list[Remark]:
+        found = surroundings.remarks(self.raw_connection, self._database.opener)
+        return [remark async for remark in found]
 
     async def understood(self, error: Exception, stage: Stage) -> Exception:
         if isinstance(error, asyncpg.UniqueViolationError):
             return Duplicate(error.constraint_name or "")
-        if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
-            # A failover: the others of the pool are connected to the same standby.
-            await self._pool.expire_connections()
         silent = isinstance(error, TimeoutError)
+        if isinstance(error, asyncpg.ReadOnlySQLTransactionError) or (
+            silent and len(self._database.opener.hosts) > 1
+        ):
+            # A failover: the others of the pool are connected to the same server.
+            await self._pool.expire_connections()
         if isinstance(error, asyncpg.DiskFullError):
             return DiskFull()
         if stage == "commit" and _unanswered(error):

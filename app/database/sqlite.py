@@ -21,6 +21,7 @@ from app.database.engine import (
     OUTCOME_UNKNOWN,
     Deadlines,
     Engine,
+    Remark,
     RequestTimeouts,
     Row,
     Stage,
@@ -107,7 +108,9 @@ class SQLiteBackend(DatabasesSQLiteBackend):
         self._files = files
 
     async def disconnect(self) -> None:
-        files, self._files = self.files, None
+        files, self._files = self._files, None
+        if files is None:
+            return
         await files.close()
 
     @property
@@ -216,8 +219,14 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         for statement in _statements(script):
             await self.file.send(statement, (), deadline_ms=self._backend.deadlines.migration_ms)
 
+    async def prepare_sessions(self) -> None:
+        """Nothing to set for others: every connection is our own."""
+
     async def prefer_keys(self) -> None:
         """It does."""
+
+    async def surroundings(self) -> list[Remark]:
+        return []
 
     async def durability(self) -> list[str]:
         return []  # every connection is opened with synchronous = FULL

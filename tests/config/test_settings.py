@@ -120,6 +120,8 @@ def test_blank_is_unset():
     ("name", "text", "value"),
     [
         ("DATABASE_URL", "postgresql://postgres@/postgres?host=/tmp/pg", None),
+        ("DATABASE_URL", "postgresql://u:p%40@db1:5432,db2,[::1]:5433/tidings", None),
+        ("DATABASE_URL", "postgresql://db1,db2/tidings?target_session_attrs=read-write", None),
         ("DATABASE_URL", "sqlite:////var/lib/tidings.db", None),
         ("REDIS_URL", "redis://localhost", None),
         ("REDIS_URL", "unix:///tmp/redis.sock?db=1", None),
@@ -177,6 +179,9 @@ def test_a_good_value_is_taken(name, text, value):
         ("DATABASE_URL", "sqlite://tidings.db"),
         ("DATABASE_URL", "postgresql://db:port/tidings"),
         ("DATABASE_URL", "postgresql://[/tidings"),
+        ("DATABASE_URL", "postgresql://db1,/tidings"),
+        ("DATABASE_URL", "postgresql://db1:5432,db2:port/tidings"),
+        ("DATABASE_URL", "postgresql://db1,db 2/tidings"),
         ("DATABASE_URL", "postgresql://db/tid ings"),
         ("DATABASE_POOL_SIZE", "0"),
         ("REDIS_URL", "localhost:6379"),

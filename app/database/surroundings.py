@@ -1,0 +1,81 @@
+"""What stands around a PostgreSQL server: the pooler in front of it, and the standbys behind it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from app.database.engine import Remark
+from app.database.opening import Connection, Opener
+
+UNSAFE_SETTINGS = {
+    "fsync": "fsync is off: a crash of the server's machine can corrupt the database.",
+    "synchronous_commit": "synchronous_commit is off: a crash can lose what was answered with 202.",
+    "full_page_writes": "full_page_writes is off: a crash of the machine can corrupt the database.",
+}
+
+STANDBYS = """
+    SELECT count(*) AS standbys,
+           count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) AS in_step,
+           current_setting('synchronous_standby_names') AS named,
+           current_setting('synchronous_commit') AS waits
+    FROM pg_stat_replication
+    WHERE application_name <> 'pg_basebackup'
+    """
+
+
+async def durability(connection: Connection) -> list[str]:
+    """A sentence for each setting by which a crash can lose a committed transaction."""
+    return [
+        sentence
+        for name, sentence in UNSAFE_SETTINGS.items()
+        if await connection.fetchval(f"SHOW {name}") == "off"
+    ]
+
+
+async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remark]:
+    if opener.pooler is not None:
+        yield _pooler(opener)
+    elif opener.unset:
+        names = ", ".join(opener.unset)
+        yield Remark("sessions", f"Our role lacks {names}: run python -m app migrate as that role.")
+    async for remark in _standbys(connection, len(opener.hosts)):
+        yield remark
+
+
+def _pooler(opener: Opener) -> Remark:
+    if opener.unset:
+        sentence = (
+            f"Sessions through the pooler lack {', '.join(opener.unset)}: run python -m app migrate"
+            " as the same role, then have the pooler reconnect (RECONNECT in its console)."
+        )
+        return Remark("pooler", sentence, "FAIL")
+    if opener.pooler is not None and opener.pooler.keeps_statements:
+        return Remark("pooler", "keeps prepared statements", "ok")
+    sentence = (
+        "keeps no prepared statements, so each is parsed again: PgBouncer 1.21 and later keep them"
+        " with max_prepared_statements above 0."
+    )
+    return Remark("pooler", sentence)
+
+
+async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]:
+    found = await connection.fetchrow(STANDBYS)
+    assert found is not None  # noqa: S101  an aggregate is one row
+    if found["standbys"] == 0 and not found["named"]:
+        if hosts > 1:
+            yield Remark("standbys", "DATABASE_URL names several hosts, but no standby follows.")
+        return
+    if not found["named"]:
+        sentence = (
+            "synchronous_standby_names is empty: what only this server has committed is lost with"
+            " it, although it was answered with 202."
+        )
+        yield Remark("standbys", sentence)
+    elif found["waits"] in {"off", "local"}:
+        sentence = f"synchronous_commit is {found['waits']}: no commit waits for the standby."
+        yield Remark("standbys", sentence, "FAIL")
+    elif found["in_step"] == 0:
+        sentence = "No standby is in step, so every commit waits until one is."
+        yield Remark("standbys", sentence, "FAIL")
+    else:
+        yield Remark("standbys", f"{found['in_step']} of {found['standbys']} in step", "ok")

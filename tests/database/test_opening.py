@@ -1,0 +1,140 @@
+"""Connections as they are opened: a pooler is noticed, deadlines are the role's, hosts several."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from app.database.db import Database, RequestTimeouts, migrate
+from app.database.opening import hosts_of
+from tests import servers
+from tests.database.tables import TABLES
+from tests.proxy import proxy_before
+
+Connect = Callable[..., Awaitable[Database]]
+
+INSERT = "INSERT INTO things (id) VALUES (:id)"
+PID = "SELECT pg_backend_pid()"
+
+
+@pytest.fixture(scope="module")
+def postgres_url(postgres_server: servers.PostgresServer) -> str:
+    return asyncio.run(servers.new_database(postgres_server.url, TABLES))
+
+
+@pytest.fixture
+def database_url(postgres_url: str) -> str:
+    return postgres_url
+
+
+@pytest.fixture(scope="module")
+def pooler() -> Iterator[servers.PgBouncer]:
+    """In transaction mode, with one connection to the server for each database."""
+    binary = shutil.which("pgbouncer")
+    if binary is None:
+        pytest.skip("there is no pgbouncer")
+    server = servers.postgres_server()
+    assert isinstance(server, servers.PostgresServer), "a pooler needs a server of its own"
+    pooler = servers.PgBouncer(Path(binary), server, connections=1)
+    pooler.start()
+    yield pooler
+    pooler.remove()
+
+
+# --- a pooler -------------------------------------------------------------------------------------
+
+
+async def test_a_session_through_a_pooler_has_the_deadlines_that_migrate_has_set(
+    pooler: servers.PgBouncer, connect: Connect
+):
+    url = await servers.new_database(pooler.url, TABLES)
+    await pooler.reconnect()
+    database = await connect(url)
+    async with database.read() as db:
+        for name, value in {"statement_timeout": "5s", "lock_timeout": "2s", "jit": "off"}.items():
+            assert await db.fetch_value(f"SHOW {name}") == value
+    [remark] = await database.surroundings()
+    assert (remark.subject, remark.verdict) == ("pooler", "warn" if old(pooler) else "ok")
+
+
+async def test_deadlines_that_nobody_has_set_are_missed(
+    pooler: servers.PgBouncer, connect: Connect
+):
+    url = await servers.new_database(
+        pooler.server.url, TABLES
+    )  # on its own, it may set its session
+    direct = await connect(url)
+    async with direct.write() as db:
+        name = await db.fetch_value("SELECT current_database()")
+        await db.execute(f"ALTER ROLE CURRENT_USER IN DATABASE {name} RESET ALL")
+    [remark] = await (await connect(url)).surroundings()
+    assert (remark.subject, remark.verdict) == ("sessions", "warn")
+    async with direct.read() as db:
+        assert await db.fetch_value("SHOW statement_timeout") == "5s"
+
+    pooled = urlsplit(pooler.url)._replace(path=f"/{name}").geturl()
+    through = await connect(pooled)
+    [remark] = await through.surroundings()
+    assert remark.verdict == "FAIL"
+    assert "statement_timeout" in remark.sentence
+    await migrate(through, TABLES)
+    await pooler.reconnect()
+    [remark] = await (await connect(pooled)).surroundings()
+    assert remark.verdict != "FAIL"
+
+
+async def test_clients_of_one_connection_share_it(pooler: servers.PgBouncer, connect: Connect):
+    """Each prepares the same statements, under the same names, on the same connection."""
+    url = await servers.new_database(pooler.url, TABLES)
+    several = [await connect(url, pool_size=2) for _ in range(3)]
+    pids = set()
+    for turn in range(3):
+        for number, database in enumerate(several):
+            async with database.write() as db:
+                await db.execute(INSERT, id=f"{turn}.{number}")
+                await db.execute_many(INSERT, [{"id": f"{turn}.{number}.{n}"} for n in range(3)])
+                pids.add(await db.fetch_value(PID))
+            async with database.alone(RequestTimeouts()) as db:
+                await db.execute(INSERT, id=f"{turn}.{number} alone")
+    async with several[0].read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM things") == 9 * 5
+    assert len(pids) == 1
+
+
+def old(pooler: servers.PgBouncer) -> bool:
+    return pooler.version < (1, 21)
+
+
+# --- several hosts --------------------------------------------------------------------------------
+
+
+def test_of_a_url_with_several_hosts_each_is_a_url():
+    assert hosts_of("postgresql://u:p%40@a:1,[::1]:2,c/name?sslmode=require") == [
+        "postgresql://u:p%40@a:1/name?sslmode=require",
+        "postgresql://u:p%40@[::1]:2/name?sslmode=require",
+        "postgresql://u:p%40@c/name?sslmode=require",
+    ]
+    assert hosts_of("postgresql:///name?host=/tmp") == ["postgresql:///name?host=/tmp"]
+
+
+def of_hosts(tcp_url: str, *ports: int) -> str:
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+    return urlsplit(tcp_url)._replace(netloc=f"postgres:unused@{hosts}").geturl()
+
+
+async def test_a_silent_or_refusing_host_delays_nobody(
+    connect: Connect, postgres_server: servers.PostgresServer, postgres_url: str
+):
+    port = urlsplit(postgres_server.tcp_url).port or 0
+    tcp_url = urlsplit(postgres_server.tcp_url)._replace(path=urlsplit(postgres_url).path).geturl()
+    async with proxy_before("127.0.0.1", port) as silent:
+        silent.swallow()
+        url = of_hosts(tcp_url, silent.port, servers.free_port(), port)
+        database = await connect(url)
+        async with asyncio.timeout(1), database.write() as db:
+            await db.execute(INSERT, id="a")
