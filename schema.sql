@@ -166,6 +166,7 @@ CREATE TABLE templates (
     name          TEXT NOT NULL,
     channel       TEXT NOT NULL,
     category      TEXT NOT NULL,                  -- transactional | marketing
+    topic_id      TEXT,                           -- of marketing; NULL: the default topic
     content       JSONB NOT NULL,
     version       INTEGER NOT NULL,               -- of the content; a message records it
     key           TEXT,                           -- its name in files; NULL: it came from none
@@ -235,6 +236,23 @@ CREATE TABLE definition_cases (
 
 -- section 0003: contacts and consent
 
+-- A subject of marketing that people say yes to, channel by channel. The default topic is only a
+-- name for the channels' subscriptions: whoever is subscribed to a channel gets it.
+CREATE TABLE topics (
+    workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
+    id             TEXT NOT NULL,
+    name           TEXT NOT NULL,
+    description    TEXT,
+    channels       JSONB NOT NULL,                -- [email | sms | whatsapp]
+    double_opt_in  BOOLEAN NOT NULL,              -- a yes counts once it was confirmed by a link
+    is_default     BOOLEAN NOT NULL,
+    revision       INTEGER NOT NULL,
+    created_at     TIMESTAMPTZ NOT NULL,
+    updated_at     TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE UNIQUE INDEX topics_default ON topics (workspace_id) WHERE is_default;
+
 -- A member of the audience.
 CREATE TABLE contacts (
     workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
@@ -251,6 +269,8 @@ CREATE TABLE contacts (
     metadata       JSONB NOT NULL,                -- name → scalar
     subscriptions  JSONB NOT NULL DEFAULT '{}',   -- channel → unsubscribed | bounced | complained; absent:
                                                   -- subscribed
+    topics         JSONB NOT NULL DEFAULT '{}',   -- topic → channel → subscribed | pending |
+                                                  -- unsubscribed; absent: never asked
     revision       INTEGER NOT NULL,
     created_at     TIMESTAMPTZ NOT NULL,
     updated_at     TIMESTAMPTZ NOT NULL,
@@ -322,15 +342,18 @@ CREATE TABLE segments (
     PRIMARY KEY (workspace_id, id)
 );
 
--- A contact wanted to be written to no more, or again; or seems to: somebody should read it.
+-- A contact wanted to be written to no more, or again; or seems to: somebody should read it. Of a
+-- channel as a whole, or of one topic there.
 CREATE TABLE consent_events (
     workspace_id  TEXT NOT NULL,
     id            TEXT NOT NULL,
     contact_id    TEXT NOT NULL,
     channel       TEXT NOT NULL,
-    kind          TEXT NOT NULL,                  -- opted_out | opted_in | flagged
+    topic_id      TEXT,                           -- NULL: the channel
+    kind          TEXT NOT NULL,                  -- opted_out | asked | opted_in | flagged
     reason        TEXT,                           -- a suppression's
     source        TEXT NOT NULL,
+    evidence      TEXT,                           -- the words, the form or the file, as was said
     at            TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id),
     FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
@@ -550,6 +573,8 @@ CREATE TABLE messages (
     template_version  INTEGER,                    -- the one rendered, known from the intent on
     channel           TEXT NOT NULL,
     category          TEXT NOT NULL,
+    topic_id          TEXT,                       -- its sender's; from the intent on its content's, if
+                                                  -- that one named it
     to_address        TEXT,                       -- NULL until the intent when it is the contact's own
     address_hash      TEXT,                       -- where it went, as suppressions know it, while it may
                                                   -- still arrive

@@ -39,6 +39,7 @@ NAMES: Mapping[str, str | None] = {
     "resourceId": "con",
     "runId": "run",
     "templateId": "tpl",
+    "topicId": "top",
     "userId": "usr",
     "workflowId": "wfl",
     "workspaceId": "ws",
@@ -47,6 +48,7 @@ NAMES: Mapping[str, str | None] = {
 # Bodies that are right but for the id in them: what the model alone does not tell.
 TEST_EMAIL = {"to": "ada@example.com", "subject": "S", "html": "H"}
 MESSAGE = {"channel": "email", "to": "ada@example.com"}
+NEWS = {"name": "N", "channel": "email", "category": "marketing", "content": HELLO}
 BODIES: Mapping[str, Mapping[str, Any]] = {
     "POST /messages contactId": {**MESSAGE, "content": HELLO, "contactId": "con"},
     "POST /messages templateId": {**MESSAGE, "templateId": "tpl"},
@@ -68,6 +70,9 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
     "POST /events contactId": {"match": {"contactId": "con"}, "name": "seen"},
     "POST /events/batch contactId": {"events": [{"match": {"contactId": "con"}, "name": "seen"}]},
     "POST /segments/preview contactId": {"filter": {"event": "seen"}, "contactId": "con"},
+    "POST /templates topicId": {**NEWS, "topicId": "top"},
+    "POST /templates/preview topicId": {"template": {**NEWS, "topicId": "top"}},
+    "PATCH /templates/{id} topicId": {"category": "marketing", "topicId": "top"},
     "POST /auth/switch workspaceId": {"workspaceId": "ws"},
     "POST /auth/token workspaceId": {
         "email": "mallory@tidings.example",
@@ -75,11 +80,13 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
         "workspaceId": "ws",
     },
 }
+YES = {"channel": "email", "state": "subscribed", "source": "form"}
 CASE = {"given": {"startAt": "2026-01-31T09:30:00Z"}, "expect": {"end": {"status": "FAILED"}}}
 # What else a route by id wants, for its owner to get an answer that a rival does not.
 WANTS: Mapping[str, Any] = {
     "POST /contacts/{id}/tags": {"tags": ["new"]},
     "POST /contacts/{id}/events": {"name": "seen"},
+    "PUT /contacts/{id}/topics/{topicId}": YES,
     "POST /event-endpoints/{id}/replay": {"since": "2026-01-31T09:30:00Z"},
     "POST /automations/{id}/runs": {"contactId": "con"},
     "POST /workflows/{id}/runs": {"contactId": "con"},
@@ -167,7 +174,10 @@ BY_QUERY = [
 BY_BODY = [(endpoint, field) for endpoint in EVERY for field in fields_with_ids(endpoint.takes)]
 
 
-KNOWN = {"id", "name", "tag", "token", "code", "version", "other", "channel", "attemptId", "domain"}
+KNOWN = {
+    *("id", "name", "tag", "token", "code", "version", "other", "channel", "domain"),
+    *("attemptId", "topicId"),
+}
 
 
 def test_every_id_in_a_path_a_query_and_a_body_is_known():
@@ -213,6 +223,7 @@ async def world(cast: Cast, process: Process) -> World:
             ("tpl", "/templates", template),
             ("aut", "/automations", {"name": "A", "state": "ACTIVE"}),
             ("seg", "/segments", {"name": "S", "filter": {"event": "seen"}}),
+            ("top", "/topics", {"name": "Offers", "channels": ["email"]}),
             ("sup", "/suppressions", {"channel": "email", "address": "no@example.com"}),
             ("key", "/settings/api-keys", {"name": "K", "role": "viewer"}),
             ("ep", "/event-endpoints", {"url": "https://x.test", "enabled": False}),
@@ -300,6 +311,10 @@ def random_like(id: str) -> str:
     return id[:-26] + ENDING
 
 
+def kind_within(endpoint: Endpoint) -> str:
+    return "top" if "{topicId}" in endpoint.path else "eva"
+
+
 def path_of(endpoint: Endpoint, id: str, within: str = "eva_" + ENDING) -> str:
     """`within` is the id of what belongs to that."""
     fill = {
@@ -311,7 +326,8 @@ def path_of(endpoint: Endpoint, id: str, within: str = "eva_" + ENDING) -> str:
         "other": "1",
         "name": "lost",
     }
-    fill |= {"channel": "email", "attemptId": within, "domain": "acme.example"}
+    fill |= {"channel": "email", "domain": "acme.example"}
+    fill |= {"attemptId": within, "topicId": within}
     return re.sub(r"\{(\w+)[^}]*\}", lambda match: fill[match[1]], endpoint.path)
 
 
@@ -323,7 +339,7 @@ async def asked(
     wants = WANTS.get(name(endpoint), {})
     filled = {key: world.own.get(str(value), value) for key, value in wants.items()}
     body = {"json": filled} if needs_body else {}
-    path = path_of(endpoint, id, within or world.own["eva"])
+    path = path_of(endpoint, id, within or world.own[kind_within(endpoint)])
     return await person.call(endpoint.method, path, **body)
 
 

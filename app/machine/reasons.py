@@ -11,6 +11,7 @@ class Reason(StrEnum):
 
     # A message was not sent because it must not be.
     SUPPRESSED_UNSUBSCRIBED = "suppressed_unsubscribed"
+    SUPPRESSED_NO_CONSENT = "suppressed_no_consent"
     SUPPRESSED_BOUNCED = "suppressed_bounced"
     SUPPRESSED_COMPLAINED = "suppressed_complained"
     SUPPRESSED_STOPPED = "suppressed_stopped"
@@ -80,6 +81,7 @@ class Reason(StrEnum):
 
 SENTENCES: Mapping[Reason, str] = {
     Reason.SUPPRESSED_UNSUBSCRIBED: "The contact has unsubscribed from this channel.",
+    Reason.SUPPRESSED_NO_CONSENT: "The contact has not agreed to get this topic on this channel.",
     Reason.SUPPRESSED_BOUNCED: "An earlier message to this address bounced permanently.",
     Reason.SUPPRESSED_COMPLAINED: "The recipient reported an earlier message as spam.",
     Reason.SUPPRESSED_STOPPED: "The recipient replied STOP to an earlier message.",

@@ -28,6 +28,7 @@ class Order:
     template_id: str | None
     content: Mapping[str, Json] | None
     category: str = "transactional"  # a template's own wins
+    topic_id: str | None = None  # in place of the template's or the content's
     data: Json = None
     run_id: str | None = None
     node_id: str | None = None
@@ -58,6 +59,7 @@ async def create(process: Process, db: Handle, order: Order) -> Made:
         template_id=order.template_id,
         channel=order.channel,
         category=order.category,
+        topic_id=order.topic_id,
         to_address=order.to,
         source="{}" if secret else source.decode(),
         account_mail=order.account_mail,

@@ -186,6 +186,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
         to_address=prepared.message.to,
         address_hash=prepared.address_hash,
         category=prepared.category,
+        topic_id=prepared.topic_id,
         template_version=prepared.template_version,
         content=document.dumps(composing.kept(row, prepared.message.content)).decode(),
     )

@@ -76,6 +76,7 @@ POST   /contacts/{id}/events                              contacts:write
 GET    /contacts/{id}/explain                             contacts:read
 POST   /contacts/{id}/tags                                contacts:write
 DELETE /contacts/{id}/tags/{tag:path}                     contacts:write
+PUT    /contacts/{id}/topics/{topicId}                    contacts:write
 GET    /definition-schema                                 PUBLIC
 POST   /definitions/import                                workflows:write
 GET    /docs                                              PUBLIC
@@ -165,6 +166,11 @@ PATCH  /templates/{id}                                    templates:write
 DELETE /templates/{id}                                    templates:write
 POST   /templates/{id}/preview                            templates:read
 POST   /templates/{id}/previews                           templates:read
+GET    /topics                                            contacts:read
+POST   /topics                                            contacts:write
+GET    /topics/{id}                                       contacts:read
+PATCH  /topics/{id}                                       contacts:write
+DELETE /topics/{id}                                       contacts:write
 GET    /u/{token}                                         PUBLIC
 POST   /u/{token}                                         PUBLIC
 POST   /v1/callbacks/resend/{token}                       PUBLIC
@@ -243,6 +249,8 @@ from app.routes import (
     suppressions,
     tags,
     templates,
+    topic_answers,
+    topics,
     tracking,
     versions,
     webhook_requests,
@@ -271,6 +279,8 @@ ROUTES = [
     *explaining.routes,
     *tags.routes,
     *segments.routes,
+    *topics.routes,
+    *topic_answers.routes,
     *templates.routes,
     *simulations.routes,
     *automations.routes,

@@ -63,6 +63,7 @@ class HeldMessage(CalledMessage):
 
     template_id: str | None
     category: str
+    topic_id: str | None  # its sender's; else its content's
     to_address: str | None
     source: str  # JSON: content and data; {} once its reader was erased
     sealed: bytes | None  # the source of mail about an account, encrypted
@@ -105,16 +106,17 @@ async def insert(
     account_mail: str | None = None,
     addressee_id: str | None = None,
     sealed: bytes | None = None,
+    topic_id: str | None = None,
 ) -> None:
     """QUEUED and due at once. Its first attempt is made beside it (store/delivery_attempts.py)."""
     await db.execute(
         """
         INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, template_id,
-                              channel, category, to_address, source, account_mail, addressee_id,
-                              sealed, status, created_at)
+                              channel, category, topic_id, to_address, source, account_mail,
+                              addressee_id, sealed, status, created_at)
         VALUES (:workspace_id, :id, :run_id, :node_id, :visit, :contact_id, :template_id,
-                :channel, :category, :to_address, :source, :account_mail, :addressee_id,
-                :sealed, 'QUEUED', :now)
+                :channel, :category, :topic_id, :to_address, :source, :account_mail,
+                :addressee_id, :sealed, 'QUEUED', :now)
         """,
         workspace_id=workspace_id,
         id=id,
@@ -125,6 +127,7 @@ async def insert(
         template_id=template_id,
         channel=channel,
         category=category,
+        topic_id=topic_id,
         to_address=to_address,
         source=source,
         account_mail=account_mail,
@@ -145,7 +148,8 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | None:
         HeldMessage,
         """
         SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.template_id, m.channel, m.category,
-               m.to_address, m.source, m.account_mail, m.sealed, m.status, m.intended_by,
+               m.topic_id, m.to_address, m.source, m.account_mail, m.sealed, m.status,
+               m.intended_by,
                m.created_at,
                a.id AS attempt_id, a.message_key, a.provider, a.account, a.tries, a.events,
                a.trouble_code, a.trouble_since, t.provider AS trouble_provider, t.ask_at,
@@ -299,6 +303,7 @@ async def intend(
     to_address: str,
     address_hash: str,
     category: str,
+    topic_id: str | None,
     template_version: int | None,
     content: str,
 ) -> None:
@@ -309,7 +314,7 @@ async def intend(
         UPDATE messages
         SET status = 'SENDING', intended_by = :lease_token, parked = FALSE, held_until = NULL,
             to_address = :to_address, address_hash = :address_hash, category = :category,
-            template_version = :template_version, content = :content
+            topic_id = :topic_id, template_version = :template_version, content = :content
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -318,6 +323,7 @@ async def intend(
         to_address=to_address,
         address_hash=address_hash,
         category=category,
+        topic_id=topic_id,
         template_version=template_version,
         content=content,
     )
@@ -480,6 +486,7 @@ class Message:
     node_id: str | None
     template_id: str | None
     category: str
+    topic_id: str | None
     to_address: str | None
     status: str
     reason_code: str | None

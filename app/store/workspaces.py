@@ -212,6 +212,7 @@ TABLES: Mapping[str, str] = {
     "throttle_takes": "id",
     "segments": "id",
     "definition_entries": "contact_id",
+    "topics": "id",
     "contact_events": "id",
     "consent_events": "id",
     "suppressions": "id",
