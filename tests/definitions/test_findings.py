@@ -299,7 +299,7 @@ def test_there_are_three_defects_for_each_finding():
         code
         for seeds in (
             *(TRIGGERS, CHANNELS, TAGS, CALLS, CASES, UNREADABLE, marketing("")),
-            *(templates("", ""), starts("", "", "")),
+            *(templates("", ""), topics(""), starts("", "", "")),
         )
         for code, _, _ in seeds
     )
