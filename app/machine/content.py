@@ -157,7 +157,7 @@ def read(
     fields = ANY_PART if channel is None else FIELDS[channel]
     members = read_object(raw, {**fields, **(more or {})}, place)
     if "topicId" in members and members.get("category") != "marketing":
-        place.at("topicId").refuse("needs_marketing", UNASKED)
+        place.at("topicId").hold("needs_marketing", UNASKED)
     if channel == "email" and isinstance(raw, dict) and not (raw.get("html") or raw.get("text")):
         place.at("html").hold("missing", "A message by email needs html or text.")
     if channel == "whatsapp" and isinstance(raw, dict):

@@ -35,6 +35,7 @@ async def intend(database: Database, job: Job) -> None:
             to_address="ada@example.com",
             address_hash="ab" * 32,
             category="transactional",
+            topic_id=None,
             template_version=3,
             content='{"subject": "Hi"}',
         )
