@@ -33,14 +33,13 @@ ENDING = "7zzzzzzzzz" + "0" * 16  # of an id that is well formed and nobody's
 # The prefix of the id that a parameter or field of this name takes; None is no id of ours.
 NAMES: Mapping[str, str | None] = {
     "automationId": "aut",
-    "broadcastId": "bro",
     "contactId": "con",
     "definitionId": "wfl",
     "messageId": "msg",
     "resourceId": "con",
     "runId": "run",
-    "segmentId": "seg",
     "templateId": "tpl",
+    "topicId": "top",
     "userId": "usr",
     "workflowId": "wfl",
     "workspaceId": "ws",
@@ -49,6 +48,7 @@ NAMES: Mapping[str, str | None] = {
 # Bodies that are right but for the id in them: what the model alone does not tell.
 TEST_EMAIL = {"to": "ada@example.com", "subject": "S", "html": "H"}
 MESSAGE = {"channel": "email", "to": "ada@example.com"}
+NEWS = {"name": "N", "channel": "email", "category": "marketing", "content": HELLO}
 BODIES: Mapping[str, Mapping[str, Any]] = {
     "POST /messages contactId": {**MESSAGE, "content": HELLO, "contactId": "con"},
     "POST /messages templateId": {**MESSAGE, "templateId": "tpl"},
@@ -70,11 +70,9 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
     "POST /events contactId": {"match": {"contactId": "con"}, "name": "seen"},
     "POST /events/batch contactId": {"events": [{"match": {"contactId": "con"}, "name": "seen"}]},
     "POST /segments/preview contactId": {"filter": {"event": "seen"}, "contactId": "con"},
-    "POST /broadcasts segmentId": {"name": "B", "segmentId": "seg", "templateId": "tpl"},
-    "POST /broadcasts templateId": {"name": "B", "tag": "lead", "templateId": "tpl"},
-    "PATCH /broadcasts/{id} segmentId": {"tag": None, "segmentId": "seg"},
-    "PATCH /broadcasts/{id} templateId": {"templateId": "tpl"},
-    "POST /broadcasts/{id}/test contactId": {"to": "ada@example.com", "contactId": "con"},
+    "POST /templates topicId": {**NEWS, "topicId": "top"},
+    "POST /templates/preview topicId": {"template": {**NEWS, "topicId": "top"}},
+    "PATCH /templates/{id} topicId": {"category": "marketing", "topicId": "top"},
     "POST /auth/switch workspaceId": {"workspaceId": "ws"},
     "POST /auth/token workspaceId": {
         "email": "mallory@tidings.example",
@@ -82,12 +80,13 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
         "workspaceId": "ws",
     },
 }
+YES = {"channel": "email", "state": "subscribed", "source": "form"}
 CASE = {"given": {"startAt": "2026-01-31T09:30:00Z"}, "expect": {"end": {"status": "FAILED"}}}
 # What else a route by id wants, for its owner to get an answer that a rival does not.
 WANTS: Mapping[str, Any] = {
-    "POST /broadcasts/{id}/test": {"to": "ada@example.com"},
     "POST /contacts/{id}/tags": {"tags": ["new"]},
     "POST /contacts/{id}/events": {"name": "seen"},
+    "PUT /contacts/{id}/topics/{topicId}": YES,
     "POST /event-endpoints/{id}/replay": {"since": "2026-01-31T09:30:00Z"},
     "POST /automations/{id}/runs": {"contactId": "con"},
     "POST /workflows/{id}/runs": {"contactId": "con"},
@@ -175,7 +174,10 @@ BY_QUERY = [
 BY_BODY = [(endpoint, field) for endpoint in EVERY for field in fields_with_ids(endpoint.takes)]
 
 
-KNOWN = {"id", "name", "tag", "token", "code", "version", "other", "channel", "attemptId", "domain"}
+KNOWN = {
+    *("id", "name", "tag", "token", "code", "version", "other", "channel", "domain"),
+    *("attemptId", "topicId"),
+}
 
 
 def test_every_id_in_a_path_a_query_and_a_body_is_known():
@@ -221,14 +223,13 @@ async def world(cast: Cast, process: Process) -> World:
             ("tpl", "/templates", template),
             ("aut", "/automations", {"name": "A", "state": "ACTIVE"}),
             ("seg", "/segments", {"name": "S", "filter": {"event": "seen"}}),
+            ("top", "/topics", {"name": "Offers", "channels": ["email"]}),
             ("sup", "/suppressions", {"channel": "email", "address": "no@example.com"}),
             ("key", "/settings/api-keys", {"name": "K", "role": "viewer"}),
             ("ep", "/event-endpoints", {"url": "https://x.test", "enabled": False}),
             ("inv", "/memberships/invitations", {"email": "eve@example.com", "role": "viewer"}),
         )
     }
-    news = {"name": "B", "tag": "lead", "templateId": made["tpl"]}
-    made["bro"] = (await cast.adam.made("/broadcasts", news))["id"]
     contact = f"/contacts/{receipt['contactId']}"
     await cast.ed.post(f"{contact}/tags", {"tags": ["lead"]})
     event = (await cast.ed.post(f"{contact}/events", {"name": "seen"})).json()
@@ -310,6 +311,10 @@ def random_like(id: str) -> str:
     return id[:-26] + ENDING
 
 
+def kind_within(endpoint: Endpoint) -> str:
+    return "top" if "{topicId}" in endpoint.path else "eva"
+
+
 def path_of(endpoint: Endpoint, id: str, within: str = "eva_" + ENDING) -> str:
     """`within` is the id of what belongs to that."""
     fill = {
@@ -321,7 +326,8 @@ def path_of(endpoint: Endpoint, id: str, within: str = "eva_" + ENDING) -> str:
         "other": "1",
         "name": "lost",
     }
-    fill |= {"channel": "email", "attemptId": within, "domain": "acme.example"}
+    fill |= {"channel": "email", "domain": "acme.example"}
+    fill |= {"attemptId": within, "topicId": within}
     return re.sub(r"\{(\w+)[^}]*\}", lambda match: fill[match[1]], endpoint.path)
 
 
@@ -333,7 +339,7 @@ async def asked(
     wants = WANTS.get(name(endpoint), {})
     filled = {key: world.own.get(str(value), value) for key, value in wants.items()}
     body = {"json": filled} if needs_body else {}
-    path = path_of(endpoint, id, within or world.own["eva"])
+    path = path_of(endpoint, id, within or world.own[kind_within(endpoint)])
     return await person.call(endpoint.method, path, **body)
 
 
@@ -456,8 +462,6 @@ async def test_an_id_in_a_body_is_nobody_s_to_a_stranger(
             "wfl": (await mallory.made("/workflows", {"name": "W", "state": "ACTIVE"}))["id"],
             "": "",
         }
-        news = {"name": "B", "tag": "lead", "templateId": theirs["tpl"]}
-        theirs["bro"] = (await mallory.made("/broadcasts", news))["id"]
         for endpoint, field in BY_BODY:
             right = BODIES[f"{name(endpoint)} {field}"]
             id = world.id(NAMES[field])
@@ -478,10 +482,7 @@ async def test_an_id_in_a_body_is_nobody_s_to_a_stranger(
             if "email" in right:
                 right = {**right, "email": olivia.email}
             path = path_of(endpoint, world.own.get(own_prefix(endpoint), ""))
-            body = filled_in(right, field, id)
-            if "segmentId" in right:
-                body = filled_in(body, "templateId", world.own["tpl"])
-            accepted = await olivia.call(endpoint.method, path, json=body)
+            accepted = await olivia.call(endpoint.method, path, json=filled_in(right, field, id))
             assert accepted.status_code // 100 == 2, (name(endpoint), field, accepted.text)
             if accepted.content:
                 assert not accepted.json().get("refused"), accepted.text

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from app.audience import profile, reactions, subscriptions
 from app.audience.reactions import WorkspaceContext
-from app.audience.subscriptions import OptOut, Person, Status, shown
+from app.audience.subscriptions import MEMBER, Given, OptOut, Person, Status, shown
 from app.database.db import Handle, Row, new_id
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
@@ -49,6 +49,7 @@ def resource(row: Row, tags: Sequence[str]) -> dict[str, Json]:
         "metadata": row["metadata"],
         "tags": list(tags),
         "subscriptions": shown(row),
+        "topics": row["topics"],
         "createdAt": row["created_at"],
         "updatedAt": row["updated_at"],
     }
@@ -145,7 +146,7 @@ async def _insert(db: Handle, workspace: WorkspaceContext, checked: profile.Chec
     opting = await subscriptions.judge(db, workspace.vault, [new])
     row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
     if row is not None:
-        await subscriptions.keep(db, workspace.id, opting, "member")
+        await subscriptions.keep(db, workspace.id, opting, MEMBER)
         await _insert_belongings(db, workspace.id, row["id"], checked)
         await reactions.appeared(db, workspace, {row["id"]: checked.tags})
     return row
@@ -161,10 +162,15 @@ async def _insert_belongings(
 
 
 async def change(
-    db: Handle, workspace: WorkspaceContext, row: Row, patch: Mapping[str, Json]
+    db: Handle,
+    workspace: WorkspaceContext,
+    row: Row,
+    patch: Mapping[str, Json],
+    given: Given = MEMBER,
 ) -> Row:
     """A merge patch (RFC 7396) judged on its result; otherwise like `replace`."""
-    return await replace(db, workspace, row, document.merge(writable(row), profile.normal(patch)))
+    values = document.merge(writable(row), profile.normal(patch))
+    return await replace(db, workspace, row, values, given=given)
 
 
 async def replace(
@@ -173,9 +179,12 @@ async def replace(
     row: Row,
     values: Mapping[str, Json],
     tags: Json = None,
+    *,
+    given: Given = MEMBER,
 ) -> Row:
     """All writable fields of the locked contact `row`; its tags too, when they are given. When
-    that is what it holds, however it is spelled, it stays as it is and nobody is told.
+    that is what it holds, however it is spelled, it stays as it is and nobody is told. What it says
+    of subscriptions was `given` by somebody.
 
     Raises Problem `invalid` or `conflict`, and then nothing has changed.
     """
@@ -185,7 +194,7 @@ async def replace(
         return row
     had = subscriptions.hashes(workspace.vault, workspace.id, row)
     new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"], had)
-    await _resubscribe(db, workspace, new, shown(row))
+    await _resubscribe(db, workspace, new, shown(row), given)
     opting = await subscriptions.judge(db, workspace.vault, [new])
     try:
         async with db.savepoint():
@@ -197,7 +206,7 @@ async def replace(
     await contacts.keep_former(
         db, workspace_id=workspace.id, changed=[(row["id"], row, new.columns)]
     )
-    await subscriptions.keep(db, workspace.id, opting, "member")
+    await subscriptions.keep(db, workspace.id, opting, given)
     if not profile.same(checked.columns["metadata"], row["metadata"]):
         await contacts.replace_fields(
             db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
@@ -232,7 +241,11 @@ def _not_theirs(was: Status, wanted: Status) -> str:
 
 
 async def _resubscribe(
-    db: Handle, workspace: WorkspaceContext, new: Person, before: Mapping[str, Status]
+    db: Handle,
+    workspace: WorkspaceContext,
+    new: Person,
+    before: Mapping[str, Status],
+    given: Given,
 ) -> None:
     """Subscribe again where a member says that the person wants it. What the person or a
     provider said is not a member's to take back: Problem `invalid`."""
@@ -260,7 +273,15 @@ async def _resubscribe(
         for channel, was in before.items()
         if was == "unsubscribed" and new.columns["subscriptions"][channel] == "subscribed"
     ]
-    await subscriptions.tell(db, workspace.id, again, kind="opted_in", reason=None, source="member")
+    await subscriptions.tell(
+        db,
+        workspace.id,
+        again,
+        kind="opted_in",
+        reason=None,
+        source=given.source,
+        evidence=given.evidence,
+    )
 
 
 HEARD = frozenset({"bounced", "complained"})  # of an address; no member says so

@@ -16,7 +16,7 @@ from app.machine.condition import Condition, Verdict
 from app.machine.fields import Place
 from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter
-from app.store import contacts, segments, templates
+from app.store import contacts, segments, templates, topics
 from app.store.segment_sql import Clause
 from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
 
@@ -113,7 +113,7 @@ async def _unknown(
     db: Handle, filter: Filter, workspace_id: str, existing: Mapping[str, Segment]
 ) -> list[FieldError]:
     """What it names and is not there."""
-    ids: dict[str, list[str]] = {"template": [], "definition": []}
+    ids: dict[str, list[str]] = {"template": [], "definition": [], "topic": []}
     for one in filter.mentions:
         ids.setdefault(one.kind, []).append(one.id)
     where = {"workspace_id": workspace_id}
@@ -121,12 +121,19 @@ async def _unknown(
         "segment": existing.keys(),
         "template": (await templates.named(db, **where, ids=ids["template"])).keys(),
         "definition": await segments.known_definitions(db, **where, ids=ids["definition"]),
+        "topic": await _askable(db, workspace_id) if ids["topic"] else (),
     }
     return [
         FieldError(one.pointer, f"There is no such {one.kind}.")
         for one in filter.mentions
         if one.id not in there[one.kind]
     ]
+
+
+async def _askable(db: Handle, workspace_id: str) -> set[str]:
+    """The ids of topics that contacts answer about; the default one is a subscription."""
+    known = await topics.of_workspace(db, workspace_id=workspace_id)
+    return {topic.id for topic in known.values() if not topic.is_default}
 
 
 def _tangled(

@@ -58,6 +58,17 @@ class OptOut:
     is_new: bool = True  # else they were before, at another address
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Where an answer comes from, and what shows it: the words, the form, the file."""
+
+    source: str
+    evidence: str | None = None
+
+
+MEMBER = Given("member")
+
+
 def clean(channel: str, address: str, country: str | None) -> str:
     """The address as a contact has it. Raises addresses.BadAddress."""
     if COLUMN[channel] == "phone":
@@ -188,7 +199,7 @@ async def _recognize(
     await suppressions.recognize(db, shown)
 
 
-async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], source: str) -> None:
+async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], given: Given) -> None:
     """Once the contacts are there: their addresses are suppressed, and their activity says so."""
     if not opting:
         return
@@ -202,14 +213,22 @@ async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], source: 
                 "address_hash": one.address_hash,
                 "address": one.address,
                 "reason": "unsubscribed",
-                "source": source,
+                "source": given.source,
             }
             for one in opting
             if one.address_hash is not None
         ],
     )
     new = [one for one in opting if one.is_new]
-    await tell(db, workspace_id, new, kind="opted_out", reason="unsubscribed", source=source)
+    await tell(
+        db,
+        workspace_id,
+        new,
+        kind="opted_out",
+        reason="unsubscribed",
+        source=given.source,
+        evidence=given.evidence,
+    )
 
 
 async def tell(
@@ -220,6 +239,7 @@ async def tell(
     kind: Literal["opted_out", "opted_in", "flagged"],
     reason: str | None,
     source: str,
+    evidence: str | None = None,
 ) -> None:
     """For the activity of contacts, and for whoever hears of events."""
     rows = [
@@ -230,6 +250,7 @@ async def tell(
             "kind": kind,
             "reason": reason,
             "source": source,
+            "evidence": evidence,
         }
         for one in whom
     ]

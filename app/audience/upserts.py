@@ -6,16 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from app.audience import profile, reactions, subscriptions
+from app.audience import profile, reactions, subscriptions, topics
 from app.audience.profile import Checked
 from app.audience.reactions import WorkspaceContext
-from app.audience.subscriptions import OptOut, Person
+from app.audience.subscriptions import Given, OptOut, Person
+from app.audience.topics import Answer
 from app.database.db import Handle, Row, new_id
 from app.errors import FieldError
 from app.machine import document
 from app.machine.program import Json
 from app.store import batches, contacts, suppressions
 from app.store.dry_run import DryRunContacts
+from app.store.topics import Topic
 
 COLUMNS = {
     "email": ("email", "email_key"),
@@ -26,6 +28,8 @@ COLUMNS = {
     "locale": ("locale",),
 }
 ADDRESSES = {"email_key": "/email", "phone": "/phone"}
+APART = ("id", "tags", "topics")  # not in a contact's profile
+FILE = Given("import")
 
 Outcome: TypeAlias = Literal["created", "updated", "unchanged"] | Sequence[FieldError]
 
@@ -37,15 +41,22 @@ class Entry:
     id: str | None
     values: Mapping[str, Json]
     checked: Checked
+    answers: Sequence[Answer] = ()
 
     @classmethod
-    def read(cls, country: str | None, values: Mapping[str, Json]) -> Entry:
-        """Read an entry; one with `checked.errors` is not to be stored."""
-        rest = profile.normal({k: v for k, v in values.items() if k not in ("id", "tags")})
+    def read(
+        cls,
+        country: str | None,
+        values: Mapping[str, Json],
+        known: Mapping[str, Topic] | None = None,
+    ) -> Entry:
+        """Read an entry; one with `checked.errors` is not to be stored. `known` are the topics."""
+        rest = profile.normal({k: v for k, v in values.items() if k not in APART})
         checked = profile.part(country, rest, values.get("tags"))
-        errors = list(checked.errors)
+        answers, errors = topics.read(values.get("topics"), known or {})
+        errors = [*checked.errors, *errors]
         id = profile.line(profile.normal(values.get("id")), "/id", errors)
-        return cls(id, rest, replace(checked, errors=errors))
+        return cls(id, rest, replace(checked, errors=errors), answers)
 
 
 async def upsert(
@@ -56,15 +67,18 @@ async def upsert(
     room: int | None = None,
     dry_run_contacts: DryRunContacts | None = None,
     starts: bool = False,
+    given: Given | None = None,
 ) -> list[Outcome]:
     """The result of each entry, in order: an entry sees those before it. At most `room` are made.
     With `dry_run_contacts` nothing is written but there, for later entries to see. Runs that wait
-    for a change are told of it; others are started only when `starts` says so.
+    for a change are told of it; others are started only when `starts` says so. An answer about a
+    topic has to be `given` by somebody.
 
     Raises errors.Duplicate when another request got ahead of us, or when two of these contacts
     exchange an address: a second try, or one entry at a time, will do.
     """
-    batch = _Batch(await _held(db, workspace, entries, dry_run_contacts), room)
+    held = await _held(db, workspace, entries, dry_run_contacts)
+    batch = _Batch(held, room, has_source=given is not None)
     outcomes = [batch.take(entry) for entry in entries]
     touched = list(batch.touched.values())
     people = [Person(workspace.id, one.id, one.columns, one.subscribed, one.had) for one in touched]
@@ -75,7 +89,8 @@ async def upsert(
         _keep_in(dry_run_contacts, touched, opting)
     else:
         await _write(db, workspace, touched)
-        await subscriptions.keep(db, workspace.id, opting, "import")
+        await subscriptions.keep(db, workspace.id, opting, FILE)
+        await topics.record(db, workspace.id, _answered(touched), given or FILE)
         await _tell(db, workspace, touched, starts=starts)
     return outcomes
 
@@ -148,6 +163,13 @@ async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence
             one.opted_out.add(channel)
 
 
+def _answered(touched: Sequence[_Contact]) -> list[tuple[str, list[Answer]]]:
+    return [
+        (one.id, topics.changed(one.was.get("topics", {}), one.columns["topics"]))
+        for one in touched
+    ]
+
+
 def _keep_in(
     dry_run_contacts: DryRunContacts, touched: Sequence[_Contact], opting: Sequence[OptOut]
 ) -> None:
@@ -171,8 +193,9 @@ _OWN = ("id", "revision", "created_at", "updated_at")
 class _Batch:
     """The contacts that the entries are about, and how each entry changes them."""
 
-    def __init__(self, held: Sequence[_Contact], room: int | None) -> None:
+    def __init__(self, held: Sequence[_Contact], room: int | None, *, has_source: bool) -> None:
         self._room = room
+        self._has_source = has_source
         self.touched: dict[str, _Contact] = {}  # by id, the one touched last at the end
         self._by_id = {contact.id: contact for contact in held}
         self._by: dict[str, dict[str, _Contact]] = {
@@ -191,11 +214,15 @@ class _Batch:
         return self._by_id.get(entry.id or "")
 
     def _make(self, entry: Entry) -> Outcome:
-        columns = {**entry.checked.columns, "subscriptions": _subscriptions({}, entry)}
+        columns = {
+            **entry.checked.columns,
+            "subscriptions": _subscriptions({}, entry),
+            "topics": topics.from_file({}, entry.answers),
+        }
         tags = dict.fromkeys(entry.checked.tags)
         if not (columns["email"] or columns["phone"]):
             return [_UNKNOWN if entry.id else _NOBODY]
-        if errors := profile.whole(columns, list(tags)):
+        if errors := [*profile.whole(columns, list(tags)), *self._unfounded({}, columns)]:
             return errors
         if self._room is not None:
             if self._room < 1:
@@ -210,8 +237,10 @@ class _Batch:
         moved = {name for name in ADDRESSES if columns[name] != contact.columns[name]}
         opted_out = {one for one in contact.opted_out if subscriptions.COLUMN[one] not in moved}
         columns["subscriptions"] = _subscriptions(columns["subscriptions"], entry, opted_out)
+        columns["topics"] = topics.from_file(columns["topics"], entry.answers)
         added = [tag for tag in dict.fromkeys(entry.checked.tags) if tag not in contact.tags]
         errors = self._taken(contact, columns, entry.id)
+        errors += self._unfounded(contact.columns["topics"], columns)
         errors += profile.whole(columns, [*contact.tags, *added])
         if errors:
             return errors
@@ -242,6 +271,12 @@ class _Batch:
             errors.append(FieldError("/id", detail))
         return errors
 
+    def _unfounded(self, before: topics.Answers, columns: Mapping[str, Any]) -> list[FieldError]:
+        """Answers about topics of which nobody says where they come from."""
+        if self._has_source or columns["topics"] == before:
+            return []
+        return [FieldError("/topics", NO_SOURCE)]
+
     def _keep(self, contact: _Contact) -> None:
         self.touched.pop(contact.id, None)
         self.touched[contact.id] = self._by_id[contact.id] = contact
@@ -251,6 +286,7 @@ class _Batch:
 
 
 _UNKNOWN = FieldError("/id", "There is no such contact; to create one, give an email or a phone.")
+NO_SOURCE = "Say where these answers come from: ?consentSource=…, such as the name of a form."
 _FULL = FieldError("", "The plan of the workspace allows no more contacts.")
 _NOBODY = FieldError("", "Give an email, a phone or an id that identifies the contact.")
 

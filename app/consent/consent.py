@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.audience import reactions, subscriptions
+from app.audience import reactions, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import OptOut
 from app.database.db import Handle, Row, new_id
 from app.machine.reasons import Reason as Code
 from app.process import Process
 from app.store import contacts, messages, suppressions
+from app.store import topics as stored_topics
 
 QUIET_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 0.1
@@ -273,14 +274,15 @@ async def judge(
     workspace_id: str,
     channel: str,
     category: str,
+    topic_id: str | None,
     address_hash: str,
     contact: Row | None,
 ) -> Code | None:
-    """Why a message of this category may not be sent to the address; None when it may. Until the
-    transaction ends nobody can opt out.
+    """Why a message of this category and topic may not be sent to the address; None when it may.
+    Until the transaction ends nobody can opt out.
 
     `contact` is given, locked, when the address is its own; another's is judged by the suppressions
-    alone.
+    alone, and has agreed to no topic.
     """
     await suppressions.lock(db, address_hash)
     held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=address_hash)
@@ -289,7 +291,23 @@ async def judge(
     for reason, (forbidden, code) in FORBIDS.items():
         if reason in held and category in forbidden:
             return code
+    if category == "marketing" and not await agrees(db, workspace_id, contact, topic_id, channel):
+        return Code.SUPPRESSED_NO_CONSENT
     return None
+
+
+async def agrees(
+    db: Handle, workspace_id: str, contact: Row | None, topic_id: str | None, channel: str
+) -> bool:
+    """Whether somebody who is subscribed to the channel gets the topic there: the default one, or
+    one that they have said yes to. Only who has not said so costs a look at the topic."""
+    if topic_id is None:
+        return True
+    answers = {} if contact is None else contact["topics"]
+    if topics.state_of(answers, topic_id, channel) == topics.SUBSCRIBED:
+        return True
+    topic = await stored_topics.by_id(db, workspace_id=workspace_id, id=topic_id)
+    return topic is not None and topic.is_default
 
 
 # --- what providers say of an address ---------------------------------------------------------

@@ -163,6 +163,7 @@ async def keep_template(
             id=old.id,
             name=name,
             category=category,
+            topic_id=locked.topic_id if category == "marketing" else None,
             content=parts,
             version=locked.version + (parts != locked.content),
         )

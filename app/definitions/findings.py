@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 
+from app.audience.topics import wrong_channel
 from app.database.db import Handle
 from app.definitions import inspection, starts
 from app.errors import FieldError
@@ -17,7 +18,7 @@ from app.machine.program import Finding, Json
 from app.messages import providers
 from app.process import Process
 from app.runtime.compute import Job
-from app.store import definitions, runs, templates, webhook_requests, workspaces
+from app.store import definitions, runs, templates, topics, webhook_requests, workspaces
 from app.store.templates import NamedTemplate
 
 SHORT_SECRET = 16
@@ -67,6 +68,7 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     found = [*await _of_trigger(process, db, subject), *_of_channels(subject.compiled, able)]
     found += _of_calls(process, subject.compiled)
     found += await starts.find(process, db, subject.workspace_id, subject.row.id, subject.compiled)
+    found += await _of_topics(db, subject)
     has_address = workspace is not None and workspace.postal_address is not None
     bodies = await _bodies(db, subject)
     return [*found, *_inspected(process, subject, known, bodies, has_address=has_address)]
@@ -188,6 +190,28 @@ def _of_channels(compiled: check.Compiled, able: Collection[str]) -> Iterator[Fi
         if channel is not None and channel not in able:
             message = f"No provider is set up for {channel}: until then its messages fail."
             yield _warning("channel_not_configured", f"{part.config_pointer}/channel", message)
+
+
+async def _of_topics(db: Handle, subject: Subject) -> list[Finding]:
+    """Of content that a step says itself, and that names one."""
+    named = [
+        (f"{part.config_pointer}/content/topicId", content["topicId"], part.node.config["channel"])
+        for part in subject.compiled.parts
+        if (content := part.node.config.get("content")) and "topicId" in content
+    ]
+    if not named:
+        return []
+    known = await topics.of_workspace(db, workspace_id=subject.workspace_id)
+    found = []
+    for pointer, topic_id, channel in named:
+        topic = known.get(topic_id)
+        if topic is None:
+            found.append(
+                Finding("topic_unknown", pointer, "There is no such topic in this workspace.")
+            )
+        elif message := wrong_channel(topic, channel):
+            found.append(Finding("topic_channel", pointer, message))
+    return found
 
 
 def _of_calls(process: Process, compiled: check.Compiled) -> Iterator[Finding]:

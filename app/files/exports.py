@@ -11,7 +11,8 @@ from app.identity.identity import Recheck
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
-from app.store import contacts, searches
+from app.store import activity, contacts, searches, topics
+from app.store.activity import ConsentEvent
 
 PAGE = 500
 METADATA_COLUMNS = 500
@@ -31,26 +32,54 @@ async def as_csv(
         names = await contacts.field_names(
             db, workspace_id=workspace_id, limit=METADATA_COLUMNS + 1
         )
+        known = await topics.of_workspace(db, workspace_id=workspace_id)
+    asked = [
+        (topic.id, channel)
+        for topic in known.values()
+        for channel in topic.channels
+        if not topic.is_default
+    ]
     if len(names) > METADATA_COLUMNS:
         raise TooManyColumns(METADATA_COLUMNS)
     header = [
         *BEFORE,
         "tags",
         *(f"subscriptions.{channel}" for channel in subscriptions.COLUMN),
+        *(f"topics.{id}.{channel}" for id, channel in asked),
         *(f"metadata.{name}" for name in names),
         *AFTER,
     ]
     yield sheets.csv_text([header])
     async for page in _pages(process, workspace_id, filters, recheck):
-        yield sheets.csv_text([_cells(contact, names) for contact in page])
+        yield sheets.csv_text([_cells(contact, names, asked) for contact in page])
 
 
 async def as_json_lines(
     process: Process, workspace_id: str, filters: Mapping[str, Any], recheck: Recheck
 ) -> AsyncGenerator[bytes, None]:
-    """A contact a line. `recheck` as above."""
+    """A contact a line, with what is known of its consent. `recheck` as above."""
     async for page in _pages(process, workspace_id, filters, recheck):
-        yield sheets.json_lines(page)
+        ids = [contact["id"] for contact in page]
+        async with process.database.read() as db:
+            consents = await activity.consents_of(db, workspace_id=workspace_id, contact_ids=ids)
+        yield sheets.json_lines(
+            [
+                {**contact, "consents": [_consent(one) for one in consents[contact["id"]]]}
+                for contact in page
+            ]
+        )
+
+
+def _consent(one: ConsentEvent) -> dict[str, Json]:
+    return {
+        "channel": one.channel,
+        "topicId": one.topic_id,
+        "change": one.kind,
+        "reason": one.reason,
+        "source": one.source,
+        "evidence": one.evidence,
+        "at": one.at,
+    }
 
 
 class TooManyColumns(Exception):
@@ -76,12 +105,13 @@ async def _pages(
             return
 
 
-def _cells(contact: Resource, names: Sequence[str]) -> list[str]:
+def _cells(contact: Resource, names: Sequence[str], asked: Sequence[tuple[str, str]]) -> list[str]:
     metadata = contact["metadata"]
     values = [
         *(contact[name] for name in BEFORE),
         sheets.list_text(contact["tags"]),
         *(contact["subscriptions"][channel] for channel in subscriptions.COLUMN),
+        *(contact["topics"].get(id, {}).get(channel) for id, channel in asked),
         *(metadata.get(name) for name in names),
         *(contact[name] for name in AFTER),
     ]

@@ -25,6 +25,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from app.audience import profile, subscriptions, upserts
 from app.audience.reactions import WorkspaceContext
+from app.audience.subscriptions import Given
 from app.audience.upserts import Entry, Outcome
 from app.audit import trail
 from app.audit.trail import Origin
@@ -38,8 +39,9 @@ from app.identity.identity import Recheck
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
-from app.store import workspaces
+from app.store import topics, workspaces
 from app.store.dry_run import DryRunContacts
+from app.store.topics import Topic
 
 log = logging.getLogger(__name__)
 
@@ -57,13 +59,19 @@ PAUSES = (0.1, 0.5, 2.0)  # before a batch that met a lock or a database away is
 ADDRESSES = ("email", "phone", "id")  # by which a contact is found
 METADATA = "metadata."
 SUBSCRIPTIONS = "subscriptions."
-READ_ONLY = ("createdAt", "updatedAt")  # an export has them: they may come back, and count nothing
+TOPICS = "topics."
+READ_ONLY = (
+    "createdAt",
+    "updatedAt",
+    "consents",
+)  # an export has them: they may come back, and count nothing
 NAMES = tuple(
     name for name in ("id", *profile.WRITABLE, "tags") if name not in ("metadata", "subscriptions")
 )
 CHANNELS = tuple(SUBSCRIPTIONS + channel for channel in subscriptions.COLUMN)
 COLUMNS_THERE_ARE = (
-    f"The columns are {', '.join((*NAMES, *CHANNELS))} and {METADATA}<name>. To read this one as"
+    f"The columns are {', '.join((*NAMES, *CHANNELS))}, {TOPICS}<id>.<channel> and"
+    f" {METADATA}<name>. To read this one as"
     " one of them, add ?columns[<name in the file>]=<column>; to leave out all others,"
     " ?unknown=skip; to store them as metadata, ?unknown=metadata."
 )
@@ -99,23 +107,35 @@ async def run(
     recheck: Recheck,
     starts: bool = False,
     by: Origin | None = None,
+    given: Given | None = None,
     progress_seconds: float = PROGRESS_SECONDS,
 ) -> AsyncGenerator[bytes, None]:
     """Lines of JSON: progress while it reads, then the errors, then the totals. Who it is `by` is
     noted in the audit trail with the first rows that are stored; `recheck` is awaited before each
-    batch, and raises Problem when they may store no more.
+    batch, and raises Problem when they may store no more. Without `given` no answer about a topic
+    is stored.
 
     What ends it before the file has ended is the last line instead, or, before any line, a Problem.
     """
     async with process.database.read() as db:
         row = await workspaces.by_id(db, id=workspace_id)
+        known = await topics.of_workspace(db, workspace_id=workspace_id)
     workspace = WorkspaceContext(
         workspace_id, row.country if row else None, process.vault, queue=process.queue
     )
     plan = quotas.plan_of(process, row)
     with DryRunContacts() if dry_run else nullcontext() as dry_run_contacts:
         work = _Import(
-            process, workspace, plan, rows, dry_run_contacts, recheck=recheck, starts=starts, by=by
+            process,
+            workspace,
+            plan,
+            rows,
+            dry_run_contacts,
+            known=known,
+            recheck=recheck,
+            starts=starts,
+            by=by,
+            given=given,
         )
         cut_short: Problem | None = None
         try:
@@ -157,9 +177,11 @@ class _Import:
         rows: Format,
         dry_run_contacts: DryRunContacts | None,
         *,
+        known: Mapping[str, Topic],
         recheck: Recheck,
         starts: bool,
         by: Origin | None,
+        given: Given | None,
     ) -> None:
         self._process = process
         self._workspace = workspace
@@ -168,6 +190,8 @@ class _Import:
         self._dry_run_contacts = dry_run_contacts
         self._dry_run = dry_run_contacts is not None
         self._recheck = recheck
+        self._known = known
+        self._given = given
         self._starts = starts
         self._by = None if self._dry_run else by
         self._batch: list[tuple[int, Entry]] = []
@@ -214,7 +238,7 @@ class _Import:
             return None
         if not isinstance(values, Mapping):
             return self._fail(record.number, values)
-        entry = Entry.read(self._workspace.country, values)
+        entry = Entry.read(self._workspace.country, values, self._known)
         if entry.checked.errors:
             return self._fail(record.number, entry.checked.errors)
         self._batch.append((record.number, entry))
@@ -266,6 +290,7 @@ class _Import:
                 room=await self._room(db),
                 dry_run_contacts=self._dry_run_contacts,
                 starts=self._starts,
+                given=self._given,
             )
             if self._by is not None:
                 await self._note(db, self._by)
@@ -313,7 +338,7 @@ class Columns:
             return name
         # Spaces around a name count nothing; but those at the end of a metadata name are its own.
         name = cell.lstrip()
-        if name.startswith(METADATA):
+        if name.startswith((METADATA, TOPICS)):
             return name
         name = name.rstrip()
         is_kept = self.unknown == "refuse" or name.startswith(SUBSCRIPTIONS)
@@ -351,7 +376,7 @@ class Columns:
 
 class CsvFormat:
     """The first row names the columns: email, phone, firstName, …, tags, metadata.<name>,
-    subscriptions.<channel>; others as `columns` says."""
+    subscriptions.<channel>, topics.<id>.<channel>; others as `columns` says."""
 
     def __init__(self, columns: Columns | None = None) -> None:
         self._header = columns or Columns()
@@ -414,7 +439,11 @@ _OURS = {_folded(name): name for name in (*NAMES, *READ_ONLY, *CHANNELS)}
 def is_name(name: str) -> bool:
     """Whether a column may be called so."""
     is_metadata = name.startswith(METADATA) and name != METADATA
-    return is_metadata or name in (*NAMES, *READ_ONLY, *CHANNELS)
+    is_topic = _TOPIC.fullmatch(name) is not None
+    return is_metadata or is_topic or name in (*NAMES, *READ_ONLY, *CHANNELS)
+
+
+_TOPIC = re.compile(rf"{re.escape(TOPICS)}[^.]+\.({'|'.join(subscriptions.COLUMN)})")
 
 
 UNREADABLE = (
@@ -445,6 +474,10 @@ def _values(columns: Sequence[str], cells: Sequence[str]) -> Values:
         }
         if within:
             values[group] = within
+    for name, cell in given.items():
+        if name.startswith(TOPICS):
+            _, topic_id, channel = name.split(".")
+            values.setdefault("topics", {}).setdefault(topic_id, {})[channel] = cell
     if "tags" in given:
         values["tags"] = sheets.list_of(given["tags"])
     return values

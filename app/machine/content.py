@@ -18,6 +18,7 @@ from app.machine.fields import (
     Reader,
     choice,
     described_by,
+    line,
     quote,
     read_object,
     templated,
@@ -123,8 +124,12 @@ CATEGORY = {  # of inline content
         choice("transactional", "marketing"),
         about="Marketing is only sent to those who are subscribed.",
         default="transactional",
-    )
+    ),
+    "topicId": Field(
+        line, about="The topic of marketing, which its reader must have agreed to get."
+    ),
 }
+UNASKED = "Only marketing has a topic: nobody is asked for what is transactional."
 
 # A draft whose channel is not chosen yet may say whatever some channel can.
 ANY_PART = {
@@ -151,6 +156,8 @@ def read(
     """The parts as they were written, without empty ones; what is wrong goes to `place`."""
     fields = ANY_PART if channel is None else FIELDS[channel]
     members = read_object(raw, {**fields, **(more or {})}, place)
+    if "topicId" in members and members.get("category") != "marketing":
+        place.at("topicId").hold("needs_marketing", UNASKED)
     if channel == "email" and isinstance(raw, dict) and not (raw.get("html") or raw.get("text")):
         place.at("html").hold("missing", "A message by email needs html or text.")
     if channel == "whatsapp" and isinstance(raw, dict):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from app.machine.content import ANY_PART, CATEGORY, CHANNELS, FIELDS
 from app.machine.fields import Field, object_schema
-from app.machine.schema import Schema, blank_or, given, one_of, ref, when
+from app.machine.schema import Schema, blank_or, given, needs, one_of, ref, when
 
 _VARIABLES: Schema = {"properties": {"variables": {"maxProperties": 0}}}
 RULES: Mapping[str, tuple[Schema, ...]] = {
@@ -16,8 +16,13 @@ RULES: Mapping[str, tuple[Schema, ...]] = {
 }
 
 
+# Of content that a step says itself: only marketing has a topic.
+_TOPIC = needs("topicId", {**given("category"), "properties": {"category": {"const": "marketing"}}})
+
+
 def _schema(channel: str, more: Mapping[str, Field] | None = None) -> Schema:
-    return object_schema({**FIELDS[channel], **(more or {})}, *RULES[channel])
+    rules = RULES[channel] if more is None else (*RULES[channel], _TOPIC)
+    return object_schema({**FIELDS[channel], **(more or {})}, *rules)
 
 
 def by_channel(name: str) -> list[Schema]:
@@ -37,7 +42,7 @@ SCHEMAS: Mapping[str, Schema] = {
     },
     "InlineContent": {
         "description": "The parts of a message that a step says itself, by its channel.",
-        **object_schema({**ANY_PART, **CATEGORY}),
+        **object_schema({**ANY_PART, **CATEGORY}, _TOPIC),
     },
     **{f"{channel.title()}Content": _schema(channel) for channel in CHANNELS},
     **{f"{channel.title()}InlineContent": _schema(channel, CATEGORY) for channel in CHANNELS},

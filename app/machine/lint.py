@@ -32,7 +32,7 @@ MOST_NOTED = 100  # findings of one template
 # What the roots have whose fields are ours: in `metadata` anything may stand, and in the rest.
 FIELDS: Mapping[str, str] = {
     "contact": "id email phone firstName lastName timezone locale metadata tags subscriptions"
-    " createdAt updatedAt",
+    " topics createdAt updatedAt",
     "workspace": "id name timezone country postalAddress",
     "run": "id definitionId version createdAt",
     "event": "name properties at",

@@ -11,6 +11,7 @@ class Reason(StrEnum):
 
     # A message was not sent because it must not be.
     SUPPRESSED_UNSUBSCRIBED = "suppressed_unsubscribed"
+    SUPPRESSED_NO_CONSENT = "suppressed_no_consent"
     SUPPRESSED_BOUNCED = "suppressed_bounced"
     SUPPRESSED_COMPLAINED = "suppressed_complained"
     SUPPRESSED_STOPPED = "suppressed_stopped"
@@ -33,8 +34,6 @@ class Reason(StrEnum):
     RECIPIENT_DEFERRED = "recipient_deferred"
     RECIPIENTS_REFUSED = "recipients_refused"
     SENDING_PAUSED = "sending_paused"
-    BROADCAST_PAUSED = "broadcast_paused"
-    BROADCAST_CANCELLED = "broadcast_cancelled"
 
     # A message went out, or was refused for its recipient, and this is what became of it.
     BOUNCED_HARD = "bounced_hard"
@@ -69,11 +68,6 @@ class Reason(StrEnum):
     CHAIN_TOO_WIDE = "chain_too_wide"
     DATA_TOO_LARGE = "data_too_large"
 
-    # A broadcast paused by itself, or wrote to nobody.
-    TOO_MANY_BOUNCES = "too_many_bounces"
-    TOO_MANY_COMPLAINTS = "too_many_complaints"
-    NOBODY_REACHABLE = "nobody_reachable"
-
     # The run itself ended.
     CONTACT_ERASED = "contact_erased"
     DEFINITION_ARCHIVED = "definition_archived"
@@ -87,6 +81,7 @@ class Reason(StrEnum):
 
 SENTENCES: Mapping[Reason, str] = {
     Reason.SUPPRESSED_UNSUBSCRIBED: "The contact has unsubscribed from this channel.",
+    Reason.SUPPRESSED_NO_CONSENT: "The contact has not agreed to get this topic on this channel.",
     Reason.SUPPRESSED_BOUNCED: "An earlier message to this address bounced permanently.",
     Reason.SUPPRESSED_COMPLAINED: "The recipient reported an earlier message as spam.",
     Reason.SUPPRESSED_STOPPED: "The recipient replied STOP to an earlier message.",
@@ -108,8 +103,6 @@ SENTENCES: Mapping[Reason, str] = {
     " hours.",
     Reason.RECIPIENTS_REFUSED: "The provider refuses so many recipients that it may be at fault.",
     Reason.SENDING_PAUSED: "Sending is paused; the message waits until it is resumed.",
-    Reason.BROADCAST_PAUSED: "The broadcast is paused; the message waits until it is resumed.",
-    Reason.BROADCAST_CANCELLED: "The broadcast was cancelled before the message left.",
     Reason.BOUNCED_HARD: "The address does not exist, or permanently refuses messages.",
     Reason.BOUNCED_SOFT: "The address refused the message this time; five in a row suppress it.",
     Reason.COMPLAINED: "The recipient reported the message as spam.",
@@ -137,9 +130,6 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.CHAIN_TOO_WIDE: "The chain that the first run began has started 1,000 runs, so no"
     " further run was started.",
     Reason.DATA_TOO_LARGE: "The data rendered for the run to start is too large.",
-    Reason.TOO_MANY_BOUNCES: "Too many of the broadcast's last messages bounced permanently.",
-    Reason.TOO_MANY_COMPLAINTS: "Too many of the broadcast's last messages were reported as spam.",
-    Reason.NOBODY_REACHABLE: "Nobody in the audience can be written to, so nothing was sent.",
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
     Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
     Reason.CANCELLED: "A member cancelled the run.",

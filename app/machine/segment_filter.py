@@ -151,7 +151,7 @@ class InSegment(Question):
 class Mention:
     """Something that a filter names by its id, and where."""
 
-    kind: Literal["segment", "template", "definition"]
+    kind: Literal["segment", "template", "definition", "topic"]
     id: str
     pointer: str
 
@@ -215,6 +215,12 @@ def _grammar(kept: timedelta, mentions: list[Mention]) -> Grammar:
 
         return Field(Reader(read, line.schema), f"Say which {kind}, by its id.")
 
+    def refine(one: Comparison, place: Place) -> None:
+        _refine(one, place)
+        match one.path.segments[1:]:
+            case ("topics", str(id), str()):
+                mentions.append(Mention("topic", id, place.at("path").pointer))
+
     template = replace(named("template"), needed=None)
     definition, segment = named("definition"), named("segment")
     return Grammar(
@@ -225,7 +231,7 @@ def _grammar(kept: timedelta, mentions: list[Mention]) -> Grammar:
             "run": lambda raw, place: _went(raw, place, definition),
             "segmentId": lambda raw, place: _in_segment(raw, place, segment),
         },
-        _refine,
+        refine,
     )
 
 
@@ -296,12 +302,14 @@ def _refine(one: Comparison, place: Place) -> None:
             pass
         case ("subscriptions", str(channel)) if channel in CHANNELS:
             pass
+        case ("topics", str(), str(channel)) if channel in CHANNELS:
+            pass
         case _:
             known = ", ".join(f"contact.{name}" for name in (*FIELDS, "createdAt", "tags"))
             place.at("path").refuse(
                 "bad_path",
-                f"A filter reads {known}, contact.metadata.<name>, and contact.subscriptions.<one"
-                f" of {', '.join(CHANNELS)}>.",
+                f"A filter reads {known}, contact.metadata.<name>, contact.subscriptions.<channel>,"
+                f" and contact.topics.<id>.<channel>; the channels are {', '.join(CHANNELS)}.",
             )
 
 

@@ -102,6 +102,8 @@ def _name(one: Comparison) -> str:
     match one.path.segments[1:]:
         case ("subscriptions", str(channel)):
             return f"{CHANNELS[channel]} subscription"
+        case ("topics", str(id), str(channel)):
+            return f"{CHANNELS[channel]} answer to {id}"
         case ("metadata" | "properties", str(name)):
             return quote(name)
         case (str(name),):

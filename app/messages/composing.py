@@ -33,6 +33,7 @@ class Prepared:
     channel: Channel
     address_hash: str
     category: str
+    topic_id: str | None
     template_version: int | None
     missing: tuple[str, ...]
 
@@ -76,7 +77,7 @@ async def prepare(
         hash = subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
         is_own = contact is not None and contact[subscriptions.COLUMN[row.channel]] == key
         own = contact if is_own else None
-        barred = await _barred(db, row, content.category, hash, own)
+        barred = await _barred(db, row, content, hash, own)
         if barred is not None:
             return Transition("SUPPRESSED", barred)
         url = _link(process, row, content, own, key)
@@ -102,7 +103,15 @@ async def prepare(
         return Transition("FAILED", Reason.INVALID_ADDRESS, str(error))
     except (contents.PartError, Unfinished) as error:
         return Transition("FAILED", Reason.TEMPLATE_ERROR, str(error))
-    return Prepared(message, channel, hash, content.category, content.version, words.missing)
+    return Prepared(
+        message,
+        channel,
+        hash,
+        content.category,
+        content.topic_id,
+        content.version,
+        words.missing,
+    )
 
 
 def _rendered(
@@ -132,7 +141,7 @@ async def _channel_of(process: Process, db: Handle, row: HeldMessage) -> Channel
 
 
 async def _barred(
-    db: Handle, row: HeldMessage, category: str, address_hash: str, own: Row | None
+    db: Handle, row: HeldMessage, content: Said, address_hash: str, own: Row | None
 ) -> Reason | None:
     """Why it must not be sent, or None. Account mail ignores the workspace's suppressions."""
     if row.account_mail is not None:
@@ -141,7 +150,8 @@ async def _barred(
         db,
         workspace_id=row.workspace_id,
         channel=row.channel,
-        category=category,
+        category=content.category,
+        topic_id=content.topic_id,
         address_hash=address_hash,
         contact=own,
     )
@@ -237,6 +247,7 @@ class Said:
 
     content: Mapping[str, Json]
     category: str
+    topic_id: str | None
     version: int | None
     is_marketing: bool
 
@@ -244,14 +255,16 @@ class Said:
 async def _content_of(db: Handle, row: HeldMessage, source: Json) -> Said | None:
     """None when the template is gone. A test is a test, whatever is tested."""
     if row.template_id is None:
-        category = row.category
-        return Said(source["content"], category, None, category == footers.MARKETING)
+        category, content = row.category, source["content"]
+        topic_id = row.topic_id or content.get("topicId")
+        return Said(content, category, topic_id, None, category == footers.MARKETING)
     template = await templates.by_id(db, workspace_id=row.workspace_id, id=row.template_id)
     if template is None:
         return None
     category = TEST if row.category == TEST else template.category
     is_marketing = template.category == footers.MARKETING
-    return Said(template.content, category, template.version, is_marketing)
+    topic_id = row.topic_id or template.topic_id
+    return Said(template.content, category, topic_id, template.version, is_marketing)
 
 
 async def _facts(

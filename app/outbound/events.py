@@ -27,8 +27,6 @@ Type: TypeAlias = Literal[
     "message.complained",
     "message.failed",
     "message.unknown",
-    "broadcast.paused",
-    "broadcast.sent",
 ]
 TYPES: frozenset[str] = frozenset(get_args(Type))
 

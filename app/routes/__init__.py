@@ -59,18 +59,6 @@ POST   /billing/checkout                                  billing:write
 GET    /billing/plan                                      billing:read
 PATCH  /billing/plan                                      billing:write
 POST   /billing/webhooks/stripe                           PUBLIC
-GET    /broadcasts                                        broadcasts:read
-POST   /broadcasts                                        broadcasts:write
-GET    /broadcasts/{id}                                   broadcasts:read
-PATCH  /broadcasts/{id}                                   broadcasts:write
-DELETE /broadcasts/{id}                                   broadcasts:write
-POST   /broadcasts/{id}/cancel                            broadcasts:send
-POST   /broadcasts/{id}/pause                             broadcasts:send
-POST   /broadcasts/{id}/preview                           broadcasts:read
-GET    /broadcasts/{id}/recipients                        broadcasts:read
-POST   /broadcasts/{id}/resume                            broadcasts:send
-POST   /broadcasts/{id}/schedule                          broadcasts:send
-POST   /broadcasts/{id}/test                              broadcasts:write
 GET    /console                                           PUBLIC                 unless CONSOLE=off
 GET    /console/assets/{name}                             PUBLIC                 unless CONSOLE=off
 GET    /console/{screen:path}                             PUBLIC                 unless CONSOLE=off
@@ -88,6 +76,7 @@ POST   /contacts/{id}/events                              contacts:write
 GET    /contacts/{id}/explain                             contacts:read
 POST   /contacts/{id}/tags                                contacts:write
 DELETE /contacts/{id}/tags/{tag:path}                     contacts:write
+PUT    /contacts/{id}/topics/{topicId}                    contacts:write
 GET    /definition-schema                                 PUBLIC
 POST   /definitions/import                                workflows:write
 GET    /docs                                              PUBLIC
@@ -177,6 +166,11 @@ PATCH  /templates/{id}                                    templates:write
 DELETE /templates/{id}                                    templates:write
 POST   /templates/{id}/preview                            templates:read
 POST   /templates/{id}/previews                           templates:read
+GET    /topics                                            contacts:read
+POST   /topics                                            contacts:write
+GET    /topics/{id}                                       contacts:read
+PATCH  /topics/{id}                                       contacts:write
+DELETE /topics/{id}                                       contacts:write
 GET    /u/{token}                                         PUBLIC
 POST   /u/{token}                                         PUBLIC
 POST   /v1/callbacks/resend/{token}                       PUBLIC
@@ -220,8 +214,6 @@ from app.routes import (
     audit_logs,
     automations,
     billing,
-    broadcast_acts,
-    broadcasts,
     callbacks,
     channels,
     checkouts,
@@ -257,6 +249,8 @@ from app.routes import (
     suppressions,
     tags,
     templates,
+    topic_answers,
+    topics,
     tracking,
     versions,
     webhook_requests,
@@ -285,8 +279,8 @@ ROUTES = [
     *explaining.routes,
     *tags.routes,
     *segments.routes,
-    *broadcasts.routes,
-    *broadcast_acts.routes,
+    *topics.routes,
+    *topic_answers.routes,
     *templates.routes,
     *simulations.routes,
     *automations.routes,

@@ -12,7 +12,7 @@ from app.database.db import Row
 from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.contact_events import ContactEventSummary
-from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId
+from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId, TopicId
 from app.routes.messages import MessageSummary, readable
 from app.routes.messages import summary as message_summary
 from app.routes.runs import MessageStatus, RunSummary, summary
@@ -40,14 +40,17 @@ class TriedMessage(MessageSummary):
 
 
 class Consent(Shape):
-    """The contact opted out of a channel, opted in again, or wrote something that may mean so
-    (`flagged`)."""
+    """The contact opted out of a channel, or of a topic on it, opted in, was asked to confirm that
+    (`asked`), or wrote something that may mean so (`flagged`). `evidence` is what was said of it
+    when it was recorded."""
 
     id: ConsentId
     channel: ChannelName
-    change: Literal["opted_out", "opted_in", "flagged"]
+    topic_id: TopicId | None
+    change: Literal["opted_out", "asked", "opted_in", "flagged"]
     reason: Reason | None
     source: str
+    evidence: str | None
     created_at: datetime
 
 

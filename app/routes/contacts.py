@@ -13,6 +13,7 @@ from starlette.responses import Response
 from app.audience import addresses, audience, erasing, profile, subscriptions
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import COLUMN, Status
+from app.audience.topics import State
 from app.audit import trail
 from app.billing import quotas
 from app.config.plans import PLANS
@@ -132,6 +133,10 @@ class Contact(Revised):
     metadata: dict[str, str | int | float | bool]
     tags: list[str]
     subscriptions: dict[ChannelName, Status]
+    topics: Annotated[
+        dict[str, dict[ChannelName, State]],
+        Field(description="Answers about topics, by their ids. Absent: never asked."),
+    ]
     created_at: datetime
     updated_at: datetime
 

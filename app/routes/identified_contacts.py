@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import audience, lookups, profile
+from app.audience import audience, lookups, profile, topics
 from app.audience.audience import Lookup
 from app.audience.reactions import WorkspaceContext
+from app.audience.subscriptions import Given
+from app.audience.topics import Answer
 from app.billing import quotas
 from app.config.plans import PLANS
+from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import document
+from app.machine.content import ChannelName
 from app.machine.program import Json
+from app.routes import topic_answers
 from app.routes.contacts import (
     ContactInFull,
     WritableContact,
@@ -24,14 +31,65 @@ from app.routes.contacts import (
     resource_of,
 )
 from app.routes.matching import Match
+from app.routes.topic_answers import Evidence
+from app.store import topics as store
+from app.store.topics import Topic
+from app.web import reply
+from app.web.body import Name, Shape
 from app.web.routing import Call, put
+
+
+class Consent(Shape):
+    """Where the answers about `topics` come from."""
+
+    source: Name
+    evidence: Evidence | None = None
 
 
 class IdentifiedContact(WritableContact, extra="forbid"):
     """The contact that `match` finds, created if there is none. What is left out stays as it is;
-    null removes (RFC 7396), and `tags` replace those that it has."""
+    null removes (RFC 7396), and `tags` replace those that it has. `topics` are answers, as PUT
+    `/contacts/:id/topics/:topicId` takes them one by one, and need `consent`."""
 
     match: Match
+    topics: dict[str, dict[ChannelName, topic_answers.Choice]] = Field(default_factory=dict)
+    consent: Consent | None = None
+
+    def values(self) -> dict[str, Json]:
+        """Those of the contact that are given."""
+        apart = {"match", "topics", "consent"}
+        return self.model_dump(by_alias=True, exclude_unset=True, exclude=apart)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answers about topics in a body."""
+
+    known: Mapping[str, Topic]
+    answers: Sequence[Answer]
+    given: Given
+
+    async def record(self, call: Call, row: Row) -> Row:
+        if not self.answers:
+            return row
+        return await topic_answers.record(call, row, self.known, self.answers, self.given)
+
+
+async def _answered(call: Call, new: IdentifiedContact) -> Answered:
+    """Raises Problem `invalid`."""
+    if not new.topics:
+        return Answered({}, (), NOBODY)
+    if new.consent is None:
+        message = "Say where the answers about topics come from."
+        raise topic_answers.refused([FieldError("/consent", message)])
+    known = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
+    answers, errors = topics.read(new.topics, known)
+    if errors:
+        raise topic_answers.refused(errors)
+    return Answered(known, answers, Given(new.consent.source, new.consent.evidence))
+
+
+NOBODY = Given("")
 
 
 async def identify(call: Call) -> Response:
@@ -39,14 +97,14 @@ async def identify(call: Call) -> Response:
     of yours in its metadata. `If-None-Match: *` only creates, If-Match only changes. Sending the
     same again changes nothing."""
     new = call.read(IdentifiedContact)
-    values = new.model_dump(by_alias=True, exclude_unset=True, exclude={"match"})
     workspace = await own_workspace(call)
+    answered = await _answered(call, new)
     lookup = new.match.lookup(workspace.country, "match")
     row = await lookups.find_locked(call.db, workspace.id, lookup)
     if row is None:
         call.match(None)
         try:
-            return await _identified(call, workspace, lookup, {**new.match.given()}, values)
+            return await _identified(call, workspace, lookup, new, answered)
         except Problem as problem:
             if problem.code != "conflict":
                 raise
@@ -56,9 +114,10 @@ async def identify(call: Call) -> Response:
     call.match(row["revision"])
     before = await resource_of(call, row)
     stored = audience.writable(row, before["tags"])
-    values = document.merge(stored, profile.normal(values))
+    values = document.merge(stored, profile.normal(new.values()))
     tags = values.pop("tags", [])
     changed = await audience.replace(call.db, workspace, row, values, tags)
+    changed = await answered.record(call, changed)
     return await answer_changed(call, row, before, changed)
 
 
@@ -66,17 +125,18 @@ async def _identified(
     call: Call,
     workspace: WorkspaceContext,
     lookup: Lookup,
-    match: Mapping[str, Json],
-    values: Mapping[str, Json],
+    new: IdentifiedContact,
+    answered: Answered,
 ) -> Response:
     """Create the contact with what it is matched by. Raises Problem; then nothing was done, and
     nothing stays locked."""
     if lookup.kind == "contact_id":
         raise lookups.unknown(lookup, "match it by what you know of it, and it is created")
+    match: dict[str, Json] = {**new.match.given()}
     async with call.db.savepoint():
-        given = document.merge(match, values)
-        tags = given.pop("tags", None)
-        row = await audience.create(call.db, workspace, given, tags)
+        made = document.merge(match, new.values())
+        tags = made.pop("tags", None)
+        row = await audience.create(call.db, workspace, made, tags)
         if not lookups.fits(row, lookup):
             message = (
                 "There is no such contact, and the new one would not have it: the fields differ."
@@ -84,9 +144,25 @@ async def _identified(
             [kind] = match
             raise profile.invalid([FieldError(document.pointer("match", kind), message)])
         await quotas.require_contact(call.db, workspace.id, PLANS[call.member.plan])
+        row = await answered.record(call, row)
     resource = await resource_of(call, row)
     await call.note("contact.created", row["id"], after=resource)
     return await answer_created(call, row, resource)
+
+
+async def _quiet(call: Call, answer: Response) -> Response:
+    """Nothing is on its way any more to whom the body unsubscribes."""
+    answer, shown = await quiet(call, answer), reply.payload(answer)
+    if "topics" in shown:
+        answered = document.parse(call.body).get("topics") or {}
+        out = {
+            channel
+            for states in answered.values()
+            for channel, state in states.items()
+            if state == "unsubscribed"
+        }
+        await topic_answers.quieten(call, shown, out)
+    return answer
 
 
 routes = [
@@ -97,6 +173,6 @@ routes = [
         takes=IdentifiedContact,
         gives={200: ContactInFull, 201: ContactInFull},
         raises=("conflict", "contact_not_found", "quota_exceeded"),
-        awaits=quiet,
+        awaits=_quiet,
     ),
 ]

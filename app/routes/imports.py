@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
+from app.audience.subscriptions import Given
 from app.errors import FieldError, Problem
 from app.files import exports, imports
 from app.routes.contacts import Narrowing, filters_of
@@ -30,6 +31,12 @@ EXPORTS = {
 }
 
 
+ConsentSource = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)
+]
+ConsentEvidence = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+
+
 class Import(Query):
     columns: Annotated[dict[str, str], Field(max_length=imports.COLUMNS)] | None = Field(
         None,
@@ -49,6 +56,20 @@ class Import(Query):
         description="Start workflows and automations that are triggered by a new contact or a tag.",
     )
 
+    consent_source: ConsentSource | None = Field(
+        None,
+        description="Where answers about topics in this file come from, such as the name of a form:"
+        " without it a row that would change one is an error.",
+    )
+    consent_evidence: ConsentEvidence | None = Field(
+        None, description="What shows these answers: the words that were agreed to, a URL."
+    )
+
+    def given(self) -> Given | None:
+        if self.consent_source is None:
+            return None
+        return Given(self.consent_source, self.consent_evidence)
+
 
 class Export(Narrowing):
     format: Literal["csv", "ndjson"] = Field(
@@ -62,12 +83,14 @@ async def import_contacts(call: Call) -> Response:
     """A CSV or NDJSON file, by its Content-Type, or as the one file of a form; the response is
     lines of JSON, sent while the file is read. The first row of a CSV file names its columns, at
     most 1,000: `email`, `phone`, `firstName`, `lastName`, `timezone`, `locale`, `id`, `tags`
-    (separated by semicolons; quote a tag that contains one), `metadata.<name>` and
-    `subscriptions.<channel>`; case, spaces, `-` and `_` do not matter, and `columns` and `unknown`
+    (separated by semicolons; quote a tag that contains one), `metadata.<name>`,
+    `subscriptions.<channel>` and `topics.<id>.<channel>`; case, spaces, `-` and `_` do not matter,
+    and `columns` and `unknown`
     say what others mean. Columns are separated by commas, semicolons or tabs. A line of NDJSON is a
     contact as POST accepts it, with or without its `id`. A row is matched to a contact by email,
     then by phone, then by id, and updates it: an empty cell changes nothing, tags are added,
-    `unsubscribed` is applied, consent is not. A row whose `id` matches one contact and whose email
+    `unsubscribed` is applied, consent to a channel is not. Answers about topics need a
+    `consentSource`, and take back no opt-out. A row whose `id` matches one contact and whose email
     or phone matches another is an error. Sending a file again is safe. If more than half of the
     rows fail, 10,000 or more, the rest is not read. Text is UTF-8 or UTF-16 and is stored in
     Unicode NFC."""
@@ -87,6 +110,7 @@ async def import_contacts(call: Call) -> Response:
         recheck=call.recheck,
         starts=query.start_automations,
         by=call.origin,
+        given=query.given(),
     )
     return await stream.answer(call.request, lines, stream.JSON_LINES, while_reading=True)
 

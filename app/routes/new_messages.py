@@ -18,7 +18,7 @@ from app.messages.create import create as create_message
 from app.routes.contacts import country_of
 from app.routes.definition_shapes import Finding
 from app.routes.messages import MessageQueued, queued
-from app.routes.templates import without_address
+from app.routes.templates import without_address, wrong_topic
 from app.runtime.compute import Job
 from app.store import contacts, memberships, templates
 from app.web.body import Shape
@@ -42,7 +42,7 @@ class TestEmail(Shape):
 
 class NewMessage(Shape):
     """To a contact or an address; rendered for a contact, or for none. `data` is available as
-    `{{trigger…}}`; `content` may name its `category`."""
+    `{{trigger…}}`; `content` may name its `category` and `topicId`."""
 
     channel: ChannelName
     contact_id: str | None = None
@@ -131,7 +131,7 @@ async def _check_new(call: Call, new: NewMessage) -> str | None:
     to, wrong_to = await _clean_to(call, new)
     found = [
         ("/to", wrong_to),
-        ("/contactId", await wrong_contact(call, new.contact_id)),
+        ("/contactId", await _wrong_contact(call, new.contact_id)),
         ("/templateId", await _wrong_template(call, new.channel, new.template_id)),
     ]
     if new.template_id is None and new.content is None:
@@ -141,6 +141,9 @@ async def _check_new(call: Call, new: NewMessage) -> str | None:
     elif new.content is not None:
         given = (new.channel, new.content, "/content", tuple(contents.CATEGORY))
         found += _wrong_parts(call, given)
+        topic_id = new.content.get("topicId")
+        if isinstance(topic_id, str):
+            found.append(("/content/topicId", await _wrong_topic(call, new, topic_id)))
     _refuse("The message cannot be sent like this; see errors.", found)
     return to
 
@@ -168,15 +171,15 @@ def _refuse(detail: str, found: Sequence[tuple[str, str | None]]) -> None:
 async def _check(call: Call, wanted: TestEmail) -> None:
     """Raises Problem `invalid` with everything that is wrong."""
     found = [
-        ("/to", await wrong_address(call, wanted.to)),
-        ("/contactId", await wrong_contact(call, wanted.contact_id)),
+        ("/to", await _wrong_address(call, wanted.to)),
+        ("/contactId", await _wrong_contact(call, wanted.contact_id)),
         ("/templateId", await _wrong_template(call, "email", wanted.template_id)),
         *_wrong_content(call, wanted),
     ]
     _refuse("The test email cannot be sent like this; see errors.", found)
 
 
-async def wrong_address(call: Call, to: str) -> str | None:
+async def _wrong_address(call: Call, to: str) -> str | None:
     """Production is no relay for mail to strangers."""
     workspace_id = call.member.workspace_id
     try:
@@ -193,7 +196,7 @@ async def wrong_address(call: Call, to: str) -> str | None:
     return None
 
 
-async def wrong_contact(call: Call, id: str | None) -> str | None:
+async def _wrong_contact(call: Call, id: str | None) -> str | None:
     workspace_id = call.member.workspace_id
     if id is None or await contacts.by_id(call.db, workspace_id=workspace_id, id=id):
         return None
@@ -212,6 +215,10 @@ def _wrong_content(call: Call, wanted: TestEmail) -> list[tuple[str, str]]:
         both = "Give a templateId, or subject and html or text, not both."
         return [("/templateId", both)] if _content(wanted) else []
     return _wrong_parts(call, ("email", _content(wanted), ""))
+
+
+async def _wrong_topic(call: Call, new: NewMessage, topic_id: str) -> str | None:
+    return await wrong_topic(call.db, call.member.workspace_id, topic_id, new.channel)
 
 
 def _wrong_parts(call: Call, given: tuple[Any, ...]) -> list[tuple[str, str]]:

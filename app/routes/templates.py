@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, RootModel
 from starlette.responses import Response
 
-from app.broadcasts import audience as audiences
+from app.audience.topics import wrong_channel
 from app.database.db import Handle, Row, new_id
 from app.definitions import activation, inspection
 from app.errors import FieldError, Problem
@@ -23,9 +23,9 @@ from app.machine.schema import ref
 from app.messages import facts, footers
 from app.process import Process
 from app.routes.definition_shapes import Finding
-from app.routes.ids import TemplateId
+from app.routes.ids import TemplateId, TopicId
 from app.runtime.compute import Job
-from app.store import contacts, definitions, templates, workspaces
+from app.store import contacts, definitions, templates, topics, workspaces
 from app.web import paging, reply
 from app.web.body import Name, Shape, Writable
 from app.web.paging import Changing
@@ -44,6 +44,10 @@ class WritableTemplate(
     name: Name
     channel: ChannelName
     category: Category = "transactional"
+    topic_id: Annotated[
+        str | None,
+        Field(description="Of marketing: its readers must have agreed to get this topic."),
+    ] = None
     content: Annotated[dict[str, Any], described(ref("Content"))]
 
 
@@ -65,6 +69,7 @@ class TemplateSummary(Shape):
     name: str
     channel: str
     category: Category
+    topic_id: TopicId | None
     version: int
     created_at: datetime
     updated_at: datetime
@@ -103,6 +108,7 @@ async def show(call: Call) -> Response:
 
 async def create(call: Call) -> Response:
     new = call.read(WritableTemplate)
+    await _check_topic(call.db, call.member.workspace_id, new)
     row = await templates.insert(
         call.db,
         workspace_id=call.member.workspace_id,
@@ -110,6 +116,7 @@ async def create(call: Call) -> Response:
         name=new.name,
         channel=new.channel,
         category=new.category,
+        topic_id=new.topic_id,
         content=_checked(call, new),
     )
     shown = resource(call, row)
@@ -127,6 +134,7 @@ async def update(call: Call) -> Response:
     new = call.patch(WritableTemplate, stored)
     if new.channel != row.channel:
         raise _invalid([("/channel", "A template keeps its channel; make another one instead.")])
+    await _check_topic(call.db, call.member.workspace_id, new)
     content = _checked(call, new, row.content)
     changed = await templates.update(
         call.db,
@@ -134,6 +142,7 @@ async def update(call: Call) -> Response:
         id=row.id,
         name=new.name,
         category=new.category,
+        topic_id=new.topic_id,
         content=content,
         version=row.version + (content != row.content),
     )
@@ -148,12 +157,11 @@ async def remove(call: Call) -> Response:
     if row is None:
         raise _unknown()
     call.match(row.revision)
-    users = await definitions.naming_template(call.db, workspace_id=workspace_id, template_id=id)
-    users += await audiences.naming(call.db, workspace_id, template_id=id)
+    users = await definitions.mentioning(call.db, workspace_id=workspace_id, id=id)
     if users:
         raise Problem(
             "conflict",
-            f"{users[0]} uses this template; remove it there, or archive or cancel that, first.",
+            f"{users[0]} uses this template; remove it there, or archive that definition, first.",
             usedBy=users,
         )
     await templates.delete(call.db, workspace_id=workspace_id, id=id)
@@ -194,6 +202,7 @@ async def preview_unsaved_template(call: Call) -> Response:
     if wrong:
         raise _invalid([(finding.pointer, finding.message) for finding in wrong])
     async with call.process.database.read() as db:
+        await _check_topic(db, workspace_id, template, "/template")
         known = await _facts(db, workspace_id, wanted)
     what = Previewed(template.channel, template.category, content)
     return reply.ok(await _previewed(call.process, workspace_id, what, known))
@@ -237,6 +246,26 @@ async def _contact(db: Handle, workspace_id: str, wanted: Preview) -> Row | None
             errors=[FieldError("/contactId", "There is no such contact.")],
         )
     return row
+
+
+async def _check_topic(
+    db: Handle, workspace_id: str, template: WritableTemplate, at: str = ""
+) -> None:
+    """`at` is where the template stands in the body. Raises Problem `invalid`."""
+    if template.topic_id is None:
+        return
+    message: str | None = contents.UNASKED
+    if template.category == footers.MARKETING:
+        message = await wrong_topic(db, workspace_id, template.topic_id, template.channel)
+    if message:
+        raise _invalid([(f"{at}/topicId", message)])
+
+
+async def wrong_topic(db: Handle, workspace_id: str, topic_id: str, channel: str) -> str | None:
+    """Why marketing on the channel cannot be about it. One that is deleted meanwhile is of no
+    harm: nobody has agreed to get it."""
+    topic = await topics.by_id(db, workspace_id=workspace_id, id=topic_id)
+    return "There is no such topic." if topic is None else wrong_channel(topic, channel)
 
 
 def _checked(call: Call, template: WritableTemplate, stored: Json = None) -> dict[str, Json]:

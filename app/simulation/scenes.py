@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from app.audience import profile
+from app.audience import profile, topics
 from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.intake import lookup
@@ -205,12 +205,15 @@ def given_contact(
 ) -> tuple[Row, list[str]]:
     """A contact that is not stored, and its tags. Its `id`, if given, decides how splits go. Raises
     Problem `invalid`."""
-    values = {name: value for name, value in given.items() if name not in ("id", "tags")}
+    apart = ("id", "tags", "topics")
+    values = {name: value for name, value in given.items() if name not in apart}
     checked = profile.check(country, values, given.get("tags"))
-    if checked.errors:
-        errors = [FieldError(f"/contact{one.pointer}", one.message) for one in checked.errors]
+    answers, wrong = topics.read(given.get("topics"), None)
+    errors = [FieldError(f"/contact{one.pointer}", one.message) for one in checked.errors]
+    if errors := [*errors, *(FieldError(f"/contact{one.pointer}", one.message) for one in wrong)]:
         raise invalid(errors)
-    return _row(checked, str(given.get("id") or f"con_{NOBODY}"), now), list(checked.tags)
+    row = _row(checked, str(given.get("id") or f"con_{NOBODY}"), now)
+    return {**row, "topics": topics.joined({}, answers)}, list(checked.tags)
 
 
 def new_contact(
@@ -228,7 +231,7 @@ def new_contact(
 
 
 def _row(checked: profile.Checked, id: str, now: datetime) -> Row:
-    return {**checked.columns, "id": id, "created_at": now, "updated_at": now}
+    return {**checked.columns, "topics": {}, "id": id, "created_at": now, "updated_at": now}
 
 
 def invalid(errors: Sequence[FieldError]) -> Problem:

@@ -156,12 +156,15 @@ async def insert(
         """
         INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
                               name_key, last_name_key, timezone, locale, metadata,
-                              subscriptions, revision, created_at, updated_at)
+                              subscriptions, topics, revision, created_at, updated_at)
         VALUES (:workspace_id, :id, :email, :email_key, :phone, :first_name, :last_name,
-                :name_key, :last_name_key, :timezone, :locale, :metadata, :subscriptions, 1, :now,
-                :now)
+                :name_key, :last_name_key, :timezone, :locale, :metadata, :subscriptions, :topics,
+                1, :now, :now)
         """,
-        [{"workspace_id": workspace_id, "id": id, **searchable(columns)} for id, columns in rows],
+        [
+            {"workspace_id": workspace_id, "id": id, "topics": {}, **searchable(columns)}
+            for id, columns in rows
+        ],
     )
     await usage.add(db, workspace_id=workspace_id, meter=usage.CONTACTS, amount=len(rows))
 
@@ -176,7 +179,8 @@ async def update(
         SET email = :email, email_key = :email_key, phone = :phone, first_name = :first_name,
             last_name = :last_name, name_key = :name_key, last_name_key = :last_name_key,
             timezone = :timezone, locale = :locale, metadata = :metadata,
-            subscriptions = :subscriptions, revision = revision + 1, updated_at = :now
+            subscriptions = :subscriptions, topics = :topics, revision = revision + 1,
+            updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         [{"workspace_id": workspace_id, "id": id, **searchable(columns)} for id, columns in rows],

@@ -10,7 +10,7 @@ from app.database.db import Handle, Row
 from app.store import keyset, usage
 
 COLUMNS = """id, email, email_key, phone, first_name, last_name, timezone, locale, metadata,
-             subscriptions, revision, created_at, updated_at"""
+             subscriptions, topics, revision, created_at, updated_at"""
 
 
 def search_key(text: str) -> str:
@@ -82,6 +82,21 @@ async def set_subscriptions(
         workspace_id=workspace_id,
         id=id,
         subscriptions=dict(subscriptions),
+    )
+
+
+async def set_topics(
+    db: Handle, *, workspace_id: str, id: str, topics: Mapping[str, Mapping[str, str]]
+) -> Row:
+    return await db.returning(
+        f"""
+        UPDATE contacts SET topics = :topics, revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        topics=dict(topics),
     )
 
 

@@ -475,8 +475,8 @@ CLAUSES = {
 }
 
 
-async def naming_template(db: Handle, *, workspace_id: str, template_id: str) -> list[str]:
-    """Ids of definitions, ARCHIVED ones aside, whose body mentions the template."""
+async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
+    """Ids of definitions, ARCHIVED ones aside, whose body mentions a template or a topic."""
     rows = await db.fetch_all(
         """
         SELECT id FROM definitions
@@ -484,7 +484,7 @@ async def naming_template(db: Handle, *, workspace_id: str, template_id: str) ->
         ORDER BY id
         """,
         workspace_id=workspace_id,
-        pattern=f'%"{template_id}"%',
+        pattern=f'%"{id}"%',
     )
     return [row["id"] for row in rows]
 

@@ -30,7 +30,6 @@ class MessageAttempt:
     workspace_id: str
     id: str
     run_id: str | None
-    broadcast_id: str | None
     contact_id: str | None
     channel: str
     account_mail: str | None  # its kind, of mail about an account
@@ -64,6 +63,7 @@ class HeldMessage(CalledMessage):
 
     template_id: str | None
     category: str
+    topic_id: str | None  # its sender's; else its content's
     to_address: str | None
     source: str  # JSON: content and data; {} once its reader was erased
     sealed: bytes | None  # the source of mail about an account, encrypted
@@ -71,7 +71,6 @@ class HeldMessage(CalledMessage):
     message_key: str
     account: str | None  # a hash of the provider's account that was called
     sending_paused: bool
-    broadcast_state: str | None
     plan: str
     workspace_name: str
     from_name: str | None
@@ -104,19 +103,19 @@ async def insert(
     category: str,
     to_address: str | None,
     source: str,
-    broadcast_id: str | None = None,
     account_mail: str | None = None,
     addressee_id: str | None = None,
     sealed: bytes | None = None,
+    topic_id: str | None = None,
 ) -> None:
     """QUEUED and due at once. Its first attempt is made beside it (store/delivery_attempts.py)."""
     await db.execute(
         """
-        INSERT INTO messages (workspace_id, id, run_id, node_id, visit, broadcast_id, contact_id,
-                              template_id, channel, category, to_address, source, account_mail,
+        INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, template_id,
+                              channel, category, topic_id, to_address, source, account_mail,
                               addressee_id, sealed, status, created_at)
-        VALUES (:workspace_id, :id, :run_id, :node_id, :visit, :broadcast_id, :contact_id,
-                :template_id, :channel, :category, :to_address, :source, :account_mail,
+        VALUES (:workspace_id, :id, :run_id, :node_id, :visit, :contact_id, :template_id,
+                :channel, :category, :topic_id, :to_address, :source, :account_mail,
                 :addressee_id, :sealed, 'QUEUED', :now)
         """,
         workspace_id=workspace_id,
@@ -124,11 +123,11 @@ async def insert(
         run_id=run_id,
         node_id=node_id,
         visit=visit,
-        broadcast_id=broadcast_id,
         contact_id=contact_id,
         template_id=template_id,
         channel=channel,
         category=category,
+        topic_id=topic_id,
         to_address=to_address,
         source=source,
         account_mail=account_mail,
@@ -148,19 +147,18 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | None:
     return await db.fetch_one_as(
         HeldMessage,
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.template_id,
-               m.channel, m.category, m.to_address, m.source, m.account_mail, m.sealed, m.status,
-               m.intended_by, m.created_at,
+        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.template_id, m.channel, m.category,
+               m.topic_id, m.to_address, m.source, m.account_mail, m.sealed, m.status,
+               m.intended_by,
+               m.created_at,
                a.id AS attempt_id, a.message_key, a.provider, a.account, a.tries, a.events,
                a.trouble_code, a.trouble_since, t.provider AS trouble_provider, t.ask_at,
                CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
-               w.name AS workspace_name, w.from_name, w.from_email, w.reply_to,
-               b.state AS broadcast_state
+               w.name AS workspace_name, w.from_name, w.from_email, w.reply_to
         FROM messages m
         JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         LEFT JOIN provider_troubles t ON t.workspace_id = m.workspace_id AND t.channel = m.channel
-        LEFT JOIN broadcasts b ON b.workspace_id = m.workspace_id AND b.id = m.broadcast_id
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.status IN ('QUEUED', 'SENDING')
         ORDER BY a.number DESC
         LIMIT 1
@@ -212,8 +210,7 @@ async def taken(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Un
     return await db.fetch_all_as(
         UnsettledMessage,
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.channel, m.status,
-               m.account_mail,
+        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.account_mail,
                m.created_at, a.id AS attempt_id, a.provider, a.tries, a.events
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
@@ -270,8 +267,7 @@ async def of_attempt(
     return await db.fetch_one_as(
         CalledMessage,
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.channel, m.status,
-               m.account_mail,
+        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.account_mail,
                m.created_at, a.id AS attempt_id, a.provider, a.tries, a.events, a.trouble_code,
                a.trouble_since, t.provider AS trouble_provider, t.ask_at
         FROM messages m
@@ -307,6 +303,7 @@ async def intend(
     to_address: str,
     address_hash: str,
     category: str,
+    topic_id: str | None,
     template_version: int | None,
     content: str,
 ) -> None:
@@ -317,7 +314,7 @@ async def intend(
         UPDATE messages
         SET status = 'SENDING', intended_by = :lease_token, parked = FALSE, held_until = NULL,
             to_address = :to_address, address_hash = :address_hash, category = :category,
-            template_version = :template_version, content = :content
+            topic_id = :topic_id, template_version = :template_version, content = :content
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -326,6 +323,7 @@ async def intend(
         to_address=to_address,
         address_hash=address_hash,
         category=category,
+        topic_id=topic_id,
         template_version=template_version,
         content=content,
     )
@@ -386,8 +384,6 @@ class RequeuedMessage:
     run_id: str | None
     node_id: str | None
     visit: int | None
-    broadcast_id: str | None
-    contact_id: str | None
     channel: str
 
 
@@ -408,7 +404,7 @@ async def requeue(
         UPDATE messages SET status = 'QUEUED', reason_code = NULL, reason_detail = NULL
         WHERE workspace_id = :workspace_id AND id = :id AND account_mail IS NULL
           AND (status = ANY(:ended) OR (status = 'SUPPRESSED' AND reason_code = ANY(:unsent)))
-        RETURNING run_id, node_id, visit, broadcast_id, contact_id, channel
+        RETURNING run_id, node_id, visit, channel
         """,
         workspace_id=workspace_id,
         id=id,
@@ -488,9 +484,9 @@ class Message:
     contact_id: str | None
     run_id: str | None
     node_id: str | None
-    broadcast_id: str | None
     template_id: str | None
     category: str
+    topic_id: str | None
     to_address: str | None
     status: str
     reason_code: str | None

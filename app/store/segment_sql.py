@@ -117,6 +117,9 @@ class Clause:
             case ("subscriptions", str(channel)):
                 text = f"COALESCE(c.subscriptions ->> '{channel}', 'subscribed')"
                 return self._compared(one, _Found(text, "TRUE"))
+            case ("topics", str(id), str(channel)):
+                text = f"c.topics -> {self._text(id)} ->> '{channel}'"
+                return self._compared(one, _Found(text, f"{text} IS NOT NULL"))
             case ("metadata", str(name)):
                 return self._compared(one, self._member("c.metadata", name))
             case ("properties", str(name)):

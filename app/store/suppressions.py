@@ -300,11 +300,14 @@ async def forget_soft_bounces(db: Handle, *, workspace_id: str, address_hash: st
 
 
 async def tell(db: Handle, *, workspace_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows of id, contact_id, channel, kind, reason and source."""
+    """Rows of id, contact_id, channel, kind, reason and source; of a topic's with its topic_id; and
+    the evidence, where there is some."""
     await db.execute_many(
         """
-        INSERT INTO consent_events (workspace_id, id, contact_id, channel, kind, reason, source, at)
-        VALUES (:workspace_id, :id, :contact_id, :channel, :kind, :reason, :source, :now)
+        INSERT INTO consent_events (workspace_id, id, contact_id, channel, topic_id, kind, reason,
+                                    source, evidence, at)
+        VALUES (:workspace_id, :id, :contact_id, :channel, :topic_id, :kind, :reason, :source,
+                :evidence, :now)
         """,
-        [{**row, "workspace_id": workspace_id} for row in rows],
+        [{"topic_id": None, "evidence": None, **row, "workspace_id": workspace_id} for row in rows],
     )

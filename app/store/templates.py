@@ -20,6 +20,7 @@ class NamedTemplate:
     name: str
     channel: str
     category: str
+    topic_id: str | None  # of marketing; None: the default topic
     content: Mapping[str, Any]
 
 
@@ -43,13 +44,15 @@ async def insert(
     channel: str,
     category: str,
     content: Mapping[str, Any],
+    topic_id: str | None = None,
 ) -> Template:
     return await db.returning_as(
         Template,
         f"""
-        INSERT INTO templates (workspace_id, id, name, channel, category, content, version,
-                               revision, created_at, updated_at)
-        VALUES (:workspace_id, :id, :name, :channel, :category, :content, 1, 1, :now, :now)
+        INSERT INTO templates (workspace_id, id, name, channel, category, topic_id, content,
+                               version, revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, :name, :channel, :category, :topic_id, :content, 1, 1, :now,
+                :now)
         RETURNING {COLUMNS}
         """,
         workspace_id=workspace_id,
@@ -57,6 +60,7 @@ async def insert(
         name=name,
         channel=channel,
         category=category,
+        topic_id=topic_id,
         content=content,
     )
 
@@ -68,6 +72,7 @@ async def update(
     id: str,
     name: str,
     category: str,
+    topic_id: str | None,
     content: Mapping[str, Any],
     version: int,
 ) -> Template:
@@ -75,8 +80,8 @@ async def update(
         Template,
         f"""
         UPDATE templates
-        SET name = :name, category = :category, content = :content, version = :version,
-            revision = revision + 1, updated_at = :now
+        SET name = :name, category = :category, topic_id = :topic_id, content = :content,
+            version = :version, revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
@@ -84,6 +89,7 @@ async def update(
         id=id,
         name=name,
         category=category,
+        topic_id=topic_id,
         content=content,
         version=version,
     )
@@ -204,6 +210,20 @@ async def set_key(db: Handle, *, workspace_id: str, id: str, key: str) -> None:
         id=id,
         key=key,
     )
+
+
+async def naming_topic(db: Handle, *, workspace_id: str, topic_id: str) -> list[str]:
+    """The ids of those whose topic it is."""
+    rows = await db.fetch_all(
+        """
+        SELECT id FROM templates
+        WHERE workspace_id = :workspace_id AND topic_id = :topic_id
+        ORDER BY id
+        """,
+        workspace_id=workspace_id,
+        topic_id=topic_id,
+    )
+    return [row["id"] for row in rows]
 
 
 async def page(

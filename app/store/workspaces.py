@@ -201,8 +201,6 @@ TABLES: Mapping[str, str] = {
     "refused_recipients": "suppression_id",
     "sandbox_faults": "id",
     "messages": "id",
-    "broadcast_recipients": "broadcast_id, contact_id",
-    "broadcasts": "id",
     "run_signals": "run_id",
     "run_steps": "run_id",
     "calls": "id",
@@ -214,6 +212,7 @@ TABLES: Mapping[str, str] = {
     "throttle_takes": "id",
     "segments": "id",
     "definition_entries": "contact_id",
+    "topics": "id",
     "contact_events": "id",
     "consent_events": "id",
     "suppressions": "id",
@@ -278,18 +277,17 @@ async def delete_some(db: Handle, *, id: str, limit: int) -> bool:
     for table, whose in TABLES.items():
         if limit <= 0:
             return True
-        key = whose.replace(",", " DESC,") + " DESC"
         deleted = await db.fetch_all(
             f"""
             DELETE FROM {table}
             WHERE workspace_id = :id
-              AND ({whose}) <= (SELECT {whose}
-                                FROM (SELECT {whose} FROM {table}
-                                      WHERE workspace_id = :id
-                                      ORDER BY {whose}
-                                      LIMIT :limit) AS oldest
-                                ORDER BY {key}
-                                LIMIT 1)
+              AND {whose} <= (SELECT {whose}
+                              FROM (SELECT {whose} FROM {table}
+                                    WHERE workspace_id = :id
+                                    ORDER BY {whose}
+                                    LIMIT :limit) AS oldest
+                              ORDER BY {whose} DESC
+                              LIMIT 1)
             RETURNING workspace_id
             """,
             id=id,

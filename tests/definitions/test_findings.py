@@ -214,6 +214,22 @@ def marketing(letter: str) -> list[tuple[str, Any, str]]:
     ]
 
 
+def topics(chat: str) -> list[tuple[str, Any, str]]:
+    """`chat` is a topic on SMS alone."""
+    gone = {**LETTER, "topicId": "top_" + "0" * 26}
+    other = {**LETTER, "topicId": chat}
+    drawn = {"channel": "email", "content": {**gone, "category": "marketing"}}
+    wrong = {"channel": "email", "content": {**other, "category": "marketing"}}
+    return [
+        ("topic_unknown", [news(gone)], "/steps/0/content/topicId"),
+        ("topic_unknown", [arms(news(gone))], "/steps/0/cases/0/steps/0/content/topicId"),
+        ("topic_unknown", graph(drawn), "/graph/nodes/1/data/content/topicId"),
+        ("topic_channel", [news(other)], "/steps/0/content/topicId"),
+        ("topic_channel", [arms(news(other))], "/steps/0/cases/0/steps/0/content/topicId"),
+        ("topic_channel", graph(wrong), "/graph/nodes/1/data/content/topicId"),
+    ]
+
+
 @pytest.fixture
 def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where nobody has set up a provider for the rest."""
@@ -235,6 +251,9 @@ async def test_every_defect_is_found_where_it_is(
         assert (code, pointer) in await found(cast, body)
     letter = {"name": "L", "channel": "email", "category": "marketing", "content": LETTER}
     for code, body, pointer in marketing((await cast.ed.made("/templates", letter))["id"]):
+        assert (code, pointer) in await found(cast, body)
+    texts = await cast.ed.made("/topics", {"name": "T", "channels": ["sms"]})
+    for code, body, pointer in topics(texts["id"]):
         assert (code, pointer) in await found(cast, body)
     for code, trigger, pointer in TRIGGERS:
         assert (code, pointer) in await found(cast, [], trigger)
@@ -280,7 +299,7 @@ def test_there_are_three_defects_for_each_finding():
         code
         for seeds in (
             *(TRIGGERS, CHANNELS, TAGS, CALLS, CASES, UNREADABLE, marketing("")),
-            *(templates("", ""), starts("", "", "")),
+            *(templates("", ""), topics(""), starts("", "", "")),
         )
         for code, _, _ in seeds
     )

@@ -222,6 +222,13 @@ DEFECTS: list[tuple[str, Any, str]] = [
     ("out_of_range", [split(-1)], "/steps/0/variants/0/weight"),
     ("out_of_range", [split(0, 0)], "/steps/0/variants"),
     ("out_of_range", [split(50, 0.00000001)], "/steps/0/variants/1/weight"),
+    ("needs_marketing", [chat(text="x", topicId="top_1")], "/steps/0/content/topicId"),
+    ("needs_marketing", [TAG, chat(text="x", topicId="top_1")], "/steps/1/content/topicId"),
+    (
+        "needs_marketing",
+        [chat(text="x", topicId="top_1", category="transactional")],
+        "/steps/0/content/topicId",
+    ),
     ("needs_content_sid", [chat(text="x", variables={"1": "y"})], "/steps/0/content/variables"),
     (
         "needs_content_sid",

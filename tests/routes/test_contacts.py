@@ -61,6 +61,7 @@ async def test_a_new_contact_is_answered_whole_with_where_it_is(cast: Cast):
         "phone": "+14155550132",
         "tags": ["lead", "vip"],
         "subscriptions": dict.fromkeys(("email", "sms", "whatsapp"), "subscribed"),
+        "topics": {},
         "createdAt": made["createdAt"],
         "updatedAt": made["createdAt"],
     }

@@ -14,7 +14,7 @@ from tests import conformance
 from tests.conformance import EVERY
 from tests.routes.conftest import visiting
 from tests.test_policy import session
-from tests.test_tenants import World, name, own_prefix, path_of, world
+from tests.test_tenants import World, kind_within, name, own_prefix, path_of, world
 
 __all__ = ["world"]
 
@@ -50,7 +50,7 @@ def example(endpoint: Endpoint) -> Any:
 def with_own_ids(world: World, value: Any) -> Any:
     """Ids of Acme's in place of the ones that are shown."""
     if isinstance(value, dict):
-        return {key: with_own_ids(world, inner) for key, inner in value.items()}
+        return {with_own_ids(world, key): with_own_ids(world, one) for key, one in value.items()}
     if isinstance(value, list):
         return [with_own_ids(world, inner) for inner in value]
     shown = re.fullmatch(r"([a-z]+)_[0-9a-z]{26}", value) if isinstance(value, str) else None
@@ -71,7 +71,9 @@ async def test_every_example_of_a_request_is_taken(world: World, process: Proces
     refused: dict[str, str] = {}
     for endpoint in sorted(shown, key=removals_last):
         body = with_own_ids(world, example(endpoint))
-        path = path_of(endpoint, world.own.get(own_prefix(endpoint), ""))
+        path = path_of(
+            endpoint, world.own.get(own_prefix(endpoint), ""), world.own[kind_within(endpoint)]
+        )
         async with visiting(process) as client:  # each from an address of its own, for its limits
             olivia = replace(world.cast.olivia, client=client, key=key)
             response = await olivia.call(endpoint.method, path, json=body)

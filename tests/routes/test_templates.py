@@ -48,6 +48,7 @@ async def test_a_new_template_is_answered_whole_with_where_it_is(cast: Cast):
         **HELLO,
         "id": made["id"],
         "category": "transactional",
+        "topicId": None,
         "version": 1,
         "variables": made["variables"],
         "findings": [],

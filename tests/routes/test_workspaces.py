@@ -364,6 +364,7 @@ def test_every_table_of_a_workspace_is_known_to_its_end():
 async def one_of_everything(who: Any, process: Process) -> None:
     await who.made("/event-endpoints", {"url": "http://localhost/hook"})
     await who.made("/segments", {"name": "Seen", "filter": {"event": "seen"}})
+    await who.made("/topics", {"name": "Offers", "channels": ["email"]})
     token = await hook(process, who.workspace_id)
     sent = await who.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@acme.test"})
     await settle(process)

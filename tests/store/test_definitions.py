@@ -140,7 +140,7 @@ async def test_what_uses_a_template_is_known_until_it_is_archived(database: Data
     await definition(database, acme, body=body, state="ARCHIVED")
     await definition(database, rival, body=body)
     async with database.read() as db:
-        named = await definitions.naming_template(db, workspace_id=acme, template_id="tpl_1")
+        named = await definitions.mentioning(db, workspace_id=acme, id="tpl_1")
     assert named == [using.id]
 
 

@@ -98,6 +98,9 @@ comparison = st.one_of(
             f"contact.subscriptions.{name}", st.sampled_from(["subscribed", "bounced"])
         )
     ),
+    st.sampled_from(["email", "sms"]).flatmap(
+        lambda name: _of(f"contact.topics.top_1.{name}", st.sampled_from(["subscribed", "pending"]))
+    ),
     st.builds(
         lambda value: {"path": "contact.tags", "op": "contains", "value": value},
         scalar.filter(_is_something),
@@ -157,6 +160,13 @@ people = st.fixed_dictionaries(
                 "subscriptions": st.dictionaries(
                     st.sampled_from(["email", "sms"]),
                     st.sampled_from(["bounced", "unsubscribed"]),
+                ),
+                "topics": st.dictionaries(
+                    st.sampled_from(["top_1", "top_2"]),
+                    st.dictionaries(
+                        st.sampled_from(["email", "sms"]),
+                        st.sampled_from(["subscribed", "pending", "unsubscribed"]),
+                    ),
                 ),
             },
         ),

@@ -46,6 +46,7 @@ async def test_a_change_counts_as_a_revision_and_its_version_is_the_caller_s(dat
             id=made.id,
             name="New",
             category="marketing",
+            topic_id="top_1",
             content={"subject": "x"},
             version=2,
         )

@@ -1,0 +1,161 @@
+"""Answers of contacts about topics: channel by channel subscribed, pending or unsubscribed.
+
+The default topic has no answers: it is the subscription to the channel (subscriptions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
+
+from app.audience import reactions
+from app.audience.reactions import WorkspaceContext
+from app.audience.subscriptions import COLUMN, Given
+from app.database.db import Handle, Row, new_id
+from app.errors import FieldError
+from app.machine import document
+from app.machine.program import Json
+from app.store import contacts, suppressions
+from app.store.topics import Topic
+
+State: TypeAlias = Literal["subscribed", "pending", "unsubscribed"]
+Answers: TypeAlias = Mapping[str, Mapping[str, str]]  # topic → channel → state
+
+SUBSCRIBED: State = "subscribed"
+STATES: tuple[str, ...] = get_args(State)
+MOST = 100  # topics of a workspace
+
+# How the history of a contact calls the change to a state.
+KINDS: Mapping[str, str] = {
+    "subscribed": "opted_in",
+    "pending": "asked",
+    "unsubscribed": "opted_out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    topic_id: str
+    channel: str
+    state: State
+
+
+def read(raw: Json, known: Mapping[str, Topic] | None) -> tuple[list[Answer], list[FieldError]]:
+    """Answers by topic and channel, as a contact shows them, and what is wrong with the others.
+    Without the `known` topics any id may be one."""
+    if raw is None:
+        return [], []
+    if not isinstance(raw, Mapping):
+        return [], [FieldError("/topics", "Must be an object of topics, by their ids.")]
+    answers, errors = [], []
+    for topic_id, states in raw.items():
+        pointer = document.pointer("topics", topic_id)
+        topic = None if known is None else known.get(topic_id)
+        if message := _wrong_topic(topic, states, is_missing=known is not None and topic is None):
+            errors.append(FieldError(pointer, message))
+            continue
+        for channel, state in states.items():
+            if message := wrong_channel(topic, channel) or _wrong_state(state):
+                errors.append(FieldError(document.pointer("topics", topic_id, channel), message))
+            else:
+                answers.append(Answer(topic_id, channel, state))
+    return answers, errors
+
+
+def _wrong_topic(topic: Topic | None, states: Json, *, is_missing: bool) -> str | None:
+    if is_missing:
+        return "There is no such topic."
+    if topic is not None and topic.is_default:
+        return "This is the default topic: it is the subscription to each channel."
+    return None if isinstance(states, Mapping) else "Must be an object of states, by channel."
+
+
+def wrong_channel(topic: Topic | None, channel: str) -> str | None:
+    channels = COLUMN if topic is None else topic.channels
+    return None if channel in channels else f"It is on {', '.join(channels)}."
+
+
+def _wrong_state(state: Json) -> str | None:
+    return None if state in STATES else f"Must be one of {', '.join(STATES)}."
+
+
+def counted(topic: Topic, held: Answers, answer: Answer) -> Answer:
+    """A yes that is to be confirmed counts as pending until it is."""
+    was = state_of(held, topic.id, answer.channel)
+    if topic.double_opt_in and answer.state == SUBSCRIBED != was:
+        return replace(answer, state="pending")
+    return answer
+
+
+def joined(held: Answers, answers: Iterable[Answer]) -> dict[str, dict[str, str]]:
+    now = {topic_id: dict(states) for topic_id, states in held.items()}
+    for answer in answers:
+        now.setdefault(answer.topic_id, {})[answer.channel] = answer.state
+    return now
+
+
+def from_file(held: Answers, answers: Iterable[Answer]) -> dict[str, dict[str, str]]:
+    """A file gives consent only where nobody has taken it back, for it may be older than that; and
+    it asks nobody."""
+    taken = (
+        one
+        for one in answers
+        if one.state == "unsubscribed"
+        or (
+            (one.state == "subscribed" and state_of(held, one.topic_id, one.channel) != one.state)
+            and state_of(held, one.topic_id, one.channel) != "unsubscribed"
+        )
+    )
+    return joined(held, taken)
+
+
+def state_of(held: Answers, topic_id: str, channel: str) -> str | None:
+    return held.get(topic_id, {}).get(channel)
+
+
+def changed(before: Answers, now: Answers) -> list[Answer]:
+    """The answers that are not what they were."""
+    return [
+        Answer(topic_id, channel, state)  # type: ignore[arg-type]
+        for topic_id, states in now.items()
+        for channel, state in states.items()
+        if state_of(before, topic_id, channel) != state
+    ]
+
+
+async def answer(
+    db: Handle, workspace: WorkspaceContext, row: Row, answers: Sequence[Answer], given: Given
+) -> Row:
+    """The locked contact with these answers. Whoever is told of changes is told, and what was so
+    before changes nothing."""
+    now = joined(row["topics"], answers)
+    new = changed(row["topics"], now)
+    if not new:
+        return row
+    answered = await contacts.set_topics(db, workspace_id=workspace.id, id=row["id"], topics=now)
+    await record(db, workspace.id, [(row["id"], new)], given)
+    await reactions.changed_in(db, workspace, {row["id"]: ()})
+    return answered
+
+
+async def record(
+    db: Handle, workspace_id: str, new: Iterable[tuple[str, Sequence[Answer]]], given: Given
+) -> None:
+    """In the history of each contact."""
+    rows = [
+        {
+            "id": new_id("cns"),
+            "contact_id": contact_id,
+            "channel": one.channel,
+            "topic_id": one.topic_id,
+            "kind": KINDS[one.state],
+            "reason": None,
+            "source": given.source,
+            "evidence": given.evidence,
+        }
+        for contact_id, answers in new
+        for one in answers
+    ]
+    if rows:
+        await suppressions.tell(db, workspace_id=workspace_id, rows=rows)

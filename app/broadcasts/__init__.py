@@ -1,1 +1,0 @@
-"""A message to an audience: previewed, frozen, sent, guarded, accounted for."""

@@ -1,0 +1,105 @@
+"""What contacts answer about topics, as members and their programs record it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
+from starlette.responses import Response
+
+from app.audience import audience, topics
+from app.audience.subscriptions import COLUMN, Given
+from app.audience.topics import Answer
+from app.consent import consent
+from app.database.db import Row
+from app.errors import FieldError, Problem
+from app.machine import document
+from app.machine.content import ChannelName
+from app.routes.contacts import ContactInFull, answer_changed, locked, own_workspace
+from app.store import topics as store
+from app.store.topics import Topic
+from app.web import reply
+from app.web.body import Name, Shape
+from app.web.routing import Call, put
+
+LONGEST_EVIDENCE = 2_000
+Choice: TypeAlias = Literal["subscribed", "unsubscribed"]
+Evidence = Annotated[str, Field(max_length=LONGEST_EVIDENCE)]
+
+
+class TopicAnswer(Shape):
+    """An answer of the contact: `source` says where it comes from, such as the name of a form, and
+    `evidence` what shows it, such as the words that were agreed to. With `doubleOptIn`,
+    `subscribed` asks for a confirmation: the state is `pending` until then."""
+
+    channel: ChannelName
+    state: Choice
+    source: Name
+    evidence: Evidence | None = None
+
+
+async def answer(call: Call) -> Response:
+    """Records an answer. If the contact is unsubscribed, the response comes once no further message
+    is on its way."""
+    row, before = await locked(call)
+    new = call.read(TopicAnswer)
+    topic = await store.by_id(
+        call.db, workspace_id=call.member.workspace_id, id=call.path("topicId")
+    )
+    if topic is None:
+        raise Problem("not_found", "There is no such topic.")
+    if message := topics.wrong_channel(topic, new.channel):
+        raise refused([FieldError("/channel", message)])
+    given = Given(new.source, new.evidence)
+    if topic.is_default:
+        workspace, patch = await own_workspace(call), {"subscriptions": {new.channel: new.state}}
+        changed = await audience.change(call.db, workspace, row, patch, given)
+    else:
+        one = Answer(topic.id, new.channel, new.state)
+        changed = await record(call, row, {topic.id: topic}, [one], given)
+    return await answer_changed(call, row, before, changed)
+
+
+async def record(
+    call: Call, row: Row, known: Mapping[str, Topic], answers: Iterable[Answer], given: Given
+) -> Row:
+    """The locked contact with its answers, as far as they count before they are confirmed."""
+    counted = [topics.counted(known[one.topic_id], row["topics"], one) for one in answers]
+    return await topics.answer(call.db, await own_workspace(call), row, counted, given)
+
+
+def refused(errors: list[FieldError]) -> Problem:
+    return Problem("invalid", "The answer cannot be recorded; see errors.", errors=errors)
+
+
+async def quiet(call: Call, answered: Response) -> Response:
+    """Who is unsubscribed, be it since before, gets nothing after the answer."""
+    asked = document.parse(call.body)
+    shown = reply.payload(answered)
+    if "topics" in shown and asked["state"] == "unsubscribed":
+        await quieten(call, shown, {asked["channel"]})
+    return answered
+
+
+async def quieten(call: Call, shown: Mapping[str, Any], channels: Iterable[str]) -> None:
+    """Wait until nothing is on its way to the contact by these channels."""
+    addresses = {one: shown[COLUMN[one].removesuffix("_key")] for one in channels}
+    out = [
+        consent.known(call.process, call.member.workspace_id, channel, address, "unsubscribed")
+        for channel, address in addresses.items()
+        if address
+    ]
+    await consent.all_quiet(call.process, out)
+
+
+routes = [
+    put(
+        "/contacts/{id}/topics/{topicId}",
+        answer,
+        can="contacts:write",
+        takes=TopicAnswer,
+        gives={200: ContactInFull},
+        awaits=quiet,
+    ),
+]

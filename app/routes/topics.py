@@ -1,0 +1,201 @@
+"""Topics of marketing, which contacts agree to get one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.responses import Response
+
+from app.audience import topics
+from app.database.db import Handle, new_id
+from app.errors import FieldError, Problem
+from app.machine.content import ChannelName
+from app.routes.ids import TopicId
+from app.store import definitions, segments, templates
+from app.store import topics as store
+from app.store.topics import Topic
+from app.web import paging, reply
+from app.web.body import Name, Writable
+from app.web.paging import Changing
+from app.web.reply import Page, Revised
+from app.web.routing import Call, delete, get, patch, post
+
+WALK = 2_000  # contacts of one transaction, when the answers about a topic are forgotten
+LONGEST_DESCRIPTION = 500
+Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION)]
+Channels = Annotated[list[ChannelName], Field(min_length=1, max_length=3)]
+
+
+class WritableTopic(Writable):
+    """A subject of marketing. Contacts get it on the `channels` on which they have said yes, with
+    `doubleOptIn` once they have confirmed that by the link in a letter. One topic may be the
+    default: it is the subscription to each channel, for marketing that names no topic."""
+
+    name: Name
+    description: Description | None = None
+    channels: Channels
+    double_opt_in: bool = False
+    is_default: bool = False
+
+
+class TopicShape(Revised):
+    id: TopicId
+    name: str
+    description: str | None
+    channels: list[ChannelName]
+    double_opt_in: bool
+    is_default: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+async def index(call: Call) -> Response:
+    return await paging.index(call, Changing, store.page, TopicShape.of)
+
+
+async def show(call: Call) -> Response:
+    topic = await _found(call, call.db, call.path("id"))
+    return reply.ok(TopicShape.of(topic), revision=topic.revision)
+
+
+async def create(call: Call) -> Response:
+    new, workspace_id = call.read(WritableTopic), call.member.workspace_id
+    await store.lock(call.db, workspace_id=workspace_id)
+    existing = await store.of_workspace(call.db, workspace_id=workspace_id)
+    if len(existing) >= topics.MOST:
+        message = f"A workspace has at most {topics.MOST} topics; delete one first."
+        raise Problem("conflict", message)
+    if new.is_default and (other := _default(existing)):
+        message = f"{other.name} is the default topic of this workspace; there can be one."
+        raise Problem("conflict", message, existingId=other.id)
+    _check(new)
+    topic = await store.insert(
+        call.db,
+        workspace_id=workspace_id,
+        id=new_id("top"),
+        **_columns(new),
+        is_default=new.is_default,
+    )
+    shown = TopicShape.of(topic)
+    await call.note("topic.created", topic.id, after=shown)
+    return reply.created(f"/topics/{topic.id}", shown, revision=topic.revision)
+
+
+async def update(call: Call) -> Response:
+    topic = await _locked(call, call.db)
+    new = call.patch(WritableTopic, WritableTopic.of(topic))
+    if new.is_default != topic.is_default:
+        message = "A topic stays what it is; make another one instead."
+        raise _invalid([FieldError("/isDefault", message)])
+    _check(new)
+    changed = await store.update(
+        call.db, workspace_id=call.member.workspace_id, id=topic.id, **_columns(new)
+    )
+    shown = TopicShape.of(changed)
+    await call.note("topic.updated", topic.id, TopicShape.of(topic), shown)
+    return reply.ok(shown, revision=changed.revision)
+
+
+async def remove(call: Call) -> Response:
+    """What contacts have answered about it is forgotten but in their histories."""
+    workspace_id = call.member.workspace_id
+    async with call.process.database.write() as db:
+        topic = await _locked(call, db)
+        users = await _users(db, workspace_id, topic.id)
+        if users:
+            message = f"{users[0]} names this topic; change that first."
+            raise Problem("conflict", message, usedBy=users)
+        await store.delete(db, workspace_id=workspace_id, id=topic.id)
+        await call.note("topic.deleted", topic.id, before=TopicShape.of(topic), db=db)
+    after: str | None = "" if not topic.is_default else None
+    while after is not None:
+        async with call.process.database.write() as db:
+            after = await store.forget_answers(
+                db, workspace_id=workspace_id, id=topic.id, after=after, walk=WALK
+            )
+    return reply.no_content()
+
+
+async def _users(db: Handle, workspace_id: str, id: str) -> list[str]:
+    """The ids of templates, definitions and segments that name it."""
+    of = {"workspace_id": workspace_id}
+    existing = await segments.of_workspace(db, **of)
+    return [
+        *await templates.naming_topic(db, **of, topic_id=id),
+        *await definitions.mentioning(db, **of, id=id),
+        *(one.id for one in existing.values() if f"topics.{id}" in one.filter),
+    ]
+
+
+def _check(new: WritableTopic) -> None:
+    errors = []
+    if len(set(new.channels)) < len(new.channels):
+        errors.append(FieldError("/channels", "Name each channel once."))
+    if new.is_default and new.double_opt_in:
+        message = "A new contact is subscribed to the default topic: there is nothing to confirm."
+        errors.append(FieldError("/doubleOptIn", message))
+    if errors:
+        raise _invalid(errors)
+
+
+def _invalid(errors: list[FieldError]) -> Problem:
+    return Problem("invalid", "The topic cannot be like this; see errors.", errors=errors)
+
+
+def _columns(new: WritableTopic) -> dict[str, Any]:
+    return {
+        "name": new.name,
+        "description": new.description or None,
+        "channels": new.channels,
+        "double_opt_in": new.double_opt_in,
+    }
+
+
+def _default(existing: Mapping[str, Topic]) -> Topic | None:
+    return next((topic for topic in existing.values() if topic.is_default), None)
+
+
+async def _locked(call: Call, db: Handle) -> Topic:
+    await store.lock(db, workspace_id=call.member.workspace_id)
+    topic = await _found(call, db, call.path("id"))
+    call.match(topic.revision)
+    return topic
+
+
+async def _found(call: Call, db: Handle, id: str) -> Topic:
+    topic = await store.by_id(db, workspace_id=call.member.workspace_id, id=id)
+    if topic is None:
+        raise Problem("not_found", "There is no such topic.")
+    return topic
+
+
+routes = [
+    get("/topics", index, can="contacts:read", query=Changing, gives={200: Page[TopicShape]}),
+    post(
+        "/topics",
+        create,
+        can="contacts:write",
+        takes=WritableTopic,
+        gives={201: TopicShape},
+        raises=("conflict",),
+    ),
+    get("/topics/{id}", show, can="contacts:read", gives={200: TopicShape}),
+    patch(
+        "/topics/{id}",
+        update,
+        can="contacts:write",
+        takes=WritableTopic,
+        gives={200: TopicShape},
+    ),
+    delete(
+        "/topics/{id}",
+        remove,
+        can="contacts:write",
+        tx=None,
+        gives={204: None},
+        raises=("conflict",),
+    ),
+]

@@ -1,0 +1,197 @@
+"""Topics: the subjects of marketing that contacts agree to, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from app.database.db import Handle
+from app.database.sql import columns
+from app.store import keyset
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    id: str
+    name: str
+    description: str | None
+    channels: Sequence[str]
+    double_opt_in: bool
+    is_default: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+COLUMNS = columns(Topic)
+
+
+async def lock(db: Handle, *, workspace_id: str) -> None:
+    """Until the transaction ends nobody else makes or changes a topic of the workspace."""
+    digest = sha256(f"topics|{workspace_id}".encode()).digest()
+    await db.lock(int.from_bytes(digest[:8], "big", signed=True))
+
+
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    name: str,
+    description: str | None,
+    channels: Sequence[str],
+    double_opt_in: bool,
+    is_default: bool,
+) -> Topic:
+    return await db.returning_as(
+        Topic,
+        f"""
+        INSERT INTO topics (workspace_id, id, name, description, channels, double_opt_in,
+                            is_default, revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, :name, :description, :channels, :double_opt_in, :is_default,
+                1, :now, :now)
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        name=name,
+        description=description,
+        channels=list(channels),
+        double_opt_in=double_opt_in,
+        is_default=is_default,
+    )
+
+
+async def update(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    name: str,
+    description: str | None,
+    channels: Sequence[str],
+    double_opt_in: bool,
+) -> Topic:
+    return await db.returning_as(
+        Topic,
+        f"""
+        UPDATE topics
+        SET name = :name, description = :description, channels = :channels,
+            double_opt_in = :double_opt_in, revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        name=name,
+        description=description,
+        channels=list(channels),
+        double_opt_in=double_opt_in,
+    )
+
+
+async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
+    await db.execute(
+        "DELETE FROM topics WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Topic | None:
+    return await db.fetch_one_as(
+        Topic,
+        f"SELECT {COLUMNS} FROM topics WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Topic]:
+    """All, by their ids; they are few."""
+    found = await db.fetch_all_as(
+        Topic,
+        f"SELECT {COLUMNS} FROM topics WHERE workspace_id = :workspace_id ORDER BY id",
+        workspace_id=workspace_id,
+    )
+    return {topic.id: topic for topic in found}
+
+
+async def page(
+    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Topic]:
+    """Newest first. Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    return await db.fetch_all_as(
+        Topic,
+        f"""
+        SELECT {COLUMNS} FROM topics
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+    "updated_after": "updated_at > :updated_after",
+}
+
+
+# --- what contacts have answered ------------------------------------------------------------------
+
+
+async def forget_answers(
+    db: Handle, *, workspace_id: str, id: str, after: str, walk: int
+) -> str | None:
+    """Forget what the next contacts behind an id have answered about the topic; the id of the last
+    of them, None when there are not so many."""
+    last: str | None = await db.fetch_value(
+        """
+        SELECT id FROM contacts
+        WHERE workspace_id = :workspace_id AND id > :after
+        ORDER BY id
+        LIMIT 1 OFFSET :others
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        others=walk - 1,
+    )
+    rows = await db.fetch_all(
+        """
+        SELECT id, topics FROM contacts
+        WHERE workspace_id = :workspace_id AND id > :after AND id <= :last
+          AND topics ->> CAST(:topic_id AS TEXT) IS NOT NULL
+        ORDER BY id
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        last=last or "z",  # behind every id
+        topic_id=id,
+    )
+    kept = [
+        {
+            "workspace_id": workspace_id,
+            "id": row["id"],
+            "topics": {name: states for name, states in row["topics"].items() if name != id},
+        }
+        for row in rows
+    ]
+    if kept:
+        await db.execute_many(
+            """
+            UPDATE contacts SET topics = :topics, revision = revision + 1, updated_at = :now
+            WHERE workspace_id = :workspace_id AND id = :id
+            """,
+            kept,
+        )
+    return last

@@ -1,0 +1,369 @@
+"""Topics: what marketing is about, who has agreed to get it, and that nobody else does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.audience import topics
+from app.process import Process
+from tests.cast import HELLO, Cast, Person, hook, settle
+from tests.routes.test_identified_contacts import identify
+from tests.routes.test_imports import LINES, imported, totals
+
+ADA = "ada@example.com"
+OFFERS = {"name": "Offers", "channels": ["email", "sms"]}
+
+
+async def topic(person: Person, **given: Any) -> str:
+    made = await person.made("/topics", {**OFFERS, **given})
+    return str(made["id"])
+
+
+async def answer(
+    person: Person, contact_id: str, topic_id: str, state: str = "subscribed", **given: Any
+) -> dict[str, Any]:
+    body = {"channel": "email", "state": state, "source": "footer form", **given}
+    response = await person.call("PUT", f"/contacts/{contact_id}/topics/{topic_id}", json=body)
+    assert response.status_code == 200, response.text
+    shown: dict[str, Any] = response.json()
+    return shown
+
+
+async def outcome(
+    cast: Cast, process: Process, contact_id: str, content: dict[str, Any], **given: Any
+) -> tuple[str, str | None]:
+    """Of a message to the contact."""
+    wanted = {"channel": "email", "contactId": contact_id, "content": content, **given}
+    made = await cast.ed.made("/messages", wanted)
+    await settle(process)
+    shown = await cast.vic.read(f"/messages/{made['messageId']}")
+    return shown["status"], shown["reason"] and shown["reason"]["code"]
+
+
+def about(topic_id: str) -> dict[str, Any]:
+    return {**HELLO, "category": "marketing", "topicId": topic_id}
+
+
+NO_CONSENT = ("SUPPRESSED", "suppressed_no_consent")
+SENT = ("SENT", None)
+
+
+async def test_a_topic_is_made_changed_and_removed(cast: Cast):
+    made = await cast.ed.made("/topics", {**OFFERS, "description": "Once a week"})
+    assert made == {
+        "id": made["id"],
+        "name": "Offers",
+        "description": "Once a week",
+        "channels": ["email", "sms"],
+        "doubleOptIn": False,
+        "isDefault": False,
+        "createdAt": made["createdAt"],
+        "updatedAt": made["createdAt"],
+    }
+    path = f"/topics/{made['id']}"
+    changed = await cast.ed.patch(path, {"name": "Deals", "channels": ["email"]})
+    assert (changed.json()["name"], changed.json()["channels"]) == ("Deals", ["email"])
+    assert (await cast.vic.read("/topics"))["data"] == [changed.json()]
+    assert (await cast.ed.delete(path)).status_code == 204
+    assert (await cast.vic.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"channels": []}, "/channels"),
+        ({"channels": ["email", "email"]}, "/channels"),
+        ({"channels": ["fax"]}, "/channels/0"),
+        ({"isDefault": True, "doubleOptIn": True}, "/doubleOptIn"),
+        ({"name": ""}, "/name"),
+    ],
+)
+async def test_what_cannot_be_a_topic_is_refused(cast: Cast, given: Any, pointer: str):
+    response = await cast.ed.post("/topics", {**OFFERS, **given})
+    assert response.status_code == 422
+    assert pointer in [one["pointer"] for one in response.json()["errors"]]
+    assert (await cast.vic.read("/topics"))["data"] == []
+
+
+async def test_one_topic_may_be_the_default_and_stays_what_it_is(cast: Cast):
+    id = await topic(cast.ed, isDefault=True)
+    again = await cast.ed.post("/topics", {**OFFERS, "isDefault": True})
+    assert (again.status_code, again.json()["existingId"]) == (409, id)
+    assert (await cast.ed.patch(f"/topics/{id}", {"isDefault": False})).status_code == 422
+
+
+async def test_a_workspace_has_a_bounded_number_of_topics(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(topics, "MOST", 1)
+    await topic(cast.ed)
+    assert (await cast.ed.post("/topics", OFFERS)).status_code == 409
+
+
+async def test_nobody_gets_a_topic_without_a_yes(cast: Cast, process: Process):
+    ada, offers = await cast.ed.made("/contacts", {"email": ADA}), await topic(cast.ed)
+    assert ada["topics"] == {}
+    news = about(offers)
+    assert await outcome(cast, process, ada["id"], news) == NO_CONSENT
+    shown = await answer(cast.ed, ada["id"], offers, evidence="“Yes, send me offers”")
+    assert shown["topics"] == {offers: {"email": "subscribed"}}
+    assert await outcome(cast, process, ada["id"], news) == SENT
+    assert await outcome(cast, process, ada["id"], news, to="bob@example.com") == NO_CONSENT
+    await answer(cast.ed, ada["id"], offers, "unsubscribed")
+    assert await outcome(cast, process, ada["id"], news) == NO_CONSENT
+    assert await outcome(cast, process, ada["id"], {**HELLO, "category": "marketing"}) == SENT
+    assert await outcome(cast, process, ada["id"], HELLO) == SENT  # transactional asks nobody
+
+
+async def test_who_left_the_channel_gets_no_topic_on_it(cast: Cast, process: Process):
+    ada, offers = await cast.ed.made("/contacts", {"email": ADA}), await topic(cast.ed)
+    await answer(cast.ed, ada["id"], offers)
+    await cast.ed.patch(f"/contacts/{ada['id']}", {"subscriptions": {"email": "unsubscribed"}})
+    outcomes = await outcome(cast, process, ada["id"], about(offers))
+    assert outcomes == ("SUPPRESSED", "suppressed_unsubscribed")
+
+
+async def test_the_default_topic_is_the_subscription_to_the_channel(cast: Cast, process: Process):
+    ada = await cast.ed.made("/contacts", {"email": ADA})
+    default = await topic(cast.ed, isDefault=True)
+    assert await outcome(cast, process, ada["id"], about(default)) == SENT
+    shown = await answer(cast.ed, ada["id"], default, "unsubscribed", evidence="by phone")
+    assert (shown["subscriptions"]["email"], shown["topics"]) == ("unsubscribed", {})
+    [event] = (await cast.vic.read(f"/contacts/{ada['id']}/activity?limit=1"))["data"]
+    assert (event["consent"]["source"], event["consent"]["evidence"]) == ("footer form", "by phone")
+    outcomes = await outcome(cast, process, ada["id"], about(default))
+    assert outcomes == ("SUPPRESSED", "suppressed_unsubscribed")
+    assert (await answer(cast.ed, ada["id"], default))["subscriptions"]["email"] == "subscribed"
+
+
+async def test_a_template_names_the_topic_of_its_messages(cast: Cast, process: Process):
+    ada, offers = await cast.ed.made("/contacts", {"email": ADA}), await topic(cast.ed)
+    template = {"name": "T", "channel": "email", "category": "marketing", "content": HELLO}
+    made = await cast.ed.made("/templates", {**template, "topicId": offers})
+    assert made["topicId"] == offers
+    wanted = {"channel": "email", "contactId": ada["id"], "templateId": made["id"]}
+    sent = await cast.ed.made("/messages", wanted)
+    await settle(process)
+    shown = await cast.vic.read(f"/messages/{sent['messageId']}")
+    assert shown["reason"]["code"] == "suppressed_no_consent"
+    assert "agreed" in shown["reason"]["detail"]
+    changed = await cast.ed.patch(f"/templates/{made['id']}", {"topicId": None})
+    assert changed.json()["topicId"] is None
+
+
+async def test_only_marketing_on_its_channels_has_a_topic(cast: Cast):
+    offers = await topic(cast.ed, channels=["sms"])
+    template = {"name": "T", "channel": "email", "content": HELLO, "topicId": offers}
+    for given in (template, {**template, "category": "marketing"}):
+        refused = await cast.ed.post("/templates", given)
+        assert refused.status_code == 422
+        assert [one["pointer"] for one in refused.json()["errors"]] == ["/topicId"]
+    for content in ({**HELLO, "topicId": offers}, about(offers), about("top_none")):
+        refused = await cast.ed.post(
+            "/messages", {"channel": "email", "to": ADA, "content": content}
+        )
+        assert refused.status_code == 422
+        assert "/content/topicId" in [one["pointer"] for one in refused.json()["errors"]]
+
+
+async def test_a_definition_that_names_no_topic_of_ours_is_not_activated(cast: Cast):
+    step = {"type": "send_message", "channel": "email", "content": about("top_none")}
+    trigger = {"source": "manual"}
+    draft = {"name": "W", "state": "ACTIVE", "trigger": trigger, "steps": [step]}
+    refused = await cast.ed.post("/workflows", draft)
+    assert errors(refused) == ["topic_unknown"]
+    texts = await topic(cast.ed, channels=["sms"])
+    step["content"] = about(texts)
+    refused = await cast.ed.post("/workflows", draft)
+    assert errors(refused) == ["topic_channel"]
+    mails = await topic(cast.ed, channels=["email"])
+    step["content"] = about(mails)
+    assert (await cast.ed.post("/workflows", draft)).status_code == 201
+
+
+def errors(refused: httpx2.Response) -> list[str]:
+    found = refused.json()["findings"]
+    return [one["code"] for one in found if one["severity"] == "error"]
+
+
+async def test_a_run_goes_on_when_nobody_agreed(cast: Cast, process: Process):
+    offers = await topic(cast.ed)
+    step = {"id": "news", "type": "send_message", "channel": "email", "content": about(offers)}
+    token = await hook(process, cast.ed.workspace_id, steps=[step])
+    receipt = (await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": ADA})).json()
+    await settle(process)
+    run = await cast.vic.read(f"/runs/{receipt['runId']}")
+    assert run["status"] == "COMPLETED"
+    assert run["steps"][0]["reason"]["code"] == "suppressed_no_consent"
+    explained = await cast.vic.read(f"/contacts/{receipt['contactId']}/explain")
+    assert "suppressed_no_consent" in [one["reason"] for one in explained["data"]]
+
+
+async def test_a_topic_in_use_is_not_deleted(cast: Cast):
+    offers, other = await topic(cast.ed), await topic(cast.ed)
+    ada = await cast.ed.made("/contacts", {"email": ADA})
+    await answer(cast.ed, ada["id"], offers)
+    await answer(cast.ed, ada["id"], other)
+    template = {"name": "T", "channel": "email", "category": "marketing", "content": HELLO}
+    made = await cast.ed.made("/templates", {**template, "topicId": offers})
+    step = {"type": "send_message", "channel": "email", "content": about(offers)}
+    workflow = await cast.ed.made(
+        "/workflows", {"name": "W", "trigger": {"source": "manual"}, "steps": [step]}
+    )
+    where = {"path": f"contact.topics.{offers}.email", "op": "eq", "value": "subscribed"}
+    segment = await cast.ed.made("/segments", {"name": "S", "filter": where})
+    refused = await cast.ed.delete(f"/topics/{offers}")
+    users = [made["id"], workflow["id"], segment["id"]]
+    assert (refused.status_code, refused.json()["usedBy"]) == (409, users)
+    for path in (f"/templates/{made['id']}", f"/segments/{segment['id']}"):
+        assert (await cast.ed.delete(path)).status_code == 204
+    await cast.ed.patch(f"/workflows/{workflow['id']}", {"steps": []})
+    assert (await cast.ed.delete(f"/topics/{offers}")).status_code == 204
+    shown = await cast.vic.read(f"/contacts/{ada['id']}")
+    assert shown["topics"] == {other: {"email": "subscribed"}}
+
+
+async def test_an_answer_is_recorded_once_with_its_source(cast: Cast):
+    offers, ada = await topic(cast.ed), await cast.ed.made("/contacts", {"email": ADA})
+    shown = await answer(cast.ed, ada["id"], offers, evidence="https://example.com/form")
+    assert await answer(cast.ed, ada["id"], offers, source="again") == shown
+    activity = (await cast.vic.read(f"/contacts/{ada['id']}/activity"))["data"]
+    [consent] = [one["consent"] for one in activity]
+    assert consent == {
+        "id": consent["id"],
+        "createdAt": consent["createdAt"],
+        "reason": None,
+        "channel": "email",
+        "topicId": offers,
+        "change": "opted_in",
+        "source": "footer form",
+        "evidence": "https://example.com/form",
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        ({"state": "pending"}, 422),
+        ({"channel": "whatsapp"}, 422),
+        ({"source": ""}, 422),
+        ({"source": None}, 422),
+    ],
+)
+async def test_what_is_no_answer_is_refused(cast: Cast, wrong: Any, status: int):
+    offers, ada = await topic(cast.ed), await cast.ed.made("/contacts", {"email": ADA})
+    body = {"channel": "email", "state": "subscribed", "source": "form", **wrong}
+    response = await cast.ed.call("PUT", f"/contacts/{ada['id']}/topics/{offers}", json=body)
+    assert response.status_code == status
+    assert (await cast.vic.read(f"/contacts/{ada['id']}"))["topics"] == {}
+
+
+async def test_an_upsert_records_answers_if_it_says_where_they_come_from(cast: Cast):
+    offers = await topic(cast.ed)
+    yes = {"topics": {offers: {"email": "subscribed", "sms": "unsubscribed"}}}
+    refused = await identify(cast.ed, {"email": ADA}, 422, **yes)
+    assert [one["pointer"] for one in refused["errors"]] == ["/consent"]
+    consent = {"source": "checkout", "evidence": "box ticked"}
+    made = await identify(cast.ed, {"email": ADA}, 201, **yes, consent=consent)
+    assert made["topics"] == yes["topics"]
+    again = await identify(cast.ed, {"email": ADA}, 200, **yes, consent=consent)
+    assert again["topics"] == yes["topics"]
+    left = {"topics": {offers: {"email": "unsubscribed"}}, "consent": consent}
+    changed = await identify(cast.ed, {"email": ADA}, 200, firstName="Ada", **left)
+    assert changed["firstName"] == "Ada"
+    assert changed["topics"] == {offers: {"email": "unsubscribed", "sms": "unsubscribed"}}
+    wrong = {"topics": {"top_none": {"email": "subscribed"}}, "consent": consent}
+    refused = await identify(cast.ed, {"email": ADA}, 422, **wrong)
+    assert [one["pointer"] for one in refused["errors"]] == ["/topics/top_none"]
+
+
+async def test_a_file_brings_answers_with_their_source_and_takes_back_no_opt_out(cast: Cast):
+    offers = await topic(cast.ed)
+    ada = await cast.ed.made("/contacts", {"email": ADA})
+    await answer(cast.ed, ada["id"], offers, "unsubscribed")
+    sheet = f"email,Newsletter\n{ADA},subscribed\nbob@example.com,subscribed\n".encode()
+    query = f"?columns[Newsletter]=topics.{offers}.email"
+    [error, counts] = await imported(cast.ed, sheet, query=query)
+    assert (error["row"], error["pointer"]) == (3, "/topics")  # Ada's changes nothing
+    assert counts == totals(unchanged=1, failed=1)
+    sourced = f"{query}&consentSource=old%20shop&consentEvidence=signup%20form"
+    dry = await imported(cast.ed, sheet, query=f"{sourced}&dryRun=true")
+    assert dry == [totals(created=1, unchanged=1, dryRun=True)]
+    assert await imported(cast.ed, sheet, query=sourced) == [totals(created=1, unchanged=1)]
+    assert await imported(cast.ed, sheet, query=sourced) == [totals(unchanged=2)]
+    [bob, shown] = (await cast.vic.read("/contacts"))["data"]
+    assert shown["topics"] == {offers: {"email": "unsubscribed"}}
+    assert bob["topics"] == {offers: {"email": "subscribed"}}
+    [event] = (await cast.vic.read(f"/contacts/{bob['id']}/activity"))["data"]
+    assert (event["consent"]["source"], event["consent"]["evidence"]) == ("old shop", "signup form")
+    bad = f"email,topics.top_none.email,topics.{offers}.sms\nx@example.com,subscribed,maybe\n"
+    [first, second, _] = await imported(cast.ed, bad.encode(), query="?consentSource=x")
+    assert {first["pointer"], second["pointer"]} == {"/topics/top_none", f"/topics/{offers}/sms"}
+
+
+async def test_what_is_exported_says_who_agreed_to_what_and_comes_back_unchanged(cast: Cast):
+    offers = await topic(cast.ed)
+    ada = await cast.ed.made("/contacts", {"email": ADA})
+    await answer(cast.ed, ada["id"], offers, evidence="form 7")
+    sheet = await cast.vic.get("/contacts/export")
+    header, row = sheet.text.splitlines()
+    assert dict(zip(header.split(","), row.split(","), strict=True))[f"topics.{offers}.email"] == (
+        "subscribed"
+    )
+    lines = await cast.vic.get("/contacts/export?format=ndjson")
+    [line] = map(json.loads, lines.text.splitlines())
+    assert line["topics"] == {offers: {"email": "subscribed"}}
+    [consent] = line["consents"]
+    assert (consent["topicId"], consent["evidence"]) == (offers, "form 7")
+    assert await imported(cast.ed, sheet.content) == [totals(unchanged=1)]
+    assert await imported(cast.ed, lines.content, LINES) == [totals(unchanged=1)]
+
+
+async def test_the_history_goes_with_the_contact(cast: Cast, process: Process):
+    offers, ada = await topic(cast.ed), await cast.ed.made("/contacts", {"email": ADA})
+    await answer(cast.ed, ada["id"], offers, evidence="Ada Lovelace, by phone")
+    assert (await cast.ed.delete(f"/contacts/{ada['id']}")).status_code == 204
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM consent_events") == 0
+
+
+async def test_a_segment_finds_who_agreed(cast: Cast):
+    offers = await topic(cast.ed)
+    ada = await cast.ed.made("/contacts", {"email": ADA})
+    await cast.ed.made("/contacts", {"email": "bob@example.com"})
+    await answer(cast.ed, ada["id"], offers)
+    where = {"path": f"contact.topics.{offers}.email", "op": "eq", "value": "subscribed"}
+    found = (await cast.vic.post("/segments/preview", {"filter": where})).json()
+    assert (found["count"], found["sample"][0]["id"]) == (1, ada["id"])
+    assert found["prose"] == f"email answer to {offers} is “subscribed”"
+    default = await topic(cast.ed, isDefault=True)
+    for id in ("top_none", default):
+        asked = {"filter": {**where, "path": f"contact.topics.{id}.email"}}
+        refused = await cast.vic.post("/segments/preview", asked)
+        assert [one["pointer"] for one in refused.json()["errors"]] == ["/filter/path"]
+
+
+async def test_a_condition_reads_the_answers(cast: Cast, process: Process):
+    offers, ada = await topic(cast.ed), await cast.ed.made("/contacts", {"email": ADA})
+    await answer(cast.ed, ada["id"], offers)
+    agreed = {"path": f"contact.topics.{offers}.email", "op": "eq", "value": "subscribed"}
+    steps = [{"type": "branch", "cases": [{"when": agreed, "steps": [tag("keen")]}]}]
+    trigger = {"source": "manual"}
+    made = await cast.ed.made(
+        "/workflows", {"name": "W", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    )
+    await cast.ed.made(f"/workflows/{made['id']}/runs", {"contactId": ada["id"]})
+    await settle(process)
+    assert (await cast.vic.read(f"/contacts/{ada['id']}"))["tags"] == ["keen"]
+    given = {"email": ADA, "topics": {offers: {"email": "subscribed"}}}
+    asked = {"contact": given, "startAt": "2026-01-31T09:30:00Z"}
+    trace = (await cast.vic.post(f"/workflows/{made['id']}/simulate", asked)).json()
+    assert trace["contact"]["tags"] == ["keen"]
+
+
+def tag(name: str) -> dict[str, Any]:
+    return {"type": "add_tag", "tag": name}
