@@ -12,12 +12,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -116,10 +117,13 @@ class Changed(FilesError):
 
 @contextmanager
 def connected(url: str, key: str) -> Iterator[Server]:
-    """Redirects are not followed: they would carry the key elsewhere."""
+    """Redirects are not followed: they would carry the key elsewhere. Neither is a URL that carries
+    credentials of its own: it is written down beside the files."""
     address = url.rstrip("/")
     if not re.match(r"https?://[^/]", address):
-        raise FilesError(f"{url or 'The URL'} must begin with https:// or http://.")
+        raise FilesError("The URL must begin with https:// or http://.")
+    if "@" in urlsplit(address).netloc:
+        raise FilesError("The URL must not contain a user or password; give the key by --key.")
     headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
     with httpx2.Client(base_url=address, headers=headers, timeout=SECONDS) as client:
         yield Server(client, address)
@@ -181,6 +185,11 @@ class File:
         file = {**self.content, "key": self.key}
         return {"file": file, "mode": mode, "activate": activate, **secret}
 
+    def tried(self, others: Iterable[File], *, activate: bool) -> dict[str, Json]:
+        """The body of a dry run, by which the other files are brought in already."""
+        alongside = {one.key: NOUNS[one.body[0]] for one in others if one.key in self.starts}
+        return {**self.body_of("dry_run", activate=activate), "alongside": alongside}
+
 
 def read_all(paths: Sequence[Path]) -> list[File]:
     """Those that others start come first. Raises FilesError before anything is sent."""
@@ -195,11 +204,13 @@ def read_all(paths: Sequence[Path]) -> list[File]:
             other, path = templates.setdefault(key, (template, file.path))
             if other != template:
                 raise FilesError(f"{file.path}: its template {key} is another one in {path}.")
+    starts = {key: file.starts & by_key.keys() for key, file in by_key.items()}
     try:
-        order = [*TopologicalSorter({key: by_key[key].starts for key in by_key}).static_order()]
-    except CycleError:
-        order = [*by_key]
-    return [by_key[key] for key in order if key in by_key]
+        return [by_key[key] for key in TopologicalSorter(starts).static_order()]
+    except CycleError as error:
+        circle = [str(by_key[key].path) for key in reversed(error.args[1])]
+        detail = f"{', which starts '.join(circle)}: they start one another in a circle"
+        raise FilesError(f"{detail}. Take one start out; nothing was sent.") from None
 
 
 def _files_in(path: Path) -> list[Path]:
@@ -249,22 +260,18 @@ def pull(server: Server, folder: Path) -> Iterator[str]:
             if one["state"] == "ARCHIVED":
                 continue
             file, tag = server.export(f"/{noun}s/{one['id']}")
-            if not re.fullmatch(portable.KEY, str(file["key"])):  # it becomes the name of a file
-                raise FilesError(f"{one['id']} has the key {file['key']!r}, which is none.")
-            stem = _free(str(file["key"]), tags)
-            tags[stem] = tag
-            yield f"{stem}.json: {_written(folder / f'{stem}.json', file)}"
+            key = str(file["key"])
+            if not re.fullmatch(portable.KEY, key):  # it becomes the name of a file
+                raise FilesError(f"{one['id']} has the key {key!r}, which is none.")
+            if key in tags:
+                raise FilesError(f"{key} was changed while it was pulled; pull again.")
+            tags[key] = tag
+            yield f"{key}.json: {_written(folder / f'{key}.json', file)}"
     Seen.beside(folder, server).keep(tags)
     strays = [one.name for one in _files_in(folder) if one.stem not in tags]
     for name in strays:
         yield f"{name}: not in the workspace"
     yield f"{len(tags)} definitions."
-
-
-def _free(key: str, taken: Mapping[str, str]) -> str:
-    """Of definitions that came from no file several may be called the same."""
-    numbered = (f"{key}-{number}" for number in range(2, 2 * MOST))
-    return next(one for one in (key, *numbered) if one not in taken)
 
 
 def _written(path: Path, file: Mapping[str, Json]) -> str:
@@ -281,8 +288,9 @@ def _written(path: Path, file: Mapping[str, Json]) -> str:
 
 def diff(server: Server, paths: Sequence[Path]) -> Iterator[str]:
     """The lines that a push would change, and a line for each file in which there are any."""
-    for file in read_all(paths):
-        would = _tried(server, file, activate=False)
+    files = read_all(paths)
+    for file in files:
+        would = _tried(server, file, files, activate=False)
         if would["action"] == "unchanged":
             continue
         yield f"{file.path.name}: {would['action']}"
@@ -296,9 +304,9 @@ def diff(server: Server, paths: Sequence[Path]) -> Iterator[str]:
         )
 
 
-def _tried(server: Server, file: File, *, activate: bool) -> dict[str, Any]:
+def _tried(server: Server, file: File, files: Sequence[File], *, activate: bool) -> dict[str, Any]:
     try:
-        return server.bring(file.body_of("dry_run", activate=activate), {})
+        return server.bring(file.tried(files, activate=activate), {})
     except FilesError as error:
         raise FilesError(f"{file.path}: {error}") from None
 
@@ -317,7 +325,7 @@ def push(
     """First every file is tried without a change, then each is brought in, whole. Raises FilesError
     that names the file at which it stopped."""
     files = read_all(paths)
-    tried = [(file, _tried(server, file, activate=activate)) for file in files]
+    tried = [(file, _tried(server, file, files, activate=activate)) for file in files]
     for file, would in tried:
         seen = Seen.beside(file.path, server).tags().get(file.key)
         is_other = seen is not None and seen != would["etagBefore"]
@@ -355,7 +363,9 @@ def _brought(
     Seen.beside(file.path, server).keep({file.key: answer["etag"]})
     lines = [f"{file.path.name}: {answer['action']}, {answer['state']}"]
     stays = activate and answer["state"] == "DRAFT"
-    if stays:
-        wrong = [one for one in answer["findings"] if one["severity"] == "error"]
-        lines += [f"  {one['code']} at {one['pointer']}: {one['message']}" for one in wrong]
+    lines += [
+        f"  {one['code']} at {one['pointer']}: {one['message']}"
+        for one in answer["findings"]
+        if one["code"] == "case_failed" or (stays and one["severity"] == "error")
+    ]
     return Pushed("\n".join(lines), is_done=not stays)

@@ -312,15 +312,18 @@ def _compiled(
     return findings.compiled(process, workspace_id, shape, body, length=length)
 
 
-def within_limits(shape: Shape, body: Json, wrong: Sequence[FieldError] = ()) -> str:
-    """The body as it is written. Raises Problem `invalid` for more than anybody reads."""
+def within_limits(
+    shape: Shape, body: Json, wrong: Sequence[FieldError] = (), *, place: str = ""
+) -> str:
+    """The body as it is written; `place` is where the definition stands in what was sent. Raises
+    Problem `invalid` for more than anybody reads."""
     text = _written(body)
     length = len(text.encode())
     if length > MAX_BYTES:
-        large = FieldError(f"/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")
+        large = FieldError(f"{place}/{shape}", f"At most {MAX_BYTES // 1024} KiB of JSON.")
         raise _invalid([*wrong, large])
     if length > MAX_TEXTS and _texts(body) > MAX_TEXTS:
-        many = FieldError(f"/{shape}", f"At most {MAX_TEXTS:,} texts in all, without names.")
+        many = FieldError(f"{place}/{shape}", f"At most {MAX_TEXTS:,} texts in all, without names.")
         raise _invalid([*wrong, many])
     return text
 

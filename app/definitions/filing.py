@@ -2,87 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
-from app.database.db import Handle, new_id
-from app.definitions import portable
+from app.database.db import Handle
+from app.definitions import activation, portable
+from app.definitions.activation import Shape
 from app.errors import FieldError, Problem
 from app.machine import content, document
 from app.machine.program import Json
 from app.process import Process
 from app.runtime.compute import Job
 from app.store import definitions, templates
-from app.store.definitions import Definition, FiledDefinition
-from app.store.templates import FiledTemplate
+from app.store.definitions import Definition, Filed, NamedDefinition
+from app.store.templates import FiledTemplate, KeyedTemplate
 
 Action = Literal["created", "updated", "unchanged"]
-MOST_ALIKE = 100  # keys that begin alike
+NewId: TypeAlias = Callable[[str, str], str]  # of a prefix and a key; see Call.new_id
 SHAPES: Mapping[str, str] = {"workflowId": "steps", "automationId": "graph"}
+NOUNS: Mapping[str, str] = {"steps": "workflow", "graph": "automation"}
 
 
 async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, Json]:
     """The definition as a file."""
-    [filed] = await definitions.filed(db, workspace_id=workspace_id, ids=[row.id])
-    body = document.parse(row.body.encode())
-    named = portable.references(row.shape, body)
+    named = portable.references(row.shape, document.parse(row.body.encode()))
+    ids = named[portable.TEMPLATE]
     started = [id for name in portable.DEFINITIONS for id in named[name]]
-    others = await definitions.filed(db, workspace_id=workspace_id, ids=started)
+    keys = {one.id: key for key, one in await keyed(db, workspace_id, [row.id, *started])}
+    of_templates = {one.id: key for key, one in await _keyed_templates(db, workspace_id, ids)}
+    sent = {one.id: one for one in await templates.filed(db, workspace_id=workspace_id, ids=ids)}
+    filed = await definitions.filed(db, workspace_id=workspace_id, id=row.id)
     return portable.file_of(
-        key=filed.key or await _free_key(db, workspace_id, row.name),
+        key=keys[row.id],
         name=row.name,
         shape=row.shape,
         trigger=row.trigger_config,
         is_signed=row.secret_set or bool(row.trigger_config.get("signed")),
         body=row.body,
-        templates=await _sent(db, workspace_id, named[portable.TEMPLATE]),
-        names={one.id: one.key or portable.key_of(one.name) for one in others},
+        templates={of_templates[id]: sent[id] for id in ids if id in sent},
+        names={**keys, **of_templates},
         beside=document.parse((filed.beside or "{}").encode()),
     )
 
 
-async def _free_key(db: Handle, workspace_id: str, name: str) -> str:
-    """For what came from no file: none that another has."""
-    stem = portable.key_of(name)
-    keys = [stem, *(f"{stem}-{number}" for number in range(2, MOST_ALIKE))]
-    others = await definitions.by_keys(db, workspace_id=workspace_id, keys=keys)
-    taken = {one.key for one in others}
-    return next((key for key in keys if key not in taken), stem)
+async def keyed(
+    db: Handle, workspace_id: str, ids: Sequence[str] = ()
+) -> list[tuple[str, NamedDefinition]]:
+    """These definitions and all that are not archived, each with its key, which it has already or
+    would get."""
+    known = await definitions.named(db, workspace_id=workspace_id, ids=ids)
+    # Behind its prefix an ID is a time.
+    known = sorted(known, key=lambda one: (one.state == "ARCHIVED", one.id[4:]))
+    keys = portable.keys_of(known)
+    return [(keys[one.id], one) for one in known]
 
 
-async def sent_by(db: Handle, workspace_id: str, row: Definition) -> dict[str, FiledTemplate]:
-    """The templates that the definition sends, by their keys in its export."""
-    body = document.parse(row.body.encode())
-    ids = portable.references(row.shape, body)[portable.TEMPLATE]
-    sent = await _sent(db, workspace_id, ids)
-    keys = portable.keys_of(sent)
-    return {keys[one.id]: one for one in sent}
-
-
-async def _sent(db: Handle, workspace_id: str, ids: Sequence[str]) -> list[FiledTemplate]:
-    """In the order in which they are named."""
-    known = {one.id: one for one in await templates.filed(db, workspace_id=workspace_id, ids=ids)}
-    return [known[id] for id in ids if id in known]
+async def _keyed_templates(
+    db: Handle, workspace_id: str, ids: Sequence[str]
+) -> list[tuple[str, KeyedTemplate]]:
+    """Likewise: these, and all others."""
+    known = await templates.keyed(db, workspace_id=workspace_id, ids=ids)
+    known = sorted(known, key=lambda one: one.id)
+    keys = portable.keys_of(known)
+    return [(keys[one.id], one) for one in known]
 
 
 # --- finding what a file means --------------------------------------------------------------------
 
 
 async def find(
-    db: Handle, workspace_id: str, shape: str, key: str, name: str
-) -> FiledDefinition | None:
-    """The definition of that key, or else the one of that name which came from no file, or whose
-    key would be that one. Raises Problem `conflict`."""
-    for one in await definitions.by_keys(db, workspace_id=workspace_id, keys=[key]):
-        if one.shape != shape:
-            kind = "automation" if one.shape == "graph" else "workflow"
-            raise Problem("conflict", f"The key {key} is that of an {kind}; choose another.")
-        return one
-    known = await definitions.without_key(db, workspace_id=workspace_id)
-    same = [one for one in known if one.shape == shape]
-    found = [one for one in same if one.name == name]
-    found = found or [one for one in same if portable.key_of(one.name) == key]
+    db: Handle, workspace_id: str, shape: str, key: str | None, name: str
+) -> NamedDefinition | None:
+    """The definition of that key, or else one which came from no file: of the key that it would
+    get, or of that name. Raises Problem `conflict`."""
+    known = await keyed(db, workspace_id)
+    wanted = key or portable.key_of(name)
+    for _, one in known:
+        if one.key == wanted:
+            if one.shape != shape:
+                detail = f"The key {wanted} is that of an {NOUNS[one.shape]}; choose another."
+                raise Problem("conflict", detail)
+            return one
+    others = [(made, one) for made, one in known if one.key is None and one.shape == shape]
+    by_key = [one for made, one in others if made == key]
+    by_name = [one for _, one in others if one.name == name]
+    if by_key and by_name and by_key[0] not in by_name:
+        detail = f"The key {key} is that of {by_key[0].name}, and {name} is another; rename one."
+        raise Problem("conflict", detail)
+    found = by_key or by_name
     if len(found) > 1:
         raise Problem("conflict", f"Several definitions are called {name}; rename all but one.")
     return found[0] if found else None
@@ -91,15 +99,11 @@ async def find(
 async def resolved(
     db: Handle, workspace_id: str, shape: str, body: Json, ids: Mapping[str, str]
 ) -> Json:
-    """The body with ids instead of names; `ids` are those of its templates, by key."""
+    """The body with IDs instead of names; `ids` are those of its templates, by key."""
     named = portable.references(shape, body)
-    wanted = [key for name in portable.DEFINITIONS for key in named[name]]
     known: dict[tuple[str, str], str] = {}
-    if wanted:
-        others = await definitions.without_key(db, workspace_id=workspace_id)
-        known = {(one.shape, portable.key_of(one.name)): one.id for one in others}
-        for one in await definitions.by_keys(db, workspace_id=workspace_id, keys=wanted):
-            known[one.shape, one.key or ""] = one.id
+    if any(named[name] for name in portable.DEFINITIONS):
+        known = {(one.shape, key): one.id for key, one in await keyed(db, workspace_id)}
 
     def id_of(name: str, key: str) -> str:
         return (
@@ -107,6 +111,25 @@ async def resolved(
         )
 
     return portable.renamed(shape, body, id_of)
+
+
+async def stand_in(
+    db: Handle, workspace_id: str, shapes: Mapping[str, Shape], new_id: NewId
+) -> None:
+    """An empty definition of each key that none has: for a dry run alone."""
+    known = {one.key for _, one in await keyed(db, workspace_id)}
+    for key in shapes.keys() - known:
+        id = new_id("aut" if shapes[key] == "graph" else "wfl", key)
+        await definitions.insert(
+            db,
+            workspace_id=workspace_id,
+            id=id,
+            shape=shapes[key],
+            name=key,
+            trigger_config={"source": "manual"},
+            body=activation.EMPTY[shapes[key]],
+        )
+        await definitions.set_file(db, workspace_id=workspace_id, id=id, filed=Filed(key, None))
 
 
 # --- templates ------------------------------------------------------------------------------------
@@ -126,70 +149,116 @@ class KeptTemplate:
 
 @dataclass(frozen=True, slots=True)
 class GivenTemplate:
-    """A template of a file, and the one that its definition sends by that key now, if any."""
+    """A template of a file; the one that its key means now, if any; and those of the same name and
+    channel that came from no file."""
 
     key: str
+    name: str
     content: Mapping[str, Json]
-    sent: FiledTemplate | None
+    known: FiledTemplate | None
+    alike: Sequence[FiledTemplate]
 
 
-async def keep_template(
-    process: Process, db: Handle, workspace_id: str, template: GivenTemplate
-) -> KeptTemplate:
+async def lock_templates(
+    db: Handle,
+    workspace_id: str,
+    row: Definition | None,
+    given: Mapping[str, Mapping[str, Json]],
+) -> list[GivenTemplate]:
+    """The templates of a file, by their keys. They, and all that the definition sends now, stay
+    locked until the transaction ends. A key means what came from a file with it, or what the export
+    of the definition calls so: no other template is changed by it."""
+    sent = (
+        portable.references(row.shape, document.parse(row.body.encode()))[portable.TEMPLATE]
+        if row
+        else []
+    )
+    known = await _keyed_templates(db, workspace_id, sent)
+    meant = {key: one.id for key, one in known if one.key is not None or one.id in sent}
+    names = {key: one.get("name") or key for key, one in given.items()}
+    wanted = {(names[key], one["channel"]) for key, one in given.items()}
+    others = {one.id for _, one in known if one.key is None and (one.name, one.channel) in wanted}
+    ids = sorted({*sent, *others, *(meant[key] for key in given if key in meant)})
+    rows = await templates.lock_filed(db, workspace_id=workspace_id, ids=ids)
+    locked = {one.id: one for one in rows}
+    return [
+        GivenTemplate(
+            key,
+            names[key],
+            one,
+            locked.get(meant.get(key, "")),
+            [
+                other
+                for other in rows
+                if other.id in others
+                and (other.name, other.channel) == (names[key], one["channel"])
+            ],
+        )
+        for key, one in given.items()
+    ]
+
+
+async def keep_templates(
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    given: Sequence[GivenTemplate],
+    new_id: NewId,
+) -> list[KeptTemplate]:
     """Raises Problem `invalid`, `conflict`; Heavy."""
-    key, given = template.key, template.content
-    name, channel, category = given.get("name") or key, given["channel"], given["category"]
-    old = template.sent or await templates.by_key(db, workspace_id=workspace_id, key=key)
-    old = old or await _of_name(db, workspace_id, name, channel)
-    parts = _checked(process, workspace_id, key, given, old)
+    kept: list[KeptTemplate] = []
+    for one in given:
+        others = [other for other in one.alike if other.id not in {known.id for known in kept}]
+        template = replace(one, alike=others)
+        id = new_id("tpl", one.key)
+        kept.append(await _keep_template(process, db, workspace_id, template, id))
+    return kept
+
+
+async def _keep_template(
+    process: Process, db: Handle, workspace_id: str, template: GivenTemplate, new_id: str
+) -> KeptTemplate:
+    key, name, old = template.key, template.name, template.known
+    channel, category = template.content["channel"], template.content["category"]
+    parts = _checked(process, workspace_id, template)
+    if old is None:
+        same = (one for one in template.alike if _says(one, name, category, parts))
+        old = next(same, None)
     if old is None:
         new = {"name": name, "channel": channel, "category": category, "content": parts}
-        row = await templates.insert(db, workspace_id=workspace_id, id=new_id("tpl"), **new)
+        row = await templates.insert(db, workspace_id=workspace_id, id=new_id, **new)
         await templates.set_key(db, workspace_id=workspace_id, id=row.id, key=key)
         return KeptTemplate(key, row.id, name, "created", after=new)
     if old.channel != channel:
         detail = f"A template keeps its channel: {key} is for {old.channel}, not {channel}."
         raise Problem("conflict", detail)
-    is_same = (old.name, old.category, dict(old.content)) == (name, category, parts)
-    if is_same and old.key == key:
+    if old.key != key:
+        await templates.set_key(db, workspace_id=workspace_id, id=old.id, key=key)
+    if _says(old, name, category, parts):
         return KeptTemplate(key, old.id, name, "unchanged")
-    locked = await templates.locked(db, workspace_id=workspace_id, id=old.id)
-    if locked is None:
-        raise Problem("conflict", f"The template {key} has just been deleted; try again.")
-    if not is_same:
-        await templates.update(
-            db,
-            workspace_id=workspace_id,
-            id=old.id,
-            name=name,
-            category=category,
-            topic_id=locked.topic_id if category == "marketing" else None,
-            content=parts,
-            version=locked.version + (parts != locked.content),
-        )
-    await templates.set_key(db, workspace_id=workspace_id, id=old.id, key=key)
-    if is_same:
-        return KeptTemplate(key, old.id, name, "unchanged")
+    await templates.update(
+        db,
+        workspace_id=workspace_id,
+        id=old.id,
+        name=name,
+        category=category,
+        topic_id=old.topic_id if category == "marketing" else None,
+        content=parts,
+        version=old.version + (parts != old.content),
+    )
     before = {"name": old.name, "category": old.category, "content": old.content}
     after = {"name": name, "category": category, "content": parts}
     return KeptTemplate(key, old.id, name, "updated", before, after)
 
 
-async def _of_name(db: Handle, workspace_id: str, name: str, channel: str) -> FiledTemplate | None:
-    found = await templates.without_key(db, workspace_id=workspace_id, name=name, channel=channel)
-    if len(found) > 1:
-        raise Problem("conflict", f"Several templates are called {name}; rename all but one.")
-    return found[0] if found else None
+def _says(template: FiledTemplate, name: str, category: str, parts: Mapping[str, Json]) -> bool:
+    return (template.name, template.category, template.content) == (name, category, parts)
 
 
-def _checked(
-    process: Process,
-    workspace_id: str,
-    key: str,
-    given: Mapping[str, Json],
-    old: FiledTemplate | None,
-) -> dict[str, Json]:
-    place = document.pointer("file", "templates", key, "content")
+def _checked(process: Process, workspace_id: str, template: GivenTemplate) -> dict[str, Json]:
+    """Its content. Raises Problem `invalid`; Heavy."""
+    given, old = template.content, template.known
+    place = document.pointer("file", "templates", template.key, "content")
     job = Job(workspace_id, content.checked, (given["channel"], given["content"], place))
     parts, found = process.compute.here(job)
     wrong = [one for one in found if not (one.limit and old and given["content"] == old.content)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Protocol, TypeAlias
 
 from app.definitions import credentials
 from app.machine import content, document, triggers
@@ -28,15 +29,37 @@ def key_of(name: str) -> str:
     return _NO_KEY.sub("-", name.lower()).strip("-")[:LONGEST_MADE].strip("-") or "unnamed"
 
 
-def keys_of(templates: Sequence[FiledTemplate]) -> dict[str, str]:
-    """The key of each by its id, no two of them alike."""
-    keys: dict[str, str] = {}
-    for template in templates:
-        stem = template.key or key_of(template.name)
-        others = {*keys.values()}
-        numbered = (f"{stem}-{number}" for number in range(2, len(templates) + 2))
-        keys[template.id] = next(key for key in (stem, *numbered) if key not in others)
+class Named(Protocol):
+    """A definition or a template, and its key if it came from a file."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def key(self) -> str | None: ...
+
+
+def keys_of(named: Sequence[Named]) -> dict[str, str]:
+    """The key of each by its ID, no two of them alike: its own, or else one made of its name, which
+    has a number if an earlier one has that."""
+    keys = {one.id: one.key for one in named if one.key is not None}
+    taken = {*keys.values()}
+    free: dict[str, Iterator[str]] = {}
+    for one in named:
+        if one.key is None:
+            stem = key_of(one.name)
+            numbered = free.setdefault(stem, _numbered(stem))
+            keys[one.id] = next(key for key in numbered if key not in taken)
+            taken.add(keys[one.id])
     return keys
+
+
+def _numbered(stem: str) -> Iterator[str]:
+    yield stem
+    yield from (f"{stem}-{number}" for number in count(2))
 
 
 # --- what a body refers to ------------------------------------------------------------------------
@@ -108,18 +131,16 @@ def file_of(
     trigger: Mapping[str, Json],
     is_signed: bool,
     body: str,
-    templates: Sequence[FiledTemplate],
+    templates: Mapping[str, FiledTemplate],
     names: Mapping[str, str],
     beside: Mapping[str, Json],
 ) -> dict[str, Json]:
-    """The file, its members always in the same order. `names` are of what else it starts, by id."""
-    keys = keys_of(templates)
-    by_key = {keys[one.id]: one for one in templates}
-    known = {**names, **keys}
+    """The file, its members always in the same order. `templates` are by their keys; `names` are
+    the keys of these and of what else it starts, by ID."""
     graph_or_steps = renamed(
         shape,
         credentials.masked(document.parse(body.encode())),
-        lambda _, id: known.get(id, id),
+        lambda _, id: names.get(id, id),
     )
     definition = {"trigger": trigger_of(trigger, is_signed=is_signed), shape: graph_or_steps}
     return {
@@ -128,7 +149,7 @@ def file_of(
         "name": name,
         **{member: beside[member] for member in BESIDE[:1] if member in beside},
         "definition": definition,
-        "templates": {key: _template(one) for key, one in by_key.items()},
+        "templates": {key: _template(one) for key, one in templates.items()},
         **{member: beside[member] for member in BESIDE[1:] if member in beside},
     }
 

@@ -25,7 +25,7 @@ from app.web.reply import Page
 from app.web.routing import Call, get
 
 
-class Try(Shape):
+class MessageTry(Shape):
     """A summary of a delivery attempt."""
 
     id: AttemptId
@@ -36,7 +36,7 @@ class Try(Shape):
 
 
 class TriedMessage(MessageSummary):
-    attempts: list[Try]
+    attempts: list[MessageTry]
 
 
 class Consent(Shape):
@@ -112,7 +112,7 @@ async def _messages(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     workspace_id = call.member.workspace_id
     attempts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in await activity.attempts(call.db, workspace_id=workspace_id, message_ids=ids):
-        attempts[row.message_id].append(Try.of(row))
+        attempts[row.message_id].append(MessageTry.of(row))
     rows = await activity.messages(call.db, workspace_id=workspace_id, ids=ids)
     return {row.id: _message(readable(call, row), attempts[row.id]) for row in rows}
 

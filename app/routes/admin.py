@@ -108,7 +108,7 @@ class AdminAuditLog(AuditLog):
     workspace_id: WorkspaceId
 
 
-class Stats(Shape):
+class AdminStats(Shape):
     workspaces: int
     suspended: int
     users: int
@@ -380,6 +380,6 @@ routes = [
         query=AnyAuditFilters,
         gives={200: Page[AdminAuditLog]},
     ),
-    get("/admin/stats", show_stats, can=ADMIN, gives={200: Stats}),
+    get("/admin/stats", show_stats, can=ADMIN, gives={200: AdminStats}),
     get("/admin/invariants", show_invariants, can=ADMIN, gives={200: Invariants}),
 ]

@@ -73,7 +73,7 @@ class Head(Shape):
     hash: str
 
 
-class Verification(Shape):
+class AuditLogsVerification(Shape):
     whole: bool
     fault: Fault | None
     entries: int
@@ -164,7 +164,7 @@ routes = [
         can="audit_logs:read",
         plan=PLAN,
         tx=None,
-        gives={200: Verification},
+        gives={200: AuditLogsVerification},
     ),
     get(
         "/audit-logs/export",

@@ -84,15 +84,10 @@ class Cases:
         of = await self._locked(call)
         before = await definition_cases.by_name(call.db, **of, name=name)
         call.match(before.revision if before else None)
-        given = document.parse(call.body)
-        await proofs.put(call.db, of["workspace_id"], of["definition_id"], name, given)
+        case = document.parse(call.body)
+        texts = proofs.texts(case["given"], case["expect"])
+        await keep_case(call, of["definition_id"], name, texts)
         after = await self._found(call)
-        await call.note(
-            f"{self.kind.noun}.case_{'updated' if before else 'created'}",
-            of["definition_id"],
-            _noted(before) if before else None,
-            _noted(after),
-        )
         if before is not None:
             return reply.ok(resource(after), revision=after.revision)
         at = f"{self.kind.path}/{of['definition_id']}/cases/{quote(name)}"
@@ -102,9 +97,7 @@ class Cases:
         of = await self._locked(call)
         before = await self._found(call)
         call.match(before.revision)
-        await definition_cases.delete(call.db, **of, name=before.name)
-        act = f"{self.kind.noun}.case_deleted"
-        await call.note(act, of["definition_id"], before=_noted(before))
+        await delete_case(call, of["definition_id"], before)
         return reply.no_content()
 
     async def run(self, call: Call) -> Response:
@@ -168,8 +161,30 @@ class Cases:
 
 NAMES = (
     "The name of a case has at most 100 letters of ASCII, digits, spaces, dots, dashes and"
-    " underscores, begins and ends with a letter or digit, and is not run."
+    " underscores, begins and ends with a letter or digit, and is neither run nor expected."
 )
+
+
+async def keep_case(call: Call, definition_id: str, name: str, texts: tuple[str, str]) -> None:
+    """A new case of the locked definition, or another content of the one of that name. Raises
+    Problem for too many."""
+    of = {"workspace_id": call.member.workspace_id, "definition_id": definition_id}
+    before = await definition_cases.by_name(call.db, **of, name=name)
+    await proofs.put(call.db, call.member.workspace_id, definition_id, name, texts)
+    act = f"{_noun(definition_id)}.case_{'updated' if before else 'created'}"
+    was = _noted(name, before.given, before.expect) if before else None
+    await call.note(act, definition_id, was, _noted(name, *texts))
+
+
+async def delete_case(call: Call, definition_id: str, case: DefinitionCase) -> None:
+    of = {"workspace_id": call.member.workspace_id, "definition_id": definition_id}
+    await definition_cases.delete(call.db, **of, name=case.name)
+    before = _noted(case.name, case.given, case.expect)
+    await call.note(f"{_noun(definition_id)}.case_deleted", definition_id, before=before)
+
+
+def _noun(definition_id: str) -> str:
+    return "automation" if definition_id.startswith("aut_") else "workflow"
 
 
 def resource(case: DefinitionCase) -> dict[str, Any]:
@@ -180,13 +195,13 @@ def resource(case: DefinitionCase) -> dict[str, Any]:
     }
 
 
-def _noted(case: DefinitionCase) -> dict[str, str]:
+def _noted(name: str, given: str, expect: str) -> dict[str, str]:
     """For the audit trail, where an erasure does not look for somebody who is in a case."""
     hashes = {
         member: sha256(text.encode()).hexdigest()
-        for member, text in (("given", case.given), ("expect", case.expect))
+        for member, text in (("given", given), ("expect", expect))
     }
-    return {"name": case.name, **hashes}
+    return {"name": name, **hashes}
 
 
 routes = [*Cases(automations.kind).routes(), *Cases(workflows.kind).routes()]

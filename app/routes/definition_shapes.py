@@ -243,7 +243,7 @@ class NodeStats(Shape):
     passed: int
 
 
-class Stats(Shape):
+class DefinitionStats(Shape):
     """Over the newest runs, at most a thousand: the number per status, and the counts of each node
     or step, by its ID. They change without the revision: the ETag covers both, and If-Match
     compares only the revision."""
@@ -259,7 +259,7 @@ class _Definition(Revised):
     trigger: Trigger
     version: int
     findings: list[Finding]
-    stats: Stats
+    stats: DefinitionStats
     created_at: datetime
     updated_at: datetime
 

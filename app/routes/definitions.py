@@ -198,7 +198,7 @@ class DefinitionKind:
         """The definition that the body makes of `row`, or of nothing. Raises Problem for what is no
         JSON object."""
         stored = None if row is None else self.writable(row)
-        body, changed, different = _object_in(call.body), None, list[FieldError]()
+        body, changed, different = object_in(call.body), None, list[FieldError]()
         if row is not None and stored is not None and body is not None:
             changed, different = self._as_written(call, row, stored, body)
         elif body is not None:
@@ -351,7 +351,7 @@ class DefinitionKind:
         ]
 
 
-def _object_in(body: bytes) -> dict[str, Any] | None:
+def object_in(body: bytes) -> dict[str, Any] | None:
     """None for what the model has to refuse."""
     try:
         document.refuse_many(body, MOST_VALUES)

@@ -74,7 +74,7 @@ class NewEndpoint(EndpointFields, Revised):
     secret: str
 
 
-class Try(Shape):
+class EventTry(Shape):
     """`status` is that of the response, or null if there was none; `code` says what went wrong."""
 
     at: str
@@ -83,7 +83,7 @@ class Try(Shape):
     duration_ms: int
 
 
-class Reason(Shape):
+class EventAttemptReason(Shape):
     code: str
     detail: str
 
@@ -97,9 +97,9 @@ class EventAttempt(Shape):
     event_id: EventId
     type: Type
     status: Literal["QUEUED", "SUCCEEDED", "FAILED"]
-    reason: Reason | None
+    reason: EventAttemptReason | None
     response: dict[str, Any] | None
-    tries: list[Try]
+    tries: list[EventTry]
     next_try_at: datetime | None
     created_at: datetime
     finished_at: datetime | None

@@ -62,7 +62,7 @@ class Acceptance(Shape):
     session: InCookie = None
 
 
-class Refusal(Shape):
+class InvitationRefusal(Shape):
     token: Token
 
 
@@ -381,7 +381,7 @@ async def decline(call: Call) -> Response:
     """Ends the invitation; the workspace sees it as REVOKED."""
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
-    given = call.read(Refusal)
+    given = call.read(InvitationRefusal)
     invitation = await joining.by_token(call.process, given.token)
     await joining.decline(call.process, call.where, invitation)
     return reply.no_content()
@@ -436,7 +436,7 @@ routes = [
         can=PUBLIC,
         tx=None,
         query=Query,
-        takes=Refusal,
+        takes=InvitationRefusal,
         gives={204: None},
         raises=("rate_limited", "not_found", "invitation_used", "conflict"),
     ),

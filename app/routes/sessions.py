@@ -99,7 +99,7 @@ class PasswordChange(Shape):
     new_password: NewPassword
 
 
-class Verification(Shape):
+class EmailVerification(Shape):
     token: Token
 
 
@@ -305,7 +305,7 @@ async def change_password(call: Call) -> Response:
 async def verify_email(call: Call) -> Response:
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
-    await accounts.verify_email(call.process, call.where, call.read(Verification).token)
+    await accounts.verify_email(call.process, call.where, call.read(EmailVerification).token)
     return reply.no_content()
 
 
@@ -482,7 +482,7 @@ routes = [
         can=PUBLIC,
         tx=None,
         query=Query,
-        takes=Verification,
+        takes=EmailVerification,
         gives={204: None},
         raises=LIMITED,
     ),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import audience
 from app.database.db import Handle, Row
-from app.definitions import activation, credentials, findings
+from app.definitions import activation, credentials, findings, trigger_node
 from app.definitions.activation import Draft
 from app.definitions.findings import Subject
 from app.errors import FieldError, Problem
@@ -24,7 +24,7 @@ from app.machine.reasons import SAID
 from app.machine.reentry import Entry
 from app.routes import automations, workflows
 from app.routes.definition_shapes import Finding, WritableAutomation, WritableWorkflow
-from app.routes.definitions import DefinitionKind
+from app.routes.definitions import DefinitionKind, object_in
 from app.routes.runs import Reason
 from app.runtime.compute import Job
 from app.simulation import proofs, scenes, simulation, trial
@@ -32,11 +32,12 @@ from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
 from app.store import contacts, definition_entries, definitions, workspaces
-from app.web import reply
+from app.web import body, reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
 from app.web.schemas import referring
 
+WHERE = "/definition"  # in the body, of what is not saved
 SECONDS = simulation.MOST_SECONDS + 0.2  # of CPU time: it ends by its own limits
 
 
@@ -60,6 +61,9 @@ class UnsavedWorkflow(Asked):
     """`definition` is as POST `/workflows` takes it."""
 
     definition: WritableWorkflow
+
+
+Unsaved: TypeAlias = type[UnsavedAutomation] | type[UnsavedWorkflow]
 
 
 class Said(Shape):
@@ -138,21 +142,21 @@ def simulated(kind: DefinitionKind) -> Endpoint:
 
 def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
     """The route that tries what is not saved."""
-    model: type[UnsavedAutomation | UnsavedWorkflow]
+    model: Unsaved
     model = UnsavedAutomation if kind.shape == "graph" else UnsavedWorkflow
 
     async def simulate(call: Call) -> Response:
         """The same for a definition that is not saved; nothing is written or sent."""
         await call.receive_body()
-        asked = call.read(model)
+        asked = _read(call, model)
         given = Asked.model_construct(**{name: getattr(asked, name) for name in Asked.model_fields})
         definition = asked.definition
-        body = definition.graph if isinstance(definition, WritableAutomation) else definition.steps
-        draft = Draft(definition.name, "DRAFT", definition.trigger.stored(), body)
+        what = definition.graph if isinstance(definition, WritableAutomation) else definition.steps
+        draft = Draft(definition.name, "DRAFT", definition.trigger.stored(), what)
 
         async def look() -> _Looked:
             async with call.process.database.read() as db:
-                text = activation.within_limits(kind.shape, body)
+                text = activation.within_limits(kind.shape, what, place=WHERE)
                 row = replace(activation.unsaved(kind.shape, draft, await db.now()), body=text)
                 return await _looked_at(call, db, row, given)
 
@@ -169,6 +173,29 @@ def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
         gives={200: Simulation},
         raises=("lookup_unresolved", "contact_not_found"),
     )
+
+
+def _read(call: Call, model: Unsaved) -> UnsavedAutomation | UnsavedWorkflow:
+    """Raises Problem, which says of a trigger on its node that it is there."""
+    given = object_in(call.body) or {}
+    definition = given.get("definition")
+    if not isinstance(definition, dict):
+        return call.read(model)
+    try:
+        moved = document.dumps({**given, "definition": trigger_node.moved(definition)})
+    except ValueError:  # which the model says again
+        return call.read(model)
+    try:
+        return body.read(model, call.request.headers, moved)
+    except Problem as problem:
+        at = trigger_node.place(definition)
+        problem.errors = tuple(
+            FieldError(WHERE + trigger_node.pointed(pointer, at), error.message)
+            if (pointer := error.pointer.removeprefix(WHERE)) != error.pointer
+            else error
+            for error in problem.errors
+        )
+        raise
 
 
 async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]]) -> Response:
@@ -204,12 +231,12 @@ class _Looked:
 
 async def _looked_at(call: Call, db: Handle, row: definitions.Definition, given: Asked) -> _Looked:
     workspace_id = call.member.workspace_id
-    body = credentials.opened(
+    opened = credentials.opened(
         call.process.vault, workspace_id, row.id, document.parse(row.body.encode())
     )
     length = len(row.body)
-    compiled = findings.compiled(call.process, workspace_id, row.shape, body, length=length)
-    subject = Subject(workspace_id, row, row.trigger_config, body, length, None, compiled)
+    compiled = findings.compiled(call.process, workspace_id, row.shape, opened, length=length)
+    subject = Subject(workspace_id, row, row.trigger_config, opened, length, None, compiled)
     found = [*compiled.findings, *await findings.find(call.process, db, subject)]
     filled = await _filled(db, given, subject)
     setting = await proofs.setting(call.process, db, subject)
@@ -335,7 +362,7 @@ _ELSEWHERE = ("contactId", "definition")
 
 
 def _case(
-    body: bytes, looked: _Looked, setting: Setting, expected: Mapping[str, Json]
+    raw: bytes, looked: _Looked, setting: Setting, expected: Mapping[str, Json]
 ) -> dict[str, Json]:
     """As a file has it: with all that it needs, and what came of it."""
     given, row = looked.given, looked.subject.row
@@ -343,7 +370,7 @@ def _case(
         name: setting.workspace[name] for name in ("name", "timezone", "country", "postalAddress")
     }
     answers = {"channels": list(setting.channels), "startable": setting.startable}
-    asked = {name: value for name, value in document.parse(body).items() if name not in _ELSEWHERE}
+    asked = {name: value for name, value in document.parse(raw).items() if name not in _ELSEWHERE}
     known = {} if given.contact is None else {"contact": given.contact}
     if given.entered is not None:
         known["entered"] = given.entered.model_dump(by_alias=True, exclude_none=True)

@@ -58,7 +58,7 @@ class WrongField(Shape):
     message: str
 
 
-class Refusal(Shape):
+class EventRefusal(Shape):
     """Why nothing of an event was recorded; pointers are those of the whole body."""
 
     code: str
@@ -71,7 +71,7 @@ class EventOutcome(Shape):
 
     status: int
     event: RecordedEvent | None
-    problem: Refusal | None
+    problem: EventRefusal | None
 
 
 class EventOutcomes(Shape):

@@ -53,12 +53,12 @@ REFUSED_CODES: Mapping[str | None, Explanation] = {
     "chain_too_long": Explanation.REFUSED_CHAIN,
 }
 NOTHING_CAME: Mapping[str, str] = {
-    "inbound_webhook": "No request to the webhook URL named this contact.",
-    "contact_created": "The contact was not created while the definition was ACTIVE, or by an"
-    " import that starts nothing.",
-    "tag_added": "The contact was not given the tag {tag} while the definition was ACTIVE.",
-    "event": "The contact did nothing that is called {name}.",
-    "manual": "Nobody started a run for this contact, and no other run did.",
+    "inbound_webhook": "No request to the webhook URL named this contact{since}.",
+    "contact_created": "The contact was not created{since} while the definition was ACTIVE, or by"
+    " an import that starts nothing.",
+    "tag_added": "The contact was not given the tag {tag}{since} while the definition was ACTIVE.",
+    "event": "The contact did nothing that is called {name}{since}.",
+    "manual": "Nobody started a run for this contact{since}, and no other run did.",
 }
 
 
@@ -342,7 +342,9 @@ async def _of_definition(
         more.append(Explained(now, Explanation.NOT_ACTIVE, id, detail))
     trigger = definition.trigger_config
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
-        detail = NOTHING_CAME[trigger["source"]].format_map({"tag": "", "name": "", **trigger})
+        since = f" after {document.text(question.since)}" if question.since else ""
+        words = {"tag": "", "name": "", **trigger, "since": since}
+        detail = NOTHING_CAME[trigger["source"]].format_map(words)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
     bound = await _known_since(process, db, question, definition, now)
     if (question.since or definition.created_at) < bound:

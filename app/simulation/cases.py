@@ -34,17 +34,31 @@ class FileTemplate(
     channel: ChannelName
     content: Annotated[dict[str, Any], described(ref("Content"))]
     category: Literal["transactional", "marketing"] = "transactional"
-    name: str | None = None
+    name: Name | None = None
 
 
-class Workspace(Shape):
+class FileWorkspace(Shape):
+    """Where what is expected comes of the input. `startable` are keys of definitions; without, all
+    that are started are ACTIVE."""
+
     name: str = "Workspace"
     timezone: str = "UTC"
     country: str | None = None
     postal_address: str | None = None
     sender: dict[str, str] = Field(default_factory=dict)
     channels: list[str] = Field(default_factory=lambda: list(content.CHANNELS))
-    startable: list[str] | None = None  # None: whatever the definition starts
+    startable: list[str] | None = None
+
+    @property
+    def root(self) -> dict[str, Json]:
+        """As templates and conditions see it."""
+        return {
+            "id": f"ws_{NOBODY}",
+            "name": self.name,
+            "timezone": self.timezone,
+            "country": self.country,
+            "postalAddress": self.postal_address,
+        }
 
 
 class Definition(Shape):
@@ -77,7 +91,7 @@ class Case(Shape):
     about: str | None = None
     definition: Definition
     templates: dict[str, FileTemplate] = Field(default_factory=dict)
-    workspace: Workspace = Workspace()
+    workspace: FileWorkspace = FileWorkspace()
     input: Given
     expected: dict[str, Any] | None = None
     cases: list[dict[str, Any]] | None = None
@@ -104,14 +118,8 @@ def play(case: Case) -> dict[str, Json]:
     warned = {"findings": noted(found(trigger, compiled, templates, case.input.trigger))}
     if compiled.program is None:
         return warned
-    place = {
-        "name": case.workspace.name,
-        "timezone": case.workspace.timezone,
-        "country": case.workspace.country,
-        "postalAddress": case.workspace.postal_address,
-    }
     scenario = Scenario(
-        workspace={"id": f"ws_{NOBODY}", **place},
+        workspace=case.workspace.root,
         sender=case.workspace.sender,
         templates=templates,
         channels=case.workspace.channels,

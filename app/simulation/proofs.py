@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
 
 from app.database.db import Handle
+from app.definitions import filing
 from app.definitions.case_results import CaseResult
 from app.definitions.findings import Subject
-from app.errors import Problem
+from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.program import Json
 from app.messages import facts, providers, senders
 from app.process import Process
 from app.runtime.compute import Job, Unfinished
 from app.simulation import trial
+from app.simulation.cases import FileWorkspace
 from app.simulation.expected import Expected
 from app.simulation.scenes import Given
-from app.simulation.trial import Setting
+from app.simulation.trial import Setting, Tried
 from app.store import channel_settings, definition_cases, definitions, templates, workspaces
 from app.store.definition_cases import DefinitionCase
 from app.web.body import Shape
@@ -29,20 +31,23 @@ MOST = 20  # of one definition
 MOST_BYTES = 32 * 1024  # of one
 SECONDS = 3.0  # of CPU time for all of a definition: then no other is begun
 LAST_SECONDS = 1.5  # more for the one that is under way
-LARGE = 4 * 1024  # characters of a definition and its cases that are not run on the event loop
+EXPECTED = "expected"  # the case that a definition's file is
+LARGE = 8 * 1024  # characters of a definition and its cases that are not run on the event loop
 
 
-def _beside(name: str) -> str:
-    """Raises ValueError for what is a path of its own."""
+def _not_taken(name: str) -> str:
+    """Raises ValueError."""
     if name == "run":
         raise ValueError("Must not be run, which is what runs the cases.")
+    if name == EXPECTED:
+        raise ValueError("Must not be expected, which is what the definition's file expects.")
     return name
 
 
 CaseName = Annotated[
     str,
     Field(max_length=100, pattern=r"^[A-Za-z0-9]([A-Za-z0-9 ._-]*[A-Za-z0-9])?$"),
-    AfterValidator(_beside),
+    AfterValidator(_not_taken),
 ]
 
 
@@ -70,19 +75,24 @@ class NamedCase(WritableCase):
 # --- kept -----------------------------------------------------------------------------------------
 
 
+def texts(given: Json, expect: Json) -> tuple[str, str]:
+    """Both as they are kept. Raises Problem `invalid` for too much of it."""
+    both = document.dumps(given), document.dumps(expect)
+    if sum(map(len, both)) > MOST_BYTES:
+        detail = f"A case has at most {MOST_BYTES // 1024} KiB of JSON."
+        raise Problem("invalid", detail, errors=[FieldError("", detail)])
+    return both[0].decode(), both[1].decode()
+
+
 async def put(
-    db: Handle, workspace_id: str, definition_id: str, name: str, case: Mapping[str, Json]
+    db: Handle, workspace_id: str, definition_id: str, name: str, case: tuple[str, str]
 ) -> None:
-    """Keep what has the shape of a WritableCase; the definition is locked. Raises Problem for too
-    much of it."""
+    """Keep its texts; the definition is locked. Raises Problem for too many."""
     of = {"workspace_id": workspace_id, "definition_id": definition_id}
-    given, expect = (document.dumps(case[member]).decode() for member in ("given", "expect"))
-    if len(given.encode()) + len(expect.encode()) > MOST_BYTES:
-        raise Problem("invalid", f"A case has at most {MOST_BYTES // 1024} KiB of JSON.")
     others = [one for one in await definition_cases.of_definition(db, **of) if one.name != name]
     if len(others) >= MOST:
         raise Problem("conflict", f"A definition has at most {MOST} cases; delete one.")
-    await definition_cases.put(db, **of, name=name, given=given, expect=expect)
+    await definition_cases.put(db, **of, name=name, given=case[0], expect=case[1])
 
 
 def written(case: DefinitionCase) -> dict[str, Any]:
@@ -95,30 +105,56 @@ def written(case: DefinitionCase) -> dict[str, Any]:
 
 
 async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseResult]:
-    """What comes of each case now. Raises Heavy."""
+    """What comes now of each case, and of what the definition's file expects. Raises Heavy."""
     of = {"workspace_id": subject.workspace_id, "definition_id": subject.row.id}
-    cases = await definition_cases.of_definition(db, **of)
-    place = await setting(process, db, subject) if cases else None
+    kept = await definition_cases.of_definition(db, **of)
+    filed = await definitions.filed(db, workspace_id=subject.workspace_id, id=subject.row.id)
+    file = document.parse(filed.beside.encode()) if filed.beside else {}
+    if not kept and "expected" not in file:
+        return ()
+    place = await setting(process, db, subject)
     if place is None:
         why = "The definition cannot run: its check says why."
-        return [_unable(case, why) for case in cases]
-    texts = [(case.name, case.given, case.expect) for case in cases]
+        return [_unable(one.name, one.expect, why) for one in kept]
+    cases = [Tried(one.name, one.given, one.expect, place) for one in kept]
+    if "expected" in file:
+        there = await _in_file(db, subject.workspace_id, file, place)
+        cases.append(Tried(EXPECTED, *texts(file["input"], file["expected"]), there))
     job = Job(
         subject.workspace_id,
         trial.prove,
-        (texts, subject.trigger, subject.compiled, place, SECONDS),
+        (cases, subject.trigger, subject.compiled, SECONDS),
         seconds=SECONDS + LAST_SECONDS,
-        same=lambda: [texts, subject.trigger, subject.body, place.compared()],
+        same=lambda: [subject.trigger, subject.body, [case.compared() for case in cases]],
     )
-    length = subject.length + sum(case.length for case in cases)
+    length = subject.length + sum(len(case.given) + len(case.expect) for case in cases)
     try:
         return process.compute.here(job, large=length > LARGE)
     except Unfinished as unfinished:
-        return [_unable(case, unfinished.detail) for case in cases]
+        return [_unable(one.name, one.expect, unfinished.detail) for one in cases]
 
 
-def _unable(case: DefinitionCase, why: str) -> CaseResult:
-    return CaseResult(case.name, document.parse(case.expect.encode()), None, why)
+def _unable(name: str, expect: str, why: str) -> CaseResult:
+    return CaseResult(name, document.parse(expect.encode()), None, why)
+
+
+async def _in_file(
+    db: Handle, workspace_id: str, file: Mapping[str, Json], place: Setting
+) -> Setting:
+    """The workspace that the file says, whichever it is in."""
+    said = FileWorkspace.model_validate(file.get("workspace") or {})
+    startable = said.startable
+    if startable is not None:
+        startable = [
+            one.id for key, one in await filing.keyed(db, workspace_id) if key in startable
+        ]
+    return replace(
+        place,
+        workspace=said.root,
+        sender=said.sender,
+        channels=said.channels,
+        startable=startable,
+    )
 
 
 async def setting(process: Process, db: Handle, subject: Subject) -> Setting | None:

@@ -25,11 +25,12 @@ class Setting:
     sender: Mapping[str, str]
     templates: Mapping[str, Mapping[str, Json]]
     channels: Sequence[str]
-    startable: Collection[str]
+    startable: Collection[str] | None
 
     def compared(self) -> Json:
-        """As JSON, of which a held result is kept."""
-        return asdict(self)
+        """As JSON, of which the result of cases is kept; a normal trace names no IDs, and that of
+        a definition that is being made is another one whenever that is begun anew."""
+        return {**asdict(self), "definition_id": None}
 
 
 def run(given: Given, trigger: Mapping[str, Json], program: Program, setting: Setting) -> Trace:
@@ -62,37 +63,43 @@ def noted(
 MOST_BYTES = 64 * 1024  # of a part that came out differently
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A case with its JSON, and where it is tried."""
+
+    name: str
+    given: str
+    expect: str
+    setting: Setting
+
+    def compared(self) -> Json:
+        return [self.name, self.given, self.expect, self.setting.compared()]
+
+
 def prove(
-    texts: Sequence[tuple[str, str, str]],
+    cases: Sequence[Tried],
     trigger: Mapping[str, Json],
     compiled: check.Compiled,
-    setting: Setting,
     seconds: float,
 ) -> list[CaseResult]:
-    """What comes of cases, each a name, what is given and what must come."""
+    """What comes of each."""
     with effort.limited(seconds):
-        return [_proved(text, trigger, compiled, setting) for text in texts]
+        return [_proved(one, trigger, compiled) for one in cases]
 
 
-def _proved(
-    text: tuple[str, str, str],
-    trigger: Mapping[str, Json],
-    compiled: check.Compiled,
-    setting: Setting,
-) -> CaseResult:
-    name, given, expect = text
-    wanted = document.parse(expect.encode())
+def _proved(tried: Tried, trigger: Mapping[str, Json], compiled: check.Compiled) -> CaseResult:
+    name, wanted = tried.name, document.parse(tried.expect.encode())
     if compiled.program is None or effort.is_exhausted():
         return CaseResult(name, wanted, None, "The cases before it took all the time there is.")
     try:
-        case = cases.given(given.encode())
-        trace = run(case, trigger, compiled.program, setting)
+        case = cases.given(tried.given.encode())
+        trace = run(case, trigger, compiled.program, tried.setting)
     except Problem as problem:
         sentences = [problem.detail, *cases.sentences(problem)]
         return CaseResult(name, wanted, None, " ".join(sentences))
     came = traces.normal(trace)
     if "findings" in wanted:
-        came = noted(case, trigger, compiled, setting, trace)
+        came = noted(case, trigger, compiled, tried.setting, trace)
     part = expected.part(wanted, document.parse(document.dumps(came)))
     difference = expected.difference(wanted, part)
     is_large = difference is not None and len(document.dumps(part)) > MOST_BYTES

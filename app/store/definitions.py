@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle, Row
+from app.database.sql import columns
 from app.machine.check import Shape
 from app.store import directory, keyset
 from app.store.directory import Place
@@ -233,58 +234,56 @@ class TargetRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiledDefinition:
-    """A definition by its name in files; `beside` is what else its file says."""
+class NamedDefinition:
+    """A definition, the name that people know it by, and its name in files."""
 
     id: str
     shape: str
     name: str
+    state: str
     key: str | None
-    beside: str | None
 
 
-FILED = "id, shape, name, key, beside"
-MOST_FILED = 1_000
+NAMED = columns(NamedDefinition)
+MOST_NAMED = 10_000
 
 
-async def filed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[FiledDefinition]:
+async def named(db: Handle, *, workspace_id: str, ids: Sequence[str] = ()) -> list[NamedDefinition]:
+    """These, and all that are not archived; of more than there may be, the oldest that came from no
+    file."""
     return await db.fetch_all_as(
-        FiledDefinition,
-        f"SELECT {FILED} FROM definitions WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        NamedDefinition,
+        f"""
+        SELECT {NAMED} FROM definitions
+        WHERE workspace_id = :workspace_id AND (state <> 'ARCHIVED' OR id = ANY(:ids))
+        ORDER BY id = ANY(:ids) DESC, key IS NULL, id
+        LIMIT {MOST_NAMED}
+        """,
         workspace_id=workspace_id,
         ids=list(ids),
     )
 
 
-async def by_keys(db: Handle, *, workspace_id: str, keys: Sequence[str]) -> list[FiledDefinition]:
-    """Those that are not archived."""
-    return await db.fetch_all_as(
-        FiledDefinition,
-        f"""
-        SELECT {FILED} FROM definitions
-        WHERE workspace_id = :workspace_id AND key = ANY(:keys) AND key IS NOT NULL
-          AND state <> 'ARCHIVED'
-        """,
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """Its name in files, and the rest of its file: JSON with its literals."""
+
+    key: str | None
+    beside: str | None
+
+
+async def filed(db: Handle, *, workspace_id: str, id: str) -> Filed:
+    """Both None of what came from no file."""
+    found = await db.fetch_one_as(
+        Filed,
+        "SELECT key, beside FROM definitions WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
-        keys=list(keys),
+        id=id,
     )
+    return found or Filed(None, None)
 
 
-async def without_key(db: Handle, *, workspace_id: str) -> list[FiledDefinition]:
-    """The newest that came from no file, and are not archived."""
-    return await db.fetch_all_as(
-        FiledDefinition,
-        f"""
-        SELECT {FILED} FROM definitions
-        WHERE workspace_id = :workspace_id AND key IS NULL AND state <> 'ARCHIVED'
-        ORDER BY id DESC
-        LIMIT {MOST_FILED}
-        """,
-        workspace_id=workspace_id,
-    )
-
-
-async def set_file(db: Handle, *, workspace_id: str, id: str, key: str, beside: str) -> None:
+async def set_file(db: Handle, *, workspace_id: str, id: str, filed: Filed) -> None:
     await db.execute(
         """
         UPDATE definitions SET key = :key, beside = :beside
@@ -292,8 +291,8 @@ async def set_file(db: Handle, *, workspace_id: str, id: str, key: str, beside: 
         """,
         workspace_id=workspace_id,
         id=id,
-        key=key,
-        beside=beside,
+        key=filed.key,
+        beside=filed.beside,
     )
 
 

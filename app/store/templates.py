@@ -154,18 +154,44 @@ async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[st
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiledTemplate:
-    """A template as files have it."""
+class KeyedTemplate:
+    """A template, the name that people know it by, and its name in files."""
 
     id: str
     key: str | None
     name: str
     channel: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiledTemplate(KeyedTemplate):
+    """A template as files have it."""
+
     category: str
+    topic_id: str | None
     content: Mapping[str, Any]
+    version: int
 
 
-FILED = "id, key, name, channel, category, content"
+KEYED = columns(KeyedTemplate)
+FILED = columns(FiledTemplate)
+MOST_KEYED = 10_000
+
+
+async def keyed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[KeyedTemplate]:
+    """These, and all others of the workspace; of more than there may be, the oldest that came from
+    no file."""
+    return await db.fetch_all_as(
+        KeyedTemplate,
+        f"""
+        SELECT {KEYED} FROM templates
+        WHERE workspace_id = :workspace_id
+        ORDER BY id = ANY(:ids) DESC, key IS NULL, id
+        LIMIT {MOST_KEYED}
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
 
 
 async def filed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[FiledTemplate]:
@@ -177,29 +203,18 @@ async def filed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Fi
     )
 
 
-async def by_key(db: Handle, *, workspace_id: str, key: str) -> FiledTemplate | None:
-    return await db.fetch_one_as(
-        FiledTemplate,
-        f"SELECT {FILED} FROM templates WHERE workspace_id = :workspace_id AND key = :key",
-        workspace_id=workspace_id,
-        key=key,
-    )
-
-
-async def without_key(
-    db: Handle, *, workspace_id: str, name: str, channel: str
-) -> list[FiledTemplate]:
-    """Those of that name which came from no file; two at most."""
+async def lock_filed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[FiledTemplate]:
+    """Until the transaction ends nobody else changes or deletes these."""
     return await db.fetch_all_as(
         FiledTemplate,
         f"""
         SELECT {FILED} FROM templates
-        WHERE workspace_id = :workspace_id AND key IS NULL AND name = :name AND channel = :channel
-        LIMIT 2
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        ORDER BY id
+        FOR UPDATE
         """,
         workspace_id=workspace_id,
-        name=name,
-        channel=channel,
+        ids=list(ids),
     )
 
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from app.audit import trail
 from app.audit.trail import Origin, Where
-from app.database.db import Handle
+from app.database.db import Handle, new_id
 from app.errors import Problem
 from app.identity import identity
 from app.identity.identity import Member
@@ -55,6 +55,7 @@ class Call:
     asked: idempotency.Asked | None = None
     _if_match_was_judged: bool = False
     has_concluded: bool = False
+    _ids: dict[tuple[str, str], str] = field(default_factory=dict)
     _checked_at: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
@@ -86,6 +87,11 @@ class Call:
     def client(self) -> str:
         """The caller's address."""
         return self.request.client.host if self.request.client else "unknown"
+
+    def new_id(self, prefix: str, name: str) -> str:
+        """The ID of what the request makes under that name; the same one when its transaction is
+        begun anew, or no result that is held for it would be about the same (Compute.within)."""
+        return self._ids.setdefault((prefix, name), new_id(prefix))
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])

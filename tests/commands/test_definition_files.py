@@ -250,6 +250,83 @@ def test_a_change_during_a_push_stops_it_at_the_file(workspace: Workspace, flows
     assert export == {**last, "key": order[-1], "name": "Theirs"}
 
 
+# --- what belongs together ------------------------------------------------------------------------
+
+
+def started(name: str, key: str | None = None, **more: Any) -> dict[str, Any]:
+    """A file of a flow that starts another one, or none."""
+    step = {"id": "go", "type": "start_workflow", "workflowId": key, "data": {}}
+    return {"name": name, "definition": {"steps": [step] if key else []}, **more}
+
+
+def written(folder: Path, **files: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_a_new_flow_and_the_active_one_that_starts_it_are_pushed_together(
+    workspace: Workspace, tmp_path: Path
+):
+    folder = written(tmp_path / "flows", caller=started("Caller"))
+    assert workspace.run("push", str(folder), "--activate")[0] == 0
+    written(folder, caller=started("Caller", "z-part"), **{"z-part": started("Part")})
+    code, lines, errors = workspace.run("diff", str(folder))
+    assert (code, errors) == (1, "")
+    assert "z-part.json: created" in lines
+    code, lines, errors = workspace.run("push", str(folder))
+    assert (code, errors) == (0, "")
+    assert lines == [
+        "z-part.json: created, DRAFT",
+        "caller.json: updated, ACTIVE",
+        "2 files: 1 created, 1 updated, 0 unchanged.",
+    ]
+    part, caller = (workspace.list("/workflows")[place] for place in (1, 0))
+    shown = workspace.call("GET", f"/workflows/{caller['id']}").json()
+    assert shown["steps"][0]["workflowId"] == part["id"]
+
+
+def test_flows_that_start_one_another_in_a_circle_are_refused_in_words(
+    workspace: Workspace, tmp_path: Path
+):
+    folder = written(
+        tmp_path / "flows", a=started("A", "b"), b=started("B", "c"), c=started("C", "a")
+    )
+    code, lines, errors = workspace.run("push", str(folder))
+    assert (code, lines) == (1, [])
+    assert "start one another in a circle" in errors
+    assert all(f"{name}.json" in errors for name in "abc")
+    assert state_of(workspace) == [[], [], []]
+
+
+def test_what_was_pulled_can_be_pushed_whatever_it_is_called(workspace: Workspace, tmp_path: Path):
+    for text in ("One", "Two"):
+        template = {"name": "Hi", "channel": "sms", "content": {"text": text}}
+        made = workspace.call("POST", "/templates", json=template).json()
+        step = {"id": "hi", "type": "send_message", "channel": "sms", "templateId": made["id"]}
+        flow = {"name": "Greet", "steps": [step]}
+        assert workspace.call("POST", "/workflows", json=flow).status_code == 201
+    before = state_of(workspace)
+    folder = tmp_path / "flows"
+    code, lines, errors = workspace.run("pull", str(folder))
+    assert (code, errors, len(contents(folder))) == (0, "", 2)
+    code, lines, errors = workspace.run("push", str(folder))
+    assert (code, errors) == (0, "")
+    assert lines[-1] == "2 files: 0 created, 0 updated, 2 unchanged."
+    assert state_of(workspace) == before
+
+
+def test_a_case_that_fails_is_shown_by_a_push(workspace: Workspace, flows: Path):
+    path = flows / "welcome-series.json"
+    file = json.loads(path.read_text())
+    file["expected"]["end"]["status"] = "FAILED"
+    path.write_text(json.dumps(file))
+    code, lines, _ = workspace.run("push", str(path))
+    assert (code, lines[0]) == (0, "welcome-series.json: created, DRAFT")
+    assert lines[1].startswith("  case_failed at /cases/expected: ")
+
+
 # --- what is wrong --------------------------------------------------------------------------------
 
 
@@ -298,6 +375,8 @@ def test_a_template_of_two_files_is_the_same_one(workspace: Workspace, flows: Pa
         ({"TIDINGS_API_KEY": ""}, "Give --url and --key"),
         ({"TIDINGS_URL": "ftp://acme.example"}, "must begin with https:// or http://"),
         ({"TIDINGS_URL": "http://127.0.0.1:9"}, "cannot be reached"),
+        ({"TIDINGS_URL": "http://ada:canary@127.0.0.1:9"}, "must not contain a user or password"),
+        ({"TIDINGS_URL": "ftp://ada:canary@127.0.0.1"}, "must begin with https:// or http://"),
         ({"TIDINGS_API_KEY": "td_test_nobody"}, "tidings: "),
     ],
 )
@@ -309,3 +388,5 @@ def test_a_server_that_does_not_answer_is_told_in_a_sentence(
     assert expected in errors
     assert errors.count("\n") == 1
     assert workspace.key not in errors
+    assert "canary" not in errors
+    assert not list(tmp_path.rglob(KNOWN))

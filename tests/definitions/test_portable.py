@@ -28,15 +28,26 @@ def test_a_key_is_made_of_a_name(name: str, key: str):
 
 def template(id: str, name: str, key: str | None = None) -> FiledTemplate:
     return FiledTemplate(
-        id=id, key=key, name=name, channel="sms", category="marketing", content={"text": "Hi"}
+        id=id,
+        key=key,
+        name=name,
+        channel="sms",
+        category="marketing",
+        topic_id=None,
+        content={"text": "Hi"},
+        version=1,
     )
 
 
 def test_no_two_templates_of_a_file_have_the_same_key():
     sent = [template("1", "Hi"), template("2", "hi"), template("3", "Other", "hi-2")]
     keys = portable.keys_of(sent)
-    assert keys["1"] == "hi"
-    assert len(set(keys.values())) == 3
+    assert keys == {"1": "hi", "2": "hi-3", "3": "hi-2"}
+
+
+def test_many_of_one_name_are_numbered_at_once():
+    keys = portable.keys_of([template(f"{number:05}", "Hi") for number in range(10_000)])
+    assert (keys["00000"], keys["00001"], keys["09999"]) == ("hi", "hi-2", "hi-10000")
 
 
 def upper(_name: str, id: str) -> str:

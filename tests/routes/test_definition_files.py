@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.routes.definition_files import KINDS
+from app.machine import document
+from app.process import Process
+from app.routes.definition_imports import KINDS
+from app.store import templates
 from tests.cast import HELLO, SEND_HELLO, WEBHOOK, Cast, Person
 
 IMPORT = "/definitions/import"
@@ -243,6 +247,166 @@ async def test_a_key_is_that_of_one_definition(cast: Cast):
     assert (anew["action"], anew["key"]) == ("created", "mine")
 
 
+# --- names ----------------------------------------------------------------------------------------
+
+
+async def test_no_two_files_of_a_workspace_have_one_key(cast: Cast):
+    """Nor two templates: what came from no file is numbered, wherever it is named."""
+    greeted = {"name": "Hi", "channel": "email", "content": HELLO}
+    for text in ("One", "Two"):
+        template = {**greeted, "content": {**HELLO, "text": text}}
+        made = await cast.ed.made("/templates", template)
+        step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": made["id"]}
+        await cast.ed.made("/workflows", {"name": "Greet", "steps": [step]})
+    graph = {"nodes": [], "edges": []}
+    await cast.ed.made("/automations", {"name": "Greet", "graph": graph})
+    ids = [
+        f"{kind}/{one['id']}"
+        for kind in ("/workflows", "/automations")
+        for one in reversed((await cast.vic.read(kind))["data"])
+    ]
+    files = [await cast.vic.read(f"{id}/export") for id in ids]
+    assert [file["key"] for file in files] == ["greet", "greet-2", "greet-3"]
+    assert [[*file["templates"]] for file in files] == [["hi"], ["hi-2"], []]
+    for id, file in zip(ids, files, strict=True):
+        answer = await brought(cast.ed, file)
+        assert (f"/{answer['id']}" in id, answer["file"]) == (True, file)
+        assert [one["action"] for one in answer["templates"]] in (["unchanged"], [])
+    assert len((await cast.vic.read("/templates"))["data"]) == 2
+
+
+async def test_what_one_starts_has_the_name_of_its_own_file(cast: Cast):
+    """Also where several are called the same."""
+    for _ in range(2):
+        other = await cast.ed.made("/workflows", {"name": "Win back"})
+    step = {"id": "go", "type": "start_workflow", "workflowId": other["id"], "data": {}}
+    first = await cast.ed.made("/workflows", {"name": "First", "steps": [step]})
+    own = await cast.vic.read(f"/workflows/{other['id']}/export")
+    file = await cast.vic.read(f"/workflows/{first['id']}/export")
+    assert own["key"] == "win-back-2"
+    assert file["definition"]["steps"][0]["workflowId"] == own["key"]
+    answer = await brought(cast.ed, file)
+    assert (answer["id"], answer["file"]) == (first["id"], file)
+    shown = await cast.vic.read(f"/workflows/{first['id']}")
+    assert shown["steps"][0]["workflowId"] == other["id"]
+
+
+async def test_a_key_and_a_name_of_two_definitions_are_refused(cast: Cast):
+    for name in ("Hi", "Ho"):
+        await cast.ed.made("/workflows", {"name": name})
+    answer = await cast.ed.post(
+        IMPORT, {"file": {"key": "hi", "name": "Ho", "definition": {"steps": []}}}
+    )
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+
+
+async def test_a_template_that_the_definition_does_not_send_stays_as_it_is(cast: Cast):
+    """One of the same name is another one, unless it says the same."""
+    template = {"name": "Hi", "channel": "email", "content": HELLO}
+    theirs = await cast.adam.made("/templates", template)
+    step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": "hi"}
+    file = {"key": "w", "name": "W", "definition": {"steps": [step]}}
+    other = {**template, "content": {**HELLO, "text": "Other"}}
+    [made] = (await brought(cast.ed, {**file, "templates": {"hi": other}}))["templates"]
+    assert made["action"] == "created"
+    shown = await cast.vic.read(f"/templates/{theirs['id']}")
+    assert (shown["content"], shown["version"]) == (HELLO, 1)
+    step = {**step, "templateId": "hello"}
+    same = {"key": "v", "name": "V", "definition": {"steps": [step]}}
+    [kept] = (await brought(cast.ed, {**same, "templates": {"hello": template}}))["templates"]
+    assert (kept["action"], kept["id"]) == ("unchanged", theirs["id"])
+
+
+async def test_a_template_that_is_changed_at_the_same_moment_is_not_overwritten(
+    process: Process, cast: Cast
+):
+    template = {"name": "Hi", "channel": "email", "content": HELLO}
+    step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": "hi"}
+    file = {"key": "w", "name": "W", "definition": {"steps": [step]}, "templates": {"hi": template}}
+    made = await brought(cast.ed, file)
+    [sent] = made["templates"]
+    workspace_id = (await cast.olivia.read("/settings/workspace"))["id"]
+    mine = {**file, "templates": {"hi": {**template, "content": {**HELLO, "text": "Mine"}}}}
+    async with process.database.write() as db:
+        of = {"workspace_id": workspace_id, "id": sent["id"]}
+        locked = await templates.locked(db, **of)
+        assert locked is not None
+        headers = {"If-Match": made["etag"]}
+        importing = asyncio.create_task(cast.ed.post(IMPORT, {"file": mine}, headers=headers))
+        await asyncio.sleep(0.3)  # until it waits for the lock
+        theirs = {"name": "Hi", "category": "transactional", "version": 2}
+        await templates.update(db, **of, **theirs, content={**HELLO, "text": "Theirs"})
+    answer = await importing
+    assert (answer.status_code, answer.json()["code"]) == (412, "stale")
+    assert (await cast.vic.read(f"/templates/{sent['id']}"))["content"]["text"] == "Theirs"
+
+
+async def test_keys_and_names_of_templates_have_the_limits_of_saved_ones(cast: Cast):
+    template = {"name": "Hi", "channel": "email", "content": HELLO}
+    file = {"key": "w", "name": "W", "definition": {"steps": []}}
+    for key, name, pointer in (
+        ("Not a key", "Hi", "/file/templates/Not a key"),
+        ("k" * 101, "Hi", f"/file/templates/{'k' * 101}"),
+        ("hi", "n" * 201, "/file/templates/hi/name"),
+        ("hi", "two\nlines", "/file/templates/hi/name"),
+        ("hi", "", "/file/templates/hi/name"),
+    ):
+        wrong = {**file, "templates": {key: {**template, "name": name}}}
+        refused = await cast.ed.post(IMPORT, {"file": wrong})
+        assert refused.status_code == 422, (key, name)
+        assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+
+
+async def test_what_is_pushed_together_is_tried_together(cast: Cast):
+    """A new definition that an ACTIVE one is to start is there when that is tried."""
+    file = {"key": "w", "name": "W", "definition": {"steps": [SEND_HELLO]}}
+    await brought(cast.ed, file, activate=True)
+    go = {"id": "go", "type": "start_workflow", "workflowId": "part", "data": {}}
+    caller = {**file, "definition": {"steps": [SEND_HELLO, go]}}
+    alone = await cast.ed.post(IMPORT, {"file": caller, "mode": "dry_run"})
+    assert (alone.status_code, alone.json()["code"]) == (422, "not_activatable")
+    together = {"file": caller, "mode": "dry_run", "alongside": {"part": "workflow"}}
+    would = await cast.ed.made(IMPORT, together)
+    assert (would["action"], would["state"]) == ("updated", "ACTIVE")
+    assert would["file"]["definition"]["steps"][1]["workflowId"] == "part"
+    assert len((await cast.vic.read("/workflows"))["data"]) == 1
+    for wrong in ({**together, "mode": "update"}, {**together, "alongside": {"part": "graph"}}):
+        refused = await cast.ed.post(IMPORT, wrong)
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["pointer"].startswith("/alongside")
+
+
+# --- pointers -------------------------------------------------------------------------------------
+
+
+async def test_what_is_wrong_on_the_trigger_node_is_found_there(cast: Cast):
+    data = {"source": "inbound_webhook", "contactLookup": "email", "metadataField": "crmId"}
+    place = "/file/definition/graph/nodes/0/data"
+    for wrong, pointer in (
+        (data, f"{place}/metadataField"),
+        ({**data, "metadataField": None, "contactPath": "a..b"}, f"{place}/contactPath"),
+        ({"source": "moon"}, f"{place}/source"),
+    ):
+        refused = await cast.ed.post(IMPORT, {"file": on_its_node(wrong)})
+        assert refused.status_code == 422
+        assert pointer in [one["pointer"] for one in refused.json()["errors"]]
+    await brought(cast.ed, on_its_node({"source": "manual"}), activate=True)
+    refused = await cast.ed.post(IMPORT, {"file": on_its_node({"source": "event"})})
+    assert (refused.status_code, refused.json()["code"]) == (422, "not_activatable")
+    for found in ("errors", "findings"):
+        assert f"{place}/name" in [one["pointer"] for one in refused.json()[found]]
+    both = on_its_node({"source": "event"})
+    both["definition"]["trigger"] = {"source": "manual"}
+    refused = await cast.ed.post(IMPORT, {"file": both})
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/file/definition"]
+
+
+def on_its_node(trigger: Any) -> dict[str, Any]:
+    """A file that says its trigger there."""
+    graph = {"nodes": [{"id": "t", "type": "trigger", "data": trigger}], "edges": []}
+    return {"key": "a", "name": "A", "definition": {"graph": graph}}
+
+
 # --- cases ----------------------------------------------------------------------------------------
 
 CASE = {
@@ -270,3 +434,103 @@ async def test_cases_come_with_a_file_and_are_run_before_it_is_activated(cast: C
     assert "error" in [one["severity"] for one in stays["findings"]]
     without = await brought(cast.ed, {**out, "cases": []})
     assert (without["action"], "cases" in without["file"]) == ("updated", False)
+
+
+async def test_cases_that_are_wrong_are_named_by_their_place(cast: Cast):
+    file = {"key": "w", "name": "W", "definition": {"steps": [{"type": "add_tag", "tag": "vip"}]}}
+    large = {**CASE, "name": "large", "expect": {"contact": {"lastName": "x" * 33_000}}}
+    for cases, pointer in (
+        ([CASE, {**CASE, "name": "other"}, CASE], "/file/cases/2/name"),
+        ([CASE, large], "/file/cases/1"),
+        ([CASE, {**CASE, "name": "run"}], "/file/cases/1/name"),
+        ([{**CASE, "name": f"case {number}"} for number in range(21)], "/file/cases"),
+    ):
+        refused = await cast.ed.post(IMPORT, {"file": {**file, "cases": cases}})
+        assert refused.status_code == 422, pointer
+        assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+    made = await brought(cast.ed, file, activate=True)
+    wrong = {**CASE, "name": "other", "expect": {"end": {"status": "FAILED"}}}
+    gated = {**file, "cases": [CASE, wrong], "casesGate": True}
+    refused = await cast.ed.post(IMPORT, {"file": gated})
+    assert (refused.status_code, refused.json()["code"]) == (422, "not_activatable")
+    pointers = [one["pointer"] for one in refused.json()["errors"]]
+    assert pointers == ["/file/cases/0", "/file/cases/1"]
+    assert (await cast.vic.read(f"{path_of(made)}/cases"))["data"] == []
+
+
+async def test_every_act_of_an_import_is_audited_once(cast: Cast):
+    step = {"id": "vip", "type": "add_tag", "tag": "vip"}
+    file = {"key": "w", "name": "W", "definition": {"steps": [step]}}
+    seen: list[str] = []
+
+    async def noted() -> list[str]:
+        """The acts since the last time."""
+        trail = (await cast.olivia.read("/audit-logs"))["data"]
+        new = [one["action"] for one in trail if one["id"] not in seen]
+        seen.extend(one["id"] for one in trail)
+        return sorted(new)
+
+    await noted()
+    await brought(cast.ed, {**file, "cases": [CASE, {**CASE, "name": "gone"}]})
+    assert await noted() == ["workflow.case_created", "workflow.case_created", "workflow.created"]
+    changed = {**CASE, "expect": {"end": {"status": "COMPLETED"}}}
+    answer = await brought(cast.ed, {**file, "cases": [changed]})
+    assert answer["action"] == "updated"
+    assert await noted() == ["workflow.case_deleted", "workflow.case_updated"]
+    assert (await brought(cast.ed, {**file, "about": "Theirs."}))["action"] == "updated"
+    assert await noted() == ["workflow.updated"]
+    assert (await brought(cast.ed, {**file, "about": "Theirs."}))["action"] == "unchanged"
+    await brought(cast.ed, {**file, "name": "V", "cases": []}, mode="dry_run")
+    assert await noted() == []
+    await brought(cast.ed, {**file, "name": "V"})
+    assert await noted() == ["workflow.updated"]
+    await brought(cast.ed, file, activate=True)
+    assert await noted() == ["workflow.updated"]
+
+
+# --- what a file expects --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+async def test_what_an_example_expects_is_a_case_that_passes(cast: Cast, name: str):
+    file = document.parse((FOLDER / f"{name}.json").read_bytes())  # with its literals: 29.00
+    body = document.dumps({"file": {"key": name, **file}})
+    json_body = {"Content-Type": "application/json"}
+    answer = await cast.ed.post(IMPORT, content=body, headers=json_body)
+    made = answer.json()
+    assert [one["message"] for one in made["findings"] if one["code"] == "case_failed"] == []
+    results = await cast.vic.made(f"{path_of(made)}/cases/run", {})
+    assert [(one["name"], one["difference"]) for one in results["cases"]] == [("expected", None)]
+    [case] = results["cases"]
+    assert case["actual"]["end"] == EXAMPLES[name]["expected"]["end"]
+
+
+async def test_what_a_file_expects_may_prevent_its_activation(cast: Cast):
+    file = {"key": "welcome-series", **EXAMPLES["welcome-series"], "casesGate": True}
+    other = {**file, "expected": {**file["expected"], "end": {"status": "FAILED"}}}
+    stays = await brought(cast.ed, other, activate=True)
+    [failed] = [one for one in stays["findings"] if one["code"] == "case_failed"]
+    assert (stays["state"], failed["severity"]) == ("DRAFT", "error")
+    assert failed["pointer"] == "/cases/expected"
+    runs = await brought(cast.ed, file, activate=True)
+    assert runs["state"] == "ACTIVE"
+    refused = await cast.ed.post(IMPORT, {"file": {**other, "name": "Welcome"}})
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/file/expected"]
+
+
+async def test_what_a_file_expects_has_the_limits_of_a_case(cast: Cast):
+    file = {"key": "w", "name": "W", "definition": {"steps": []}}
+    given = {"startAt": "2026-03-02T10:00:00Z", "contact": {"email": "ada@example.com"}}
+    expected = {"end": {"status": "COMPLETED"}}
+    for wrong, pointer in (
+        ({"expected": expected}, "/file/input"),
+        ({"input": {"contact": {}}, "expected": expected}, "/file/input/startAt"),
+        ({"input": {**given, "events": 1}, "expected": expected}, "/file/input/events"),
+        ({"input": given, "expected": {"ended": 1}}, "/file/expected/ended"),
+        ({"input": given, "expected": {"contact": {"lastName": "x" * 33_000}}}, "/file/expected"),
+        ({"workspace": {"moon": 1}}, "/file/workspace/moon"),
+        ({"cases": [{**CASE, "name": "expected"}]}, "/file/cases/0/name"),
+    ):
+        refused = await cast.ed.post(IMPORT, {"file": {**file, **wrong}})
+        assert refused.status_code == 422, (wrong, refused.text)
+        assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]

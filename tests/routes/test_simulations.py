@@ -249,5 +249,31 @@ async def test_what_is_not_saved_and_cannot_be_meant_is_refused_at_its_place(cas
     large = {"definition": {"name": "x", "steps": ["x" * 300_000]}, "contact": ADA}
     refused = await cast.vic.post("/workflows/simulate", large)
     assert refused.json()["errors"] == [
-        {"pointer": "/steps", "message": "At most 256 KiB of JSON."}
+        {"pointer": "/definition/steps", "message": "At most 256 KiB of JSON."}
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "definition", "pointer"),
+    [
+        ("workflows", {"steps": [{"type": "x" * 300_000}]}, "/steps"),
+        ("automations", {"graph": {"nodes": [{"id": "x" * 300_000}], "edges": []}}, "/graph"),
+        ("workflows", {"steps": [["x"] * 10_001]}, "/steps"),
+        ("workflows", {"trigger": {"source": "moon"}}, "/trigger/source"),
+        (
+            "automations",
+            {"graph": {"nodes": [{"id": "t", "type": "trigger", "data": {"source": "moon"}}]}},
+            "/graph/nodes/0/data/source",
+        ),
+    ],
+)
+async def test_what_is_wrong_with_an_unsaved_definition_is_named_by_its_place(
+    cast: Cast, kind: str, definition: Any, pointer: str
+):
+    """The limits of saved ones hold."""
+    body = {"definition": {"name": "Try me", **definition}, "contact": ADA}
+    refused = await cast.vic.post(f"/{kind}/simulate", body)
+    assert refused.status_code == 422, refused.text
+    assert [one["pointer"] for one in refused.json()["errors"]] == [f"/definition{pointer}"]
+    saved = await cast.ed.post(f"/{kind}", body["definition"])
+    assert pointer in [one["pointer"] for one in saved.json()["errors"]]

@@ -17,6 +17,7 @@ from app.machine.reasons import Reason
 from app.process import Process
 from app.providers import inbox
 from app.runs import explanations, runner
+from app.runs.explaining import NOTHING_CAME
 from app.runs.explanations import MEANINGS, Explanation
 from app.store import explaining, workspaces
 from app.store.usage import MESSAGES
@@ -493,8 +494,26 @@ async def test_an_explanation_is_about_one_definition_and_a_time_if_that_is_aske
     assert [one["at"] for one in every] == sorted((one["at"] for one in every), reverse=True)
     scene.definition = first
     assert [one["code"] for one in await scene.explained()] == ["waiting_for_time"]
-    later = await scene.explained(f"&since={every[0]['at']}")
-    assert [one["code"] for one in later] == ["no_event"]
+    since = every[0]["at"]
+    later = await scene.explained(f"&since={since}")
+    assert [(one["code"], one["sentence"]) for one in later] == [
+        (
+            "no_event",
+            f"Nobody started a run for this contact after {since}, and no other run did.",
+        )
+    ]
+
+
+@pytest.mark.parametrize("source", NOTHING_CAME)
+async def test_what_came_before_a_time_is_not_denied(scene: Scene, source: str):
+    more = {"tag_added": {"tag": "vip {since}"}, "event": {"name": "came"}}.get(source, {})
+    lookup = {"contactLookup": "email"} if source == "inbound_webhook" else {}
+    await scene.workflow(source=source, **more, **lookup)
+    since = "2030-01-01T00:00:00.000Z"
+    [asked] = [one for one in await scene.explained(f"&since={since}") if one["code"] == "no_event"]
+    assert asked["sentence"].count(f" after {since}") == 1
+    [plain] = [one for one in await scene.explained() if one["code"] == "no_event"]
+    assert plain["sentence"] == asked["sentence"].replace(f" after {since}", "")
 
 
 async def test_nobody_is_explained_to_strangers(scene: Scene):

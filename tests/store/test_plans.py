@@ -537,20 +537,12 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ),
         ["workspace_id definition_id", "workspace_id id definition_id"],
     ),
-    "a template by its key": (
-        lambda db: templates.by_key(db, **ACME, key="key10500"),
-        ["workspace_id key"],
-    ),
     "templates as files have them": (
         lambda db: templates.filed(db, **ACME, ids=["tpl_10050", "tpl_10051"]),
         ["workspace_id id"],
     ),
-    "definitions by their keys": (
-        lambda db: definitions.by_keys(db, **ACME, keys=["key10050", "key10051"]),
-        ["workspace_id key"],
-    ),
-    "definitions as files have them": (
-        lambda db: definitions.filed(db, **ACME, ids=["wfl_10050", "wfl_10051"]),
+    "a definition as its file has it": (
+        lambda db: definitions.filed(db, **ACME, id="wfl_10050"),
         ["workspace_id id"],
     ),
     "what is known of a contact: runs": (

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import jsonschema_rs
 import pytest
+from pydantic import BaseModel
 
-from app.machine import triggers
+from app.machine import description, triggers
 from app.machine.nodes import NODES
 from app.outbound.events import TYPES
 from app.routes.definition_shapes import WritableTrigger
@@ -120,6 +122,21 @@ def test_the_sources_of_a_trigger_are_those_that_are_described():
     assert source == Literal[tuple(triggers.SOURCES)]
     aliases = {field.alias for field in WritableTrigger.model_fields.values()}
     assert aliases == triggers.MEMBERS.keys()
+
+
+def test_no_two_models_share_a_name():
+    """Or each would get its module's before it, and whoever calls one so anew renames the other."""
+    made = {one.__name__ for one in models(BaseModel)} | description.COMPONENTS.keys()
+    made |= {"Problem", "FieldError"}  # which are written by hand
+    shown = conformance.document()["components"]["schemas"]
+    plain = {re.sub("(Page|Patch)$", "", name) for name in shown}
+    assert plain - made - {re.sub("^Writable", "", name) for name in made} == set()
+
+
+def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for one in base.__subclasses__():
+        yield one
+        yield from models(one)
 
 
 def test_every_outbound_event_is_a_webhook_of_the_document():
