@@ -111,9 +111,9 @@ def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Findi
 
 
 async def _of_trigger(process: Process, db: Handle, subject: Subject) -> list[Finding]:
+    found = list(in_trigger(subject.trigger))
     if subject.trigger["source"] != "inbound_webhook":
-        return list(_missing_from(subject.trigger))
-    found = list(_of_webhook(subject.trigger))
+        return found
     length = await _secret_length(process, db, subject)
     if subject.trigger.get("signed") and length == 0:
         message = "It was signed where it came from: give the signing secret that senders use."
@@ -124,24 +124,21 @@ async def _of_trigger(process: Process, db: Handle, subject: Subject) -> list[Fi
     return found
 
 
-def _of_webhook(trigger: Mapping[str, Json]) -> Iterator[Finding]:
-    lookup = trigger.get("contactLookup")
-    if lookup is None:
-        message = "Say what identifies the contact: email, phone or contact_id."
-        yield Finding("lookup_missing", "/trigger/contactLookup", message)
-    if trigger.get("createContact") and lookup == "contact_id":
-        message = "A contact cannot be created from an id alone; an unknown id answers 404."
-        yield _warning("create_without_address", "/trigger/createContact", message)
-
-
-def _missing_from(trigger: Mapping[str, Json]) -> Iterator[Finding]:
-    """The members that a trigger cannot do without."""
-    if trigger["source"] == "tag_added" and not trigger.get("tag"):
+def in_trigger(trigger: Mapping[str, Json]) -> Iterator[Finding]:
+    """The members that it cannot do without, and those that do not go together."""
+    source, lookup = trigger["source"], trigger.get("contactLookup")
+    if source == "tag_added" and not trigger.get("tag"):
         message = "Say which tag starts a run when a contact gets it."
         yield Finding("tag_missing", "/trigger/tag", message)
-    if trigger["source"] == "event" and not trigger.get("name"):
+    if source == "event" and not trigger.get("name"):
         message = "Say which event of a contact starts a run."
         yield Finding("name_missing", "/trigger/name", message)
+    if source == "inbound_webhook" and lookup is None:
+        message = "Say what identifies the contact: email, phone or contact_id."
+        yield Finding("lookup_missing", "/trigger/contactLookup", message)
+    if source == "inbound_webhook" and lookup == "contact_id" and trigger.get("createContact"):
+        message = "A contact cannot be created from an id alone; an unknown id answers 404."
+        yield _warning("create_without_address", "/trigger/createContact", message)
 
 
 async def _secret_length(process: Process, db: Handle, subject: Subject) -> int:

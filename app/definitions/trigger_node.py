@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.errors import FieldError
-from app.machine import document
+from app.machine import document, triggers
 from app.machine.graph import TRIGGER
 from app.machine.program import Json
 
-READ_ONLY = ("signingSecretSet", "signingSecretLast4", "webhookUrl")
 ELSEWHERE = "/trigger"
 ALWAYS_THERE = ("source", "createContact")  # have a value even when nobody names one
 DIFFERENT = "The node and trigger say different things; say it in one place."
@@ -108,7 +107,7 @@ def _writable(
     given: Mapping[str, Json], known: Mapping[str, Json], shown: Mapping[str, Json]
 ) -> dict[str, Json]:
     """Without what is read-only, or is what an absent member means, and is as it is shown."""
-    meant = [*READ_ONLY, *(["contactPath"] if "contactPath" not in known else [])]
+    meant = [*triggers.READ_ONLY, *(["contactPath"] if "contactPath" not in known else [])]
     same = {name for name in meant if name in given and given[name] == shown.get(name)}
     return {name: value for name, value in given.items() if name not in same}
 

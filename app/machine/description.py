@@ -191,8 +191,7 @@ def _components() -> Iterator[tuple[str, Schema]]:
     yield from condition_schema.SCHEMAS.items()
     yield from segment_schema.SCHEMAS.items()
     yield from content_schema.SCHEMAS.items()
-    yield "TriggerInFile", triggers.SCHEMA
-    yield "TriggerData", triggers.DATA
+    yield from triggers.SCHEMAS.items()
     yield "Step", {"description": "One step of a workflow, by its type.", **_by_type("Step")}
     yield "Node", {"description": "One node of a graph.", **_by_type("Node", graph.TRIGGER)}
     yield from (("TriggerNode", _TRIGGER_NODE), ("Edge", _EDGE), ("Graph", _GRAPH))

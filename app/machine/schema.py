@@ -18,6 +18,7 @@ Schema: TypeAlias = dict[str, Json]
 
 ACTIVE = "x-active"
 DRAFT = "x-draft"
+READ_BACK = "x-read-back"  # members that a patch may repeat as they were read
 
 NULL: Schema = {"type": "null"}
 EMPTY: Schema = {"type": "string", "const": ""}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.machine import reentry
 from app.machine.program import Json
-from app.machine.schema import ACTIVE, NULL, Schema, given, when
+from app.machine.schema import ACTIVE, NULL, READ_BACK, Schema, given, needs, ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +60,93 @@ MEMBERS: Mapping[str, str] = {
     "signed": "In a file, instead of the secret: it is not activated without one.",
 }
 
-_TYPES: Mapping[str, Schema] = {
-    "source": {"type": "string", "enum": [*SOURCES]},
-    "contactLookup": {"type": "string", "enum": ["email", "phone", "contact_id"]},
-    "createContact": {"type": "boolean"},
-    "signed": {"type": "boolean"},
-    "reentry": reentry.SCHEMA,
-    "contactDefaults": {"type": "object"},
-}
-# The trigger of a definition in a file. The API's own model says the same in more detail.
-SCHEMA: Schema = {
+# --- the schema -----------------------------------------------------------------------------------
+
+_TEXT: Schema = {"type": "string"}
+_CONTACT_DEFAULTS: Schema = {
     "type": "object",
-    "description": "What starts a run.",
+    "description": "Values of a contact that the intake creates; texts may be Liquid over"
+    " `{{trigger.…}}`.",
     "properties": {
-        name: {"anyOf": [_TYPES.get(name, {"type": "string"}), NULL], "description": about}
-        for name, about in MEMBERS.items()
+        **{
+            name: {"type": ["string", "null"]}
+            for name in ("firstName", "lastName", "timezone", "locale")
+        },
+        "metadata": {"type": "object"},
+        "tags": {"type": "array", "items": _TEXT},
     },
     "additionalProperties": False,
-    ACTIVE: {
-        "allOf": [
-            when("source", [name], given(*source.needed))
-            for name, source in SOURCES.items()
-            if source.needed
-        ]
+}
+_TYPES: Mapping[str, Schema] = {
+    "reentry": {"anyOf": [NULL, *reentry.SCHEMA["anyOf"]]},
+    "tag": {"type": ["string", "null"], "minLength": 1},
+    "name": {"type": ["string", "null"], "minLength": 1, "maxLength": 200},
+    "contactLookup": {
+        "anyOf": [NULL, {"type": "string", "enum": ["email", "phone", "contact_id"]}]
     },
+    "contactPath": {"type": ["string", "null"]},
+    "metadataField": {"type": ["string", "null"], "minLength": 1, "maxLength": 40},
+    "createContact": {"type": "boolean"},
+    "contactDefaults": {"anyOf": [NULL, ref("TriggerContactDefaults")]},
+    "dedupePath": {"type": ["string", "null"]},
+    "signingSecret": {"type": ["string", "null"], "maxLength": 1_024, "writeOnly": True},
+    "signed": {"type": ["boolean", "null"]},
+}
+READ_ONLY: Mapping[str, Schema] = {
+    "signingSecretSet": {"type": "boolean", "description": "Read-only."},
+    "signingSecretLast4": {"type": ["string", "null"], "description": "Read-only."},
+    "webhookUrl": {"type": ["string", "null"], "description": "Read-only."},
+}
+USUAL = "manual"  # the source where none is named
+
+
+def _of(name: str, source: Source, shown: Mapping[str, Schema]) -> Schema:
+    """A trigger of one source. Members that only others read are kept: a trigger that is changed to
+    another source and back is what it was."""
+    members: dict[str, Schema] = {
+        member: {**_TYPES[member], "description": about}
+        for member, about in MEMBERS.items()
+        if member in _TYPES
+    }
+    return {
+        "type": "object",
+        "description": source.about,
+        "properties": {
+            "source": {"type": "string", "const": name, "description": MEMBERS["source"]},
+            **members,
+            **shown,
+        },
+        "required": [] if name == USUAL else ["source"],
+        "additionalProperties": False,
+        "allOf": [needs("metadataField", _BY_ID)],
+        ACTIVE: {"allOf": [given(*source.needed)] if source.needed else []},
+        "examples": [{"source": name, **source.example}],
+        **({} if shown else {READ_BACK: dict(READ_ONLY)}),
+    }
+
+
+_BY_ID: Schema = {
+    "required": ["contactLookup"],
+    "properties": {"contactLookup": {"const": "contact_id"}},
 }
 
-# The same on the trigger node of a graph, where it may be empty; answers say more.
-DATA: Schema = {
-    "type": "object",
-    "description": "The definition's `trigger`, as `trigger` says it too.",
-    "properties": {
-        **SCHEMA["properties"],
-        "signingSecretSet": {"type": "boolean", "description": "Read-only."},
-        "signingSecretLast4": {"type": ["string", "null"], "description": "Read-only."},
-        "webhookUrl": {"type": ["string", "null"], "description": "Read-only."},
-    },
-    "additionalProperties": False,
+
+def _title(source: str) -> str:
+    return "".join(word.title() for word in source.split("_"))
+
+
+def _one_of(about: str, suffix: str) -> Schema:
+    return {"description": about, "oneOf": [ref(_title(name) + suffix) for name in SOURCES]}
+
+
+# A trigger by its source, as a definition says it, and in the data of a graph's trigger node, where
+# answers say more.
+SCHEMAS: Mapping[str, Schema] = {
+    "TriggerContactDefaults": _CONTACT_DEFAULTS,
+    "WritableTrigger": _one_of("The start of runs, by its source.", "Trigger"),
+    "TriggerData": _one_of("The definition's `trigger`, as `trigger` says it too.", "TriggerData"),
+    **{f"{_title(name)}Trigger": _of(name, one, {}) for name, one in SOURCES.items()},
+    **{f"{_title(name)}TriggerData": _of(name, one, READ_ONLY) for name, one in SOURCES.items()},
 }
+# What the reader may refuse although it is valid: tags, names, paths and Liquid.
+BEYOND = frozenset({"value_error"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
 from app.definitions import filing, portable
@@ -26,6 +26,8 @@ from app.web.routing import Call, Endpoint, get
 MOST_TEMPLATES = 100  # of one file
 
 Key = Annotated[str, Field(pattern=portable.KEY, examples=["welcome-series"])]
+# As the name of a member: readers of schemas do not know patternProperties.
+KeyName = Annotated[str, Field(pattern=portable.KEY), WithJsonSchema({"type": "string"})]
 
 
 class DefinitionFile(Shape):
@@ -40,9 +42,9 @@ class DefinitionFile(Shape):
     name: Name
     about: str | None = None
     definition: case_files.Definition
-    templates: Annotated[dict[Key, case_files.FileTemplate], Field(max_length=MOST_TEMPLATES)] = (
-        Field(default_factory=dict)
-    )
+    templates: Annotated[
+        dict[KeyName, case_files.FileTemplate], Field(max_length=MOST_TEMPLATES)
+    ] = Field(default_factory=dict)
     workspace: case_files.FileWorkspace | None = None
     input: Given | None = None
     expected: Expected | None = None

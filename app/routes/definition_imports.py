@@ -21,7 +21,7 @@ from app.machine.program import Finding as Found
 from app.machine.program import Json
 from app.routes import automations, workflows
 from app.routes import definition_cases as case_routes
-from app.routes.definition_files import DefinitionFile, Key, exported
+from app.routes.definition_files import DefinitionFile, KeyName, exported
 from app.routes.definition_shapes import LONGEST_SECRET, Finding, States
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, TemplateId, WorkflowId
@@ -52,7 +52,7 @@ class Import(Shape):
         None, json_schema_extra=WRITE_ONLY
     )
     alongside: Annotated[
-        dict[Key, Literal["workflow", "automation"]],
+        dict[KeyName, Literal["workflow", "automation"]],
         Field(
             max_length=MOST_ALONGSIDE,
             description="With `dry_run`: the keys of definitions that will be there by then, such"

@@ -10,13 +10,13 @@ from pydantic import AfterValidator, Field, JsonValue, RootModel, model_validato
 from app.audience import profile
 from app.definitions import trigger_node
 from app.errors import FieldError
-from app.machine import defaults, description, path, reentry, template, triggers
-from app.machine.schema import ref
+from app.machine import defaults, description, path, reentry, template
+from app.machine.schema import READ_BACK, ref
 from app.routes.ids import AutomationId, WorkflowId
 from app.web.body import WRITE_ONLY, Name, Query, Shape, Writable
 from app.web.paging import Changing
 from app.web.reply import Revised
-from app.web.schemas import READ_BACK, described
+from app.web.schemas import described
 
 States = Literal["DRAFT", "ACTIVE", "PAUSED", "ARCHIVED"]
 LONGEST_SECRET = 1_024
@@ -79,12 +79,6 @@ class ContactDefaults(Shape):
         return raw
 
 
-def _explain(schema: dict[str, Any]) -> None:
-    for name, about in triggers.MEMBERS.items():
-        schema["properties"][name]["description"] = about
-    schema[READ_BACK] = {name: triggers.DATA["properties"][name] for name in trigger_node.READ_ONLY}
-
-
 # A patch may repeat them as they were read.
 _READ_BACK: dict[str, JsonValue] = {
     READ_BACK: {
@@ -104,7 +98,7 @@ Graph = Annotated[dict[str, Any], described(ref("Graph"))]
 Steps = Annotated[list[Any], described(description.STEPS)]
 
 
-class WritableTrigger(Shape, json_schema_extra=_explain):
+class WritableTrigger(Shape):
     """The start of its runs. Each source has its own members; those of others are kept and not
     read."""
 
@@ -124,6 +118,11 @@ class WritableTrigger(Shape, json_schema_extra=_explain):
     signed: Annotated[bool, AfterValidator(_if_so)] | None = None
 
     @property
+    def is_misplaced(self) -> bool:
+        """Whether it names a field that only a lookup by ID reads."""
+        return bool(self.metadata_field) and self.contact_lookup != "contact_id"
+
+    @property
     def secret(self) -> str | None:
         """None keeps the stored one; "" removes it, and so does its own null."""
         return (self.signing_secret or "") if "signing_secret" in self.model_fields_set else None
@@ -133,6 +132,7 @@ class WritableTrigger(Shape, json_schema_extra=_explain):
         return self.model_dump(by_alias=True, exclude_none=True, exclude={"signing_secret"})
 
 
+Started = Annotated[WritableTrigger, described(ref("WritableTrigger"))]
 GATE = "Whether a case that fails prevents the activation; otherwise it is a warning."
 
 
@@ -140,7 +140,7 @@ class WritableAutomation(Writable, json_schema_extra=_READ_BACK):
     name: Name
     state: States = "DRAFT"
     cases_gate: bool = Field(False, description=GATE)
-    trigger: WritableTrigger = WritableTrigger()
+    trigger: Started = WritableTrigger()
     graph: Graph = Field(default_factory=lambda: {"nodes": [], "edges": []})
 
     _moved = model_validator(mode="before")(trigger_node.moved)
@@ -150,7 +150,7 @@ class WritableWorkflow(Writable, json_schema_extra=_READ_BACK):
     name: Name
     state: States = "DRAFT"
     cases_gate: bool = Field(False, description=GATE)
-    trigger: WritableTrigger = WritableTrigger()
+    trigger: Started = WritableTrigger()
     steps: Steps = Field(default_factory=list)
 
 

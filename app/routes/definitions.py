@@ -216,7 +216,7 @@ class DefinitionKind:
         new, wrong, gone = partly.read(
             call, self.model, stored, without={"name": "…"}, changed=changed
         )
-        if new.trigger.metadata_field and new.trigger.contact_lookup != "contact_id":
+        if new.trigger.is_misplaced:
             only = "Only with contactLookup contact_id."
             wrong.append(FieldError("/trigger/metadataField", only))
         return Draft(

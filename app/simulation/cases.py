@@ -64,7 +64,7 @@ class FileWorkspace(Shape):
 class Definition(Shape):
     """An automation's `graph`, or a workflow's `steps`."""
 
-    trigger: Annotated[dict[str, Any], described(ref("TriggerInFile"))] = Field(
+    trigger: Annotated[dict[str, Any], described(ref("WritableTrigger"))] = Field(
         default_factory=lambda: {"source": "manual"}
     )
     graph: Annotated[dict[str, Any], described(ref("Graph"))] | None = None

@@ -142,17 +142,17 @@ async def _in_file(
     db: Handle, workspace_id: str, file: Mapping[str, Json], place: Setting
 ) -> Setting:
     """The workspace that the file says, whichever it is in."""
-    said = FileWorkspace.model_validate(file.get("workspace") or {})
-    startable = said.startable
+    workspace = FileWorkspace.model_validate(file.get("workspace") or {})
+    startable = workspace.startable
     if startable is not None:
         startable = [
             one.id for key, one in await filing.keyed(db, workspace_id) if key in startable
         ]
     return replace(
         place,
-        workspace=said.root,
-        sender=said.sender,
-        channels=said.channels,
+        workspace=workspace.root,
+        sender=workspace.sender,
+        channels=workspace.channels,
         startable=startable,
     )
 

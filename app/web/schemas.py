@@ -10,6 +10,7 @@ from pydantic import BaseModel, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from app.machine import description
+from app.machine.schema import READ_BACK
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -35,7 +36,6 @@ _PAGE = re.compile(r"^(?:Reply)?Page\[(\w+)\]$")
 
 # --- definitions in models ------------------------------------------------------------------------
 
-READ_BACK = "x-read-back"  # members that a patch may repeat as they were read
 COMPONENT = "x-component"  # a model names one so: pydantic knows only what it has written itself
 
 
@@ -88,6 +88,8 @@ def standing_alone(model: type[BaseModel]) -> Schema:
     """The model and the definitions in it, active ones, as a schema that needs no document."""
     place = "#/$defs/"
     references, named = _written([model], place, active=True)
+    for schema in named.values():
+        schema.pop(READ_BACK, None)
     whole = named.pop(references[model]["$ref"].removeprefix(place))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": named}
 
@@ -145,8 +147,8 @@ class Schemas:
             return {"$ref": PLACE + name}
         patched = {key: value for key, value in schema.items() if key not in _WHOLE}
         for several in ("anyOf", "oneOf"):
-            if several in schema:
-                patched[several] = [self._patched(one) for one in schema[several]]
+            if several in schema:  # a part may be that of more than one
+                patched["anyOf"] = [self._patched(one) for one in schema[several]]
         if "properties" in schema:
             needed = schema.get("required", ())
             patched["properties"] = {

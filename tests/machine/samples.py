@@ -227,6 +227,54 @@ def _ported(config: dict[str, Any], kind: NodeKind) -> dict[str, Any]:
     return {**config, kind.fork: items}
 
 
+# --- triggers -------------------------------------------------------------------------------------
+
+PATHS = st.sampled_from(["id", "data.object.id", 'a["b c"][0]'])
+DEFAULTS = members(
+    {},
+    firstName=st.sampled_from(["Friend", "{{trigger.name}}"]) | st.none(),
+    timezone=st.just("Europe/Berlin"),
+    metadata=st.sampled_from([{}, {"plan": "{{trigger.plan}}", "seats": 3, "deep": {"a": [1]}}]),
+    tags=st.lists(name, max_size=2),
+)
+REENTRY = st.sampled_from(["always", "once", "not_while_running", {"after": "P7D"}, None])
+_OF_OTHERS: dict[str, Any] = {
+    "reentry": REENTRY,
+    "createContact": st.booleans(),
+    "tag": st.none() | name,
+}
+_WEBHOOK: dict[str, Any] = {
+    "reentry": REENTRY,
+    "contactPath": PATHS,
+    "createContact": st.booleans(),
+    "contactDefaults": DEFAULTS | st.none(),
+    "dedupePath": PATHS | st.none(),
+    "signingSecret": st.sampled_from(["", "a shared secret of good length"]),
+    "signed": st.booleans(),
+}
+triggers = st.one_of(
+    members(
+        {
+            "source": st.just("inbound_webhook"),
+            "contactLookup": st.sampled_from(["email", "phone", "contact_id"]),
+        },
+        **_WEBHOOK,
+    ),
+    members(
+        {
+            "source": st.just("inbound_webhook"),
+            "contactLookup": st.just("contact_id"),
+            "metadataField": name,
+        },
+        **_WEBHOOK,
+    ),
+    members({}, source=st.just("manual"), **_OF_OTHERS),
+    members({"source": st.just("contact_created")}, **_OF_OTHERS),
+    members({"source": st.just("tag_added"), "tag": name}, createContact=st.booleans()),
+    members({"source": st.just("event"), "name": name}, **_OF_OTHERS),
+)
+
+
 # --- one mutation away ----------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 import { raw } from '../api'
 
 export interface Schema {
-  $ref?: string; type?: string | string[]; enum?: unknown[]; const?: unknown; anyOf?: Schema[]; items?: Schema
+  $ref?: string; type?: string | string[]; enum?: unknown[]; const?: unknown; anyOf?: Schema[]; oneOf?: Schema[]; items?: Schema
   properties?: Record<string, Schema>; required?: string[]; additionalProperties?: boolean | Schema
   description?: string; examples?: unknown[]; minimum?: number; maximum?: number
   discriminator?: { mapping: Record<string, string> }; 'x-ports'?: Ports
@@ -19,6 +19,12 @@ const OF_TRIGGER: Ports = { ...NONE, open: ['next'] }
 
 const named = (ref: string) => ref.slice(ref.lastIndexOf('/') + 1)
 
+/** One schema with the members of all alternatives. */
+function anyOfIts(schema: Schema, defs: Record<string, Schema>): Schema {
+  const each = (schema.oneOf ?? []).map(one => defs[named(one.$ref ?? '')]?.properties ?? {})
+  return { ...schema, properties: Object.assign({}, ...each) as Record<string, Schema> }
+}
+
 function read(document: { $defs: Record<string, Schema> }): Kinds {
   const defs = document.$defs
   const mapping = defs.Step?.discriminator?.mapping ?? {}
@@ -26,7 +32,7 @@ function read(document: { $defs: Record<string, Schema> }): Kinds {
     const schema = defs[named(ref).replace(/Step$/, 'Data')] ?? {}
     return [name, { name, about: schema.description ?? '', schema, ports: schema['x-ports'] ?? NONE }] as const
   })
-  return { all: new Map(all), trigger: defs.TriggerInFile ?? {}, defs }
+  return { all: new Map(all), trigger: anyOfIts(defs.WritableTrigger ?? {}, defs), defs }
 }
 
 let known: Promise<Kinds> | null = null
