@@ -39,7 +39,7 @@ from app.web.body import Name, Shape
 from app.web.routing import Call, put
 
 
-class Consent(Shape):
+class ConsentOrigin(Shape):
     """Where the answers about `topics` come from."""
 
     source: Name
@@ -53,7 +53,7 @@ class IdentifiedContact(WritableContact, extra="forbid"):
 
     match: Match
     topics: dict[str, dict[ChannelName, topic_answers.Choice]] = Field(default_factory=dict)
-    consent: Consent | None = None
+    consent: ConsentOrigin | None = None
 
     def values(self) -> dict[str, Json]:
         """Those of the contact that are given."""

@@ -334,7 +334,7 @@ async def test_a_template_that_is_changed_at_the_same_moment_is_not_overwritten(
         headers = {"If-Match": made["etag"]}
         importing = asyncio.create_task(cast.ed.post(IMPORT, {"file": mine}, headers=headers))
         await asyncio.sleep(0.3)  # until it waits for the lock
-        theirs = {"name": "Hi", "category": "transactional", "version": 2}
+        theirs = {"name": "Hi", "category": "transactional", "topic_id": None, "version": 2}
         await templates.update(db, **of, **theirs, content={**HELLO, "text": "Theirs"})
     answer = await importing
     assert (answer.status_code, answer.json()["code"]) == (412, "stale")
