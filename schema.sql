@@ -546,7 +546,7 @@ CREATE INDEX calls_by_run ON calls (workspace_id, run_id);
 -- would cost every claim a look at each.
 CREATE TABLE jobs (
     workspace_id  TEXT NOT NULL,
-    kind          TEXT NOT NULL,                  -- run | message | call | event_attempt
+    kind          TEXT NOT NULL,                  -- run | message | call | event_attempt | broadcast
     id            TEXT NOT NULL,                  -- of the row that it is the work of
     wake_at       TIMESTAMPTZ NOT NULL,           -- due then; of a claimed one the end of its lease
     lease_token   BIGINT NOT NULL,                -- 0: not claimed; else drawn afresh at every claim
@@ -561,6 +561,74 @@ CREATE INDEX jobs_by_workspace ON jobs (kind, workspace_id, wake_at, id);
 
 -- section 0005: messages and delivery
 
+-- A message to an audience, which is frozen when its sending begins.
+CREATE TABLE broadcasts (
+    workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
+    id             TEXT NOT NULL,
+    name           TEXT NOT NULL,
+    segment_id     TEXT,                          -- its audience: one of these three
+    filter         TEXT,                          -- JSON with its literals
+    tag            TEXT,
+    template_id    TEXT NOT NULL,
+    topic_id       TEXT,                          -- NULL: the template's
+    send_at        TIMESTAMPTZ,                   -- NULL: as soon as it is scheduled
+    local_time     TEXT,                          -- HH:MM in each contact's time zone, from send_at on
+    per_minute     INTEGER,                       -- messages, at the most
+    state          TEXT NOT NULL,                 -- DRAFT | SCHEDULED | SENDING | PAUSED | SENT | CANCELLED
+    reason_code    TEXT,                          -- of its state, where that needs one
+    reason_detail  TEXT,
+    previewed      JSONB,                         -- the audience when it was scheduled: reason → contacts
+    frozen         JSONB NOT NULL DEFAULT '{}',   -- the audience as far as it is frozen, likewise
+    frozen_at      TIMESTAMPTZ,                   -- who was created later is not in it
+    frozen_until   TEXT,                          -- the last contact that was looked at
+    is_frozen      BOOLEAN NOT NULL DEFAULT FALSE,  -- all contacts were
+    paced_at       TIMESTAMPTZ,                   -- the pace is kept since then
+    domain_slots   JSONB NOT NULL DEFAULT '{}',   -- receiving domain → when its next message may leave,
+                                                  -- of domains that others wait for
+    judged_from    TEXT NOT NULL DEFAULT '',      -- the id of a message: bounces of later ones count
+    ending         BOOLEAN NOT NULL DEFAULT FALSE,  -- CANCELLED, and some recipients do not say so
+    revision       INTEGER NOT NULL,
+    created_at     TIMESTAMPTZ NOT NULL,
+    updated_at     TIMESTAMPTZ NOT NULL,
+    started_at     TIMESTAMPTZ,                   -- of the sending
+    finished_at    TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, id)
+);
+CREATE INDEX broadcasts_by_update ON broadcasts (workspace_id, updated_at, id);
+CREATE INDEX broadcasts_by_state ON broadcasts (workspace_id, state, id);
+CREATE INDEX broadcasts_unfinished ON broadcasts (workspace_id, id)
+    WHERE COALESCE(state IN ('DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED'), FALSE);
+CREATE INDEX broadcasts_at_work ON broadcasts (workspace_id, id)
+    WHERE COALESCE(state IN ('SCHEDULED', 'SENDING') OR ending, FALSE);
+
+-- A contact of a broadcast's frozen audience, with its message or the reason for none. No foreign key
+-- to the contact: that there was one is counted after its erasure, too.
+CREATE TABLE broadcast_recipients (
+    workspace_id  TEXT NOT NULL,
+    broadcast_id  TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    status        TEXT NOT NULL,                  -- PENDING | QUEUED | SENT | DELIVERED | BOUNCED |
+                                                  -- COMPLAINED | FAILED | UNKNOWN | SUPPRESSED | CANCELLED
+    reason        TEXT,
+    message_id    TEXT,                           -- made when its turn comes
+    due_at        TIMESTAMPTZ NOT NULL,
+    has_turn      BOOLEAN NOT NULL DEFAULT FALSE,  -- due then because others at its domain come first
+    PRIMARY KEY (workspace_id, broadcast_id, contact_id),
+    FOREIGN KEY (workspace_id, broadcast_id)
+        REFERENCES broadcasts (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX broadcast_recipients_by_status
+    ON broadcast_recipients (workspace_id, broadcast_id, status, contact_id);
+CREATE INDEX broadcast_recipients_by_reason
+    ON broadcast_recipients (workspace_id, broadcast_id, reason, contact_id)
+    WHERE reason IS NOT NULL;
+CREATE INDEX broadcast_recipients_pending
+    ON broadcast_recipients (workspace_id, broadcast_id, due_at, contact_id)
+    WHERE status = 'PENDING';
+CREATE INDEX broadcast_recipients_by_message
+    ON broadcast_recipients (workspace_id, broadcast_id, message_id)
+    WHERE message_id IS NOT NULL;
+
 -- One message to one recipient.
 CREATE TABLE messages (
     workspace_id      TEXT NOT NULL REFERENCES workspaces (id),
@@ -568,6 +636,7 @@ CREATE TABLE messages (
     run_id            TEXT,
     node_id           TEXT,
     visit             INTEGER,
+    broadcast_id      TEXT,
     contact_id        TEXT,
     template_id       TEXT,
     template_version  INTEGER,                    -- the one rendered, known from the intent on
@@ -594,6 +663,8 @@ CREATE TABLE messages (
     PRIMARY KEY (workspace_id, id),
     UNIQUE (workspace_id, run_id, node_id, visit)
 );
+CREATE UNIQUE INDEX messages_of_broadcast ON messages (workspace_id, broadcast_id, contact_id)
+    WHERE broadcast_id IS NOT NULL;
 CREATE INDEX messages_by_contact ON messages (workspace_id, contact_id, id);
 CREATE INDEX messages_by_status ON messages (workspace_id, status, id);
 CREATE INDEX messages_parked ON messages (workspace_id, id) WHERE parked;
@@ -819,7 +890,7 @@ CREATE TABLE audit_logs (
     workspace_id   TEXT NOT NULL REFERENCES workspaces (id),
     id             TEXT NOT NULL,
     action         TEXT NOT NULL,                 -- contact.created
-    actor_type     TEXT NOT NULL,                 -- user | api_key | operator | provider
+    actor_type     TEXT NOT NULL,                 -- user | api_key | operator | provider | service
     actor_id       TEXT,
     actor_name     TEXT NOT NULL,
     resource_type  TEXT NOT NULL,

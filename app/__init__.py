@@ -11,6 +11,7 @@ routes        The whole API on one page, path by path: who may call it, and from
 simulation    A definition on paper: a virtual clock, cases, and how two traces compare.
 intake        1. An event comes in: token → signature → body → lookup → contact → run.
 runs          2. A run moves on: claim → machine.step → state and effects in one transaction.
+broadcasts    A message to an audience: previewed, frozen, sent, guarded, accounted for.
 definitions   Automations and workflows: checked, activated, versioned, drawn.
 files         Imports and exports of contacts, as files with a row for each.
 accounts      People and their workspaces: registration, sign-in, invitations, closure.

@@ -173,6 +173,7 @@ def after_restore(settings: Settings, _arguments: argparse.Namespace) -> int:
 
     parked = asyncio.run(main())
     print(f"{parked.messages} messages are now UNKNOWN and {parked.runs} runs FAILED, as restored.")
+    print(f"{parked.broadcasts} broadcasts are PAUSED: resume or cancel each.")
     print("They are not retried automatically; docs/operating.md says what to do with them.")
     return 0
 

@@ -168,8 +168,8 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 # What an f-string of SQL may hold: constants of its module or of jobs, and names that fixed clauses
 # go by.
 FIXED = re.compile(
-    r"(?:\w+\.)?[A-Z_]+|columns\(\w+(?:, '\w+')?\)|narrowed|table|whose|(?:FOUND|KEYS)\[\w+\]"
-    r"|waiting|kind|key|named|alive|work\.(?:table|open|owed)|fitting\.sql"
+    r"(?:\w+\.)?[A-Z_]+|columns\(\w+(?:, '\w+')?\)|narrowed|table|whose"
+    r"|(?:FOUND|KEYS|ADDRESSES|REASON)\[\w+\]|waiting|kind|key|named|alive|work\.(?:table|open|owed)|fitting\.sql"
 )
 # These rewrite statements, names of values included; the last two write those of filters, in
 # which tests/store/test_segment_sql.py looks for words of theirs.

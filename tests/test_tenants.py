@@ -33,11 +33,13 @@ ENDING = "7zzzzzzzzz" + "0" * 16  # of an id that is well formed and nobody's
 # The prefix of the id that a parameter or field of this name takes; None is no id of ours.
 NAMES: Mapping[str, str | None] = {
     "automationId": "aut",
+    "broadcastId": "bro",
     "contactId": "con",
     "definitionId": "wfl",
     "messageId": "msg",
     "resourceId": "con",
     "runId": "run",
+    "segmentId": "seg",
     "templateId": "tpl",
     "topicId": "top",
     "userId": "usr",
@@ -73,6 +75,18 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
     "POST /templates topicId": {**NEWS, "topicId": "top"},
     "POST /templates/preview topicId": {"template": {**NEWS, "topicId": "top"}},
     "PATCH /templates/{id} topicId": {"category": "marketing", "topicId": "top"},
+    "POST /broadcasts segmentId": {"name": "B", "segmentId": "seg", "templateId": "tpl"},
+    "POST /broadcasts templateId": {"name": "B", "tag": "lead", "templateId": "tpl"},
+    "POST /broadcasts topicId": {
+        "name": "B",
+        "tag": "lead",
+        "templateId": "tpl",
+        "topicId": "top",
+    },
+    "PATCH /broadcasts/{id} topicId": {"topicId": "top"},
+    "PATCH /broadcasts/{id} segmentId": {"tag": None, "segmentId": "seg"},
+    "PATCH /broadcasts/{id} templateId": {"templateId": "tpl"},
+    "POST /broadcasts/{id}/test contactId": {"to": "ada@example.com", "contactId": "con"},
     "POST /auth/switch workspaceId": {"workspaceId": "ws"},
     "POST /auth/token workspaceId": {
         "email": "mallory@tidings.example",
@@ -84,6 +98,7 @@ YES = {"channel": "email", "state": "subscribed", "source": "form"}
 CASE = {"given": {"startAt": "2026-01-31T09:30:00Z"}, "expect": {"end": {"status": "FAILED"}}}
 # What else a route by id wants, for its owner to get an answer that a rival does not.
 WANTS: Mapping[str, Any] = {
+    "POST /broadcasts/{id}/test": {"to": "ada@example.com"},
     "POST /contacts/{id}/tags": {"tags": ["new"]},
     "POST /contacts/{id}/events": {"name": "seen"},
     "PUT /contacts/{id}/topics/{topicId}": YES,
@@ -216,11 +231,10 @@ async def world(cast: Cast, process: Process) -> World:
     receipt = (await cast.client.post(f"/v1/webhooks/in/{token}", json=ada)).json()
     await settle(process)
     [attempt] = (await cast.vic.read("/messages/delivery-attempts"))["data"]
-    template = {"name": "T", "channel": "email", "content": HELLO}
     made = {
         prefix: (await cast.adam.made(path, body))["id"]
         for prefix, path, body in (
-            ("tpl", "/templates", template),
+            ("tpl", "/templates", NEWS),
             ("aut", "/automations", {"name": "A", "state": "ACTIVE"}),
             ("seg", "/segments", {"name": "S", "filter": {"event": "seen"}}),
             ("top", "/topics", {"name": "Offers", "channels": ["email"]}),
@@ -230,6 +244,8 @@ async def world(cast: Cast, process: Process) -> World:
             ("inv", "/memberships/invitations", {"email": "eve@example.com", "role": "viewer"}),
         )
     }
+    news = {"name": "B", "tag": "lead", "templateId": made["tpl"]}
+    made["bro"] = (await cast.adam.made("/broadcasts", news))["id"]
     contact = f"/contacts/{receipt['contactId']}"
     await cast.ed.post(f"{contact}/tags", {"tags": ["lead"]})
     event = (await cast.ed.post(f"{contact}/events", {"name": "seen"})).json()
@@ -455,13 +471,14 @@ async def test_an_id_in_a_body_is_nobody_s_to_a_stranger(
         own = replace(world.cast.olivia, client=client)
         mallory = replace(strangers, key=await session(process, strangers))
         olivia = replace(own, key=await session(process, own))
-        template = {"name": "T", "channel": "email", "content": HELLO}
         theirs = {
-            "tpl": (await mallory.made("/templates", template))["id"],
+            "tpl": (await mallory.made("/templates", NEWS))["id"],
             "aut": (await mallory.made("/automations", {"name": "A", "state": "ACTIVE"}))["id"],
             "wfl": (await mallory.made("/workflows", {"name": "W", "state": "ACTIVE"}))["id"],
             "": "",
         }
+        news = {"name": "B", "tag": "lead", "templateId": theirs["tpl"]}
+        theirs["bro"] = (await mallory.made("/broadcasts", news))["id"]
         for endpoint, field in BY_BODY:
             right = BODIES[f"{name(endpoint)} {field}"]
             id = world.id(NAMES[field])
@@ -482,7 +499,10 @@ async def test_an_id_in_a_body_is_nobody_s_to_a_stranger(
             if "email" in right:
                 right = {**right, "email": olivia.email}
             path = path_of(endpoint, world.own.get(own_prefix(endpoint), ""))
-            accepted = await olivia.call(endpoint.method, path, json=filled_in(right, field, id))
+            body = filled_in(right, field, id)
+            if "templateId" in right and field != "templateId":
+                body = filled_in(body, "templateId", world.own["tpl"])
+            accepted = await olivia.call(endpoint.method, path, json=body)
             assert accepted.status_code // 100 == 2, (name(endpoint), field, accepted.text)
             if accepted.content:
                 assert not accepted.json().get("refused"), accepted.text

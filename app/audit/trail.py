@@ -36,9 +36,9 @@ UNTOLD = frozenset({"id", "createdAt", "updatedAt"})  # the entry says as much i
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The actor, and where the act comes from. An operator acts from the command line; a provider
-    of payments says what was paid for."""
+    of payments says what was paid for; the service itself pauses what does harm."""
 
-    type: Literal["user", "api_key", "operator", "provider"]
+    type: Literal["user", "api_key", "operator", "provider", "service"]
     id: str | None
     name: str
     ip: str | None
@@ -46,6 +46,7 @@ class Origin:
 
 
 OPERATOR = Origin("operator", None, "command line", None, "command line")
+SERVICE = Origin("service", None, "Tidings", None, "worker")
 
 
 @dataclass(frozen=True, slots=True)

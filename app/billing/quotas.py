@@ -148,6 +148,36 @@ async def sent_today(db: Handle, workspace_id: str) -> int:
     return await usage.used(db, workspace_id=workspace_id, meter=DAILY, period=period)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Messages that a workspace may still send, None for any number; and why no more."""
+
+    left: int | None
+    reason: Reason = Reason.SUPPRESSED_QUOTA
+
+
+async def room_for_messages(
+    process: Process, db: Handle, workspace_id: str, *, is_operators: bool
+) -> Room:
+    """What `take_message` would let through, to outsiders, as of now."""
+    now = await db.now()
+    rooms = []
+    judged = await earned(db, workspace_id) if process.settings.production else None
+    if judged is not None:
+        if not judged.owner_verified:
+            return Room(0, Reason.SUPPRESSED_UNVERIFIED)
+        daily = daily_limit(process, workspace_id, judged, now) if is_operators else None
+        if daily is not None:
+            sent = await sent_today(db, daily.account)
+            rooms.append(Room(daily.amount - sent, Reason.SUPPRESSED_DAILY_LIMIT))
+    monthly = plan_of(process, await workspaces.by_id(db, id=workspace_id)).messages_per_month
+    if monthly is not None:
+        period = month(now)
+        sent = await usage.used(db, workspace_id=workspace_id, meter=MESSAGES, period=period)
+        rooms.append(Room(monthly - sent))
+    return min(rooms, key=lambda room: room.left or 0, default=Room(None))
+
+
 async def take_message(
     process: Process, db: Handle, message: HeldMessage, *, to: str, is_operators: bool
 ) -> Reason | None:

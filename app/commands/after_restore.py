@@ -2,16 +2,19 @@
 
 Workers went on after the backup was made, so what it lists as queued may have been sent already.
 Messages therefore become UNKNOWN, which are never resent automatically, and runs that were due
-become FAILED, for a person to retry. Must run before any worker starts.
+become FAILED, for a person to retry. Broadcasts that were being sent, or were due, are PAUSED.
+Must run before any worker starts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.broadcasts import control
 from app.machine.reasons import SENTENCES, Reason
 from app.messages import settling
 from app.process import Process
+from app.store import broadcasts as stored_broadcasts
 from app.store import jobs, messages, restored
 
 BATCH = 500  # rows of one transaction
@@ -21,6 +24,7 @@ BATCH = 500  # rows of one transaction
 class Parked:
     runs: int
     messages: int
+    broadcasts: int
 
 
 async def park(process: Process) -> Parked:
@@ -36,13 +40,30 @@ async def park(process: Process) -> Parked:
                 limit=BATCH,
             )
         runs += parked
+    broadcasts = await _park_broadcasts(process)
     while True:
         async with process.database.write() as db:
             due = await restored.messages_due(db, limit=BATCH)
             if due is None:
-                return Parked(runs, given_up)
+                return Parked(runs, given_up, broadcasts)
             workspace_id, ids = due
             for row in await messages.taken(db, workspace_id=workspace_id, ids=ids):
                 await settling.give_up(process, db, row, Reason.RESTORED)
                 given_up += 1
             await jobs.delete(db, "message", workspace_id=workspace_id, ids=ids)
+
+
+async def _park_broadcasts(process: Process) -> int:
+    """Whoever was written to since the backup is PENDING in it: only a person can tell whether to
+    resume or to cancel."""
+    parked = 0
+    while True:
+        async with process.database.write() as db:
+            due = await restored.broadcasts_due(db, limit=BATCH)
+            for workspace_id, id in due:
+                row = await stored_broadcasts.locked(db, workspace_id=workspace_id, id=id)
+                if row is not None:
+                    await control.pause(db, row, Reason.RESTORED)
+            parked += len(due)
+        if len(due) < BATCH:
+            return parked

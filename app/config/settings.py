@@ -351,6 +351,24 @@ VARIABLES: tuple[Variable, ...] = (
         default_in_words="none",
     ),
     Variable(
+        "BROADCAST_MAX_BOUNCES",
+        casts.whole(1, 1_000),
+        "50",
+        "A broadcast pauses at so many hard bounces per 1,000 of its last messages.",
+    ),
+    Variable(
+        "BROADCAST_MAX_COMPLAINTS",
+        casts.whole(1, 1_000),
+        "3",
+        "A broadcast pauses at so many spam complaints per 1,000 of its last messages.",
+    ),
+    Variable(
+        "BROADCAST_DOMAIN_PER_MINUTE",
+        casts.whole(1, 1_000_000),
+        "30000",
+        "Messages of a broadcast a minute to one receiving domain.",
+    ),
+    Variable(
         "RETENTION_DAYS",
         casts.whole(1, 3_650),
         "365",
@@ -434,6 +452,9 @@ class Settings:
     stripe_price_enterprise: str | None
     stripe_base_url: str
     egress_allow: tuple[IPv4Network | IPv6Network, ...]
+    broadcast_max_bounces: int
+    broadcast_max_complaints: int
+    broadcast_domain_per_minute: int
     retention_days: int
     lease_seconds: int
     log_level: str

@@ -10,6 +10,7 @@ _VIEWER = frozenset(
     {
         "automations:read",
         "billing:read",
+        "broadcasts:read",
         "contacts:read",
         "event_endpoints:read",
         "memberships:read",  # without addresses: those need memberships:write
@@ -23,6 +24,7 @@ _VIEWER = frozenset(
 )
 _EDITOR = _VIEWER | {
     "automations:write",
+    "broadcasts:write",
     "contacts:write",
     "messages:write",
     "runs:write",
@@ -33,6 +35,7 @@ _ADMIN = _EDITOR | {
     "api_keys:read",
     "api_keys:write",
     "audit_logs:read",
+    "broadcasts:send",
     "event_endpoints:write",
     "memberships:write",
     "settings:write",

@@ -34,6 +34,8 @@ class Reason(StrEnum):
     RECIPIENT_DEFERRED = "recipient_deferred"
     RECIPIENTS_REFUSED = "recipients_refused"
     SENDING_PAUSED = "sending_paused"
+    BROADCAST_PAUSED = "broadcast_paused"
+    BROADCAST_CANCELLED = "broadcast_cancelled"
 
     # A message went out, or was refused for its recipient, and this is what became of it.
     BOUNCED_HARD = "bounced_hard"
@@ -67,6 +69,11 @@ class Reason(StrEnum):
     CHAIN_TOO_LONG = "chain_too_long"
     CHAIN_TOO_WIDE = "chain_too_wide"
     DATA_TOO_LARGE = "data_too_large"
+
+    # A broadcast paused by itself, or wrote to nobody.
+    TOO_MANY_BOUNCES = "too_many_bounces"
+    TOO_MANY_COMPLAINTS = "too_many_complaints"
+    NOBODY_REACHABLE = "nobody_reachable"
 
     # The run itself ended.
     CONTACT_ERASED = "contact_erased"
@@ -103,6 +110,8 @@ SENTENCES: Mapping[Reason, str] = {
     " hours.",
     Reason.RECIPIENTS_REFUSED: "The provider refuses so many recipients that it may be at fault.",
     Reason.SENDING_PAUSED: "Sending is paused; the message waits until it is resumed.",
+    Reason.BROADCAST_PAUSED: "The broadcast is paused; the message waits until it is resumed.",
+    Reason.BROADCAST_CANCELLED: "The broadcast was cancelled before the message left.",
     Reason.BOUNCED_HARD: "The address does not exist, or permanently refuses messages.",
     Reason.BOUNCED_SOFT: "The address refused the message this time; five in a row suppress it.",
     Reason.COMPLAINED: "The recipient reported the message as spam.",
@@ -130,6 +139,9 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.CHAIN_TOO_WIDE: "The chain that the first run began has started 1,000 runs, so no"
     " further run was started.",
     Reason.DATA_TOO_LARGE: "The data rendered for the run to start is too large.",
+    Reason.TOO_MANY_BOUNCES: "Too many of the broadcast's last messages bounced permanently.",
+    Reason.TOO_MANY_COMPLAINTS: "Too many of the broadcast's last messages were reported as spam.",
+    Reason.NOBODY_REACHABLE: "Nobody in the audience can be written to, so nothing was sent.",
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
     Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
     Reason.CANCELLED: "A member cancelled the run.",

@@ -166,6 +166,7 @@ async def _move(
     if not row.is_newest:
         return
     await delivery_reports.move_message(db, workspace_id=row.workspace_id, id=row.id, ending=ending)
+    await settling.settle_recipient(db, row, status, code)
     if row.run_id is not None and row.status not in settling.ENDED:
         where = {"workspace_id": row.workspace_id, "id": row.run_id}
         await runs.wake(db, **where, awaited_id=row.id)

@@ -11,7 +11,8 @@ from app.machine import document
 from app.machine.program import Json
 from app.messages import composing
 from app.process import Process
-from app.store import delivery_attempts, messages
+from app.store import broadcast_recipients, delivery_attempts, messages
+from app.store.messages import RequeuedMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Order:
     run_id: str | None = None
     node_id: str | None = None
     visit: int | None = None
+    broadcast_id: str | None = None
     account_mail: str | None = None  # its kind: it holds a secret, and is not for all to read
     addressee_id: str | None = None  # the user who alone may read such a mail
 
@@ -55,6 +57,7 @@ async def create(process: Process, db: Handle, order: Order) -> Made:
         run_id=order.run_id,
         node_id=order.node_id,
         visit=order.visit,
+        broadcast_id=order.broadcast_id,
         contact_id=order.contact_id,
         template_id=order.template_id,
         channel=order.channel,
@@ -68,7 +71,7 @@ async def create(process: Process, db: Handle, order: Order) -> Made:
         if secret
         else None,
     )
-    key = _key(order.run_id or message_id, order.node_id, order.visit, order.channel, 1)
+    key = _key(_origin(order, message_id), order.node_id, order.visit, order.channel, 1)
     return Made(
         message_id, await _attempt(process, db, order.workspace_id, message_id, number=1, key=key)
     )
@@ -93,7 +96,15 @@ async def resend(
     number = 1 + len(
         await delivery_attempts.of_message(db, workspace_id=workspace_id, message_id=message_id)
     )
-    key = _key(row.run_id or message_id, row.node_id, row.visit, row.channel, number)
+    if row.broadcast_id is not None and row.contact_id is not None:
+        await broadcast_recipients.queue(
+            db,
+            workspace_id=workspace_id,
+            broadcast_id=row.broadcast_id,
+            contact_id=row.contact_id,
+            message_id=message_id,
+        )
+    key = _key(_origin(row, message_id), row.node_id, row.visit, row.channel, number)
     return await _attempt(process, db, workspace_id, message_id, number=number, key=key)
 
 
@@ -112,6 +123,13 @@ async def _attempt(
     )
     process.queue.due(db, "message", workspace_id, message_id)
     return id
+
+
+def _origin(made: Order | RequeuedMessage, message_id: str) -> str:
+    """The run, or the contact of a broadcast, or nothing but itself."""
+    if made.broadcast_id is not None:
+        return f"{made.broadcast_id}|{made.contact_id}"
+    return made.run_id or message_id
 
 
 def _key(origin: str, node_id: str | None, visit: int | None, channel: str, number: int) -> str:

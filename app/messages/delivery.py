@@ -154,7 +154,13 @@ async def _judge(process: Process, job: Job, db: Handle) -> Judgement:
         broke = "Preparing the message crashed the worker several times."
         await settling.settle(process, db, row, Transition("FAILED", Reason.POISONED, broke))
         return None
+    if row.broadcast_state == "CANCELLED":
+        cancelled = Transition("SUPPRESSED", Reason.BROADCAST_CANCELLED)
+        await settling.settle(process, db, row, cancelled)
+        return None
     if row.sending_paused and await parking.park(db, row):
+        return None
+    if row.broadcast_state == "PAUSED" and await parking.park_broadcast(db, row):
         return None
     prepared = await composing.prepare(process, db, row)
     if isinstance(prepared, Transition):
@@ -231,7 +237,8 @@ async def _ask_again(process: Process, db: Handle, job: Job, row: HeldMessage) -
     It is judged like any other, for the first may never have arrived; and who may not be written to
     any more is not asked about.
     """
-    if row.account is None or job.claims > jobs.MAX_CLAIMS or row.sending_paused:
+    is_stopped = row.sending_paused or row.broadcast_state in ("PAUSED", "CANCELLED")
+    if row.account is None or job.claims > jobs.MAX_CLAIMS or is_stopped:
         return None
     prepared = await composing.prepare(process, db, row, again=True)
     if isinstance(prepared, Transition) or prepared.channel.account != row.account:

@@ -1,11 +1,12 @@
-"""Messages of a workspace whose sending is paused wait, and are due once it sends again."""
+"""Messages wait while their workspace's sending, or their broadcast, is paused."""
 
 from __future__ import annotations
 
 from app.database.db import Handle
 from app.errors import Unavailable
+from app.machine.reasons import Reason
 from app.process import Process
-from app.store import parked, workspaces
+from app.store import broadcasts, parked, workspaces
 from app.store.messages import UnsettledMessage
 
 WOKEN_AT_ONCE = 5_000  # rows of one transaction
@@ -20,7 +21,17 @@ async def park(db: Handle, row: UnsettledMessage) -> bool:
     workspace_id = row.workspace_id
     if row.account_mail is not None or not await workspaces.sending_paused(db, id=workspace_id):
         return False
-    await parked.park(db, workspace_id=workspace_id, id=row.id)
+    await parked.park(db, workspace_id=workspace_id, id=row.id, reason_code=Reason.SENDING_PAUSED)
+    return True
+
+
+async def park_broadcast(db: Handle, row: UnsettledMessage) -> bool:
+    """Have the message wait while its broadcast is paused; asked again under a lock, likewise."""
+    workspace_id, broadcast_id = row.workspace_id, row.broadcast_id or ""
+    if await broadcasts.state_of(db, workspace_id=workspace_id, id=broadcast_id) != "PAUSED":
+        return False
+    reason_code = Reason.BROADCAST_PAUSED
+    await parked.park(db, workspace_id=workspace_id, id=row.id, reason_code=reason_code)
     return True
 
 

@@ -18,7 +18,7 @@ from app.outbound import events
 from app.process import Process
 from app.providers.base import Channel, Receipt, SendError
 from app.runtime.backoff import jittered
-from app.store import delivery_attempts, erasure, messages, runs
+from app.store import broadcast_recipients, delivery_attempts, erasure, messages, runs
 from app.store.messages import CalledMessage, MessageAttempt, UnsettledMessage
 
 log = logging.getLogger(__name__)
@@ -117,12 +117,27 @@ async def settle(
     await note(db, row, transition, channel=channel, tries=row.tries)
     if is_orphaned:
         await erasure.forget_message(db, workspace_id=row.workspace_id, id=row.id)
+    if transition.status in ENDED:
+        await settle_recipient(db, row, transition.status, transition.code)
     await tell(db, row, transition)
     seconds = (await db.now() - row.created_at).total_seconds()
     db.after_commit(partial(_tell_end, process, row, transition, seconds))
     if row.run_id is not None and transition.status in ENDED:
         await runs.wake(db, workspace_id=row.workspace_id, id=row.run_id, awaited_id=row.id)
         process.queue.due(db, "run", row.workspace_id, row.run_id)
+
+
+async def settle_recipient(db: Handle, row: MessageAttempt, status: str, code: str | None) -> None:
+    """The end of a broadcast's message is that of its recipient."""
+    if row.broadcast_id is not None and row.contact_id is not None:
+        await broadcast_recipients.settle(
+            db,
+            workspace_id=row.workspace_id,
+            broadcast_id=row.broadcast_id,
+            contact_id=row.contact_id,
+            status=status,
+            reason_code=code,
+        )
 
 
 def _tell_end(
@@ -152,6 +167,7 @@ async def tell(db: Handle, row: MessageAttempt, transition: Transition) -> None:
         "messageId": row.id,
         "deliveryAttemptId": row.attempt_id,
         "runId": row.run_id,
+        "broadcastId": row.broadcast_id,
         "contactId": row.contact_id,
         "channel": row.channel,
         "status": transition.status,

@@ -27,6 +27,8 @@ Type: TypeAlias = Literal[
     "message.complained",
     "message.failed",
     "message.unknown",
+    "broadcast.paused",
+    "broadcast.sent",
 ]
 TYPES: frozenset[str] = frozenset(get_args(Type))
 

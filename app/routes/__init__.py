@@ -59,6 +59,18 @@ POST   /billing/checkout                                  billing:write
 GET    /billing/plan                                      billing:read
 PATCH  /billing/plan                                      billing:write
 POST   /billing/webhooks/stripe                           PUBLIC
+GET    /broadcasts                                        broadcasts:read
+POST   /broadcasts                                        broadcasts:write
+GET    /broadcasts/{id}                                   broadcasts:read
+PATCH  /broadcasts/{id}                                   broadcasts:write
+DELETE /broadcasts/{id}                                   broadcasts:write
+POST   /broadcasts/{id}/cancel                            broadcasts:send
+POST   /broadcasts/{id}/pause                             broadcasts:send
+POST   /broadcasts/{id}/preview                           broadcasts:read
+GET    /broadcasts/{id}/recipients                        broadcasts:read
+POST   /broadcasts/{id}/resume                            broadcasts:send
+POST   /broadcasts/{id}/schedule                          broadcasts:send
+POST   /broadcasts/{id}/test                              broadcasts:write
 GET    /console                                           PUBLIC                 unless CONSOLE=off
 GET    /console/assets/{name}                             PUBLIC                 unless CONSOLE=off
 GET    /console/{screen:path}                             PUBLIC                 unless CONSOLE=off
@@ -214,6 +226,8 @@ from app.routes import (
     audit_logs,
     automations,
     billing,
+    broadcast_acts,
+    broadcasts,
     callbacks,
     channels,
     checkouts,
@@ -282,6 +296,8 @@ ROUTES = [
     *segments.routes,
     *topics.routes,
     *topic_answers.routes,
+    *broadcasts.routes,
+    *broadcast_acts.routes,
     *templates.routes,
     *simulations.routes,
     *automations.routes,

@@ -37,7 +37,7 @@ class Export(Query):
 
 
 class Actor(Shape):
-    type: Literal["user", "api_key", "operator", "provider"]
+    type: Literal["user", "api_key", "operator", "provider", "service"]
     id: str | None
     name: str
 

@@ -18,7 +18,7 @@ from app.errors import Problem
 from app.machine import document
 from app.machine.program import Json
 from app.messages import composing, create
-from app.routes.ids import AttemptId, ContactId, MessageId, RunId, TemplateId
+from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, TemplateId
 from app.routes.memberships import sees_emails
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
@@ -60,6 +60,7 @@ class MessageSummary(Shape):
     contact_id: ContactId | None
     run_id: RunId | None
     node_id: str | None
+    broadcast_id: BroadcastId | None
     template_id: TemplateId | None
     to: str | None
     status: Status

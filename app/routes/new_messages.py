@@ -131,7 +131,7 @@ async def _check_new(call: Call, new: NewMessage) -> str | None:
     to, wrong_to = await _clean_to(call, new)
     found = [
         ("/to", wrong_to),
-        ("/contactId", await _wrong_contact(call, new.contact_id)),
+        ("/contactId", await wrong_contact(call, new.contact_id)),
         ("/templateId", await _wrong_template(call, new.channel, new.template_id)),
     ]
     if new.template_id is None and new.content is None:
@@ -171,15 +171,15 @@ def _refuse(detail: str, found: Sequence[tuple[str, str | None]]) -> None:
 async def _check(call: Call, wanted: TestEmail) -> None:
     """Raises Problem `invalid` with everything that is wrong."""
     found = [
-        ("/to", await _wrong_address(call, wanted.to)),
-        ("/contactId", await _wrong_contact(call, wanted.contact_id)),
+        ("/to", await wrong_address(call, wanted.to)),
+        ("/contactId", await wrong_contact(call, wanted.contact_id)),
         ("/templateId", await _wrong_template(call, "email", wanted.template_id)),
         *_wrong_content(call, wanted),
     ]
     _refuse("The test email cannot be sent like this; see errors.", found)
 
 
-async def _wrong_address(call: Call, to: str) -> str | None:
+async def wrong_address(call: Call, to: str) -> str | None:
     """Production is no relay for mail to strangers."""
     workspace_id = call.member.workspace_id
     try:
@@ -196,7 +196,7 @@ async def _wrong_address(call: Call, to: str) -> str | None:
     return None
 
 
-async def _wrong_contact(call: Call, id: str | None) -> str | None:
+async def wrong_contact(call: Call, id: str | None) -> str | None:
     workspace_id = call.member.workspace_id
     if id is None or await contacts.by_id(call.db, workspace_id=workspace_id, id=id):
         return None

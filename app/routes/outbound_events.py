@@ -10,7 +10,15 @@ from pydantic import BaseModel
 
 from app.machine.content import ChannelName
 from app.outbound.events import Type
-from app.routes.ids import AttemptId, AutomationId, ContactId, MessageId, RunId, WorkflowId
+from app.routes.ids import (
+    AttemptId,
+    AutomationId,
+    BroadcastId,
+    ContactId,
+    MessageId,
+    RunId,
+    WorkflowId,
+)
 from app.routes.runs import MessageStatus
 from app.web.body import Shape
 
@@ -46,9 +54,16 @@ class MessageFacts(Shape):
     message_id: MessageId
     delivery_attempt_id: AttemptId | None
     run_id: RunId | None
+    broadcast_id: BroadcastId | None
     contact_id: ContactId | None
     channel: ChannelName
     status: MessageStatus
+    reason: str | None
+
+
+class BroadcastFacts(Shape):
+    broadcast_id: BroadcastId
+    state: Literal["PAUSED", "SENT"]
     reason: str | None
 
 
@@ -81,6 +96,12 @@ class MessageNotice(_Notice):
     data: MessageFacts
 
 
+class BroadcastNotice(_Notice):
+    """A broadcast has paused by itself, or has been sent."""
+
+    data: BroadcastFacts
+
+
 EVENTS: Mapping[str, type[BaseModel]] = {
     "contact.created": ContactNotice,
     "contact.updated": ContactNotice,
@@ -94,4 +115,6 @@ EVENTS: Mapping[str, type[BaseModel]] = {
     "message.complained": MessageNotice,
     "message.failed": MessageNotice,
     "message.unknown": MessageNotice,
+    "broadcast.paused": BroadcastNotice,
+    "broadcast.sent": BroadcastNotice,
 }

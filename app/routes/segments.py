@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from app.audience import audience, segments
 from app.audience.segments import Readable
+from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
 from app.machine import document
@@ -157,11 +158,13 @@ async def update(call: Call) -> Response:
 
 async def remove(call: Call) -> Response:
     segment, existing = await _locked(call)
+    workspace_id = call.member.workspace_id
     users = segments.naming(segment.id, existing)
+    users += await audiences.naming(call.db, workspace_id, segment_id=segment.id)
     if users:
-        message = f"{users[0]} names this segment; change its filter first."
+        message = f"{users[0]} names this segment; change that first."
         raise Problem("conflict", message, usedBy=users)
-    await store.delete(call.db, workspace_id=call.member.workspace_id, id=segment.id)
+    await store.delete(call.db, workspace_id=workspace_id, id=segment.id)
     await call.note("segment.deleted", segment.id, before=resource(segment, existing))
     return reply.no_content()
 

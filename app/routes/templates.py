@@ -11,6 +11,7 @@ from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from app.audience.topics import wrong_channel
+from app.broadcasts import audience as audiences
 from app.database.db import Handle, Row, new_id
 from app.definitions import activation, inspection
 from app.errors import FieldError, Problem
@@ -158,10 +159,11 @@ async def remove(call: Call) -> Response:
         raise _unknown()
     call.match(row.revision)
     users = await definitions.mentioning(call.db, workspace_id=workspace_id, id=id)
+    users += await audiences.naming(call.db, workspace_id, template_id=id)
     if users:
         raise Problem(
             "conflict",
-            f"{users[0]} uses this template; remove it there, or archive that definition, first.",
+            f"{users[0]} uses this template; remove it there, or archive or cancel that, first.",
             usedBy=users,
         )
     await templates.delete(call.db, workspace_id=workspace_id, id=id)

@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import topics
+from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
 from app.machine.content import ChannelName
@@ -120,13 +121,14 @@ async def remove(call: Call) -> Response:
 
 
 async def _users(db: Handle, workspace_id: str, id: str) -> list[str]:
-    """The ids of templates, definitions and segments that name it."""
+    """The ids of templates, definitions, segments and broadcasts that name it."""
     of = {"workspace_id": workspace_id}
     existing = await segments.of_workspace(db, **of)
     return [
         *await templates.naming_topic(db, **of, topic_id=id),
         *await definitions.mentioning(db, **of, id=id),
         *(one.id for one in existing.values() if f"topics.{id}" in one.filter),
+        *await audiences.naming(db, workspace_id, topic_id=id),
     ]
 
 

@@ -55,8 +55,8 @@ async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> ReportedA
     return await db.fetch_one_as(
         ReportedAttempt,
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.to_address,
-               m.account_mail,
+        SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.channel,
+               m.to_address, m.account_mail,
                a.id AS attempt_id, a.provider, a.status, a.reason_code, a.events,
                CAST(a.number = (SELECT max(newest.number) FROM delivery_attempts newest
                                 WHERE newest.workspace_id = m.workspace_id

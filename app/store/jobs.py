@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 
 from app.database.db import Handle
 
-Kind = Literal["run", "message", "call", "event_attempt"]
+Kind = Literal["run", "message", "call", "event_attempt", "broadcast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,11 @@ KINDS: Mapping[Kind, KindOfWork] = {
     ),
     "call": KindOfWork("calls", ("workspace_id", "id"), "t.status <> 'ANSWERED'"),
     "event_attempt": KindOfWork("event_attempts", ("workspace_id", "id"), "t.finished_at IS NULL"),
+    "broadcast": KindOfWork(
+        "broadcasts",
+        ("workspace_id", "id"),
+        "COALESCE(t.state IN ('SCHEDULED', 'SENDING') OR t.ending, FALSE)",
+    ),
 }
 
 MAX_CLAIMS = 5  # without progress: a row that ends its worker every time is set aside

@@ -30,6 +30,7 @@ class MessageAttempt:
     workspace_id: str
     id: str
     run_id: str | None
+    broadcast_id: str | None
     contact_id: str | None
     channel: str
     account_mail: str | None  # its kind, of mail about an account
@@ -71,6 +72,7 @@ class HeldMessage(CalledMessage):
     message_key: str
     account: str | None  # a hash of the provider's account that was called
     sending_paused: bool
+    broadcast_state: str | None
     plan: str
     workspace_name: str
     from_name: str | None
@@ -103,6 +105,7 @@ async def insert(
     category: str,
     to_address: str | None,
     source: str,
+    broadcast_id: str | None = None,
     account_mail: str | None = None,
     addressee_id: str | None = None,
     sealed: bytes | None = None,
@@ -111,11 +114,11 @@ async def insert(
     """QUEUED and due at once. Its first attempt is made beside it (store/delivery_attempts.py)."""
     await db.execute(
         """
-        INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, template_id,
-                              channel, category, topic_id, to_address, source, account_mail,
-                              addressee_id, sealed, status, created_at)
-        VALUES (:workspace_id, :id, :run_id, :node_id, :visit, :contact_id, :template_id,
-                :channel, :category, :topic_id, :to_address, :source, :account_mail,
+        INSERT INTO messages (workspace_id, id, run_id, node_id, visit, broadcast_id, contact_id,
+                              template_id, channel, category, topic_id, to_address, source,
+                              account_mail, addressee_id, sealed, status, created_at)
+        VALUES (:workspace_id, :id, :run_id, :node_id, :visit, :broadcast_id, :contact_id,
+                :template_id, :channel, :category, :topic_id, :to_address, :source, :account_mail,
                 :addressee_id, :sealed, 'QUEUED', :now)
         """,
         workspace_id=workspace_id,
@@ -123,6 +126,7 @@ async def insert(
         run_id=run_id,
         node_id=node_id,
         visit=visit,
+        broadcast_id=broadcast_id,
         contact_id=contact_id,
         template_id=template_id,
         channel=channel,
@@ -147,18 +151,19 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | None:
     return await db.fetch_one_as(
         HeldMessage,
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.template_id, m.channel, m.category,
-               m.topic_id, m.to_address, m.source, m.account_mail, m.sealed, m.status,
-               m.intended_by,
-               m.created_at,
+        SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.template_id,
+               m.channel, m.category, m.topic_id, m.to_address, m.source, m.account_mail, m.sealed,
+               m.status, m.intended_by, m.created_at,
                a.id AS attempt_id, a.message_key, a.provider, a.account, a.tries, a.events,
                a.trouble_code, a.trouble_since, t.provider AS trouble_provider, t.ask_at,
                CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
-               w.name AS workspace_name, w.from_name, w.from_email, w.reply_to
+               w.name AS workspace_name, w.from_name, w.from_email, w.reply_to,
+               b.state AS broadcast_state
         FROM messages m
         JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         LEFT JOIN provider_troubles t ON t.workspace_id = m.workspace_id AND t.channel = m.channel
+        LEFT JOIN broadcasts b ON b.workspace_id = m.workspace_id AND b.id = m.broadcast_id
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND m.status IN ('QUEUED', 'SENDING')
         ORDER BY a.number DESC
         LIMIT 1
@@ -210,7 +215,8 @@ async def taken(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Un
     return await db.fetch_all_as(
         UnsettledMessage,
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.account_mail,
+        SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.channel, m.status,
+               m.account_mail,
                m.created_at, a.id AS attempt_id, a.provider, a.tries, a.events
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
@@ -267,7 +273,8 @@ async def of_attempt(
     return await db.fetch_one_as(
         CalledMessage,
         """
-        SELECT m.workspace_id, m.id, m.run_id, m.contact_id, m.channel, m.status, m.account_mail,
+        SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.channel, m.status,
+               m.account_mail,
                m.created_at, a.id AS attempt_id, a.provider, a.tries, a.events, a.trouble_code,
                a.trouble_since, t.provider AS trouble_provider, t.ask_at
         FROM messages m
@@ -384,6 +391,8 @@ class RequeuedMessage:
     run_id: str | None
     node_id: str | None
     visit: int | None
+    broadcast_id: str | None
+    contact_id: str | None
     channel: str
 
 
@@ -404,7 +413,7 @@ async def requeue(
         UPDATE messages SET status = 'QUEUED', reason_code = NULL, reason_detail = NULL
         WHERE workspace_id = :workspace_id AND id = :id AND account_mail IS NULL
           AND (status = ANY(:ended) OR (status = 'SUPPRESSED' AND reason_code = ANY(:unsent)))
-        RETURNING run_id, node_id, visit, channel
+        RETURNING run_id, node_id, visit, broadcast_id, contact_id, channel
         """,
         workspace_id=workspace_id,
         id=id,
@@ -484,6 +493,7 @@ class Message:
     contact_id: str | None
     run_id: str | None
     node_id: str | None
+    broadcast_id: str | None
     template_id: str | None
     category: str
     topic_id: str | None

@@ -1,4 +1,4 @@
-"""Messages that wait while their workspace sends nothing: queued, and nobody's job."""
+"""Messages that wait while their workspace or broadcast sends nothing: queued, and nobody's job."""
 
 from __future__ import annotations
 
@@ -6,50 +6,81 @@ from app.database.db import Handle
 from app.store import jobs
 
 
-async def park(db: Handle, *, workspace_id: str, id: str) -> None:
-    """A QUEUED message whose job is held waits until the workspace sends again, and says so. That
-    is no trouble, and uses up nobody's patience."""
+async def park(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> None:
+    """A QUEUED message whose job is held waits until somebody sends again, and says why. That is no
+    trouble, and uses up nobody's patience."""
     await db.execute(
         """
-        UPDATE messages SET parked = TRUE, held_until = NULL, reason_code = 'sending_paused',
+        UPDATE messages SET parked = TRUE, held_until = NULL, reason_code = :reason_code,
                             reason_detail = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
         id=id,
+        reason_code=reason_code,
     )
     await jobs.delete(db, "message", workspace_id=workspace_id, ids=[id])
     await db.execute(
         """
-        UPDATE delivery_attempts SET trouble_since = NULL, reason_code = 'sending_paused',
+        UPDATE delivery_attempts SET trouble_since = NULL, reason_code = :reason_code,
                                      reason_detail = NULL
         WHERE workspace_id = :workspace_id AND message_id = :id AND status = 'QUEUED'
         """,
         workspace_id=workspace_id,
         id=id,
+        reason_code=reason_code,
     )
 
 
 async def wake(db: Handle, *, workspace_id: str, limit: int) -> int:
-    """Up to `limit` that waited are due; how many. The oldest first."""
+    """Up to `limit` that waited for their workspace are due; how many. The oldest first."""
+    return await _wake(
+        db,
+        OF_WORKSPACE,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+
+
+async def wake_of_broadcast(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
+    """Likewise those that waited for a broadcast."""
+    return await _wake(
+        db,
+        """m.reason_code = 'broadcast_paused'
+              AND m.id IN (SELECT r.message_id FROM broadcast_recipients r
+                           WHERE r.workspace_id = :workspace_id
+                             AND r.broadcast_id = :broadcast_id AND r.status = 'QUEUED')""",
+        workspace_id=workspace_id,
+        limit=limit,
+        broadcast_id=broadcast_id,
+    )
+
+
+# Those of a broadcast wait for that one, whatever their workspace does.
+OF_WORKSPACE = "COALESCE(m.reason_code, '') <> 'broadcast_paused'"
+
+
+async def _wake(db: Handle, whose: str, *, workspace_id: str, limit: int, **values: str) -> int:
     woken = await db.fetch_all(
-        """
+        f"""
         WITH parked AS MATERIALIZED (
-            SELECT id FROM messages
-            WHERE workspace_id = :workspace_id AND parked
-            ORDER BY id
+            SELECT m.id FROM messages m
+            WHERE m.workspace_id = :workspace_id AND m.parked AND {whose}
+            ORDER BY m.id
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         )
         UPDATE messages
         SET parked = FALSE,
-            reason_code = CASE WHEN reason_code = 'sending_paused' THEN NULL ELSE reason_code END
+            reason_code = CASE WHEN reason_code IN ('sending_paused', 'broadcast_paused')
+                               THEN NULL ELSE reason_code END
         FROM parked
         WHERE messages.workspace_id = :workspace_id AND messages.id = parked.id
         RETURNING messages.id
         """,
         workspace_id=workspace_id,
         limit=limit,
+        **values,
     )
     ids = [row["id"] for row in woken]
     await jobs.wake(db, "message", workspace_id=workspace_id, ids=ids)
@@ -57,7 +88,7 @@ async def wake(db: Handle, *, workspace_id: str, limit: int) -> int:
         """
         UPDATE delivery_attempts SET reason_code = NULL
         WHERE workspace_id = :workspace_id AND message_id = ANY(:ids) AND status = 'QUEUED'
-          AND reason_code = 'sending_paused'
+          AND reason_code IN ('sending_paused', 'broadcast_paused')
         """,
         workspace_id=workspace_id,
         ids=ids,
@@ -68,11 +99,11 @@ async def wake(db: Handle, *, workspace_id: str, limit: int) -> int:
 async def in_vain(db: Handle) -> str | None:
     """A workspace that sends again, and whose messages still wait."""
     workspace_id: str | None = await db.fetch_value(
-        """
+        f"""
         SELECT w.id FROM workspaces w
         WHERE NOT w.sending_paused AND NOT w.suspended AND w.deleted_at IS NULL
           AND EXISTS (SELECT 1 FROM messages m
-                      WHERE m.workspace_id = w.id AND m.parked)
+                      WHERE m.workspace_id = w.id AND m.parked AND {OF_WORKSPACE})
         ORDER BY w.id
         LIMIT 1
         """

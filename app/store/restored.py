@@ -59,6 +59,22 @@ ABOUT_TO_MOVE = """r.finished_at IS NULL
                                 AND (j.wake_at <= :now OR j.lease_token <> 0)))"""
 
 
+async def broadcasts_due(db: Handle, *, limit: int) -> list[tuple[str, str]]:
+    """(workspace_id, id) of broadcasts that would go on, or would begin, at once."""
+    rows = await db.fetch_all(
+        """
+        SELECT b.workspace_id, b.id FROM broadcasts b
+        JOIN jobs j ON j.workspace_id = b.workspace_id AND j.kind = 'broadcast' AND j.id = b.id
+        WHERE b.state = 'SENDING'
+           OR (b.state = 'SCHEDULED' AND (j.wake_at <= :now OR j.lease_token <> 0))
+        ORDER BY b.workspace_id, b.id
+        LIMIT :limit
+        """,
+        limit=limit,
+    )
+    return [(row["workspace_id"], row["id"]) for row in rows]
+
+
 async def messages_due(db: Handle, *, limit: int) -> tuple[str, list[str]] | None:
     """One workspace's id, and the ids of its messages that would be sent, or were being sent."""
     rows = await db.fetch_all(

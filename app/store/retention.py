@@ -27,6 +27,12 @@ class RetentionRule:
 RULES: Mapping[str, RetentionRule] = {
     "messages": RetentionRule("msg", "AND t.status NOT IN ('QUEUED', 'SENDING')"),
     "captured_messages": RetentionRule("cap"),
+    "broadcasts": RetentionRule(
+        "bro",
+        """AND t.finished_at < :moment
+          AND NOT EXISTS (SELECT 1 FROM broadcast_recipients r
+                          WHERE r.workspace_id = t.workspace_id AND r.broadcast_id = t.id)""",
+    ),
     "webhook_requests": RetentionRule("req"),
     "contact_events": RetentionRule("evt"),
     "event_attempts": RetentionRule("eva", "AND t.finished_at IS NOT NULL"),
@@ -56,6 +62,8 @@ async def next_workspace(db: Handle, after: str) -> Row | None:
 async def delete_old(db: Handle, *, workspace_id: str, moment: datetime, limit: int) -> int:
     """At most `limit` rows that are older than the moment, and what hangs on them; how many."""
     left = limit - await _delete_runs(db, workspace_id, moment, limit)
+    if left > 0:
+        left -= await _delete_recipients(db, workspace_id, moment, left)
     for table in RULES:
         if left > 0:
             left -= await _delete(db, table, workspace_id, moment, left)
@@ -82,6 +90,39 @@ async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: i
         limit=limit,
     )
     await _delete_jobs(db, "runs", workspace_id, deleted)
+    return len(deleted)
+
+
+async def _delete_recipients(db: Handle, workspace_id: str, moment: datetime, limit: int) -> int:
+    """Of the oldest broadcast that ended before the moment; it goes when none is left."""
+    broadcast_id = await db.fetch_value(
+        """
+        SELECT b.id FROM broadcasts b
+        WHERE b.workspace_id = :workspace_id AND b.finished_at < :moment
+          AND EXISTS (SELECT 1 FROM broadcast_recipients r
+                      WHERE r.workspace_id = b.workspace_id AND r.broadcast_id = b.id)
+        ORDER BY b.id
+        LIMIT 1
+        """,
+        workspace_id=workspace_id,
+        moment=moment,
+    )
+    if broadcast_id is None:
+        return 0
+    deleted = await db.fetch_all(
+        """
+        DELETE FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id AND contact_id IN (
+            SELECT contact_id FROM broadcast_recipients
+            WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+            ORDER BY contact_id
+            LIMIT :limit)
+        RETURNING contact_id
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        limit=limit,
+    )
     return len(deleted)
 
 

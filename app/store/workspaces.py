@@ -201,6 +201,8 @@ TABLES: Mapping[str, str] = {
     "refused_recipients": "suppression_id",
     "sandbox_faults": "id",
     "messages": "id",
+    "broadcast_recipients": "broadcast_id, contact_id",
+    "broadcasts": "id",
     "run_signals": "run_id",
     "run_steps": "run_id",
     "calls": "id",
@@ -277,17 +279,18 @@ async def delete_some(db: Handle, *, id: str, limit: int) -> bool:
     for table, whose in TABLES.items():
         if limit <= 0:
             return True
+        key = whose.replace(",", " DESC,") + " DESC"
         deleted = await db.fetch_all(
             f"""
             DELETE FROM {table}
             WHERE workspace_id = :id
-              AND {whose} <= (SELECT {whose}
-                              FROM (SELECT {whose} FROM {table}
-                                    WHERE workspace_id = :id
-                                    ORDER BY {whose}
-                                    LIMIT :limit) AS oldest
-                              ORDER BY {whose} DESC
-                              LIMIT 1)
+              AND ({whose}) <= (SELECT {whose}
+                                FROM (SELECT {whose} FROM {table}
+                                      WHERE workspace_id = :id
+                                      ORDER BY {whose}
+                                      LIMIT :limit) AS oldest
+                                ORDER BY {key}
+                                LIMIT 1)
             RETURNING workspace_id
             """,
             id=id,

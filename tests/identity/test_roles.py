@@ -16,6 +16,7 @@ def test_what_each_role_adds_to_the_one_before_it():
         "viewer": [
             "automations:read",
             "billing:read",
+            "broadcasts:read",
             "contacts:read",
             "event_endpoints:read",
             "memberships:read",
@@ -28,6 +29,7 @@ def test_what_each_role_adds_to_the_one_before_it():
         ],
         "editor": [
             "automations:write",
+            "broadcasts:write",
             "contacts:write",
             "messages:write",
             "runs:write",
@@ -38,6 +40,7 @@ def test_what_each_role_adds_to_the_one_before_it():
             "api_keys:read",
             "api_keys:write",
             "audit_logs:read",
+            "broadcasts:send",
             "event_endpoints:write",
             "memberships:write",
             "settings:write",

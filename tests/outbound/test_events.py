@@ -81,6 +81,7 @@ async def test_a_run_and_its_message_are_told(cast: Cast, process: Process):
         "messageId": attempt["messageId"],
         "deliveryAttemptId": attempt["id"],
         "runId": accepted["runId"],
+        "broadcastId": None,
         "contactId": accepted["contactId"],
         "channel": "email",
         "status": "SENT",
@@ -130,4 +131,4 @@ async def test_nothing_is_written_down_where_nobody_wants_to_hear(cast: Cast, pr
 
 def test_the_kinds_of_events_are_those_of_the_contract():
     assert set(get_args(events.Type)) == events.TYPES
-    assert len(events.TYPES) == 12
+    assert len(events.TYPES) == 14

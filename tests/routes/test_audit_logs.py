@@ -39,6 +39,12 @@ FAILS = {"type": "update_contact", "set": {"firstName": "{{ 'x' | divided_by: 0 
 
 # Calls in an order in which all succeed: method and path, what is sent, and the entry it leaves.
 # {noun} is the id that the last call of that noun answered.
+NEWS = {  # which waits for a time of the day
+    "name": "B",
+    "filter": {"path": "contact.email", "op": "ne", "value": "x"},
+    "templateId": "{template}",
+    "localTime": "09:00",
+}
 ACTS: tuple[tuple[str, Any, str], ...] = (
     ("POST /contacts", {"email": "ada@x.test"}, "contact.created"),
     ("PATCH /contacts/{contact}", {"firstName": "Ada"}, "contact.updated"),
@@ -70,6 +76,15 @@ ACTS: tuple[tuple[str, Any, str], ...] = (
     ("DELETE /topics/{topic}", None, "topic.deleted"),
     ("POST /templates", {"name": "T", "channel": "email", "content": HELLO}, "template.created"),
     ("PATCH /templates/{template}", {"name": "U"}, "template.updated"),
+    ("POST /broadcasts", NEWS, "broadcast.created"),
+    ("PATCH /broadcasts/{broadcast}", {"name": "C"}, "broadcast.updated"),
+    ("POST /broadcasts/{broadcast}/test", {"to": "ada@example.com"}, "broadcast.tested"),
+    ("POST /broadcasts/{broadcast}/schedule", None, "broadcast.scheduled"),
+    ("POST /broadcasts/{broadcast}/pause", None, "broadcast.paused"),
+    ("POST /broadcasts/{broadcast}/resume", None, "broadcast.resumed"),
+    ("POST /broadcasts/{broadcast}/cancel", None, "broadcast.cancelled"),
+    ("POST /broadcasts", NEWS, "broadcast.created"),
+    ("DELETE /broadcasts/{broadcast}", None, "broadcast.deleted"),
     ("DELETE /templates/{template}", None, "template.deleted"),
     (
         "POST /automations",
@@ -163,6 +178,7 @@ NONE: Mapping[str, str] = {
     "POST /auth/refresh": "the session goes on as it was",
     "POST /auth/password/forgot": "nobody is known yet, and nothing changes",
     "POST /auth/email/verification": "nothing changes; the letter is its own record",
+    "POST /broadcasts/{id}/preview": "it changes nothing",
     "POST /segments/preview": "it changes nothing",
     "POST /templates/preview": "it changes nothing",
     "POST /automations/check": "it changes nothing",

@@ -75,6 +75,11 @@ INSERT: Mapping[Kind, str] = {
                                     created_at)
         VALUES (:workspace_id, :id, 'ep_1', 'evt_1', 'QUEUED', CAST('[]' AS JSONB), :now)
         """,
+    "broadcast": """
+        INSERT INTO broadcasts (workspace_id, id, name, tag, template_id, state, revision,
+                                created_at, updated_at)
+        VALUES (:workspace_id, :id, 'B', 'vip', 'tpl_1', 'SCHEDULED', 1, :now, :now)
+        """,
 }
 INSERT_JOB = """
     INSERT INTO jobs (workspace_id, kind, id, wake_at, lease_token, claims, woken)

@@ -19,6 +19,8 @@ from app.store import (
     api_keys,
     audit_logs,
     batches,
+    broadcast_recipients,
+    broadcasts,
     callbacks,
     calls,
     channel_settings,
@@ -45,6 +47,7 @@ from app.store import (
     retention,
     runs,
     sandbox,
+    segments,
     sessions,
     suppressions,
     templates,
@@ -167,7 +170,8 @@ FILL = (
     CROSS JOIN (SELECT 'run' AS kind, 'run_' AS prefix
                 UNION ALL SELECT 'message', 'msg_'
                 UNION ALL SELECT 'call', 'call_'
-                UNION ALL SELECT 'event_attempt', 'eva_') AS kinds
+                UNION ALL SELECT 'event_attempt', 'eva_'
+                UNION ALL SELECT 'broadcast', 'bro_') AS kinds
     WHERE i % 50 = 0
     """,
     """
@@ -193,6 +197,23 @@ FILL = (
     SELECT 'ws_acme', 'msg_alone' || i, 'con_' || i, 'email', 'marketing', i || '@acme.test',
            '{}', 'SENT', :past
     FROM n WHERE i <= 12000
+    """,
+    """
+    INSERT INTO broadcasts (workspace_id, id, name, tag, template_id, state, revision, created_at,
+                            updated_at)
+    SELECT 'ws_acme', 'bro_' || i, 'B', 'common', 'tpl_10001',
+           CASE WHEN i % 50 = 0 THEN 'SENDING' ELSE 'SENT' END, 1, :past, :past
+    FROM n WHERE i <= 11000
+    """,
+    """
+    INSERT INTO broadcast_recipients (workspace_id, broadcast_id, contact_id, status, reason,
+                                      message_id, due_at)
+    SELECT 'ws_acme', 'bro_' || (10001 + i % 2), 'con_' || i,
+           CASE i % 4 WHEN 0 THEN 'PENDING' WHEN 1 THEN 'SENT' WHEN 2 THEN 'QUEUED'
+                      ELSE 'SUPPRESSED' END,
+           CASE i % 4 WHEN 3 THEN 'unsubscribed' END,
+           CASE i % 4 WHEN 1 THEN 'msg_' || i WHEN 2 THEN 'msg_' || i END, :past
+    FROM n
     """,
     """
     INSERT INTO idempotency_keys (workspace_id, id, asked, about, answer, expires_at)
@@ -403,9 +424,18 @@ def narrowed_by(plan: str) -> str:
 
 ACME = {"workspace_id": "ws_acme"}
 OF_CONTACT = {**ACME, "contact_id": "con_10003"}
+OF_BROADCAST = {**ACME, "broadcast_id": "bro_10001"}
+CHUNK = broadcast_recipients.Window("con_10500", "con_10600", PAST + timedelta(days=1))
+EVERYBODY = segments.Fitting("TRUE", {})
 
 
-ID: Mapping[Kind, str] = {"run": "run", "message": "msg", "call": "call", "event_attempt": "eva"}
+ID: Mapping[Kind, str] = {
+    "run": "run",
+    "message": "msg",
+    "call": "call",
+    "event_attempt": "eva",
+    "broadcast": "bro",
+}
 
 
 def claims(kind: Kind) -> Query:
@@ -621,6 +651,66 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         claims("event_attempt"),
         ["workspace_id kind id", "", "kind workspace_id", "kind workspace_id wake_at"],
     ),
+    "a claim of broadcasts": (
+        claims("broadcast"),
+        ["workspace_id kind id", "", "kind workspace_id", "kind workspace_id wake_at"],
+    ),
+    "the broadcasts that have not ended": (
+        lambda db: broadcasts.unfinished(db, **ACME),
+        ["workspace_id"],
+    ),
+    "the next contacts to be frozen": (
+        lambda db: broadcast_recipients.reached(db, **ACME, after="con_10500", walk=9),
+        ["workspace_id id"],
+    ),
+    "a chunk of an audience, counted": (
+        lambda db: broadcast_recipients.count(
+            db, EVERYBODY, "email", CHUNK, **ACME, topic_id="top_1"
+        ),
+        ["workspace_id id"],
+    ),
+    "those of a chunk who are not subscribed": (
+        lambda db: broadcast_recipients.frozen_out(db, "email", CHUNK, **OF_BROADCAST),
+        ["workspace_id broadcast_id contact_id"],
+    ),
+    "a chunk that is frozen, counted": (
+        lambda db: broadcast_recipients.count_frozen(db, CHUNK, **OF_BROADCAST),
+        ["workspace_id broadcast_id contact_id"],
+    ),
+    "the recipients whose turn it is": (
+        lambda db: broadcast_recipients.due(db, "email", **OF_BROADCAST, limit=9),
+        ["workspace_id broadcast_id due_at"],
+    ),
+    "when the next recipient is due": (
+        lambda db: broadcast_recipients.next_due(db, **OF_BROADCAST),
+        ["workspace_id broadcast_id"],
+    ),
+    "how many messages of a broadcast are under way": (
+        lambda db: broadcast_recipients.in_flight(db, **OF_BROADCAST, limit=9),
+        ["workspace_id broadcast_id status"],
+    ),
+    "what became of a broadcast's newest messages": (
+        lambda db: broadcast_recipients.outcomes(db, **OF_BROADCAST, after="msg_15000", limit=9),
+        ["workspace_id broadcast_id message_id"],
+    ),
+    "the newest message of a broadcast": (
+        lambda db: broadcast_recipients.newest_message(db, **OF_BROADCAST),
+        ["workspace_id broadcast_id"],
+    ),
+    "a recipient of a broadcast": (
+        lambda db: broadcast_recipients.by_contact(db, **OF_BROADCAST, contact_id="con_10500"),
+        ["workspace_id broadcast_id contact_id"],
+    ),
+    "the end of a recipient's message": (
+        lambda db: broadcast_recipients.settle(
+            db, **OF_BROADCAST, contact_id="con_10500", status="SENT", reason_code=None
+        ),
+        ["workspace_id broadcast_id contact_id"],
+    ),
+    "recipients cancelled": (
+        lambda db: broadcast_recipients.cancel(db, **OF_BROADCAST, limit=9),
+        ["workspace_id broadcast_id contact_id"],
+    ),
     "who hears of events": (
         lambda db: events.listening(db, **ACME),
         ["workspace_id"],
@@ -676,7 +766,11 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: retention.delete_old(
             db, **ACME, moment=PAST - timedelta(days=1), limit=len(retention.RULES) * 10
         ),
-        ["workspace_id finished_at", *["workspace_id id"] * len(retention.RULES)],
+        [
+            "workspace_id finished_at",
+            "workspace_id",
+            *["workspace_id id"] * len(retention.RULES),
+        ],
     ),
     "the claimed call": (
         lambda db: calls.held(db, **ACME, id="call_10050"),
@@ -972,10 +1066,16 @@ async def test_a_page_of_all_workspaces_is_read_in_the_order_of_an_index(
         assert not later or re.search(r"\bid\b ?<", narrowed_by(plan)), plan
 
 
+RECIPIENTS = partial(broadcast_recipients.page, broadcast_id="bro_10001")
 REQUESTS = partial(webhook_requests.page, definition_id="wfl_10050")
 
 # For each list its page, and for each filter a value and the column that an index narrows it by.
 PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
+    (broadcasts.page, "", None, ""),
+    (broadcasts.page, "state", "SENT", "state"),
+    (RECIPIENTS, "", None, "broadcast_id"),
+    (RECIPIENTS, "status", "PENDING", "status"),
+    (RECIPIENTS, "reason", "unsubscribed", "reason"),
     (runs.page, "", None, ""),
     (runs.page, "workflow_id", "wfl_10003", "definition_id"),
     (runs.page, "automation_id", "wfl_10003", "definition_id"),

@@ -19,6 +19,7 @@ from app.database import ids, postgres
 from app.process import Process
 from app.store import callbacks, expiry, usage, users
 from app.store import retention as store
+from tests.broadcasts.test_sending import worked
 from tests.cast import Cast, Person, hook, settle
 from tests.conftest import SCHEMA
 from tests.outbound.test_events import listening
@@ -27,7 +28,7 @@ from tests.test_policy import session
 from workers import maintenance, retention
 
 WAITS = {"type": "wait", "duration": "P366D"}
-GROWING = ("runs", "run_steps", "delivery_attempts", *store.RULES)
+GROWING = ("runs", "run_steps", "delivery_attempts", "broadcast_recipients", *store.RULES)
 YEAR_AND_MORE = timedelta(days=400)
 
 
@@ -89,7 +90,17 @@ async def one_of_each(who: Person, process: Process) -> None:
     key = await who.made("/settings/api-keys", {"name": "K", "role": "viewer"})
     assert (await who.delete(f"/settings/api-keys/{key['id']}")).status_code == 204
     await who.patch("/event-endpoints/" + await _endpoint(who), {"enabled": False})
-    await settle(process)
+    await _broadcast(who, contact["id"])
+    await worked(process)
+
+
+async def _broadcast(who: Person, contact_id: str) -> None:
+    await who.made(f"/contacts/{contact_id}/tags", {"tags": ["vip"]})
+    content = {"subject": "S", "html": "H"}
+    template = await who.made("/templates", {"name": "T", "channel": "email", "content": content})
+    new = {"name": "B", "tag": "vip", "templateId": template["id"]}
+    made = await who.made("/broadcasts", new)
+    await who.made(f"/broadcasts/{made['id']}/schedule", None)
 
 
 async def _endpoint(who: Person) -> str:

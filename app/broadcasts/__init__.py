@@ -1,0 +1,1 @@
+"""A message to an audience: previewed, frozen, sent, guarded, accounted for."""

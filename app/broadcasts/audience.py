@@ -1,0 +1,184 @@
+"""The audience of a broadcast: who is in it, and why some of them get nothing.
+
+A preview and the freezing ask the same of the same contacts, window by window, so that they agree
+to the contact when nothing changes between them. What a contact says of itself is asked in SQL; of
+those who are not subscribed, the suppressions of their addresses decide, as they do at the intent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.audience import segments, subscriptions
+from app.audience.segments import Readable
+from app.audience.topics import SUBSCRIBED
+from app.database.db import Handle, Row
+from app.machine import segment_filter
+from app.machine.fields import Place
+from app.messages import footers
+from app.process import Process
+from app.store import broadcast_recipients as recipients
+from app.store import broadcasts, suppressions, topics
+from app.store import segments as stored_segments
+from app.store.broadcast_recipients import Out, Window
+from app.store.broadcasts import Written
+from app.store.templates import Template
+
+CHUNK = 1_000  # contacts of one transaction of the freezing
+COUNT_WALK = 5_000  # contacts of one statement of a preview
+COUNT_SECONDS = 10.0  # that a preview may take
+FIRST = ""  # before every id
+NONE = ""  # the reason of those who can be written to
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    workspace_id: str
+    readable: Readable
+    channel: str
+    is_marketing: bool
+    topic_id: str  # that its contacts must have agreed to; "" for none
+
+    def walk(self, most: int) -> int:
+        """How many contacts one statement looks through."""
+        return max(1, min(most, segments.STEP // self.readable.comparisons))
+
+
+async def of(db: Handle, workspace_id: str, written: Written, template: Template) -> Audience:
+    existing = await stored_segments.of_workspace(db, workspace_id=workspace_id)
+    if written.segment_id is not None:
+        filter = segments.stored(existing[written.segment_id].filter)
+    elif written.filter is not None:
+        filter = segments.stored(written.filter)
+    else:
+        filter = _tagged(written.tag or "")
+    is_marketing = template.category == footers.MARKETING
+    topic_id = written.topic_id or template.topic_id
+    if topic_id is not None:
+        topic = await topics.by_id(db, workspace_id=workspace_id, id=topic_id)
+        if not is_marketing or (topic is not None and topic.is_default):
+            topic_id = None
+    readable = segments.known(filter, existing)
+    return Audience(workspace_id, readable, template.channel, is_marketing, topic_id or "")
+
+
+async def naming(
+    db: Handle,
+    workspace_id: str,
+    *,
+    segment_id: str = "",
+    template_id: str = "",
+    topic_id: str = "",
+) -> list[str]:
+    """The ids of the broadcasts that have not ended and name one of these."""
+    return [
+        one.id
+        for one in await broadcasts.unfinished(db, workspace_id=workspace_id)
+        if one.template_id == template_id
+        or one.segment_id == segment_id
+        or one.topic_id == topic_id
+        or (one.filter is not None and _names(one.filter, segment_id, topic_id))
+    ]
+
+
+def _names(filter: str, segment_id: str, topic_id: str) -> bool:
+    if topic_id:
+        return f"topics.{topic_id}" in filter
+    return segment_id in segments.stored(filter).segments
+
+
+def _tagged(tag: str) -> segment_filter.Filter:
+    condition = {"path": "contact.tags", "op": "contains", "value": tag}
+    filter = segment_filter.read(condition, Place("", []))
+    if filter is None:
+        raise ValueError(f"no filter says that a contact has the tag {tag[:200]!r}")
+    return filter
+
+
+async def next_window(db: Handle, audience: Audience, after: str, *, most: int) -> Window | None:
+    """The contacts that come next; None when there are no more."""
+    until = await recipients.reached(
+        db, workspace_id=audience.workspace_id, after=after, walk=audience.walk(most)
+    )
+    return None if until is None else Window(after, until, await db.now())
+
+
+# --- counted --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Contacts by the reason for which they get nothing. Where `is_complete` is False time ran out
+    before all contacts were looked at."""
+
+    contacts: Mapping[str, int]
+    is_complete: bool
+
+    @property
+    def reachable(self) -> int:
+        return self.contacts.get(NONE, 0)
+
+
+async def count(process: Process, audience: Audience) -> Counted:
+    """Each step has a connection of its own: others get theirs between."""
+    contacts: Counter[str] = Counter()
+    after, ends = FIRST, time.monotonic() + COUNT_SECONDS
+    while time.monotonic() < ends:
+        async with process.database.read() as db:
+            window = await next_window(db, audience, after, most=COUNT_WALK)
+            if window is None:
+                return Counted(contacts, True)
+            contacts += await _count(process, db, audience, window)
+        after = window.until
+    return Counted(contacts, False)
+
+
+async def _count(process: Process, db: Handle, audience: Audience, window: Window) -> Counter[str]:
+    fits = segments.fitting(db, audience.readable, await db.now())
+    where = {"workspace_id": audience.workspace_id, "topic_id": audience.topic_id}
+    contacts = await recipients.count(db, fits, audience.channel, window, **where)
+    if contacts[recipients.OUT]:
+        out = await recipients.out(db, fits, audience.channel, window, **where)
+        judged = await judge(process, db, audience, out)
+        del contacts[recipients.OUT]
+        contacts += Counter(reason or NONE for reason in judged.values())
+    return contacts
+
+
+def is_reachable(audience: Audience, contact: Row) -> bool:
+    """As far as the contact itself says."""
+    address = contact[subscriptions.COLUMN[audience.channel]]
+    if address is None or audience.channel in contact["subscriptions"]:
+        return False
+    answers = contact["topics"].get(audience.topic_id, {})
+    return not audience.topic_id or answers.get(audience.channel) == SUBSCRIBED
+
+
+# --- judged ---------------------------------------------------------------------------------------
+
+
+async def judge(
+    process: Process, db: Handle, audience: Audience, out: Sequence[Out]
+) -> dict[str, str | None]:
+    """Contact → the reason for which nobody writes to it, of those who are not subscribed."""
+    hashes = {
+        one.contact_id: subscriptions.hashed(
+            process.vault, audience.workspace_id, audience.channel, one.address
+        )
+        for one in out
+    }
+    held = await suppressions.reasons(
+        db, workspace_id=audience.workspace_id, address_hashes=list(hashes.values())
+    )
+    return {id: _reason(held[hash], audience) for id, hash in hashes.items()}
+
+
+def _reason(held: Sequence[str], audience: Audience) -> str | None:
+    if "erased" in held:
+        return "erased"
+    if any(reason != "unsubscribed" for reason in held):
+        return "suppressed"
+    return "unsubscribed" if audience.is_marketing else None

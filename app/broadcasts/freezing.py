@@ -1,0 +1,101 @@
+"""The freezing of an audience: contact by contact in the order of their ids, a chunk a transaction.
+
+Who was created after `frozenAt` is not in it, and whoever is in it is there once, however often a
+worker dies on the way: a chunk, its counts and the place that it ends at are one transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, time
+
+from app.audience import segments
+from app.broadcasts import audience as audiences
+from app.broadcasts.audience import CHUNK, FIRST, NONE, Audience
+from app.database.db import Handle
+from app.machine import calendar
+from app.process import Process
+from app.store import broadcast_recipients as recipients
+from app.store import broadcasts, workspaces
+from app.store.broadcast_recipients import Window
+from app.store.broadcasts import Broadcast
+
+
+async def freeze(
+    process: Process, db: Handle, broadcast: Broadcast, audience: Audience
+) -> Broadcast:
+    """Freeze one chunk of a broadcast whose job is held."""
+    if broadcast.frozen_at is None:
+        raise ValueError(f"{broadcast.id} has no time to freeze its audience at")
+    after = broadcast.frozen_until or FIRST
+    window = await audiences.next_window(db, audience, after, most=CHUNK)
+    if window is None:
+        changed = replace(broadcast, is_frozen=True)
+    else:
+        window = replace(window, created_until=broadcast.frozen_at)
+        added = await _freeze(process, db, broadcast, audience, window)
+        frozen = dict(Counter(broadcast.frozen) + added)
+        changed = replace(broadcast, frozen=frozen, frozen_until=window.until)
+    await broadcasts.note(
+        db,
+        workspace_id=broadcast.workspace_id,
+        id=broadcast.id,
+        frozen=dict(changed.frozen),
+        frozen_until=changed.frozen_until,
+        is_frozen=changed.is_frozen,
+    )
+    return changed
+
+
+async def _freeze(
+    process: Process,
+    db: Handle,
+    broadcast: Broadcast,
+    audience: Audience,
+    window: Window,
+) -> Counter[str]:
+    """How many contacts were added, by the reason for which they get nothing."""
+    which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+    due_at, due_in = await _due(db, broadcast, window)
+    await recipients.freeze(
+        db,
+        segments.fitting(db, audience.readable, await db.now()),
+        audience.channel,
+        window,
+        **which,
+        topic_id=audience.topic_id,
+        due_at=due_at,
+        due_in=due_in,
+    )
+    added = await recipients.count_frozen(db, window, **which)
+    if added[recipients.OUT]:
+        out = await recipients.frozen_out(db, audience.channel, window, **which)
+        judged = await audiences.judge(process, db, audience, out)
+        await recipients.judge(db, **which, reasons=judged)
+        added[recipients.OUT] -= len(judged)
+        added += Counter(reason or NONE for reason in judged.values())
+    return added
+
+
+async def _due(
+    db: Handle, broadcast: Broadcast, window: Window
+) -> tuple[datetime, Mapping[str, datetime]]:
+    """When the messages of a window are due, and when in the time zones that its contacts name: an
+    unknown zone is the workspace's."""
+    frozen_at = window.created_until
+    if broadcast.local_time is None:
+        return frozen_at, {}
+    at = time.fromisoformat(broadcast.local_time)
+    workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
+    own = None if workspace is None else workspace.timezone
+    names = await recipients.timezones(db, window, workspace_id=broadcast.workspace_id)
+    moments = {name: _next(frozen_at, at, name, own) for name in [*names, ""]}
+    return moments.pop(""), moments
+
+
+def _next(frozen_at: datetime, at: time, *zones: str | None) -> datetime:
+    """The first such time that is not before the freezing."""
+    just_before = frozen_at - datetime.resolution
+    return calendar.next_time(just_before, at, calendar.DAYS, calendar.zone(*zones))

@@ -1,0 +1,77 @@
+"""Why a broadcast pauses by itself: bounces, complaints, a quota that is used up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.billing import quotas
+from app.billing.quotas import Room
+from app.database.db import Handle
+from app.machine.reasons import Reason
+from app.messages import providers
+from app.process import Process
+from app.store import broadcast_recipients as recipients
+from app.store.broadcasts import Broadcast
+
+JUDGED = 1_000  # messages, the newest that have left
+FEWEST = 100  # of which nothing can be judged yet
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    code: Reason
+    detail: str
+
+
+async def outcomes(process: Process, db: Handle, broadcast: Broadcast) -> Trouble | None:
+    """Whether too many of the newest messages bounced for good, or were reported as spam."""
+    counted = await recipients.outcomes(
+        db,
+        workspace_id=broadcast.workspace_id,
+        broadcast_id=broadcast.id,
+        after=broadcast.judged_from,
+        limit=JUDGED,
+    )
+    settings, left = process.settings, counted.total()
+    if left < FEWEST:
+        return None
+    for outcome, code, most, words in (
+        ("bounced_hard", Reason.TOO_MANY_BOUNCES, settings.broadcast_max_bounces, "bounced"),
+        (
+            "COMPLAINED",
+            Reason.TOO_MANY_COMPLAINTS,
+            settings.broadcast_max_complaints,
+            "were reported as spam",
+        ),
+    ):
+        if counted[outcome] * 1_000 >= most * left and counted[outcome]:
+            detail = f"Of the last {left} messages {counted[outcome]} {words}."
+            return Trouble(code, detail)
+    return None
+
+
+async def room(process: Process, db: Handle, workspace_id: str, channel: str) -> Room:
+    """The messages that the workspace may still send on the channel."""
+    provider = await providers.of(process, db, workspace_id, channel)
+    if provider is None:
+        return Room(0, Reason.CHANNEL_NOT_CONFIGURED)
+    is_operators = providers.is_operators(process, provider)
+    return await quotas.room_for_messages(process, db, workspace_id, is_operators=is_operators)
+
+
+WITHOUT_ROOM: Mapping[Reason, str] = {
+    Reason.CHANNEL_NOT_CONFIGURED: "No provider is configured for its channel.",
+    Reason.SUPPRESSED_UNVERIFIED: "No owner of the workspace has verified their email address:"
+    " POST /auth/email/verification sends them a letter for that.",
+    Reason.SUPPRESSED_DAILY_LIMIT: "It is for {wanted}, and {left} messages are left today (UTC).",
+    Reason.SUPPRESSED_QUOTA: "It is for {wanted}, and {left} messages are left this month (UTC).",
+}
+
+
+def refusal(room: Room, wanted: int) -> Trouble | None:
+    """Why so many messages would not all go out, whoever they are to."""
+    if room.left is None or wanted <= room.left:
+        return None
+    words = WITHOUT_ROOM[room.reason].format(wanted=wanted, left=max(0, room.left))
+    return Trouble(room.reason, words)

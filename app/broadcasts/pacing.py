@@ -1,0 +1,79 @@
+"""The pace of a broadcast: messages a minute in all, and to each receiving domain. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from app.store.broadcast_recipients import Due
+
+RAMP_MINUTES = 5  # in which the pace rises, evenly, to what was asked for
+CATCH_UP = timedelta(seconds=2)  # of a worker that was late: no more is made up for
+BURST = timedelta(seconds=1)  # of messages to a domain that may leave together
+MOST_DOMAINS = 1_000  # that others wait for, of one broadcast; further ones share one place
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """So many messages may be made now, and one more at `next_at`."""
+
+    messages: int
+    next_at: datetime
+    interval: timedelta
+
+
+def allowance(
+    per_minute: int, started_at: datetime, paced_at: datetime | None, now: datetime
+) -> Allowance:
+    minutes = max(0, (now - started_at) // MINUTE)
+    share = min(1.0, (minutes + 1) / RAMP_MINUTES)
+    interval = MINUTE / (per_minute * share)
+    if paced_at is None:
+        paced_at = now - interval  # the first one leaves at once
+    paced_at = max(paced_at, now - max(CATCH_UP, interval))
+    messages = (now - paced_at) // interval
+    return Allowance(messages, paced_at + (messages + 1) * interval, interval)
+
+
+@dataclass(slots=True)
+class Spread:
+    """Recipients who may be written to now, and those who wait for others at their domain, with
+    the time of their turn."""
+
+    now: list[Due] = field(default_factory=list)
+    later: dict[str, datetime] = field(default_factory=dict)
+    slots: dict[str, datetime] = field(default_factory=dict)
+
+
+def spread(
+    due: Sequence[Due], slots: Mapping[str, datetime], per_minute: int, now: datetime
+) -> Spread:
+    """`slots` are the domains that somebody waits for, and when the next turn after theirs is. Who
+    has waited for a turn is not sent to the end of the line again, unless more of them have their
+    turn at once than the pace allows, because no worker was there when it came."""
+    interval = MINUTE / per_minute
+    waited: Counter[str] = Counter()
+    found = Spread(slots={domain: slot for domain, slot in slots.items() if slot > now})
+    for one in due:
+        domain = _domain(one.address or "", found.slots)
+        if one.has_turn:
+            waited[domain] += 1
+            if waited[domain] <= max(1, BURST // interval):
+                found.now.append(one)
+                continue
+        slot = max(found.slots.get(domain, now), now)
+        found.slots[domain] = slot + interval
+        if slot <= now + BURST and not one.has_turn:
+            found.now.append(one)
+        else:
+            found.later[one.contact_id] = slot
+    found.slots = {domain: slot for domain, slot in found.slots.items() if slot > now}
+    return found
+
+
+def _domain(address: str, slots: Mapping[str, datetime]) -> str:
+    domain = address.rpartition("@")[2]
+    return domain if domain in slots or len(slots) < MOST_DOMAINS else ""

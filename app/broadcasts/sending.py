@@ -1,0 +1,241 @@
+"""The work on a broadcast: frozen → its messages made as they are sent → settled; or cancelled.
+
+Each step is one transaction that locks the broadcast's job first and reads from its row how far the
+work has come, so that a worker that dies, or sleeps through its lease, doubles and loses nothing.
+Messages are delivered like all others; no more than WINDOW of them are under way, so that a pause
+finds few, and a million recipients are a million jobs at no time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from app.broadcasts import audience as audiences
+from app.broadcasts import control, freezing, guard, pacing
+from app.broadcasts.guard import Trouble
+from app.database import pipelining
+from app.database.db import Handle
+from app.machine import document
+from app.machine.reasons import SENTENCES, Reason
+from app.messages import settling
+from app.messages.create import Order, create
+from app.messages.settling import Transition
+from app.process import Process
+from app.store import broadcast_recipients as recipients
+from app.store import broadcasts, jobs, messages, templates
+from app.store.broadcast_recipients import Due
+from app.store.broadcasts import Broadcast
+from app.store.jobs import Job
+from app.store.messages import UnsettledMessage
+from app.store.templates import Template
+
+SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
+BEAT = timedelta(milliseconds=500)  # while messages are under way
+WINDOW = 1_000  # messages under way
+BATCH = 250  # messages made in one transaction
+FROZEN_BETWEEN = 8  # chunks, between two batches of messages while the audience is being frozen
+CANCELLED_AT_ONCE = 2_000
+SETTLED_AT_ONCE = 100
+
+
+async def move(process: Process, job: Job) -> None:
+    """Work on the claimed broadcast for a while; it is due again, if something is left to do."""
+    async with process.lease(job) as lease:
+        ends = time.monotonic() + SPELL_SECONDS
+        turn, goes_on = 0, True
+        while goes_on and lease.is_held and time.monotonic() < ends:
+            goes_on = await lease.until_known(partial(step, process, job, turn))
+            turn += 1
+        if goes_on and lease.is_held:
+            async with process.database.write() as db:
+                if await jobs.lock(db, [job]):
+                    await _rest(process, db, job, await db.now())
+
+
+async def step(process: Process, job: Job, turn: int = 0) -> bool:
+    """One transaction's worth; whether to go on at once. Done again after a COMMIT whose answer was
+    lost, it finds what it did."""
+    async with process.database.write() as db:
+        if not await jobs.lock(db, [job]):
+            return False
+        broadcast = await broadcasts.held(db, workspace_id=job.workspace_id, id=job.id)
+        if broadcast is None:
+            await jobs.delete(db, "broadcast", workspace_id=job.workspace_id, ids=[job.id])
+            return False
+        if broadcast.ending:
+            return await _cancel(process, db, job)
+        if job.claims > jobs.MAX_CLAIMS:
+            trouble = Trouble(Reason.POISONED, SENTENCES[Reason.POISONED])
+            await control.pause_by_itself(process, db, broadcast, trouble)
+            return False
+        if broadcast.state == "SCHEDULED":
+            await control.begin(process, db, broadcast)
+            return False
+        if broadcast.state == "SENDING":
+            return await _send(process, db, job, broadcast, turn)
+        await jobs.delete(db, "broadcast", workspace_id=job.workspace_id, ids=[job.id])
+        return False
+
+
+async def _rest(process: Process, db: Handle, job: Job, wake_at: datetime) -> None:
+    whose = {"workspace_id": job.workspace_id, "id": job.id}
+    await jobs.rest(db, "broadcast", **whose, wake_at=wake_at)
+    if wake_at <= await db.now():
+        process.queue.due(db, "broadcast", job.workspace_id, job.id)
+
+
+async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, turn: int) -> bool:
+    template = await templates.by_id(db, workspace_id=job.workspace_id, id=broadcast.template_id)
+    if template is None:
+        trouble = Trouble(Reason.TEMPLATE_MISSING, "Its template no longer exists.")
+        await control.pause_by_itself(process, db, broadcast, trouble)
+        return False
+    if not broadcast.is_frozen:
+        audience = await audiences.of(db, job.workspace_id, broadcast, template)
+        broadcast = await freezing.freeze(process, db, broadcast, audience)
+        if not broadcast.is_frozen and turn % FROZEN_BETWEEN:
+            return True
+    return await _make(process, db, job, broadcast, template)
+
+
+# --- messages made --------------------------------------------------------------------------------
+
+
+async def _make(
+    process: Process, db: Handle, job: Job, broadcast: Broadcast, template: Template
+) -> bool:
+    """Make the messages whose turn it is, unless something is wrong with those that left."""
+    which = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
+    now, in_flight = await db.now(), await recipients.in_flight(db, **which, limit=WINDOW)
+    pace = _pace(broadcast, now)
+    limit = max(0, min(BATCH, WINDOW - in_flight, pace.messages))
+    due = await recipients.due(db, template.channel, **which, limit=limit)
+    trouble = await guard.outcomes(process, db, broadcast)
+    if due and trouble is None:
+        room = await guard.room(process, db, job.workspace_id, template.channel)
+        due = due if room.left is None else due[: max(0, room.left - in_flight)]
+        trouble = None if due or in_flight else guard.refusal(room, 1)
+    if trouble is not None:
+        await control.pause_by_itself(process, db, broadcast, trouble)
+        return False
+    made = await _make_some(process, db, broadcast, template, due) if due else 0
+    if broadcast.per_minute is not None:
+        paced_at = pace.next_at - (pace.messages - made + 1) * pace.interval
+        await broadcasts.note(db, workspace_id=job.workspace_id, id=job.id, paced_at=paced_at)
+    if not broadcast.is_frozen or len(due) == BATCH:
+        return True
+    pending_at = await recipients.next_due(db, **which)
+    if pending_at is None and not in_flight and not made:
+        await control.finish(db, broadcast)
+        return False
+    wake_at = now + BEAT
+    if not in_flight and not made and pending_at is not None:
+        wake_at = max(pending_at, pace.next_at if pace.messages == 0 else now)
+    await _rest(process, db, job, wake_at)
+    return False
+
+
+def _pace(broadcast: Broadcast, now: datetime) -> pacing.Allowance:
+    if broadcast.per_minute is None:
+        return pacing.Allowance(BATCH, now, timedelta(0))
+    return pacing.allowance(
+        broadcast.per_minute, broadcast.started_at or now, broadcast.paced_at, now
+    )
+
+
+async def _make_some(
+    process: Process,
+    db: Handle,
+    broadcast: Broadcast,
+    template: Template,
+    due: Sequence[Due],
+) -> int:
+    """Of those who are there still, and are not one too many at their domain; how many."""
+    which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+    gone = {one.contact_id: "erased" for one in due if not one.is_there}
+    await recipients.judge(db, **which, reasons=gone)
+    there = [one for one in due if one.is_there]
+    if template.channel == "email":
+        there = await _spread(process, db, broadcast, there)
+    works = [partial(_make_one, process, broadcast, template, one.contact_id) for one in there]
+    await pipelining.run_all(db, works)
+    return len(there)
+
+
+async def _make_one(
+    process: Process, broadcast: Broadcast, template: Template, contact_id: str, db: Handle
+) -> None:
+    made = await create(
+        process,
+        db,
+        Order(
+            workspace_id=broadcast.workspace_id,
+            channel=template.channel,
+            contact_id=contact_id,
+            to=None,
+            template_id=template.id,
+            content=None,
+            category=template.category,
+            topic_id=broadcast.topic_id,
+            data={},
+            broadcast_id=broadcast.id,
+        ),
+    )
+    await recipients.queue(
+        db,
+        workspace_id=broadcast.workspace_id,
+        broadcast_id=broadcast.id,
+        contact_id=contact_id,
+        message_id=made.message_id,
+    )
+
+
+async def _spread(
+    process: Process, db: Handle, broadcast: Broadcast, due: Sequence[Due]
+) -> list[Due]:
+    """Those who may be written to now; the others have turns of their own."""
+    slots = {
+        domain: datetime.fromisoformat(slot) for domain, slot in broadcast.domain_slots.items()
+    }
+    most = process.settings.broadcast_domain_per_minute
+    spread = pacing.spread(due, slots, most, await db.now())
+    if spread.later:
+        which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+        await recipients.postpone(db, **which, until=spread.later)
+    if spread.slots or slots:
+        kept = {domain: document.text(slot) for domain, slot in spread.slots.items()}
+        await broadcasts.note(
+            db, workspace_id=broadcast.workspace_id, id=broadcast.id, domain_slots=kept
+        )
+    return spread.now
+
+
+# --- cancelled ------------------------------------------------------------------------------------
+
+
+async def _cancel(process: Process, db: Handle, job: Job) -> bool:
+    """End some of what has not left; what is being sent is left to arrive."""
+    which = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
+    cancelled = await recipients.cancel(db, **which, limit=CANCELLED_AT_ONCE)
+    ids = await recipients.unsent(db, **which, limit=SETTLED_AT_ONCE)
+    rows = await messages.taken(db, workspace_id=job.workspace_id, ids=ids)
+    unsent = [row for row in rows if row.status == "QUEUED"]
+    await pipelining.run_all(db, [partial(_settle_cancelled, process, row) for row in unsent])
+    if cancelled or ids:
+        return True
+    await broadcasts.note(
+        db,
+        workspace_id=job.workspace_id,
+        id=job.id,
+        ending=False,
+        finished_at=await db.now(),
+    )
+    await jobs.delete(db, "broadcast", workspace_id=job.workspace_id, ids=[job.id])
+    return False
+
+
+async def _settle_cancelled(process: Process, row: UnsettledMessage, db: Handle) -> None:
+    await settling.settle(process, db, row, Transition("SUPPRESSED", Reason.BROADCAST_CANCELLED))

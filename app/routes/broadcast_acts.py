@@ -1,0 +1,285 @@
+"""The acts on a broadcast: previewed, tried, scheduled, paused, resumed, cancelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from starlette.responses import Response
+
+from app.audience import addresses, segments
+from app.broadcasts import audience as audiences
+from app.broadcasts import control, guard
+from app.broadcasts.audience import Audience, Counted
+from app.broadcasts.guard import Trouble
+from app.database.db import Handle
+from app.errors import FieldError, Problem
+from app.machine.reasons import Reason
+from app.messages import composing, parking
+from app.messages.create import Order
+from app.messages.create import create as create_message
+from app.routes.broadcasts import (
+    AudienceCounts,
+    BroadcastReason,
+    BroadcastShape,
+    counted,
+    found,
+    locked,
+    shown,
+    summary,
+)
+from app.routes.ids import ContactId
+from app.routes.messages import MessageQueued, queued
+from app.routes.new_messages import TEST_EMAIL, wrong_address, wrong_contact
+from app.routes.templates import Preview, Rendered, rendered
+from app.store import templates
+from app.store.broadcasts import Broadcast
+from app.store.templates import Template
+from app.web import reply
+from app.web.body import Shape
+from app.web.routing import Call, post
+
+SAMPLES = 3
+LOOKED_AT = 200  # contacts, for samples
+NOT_YET = "The broadcast is paused, but what a worker had in hand before may still go out."
+CODES = {
+    Reason.SUPPRESSED_UNVERIFIED: "forbidden",
+    Reason.CHANNEL_NOT_CONFIGURED: "conflict",
+}
+
+
+class Sample(Shape):
+    contact_id: ContactId
+    rendered: Rendered
+
+
+class BroadcastPreview(Shape):
+    """`isComplete` is false when time ran out before all contacts were counted. `refusal` is why it
+    could not be scheduled now: a quota, or an address that no owner has verified. `samples` are
+    rendered for the newest contacts who can be written to."""
+
+    audience: AudienceCounts
+    is_complete: bool
+    refusal: BroadcastReason | None
+    samples: list[Sample]
+
+
+class BroadcastTest(Shape):
+    """A test email to this address, rendered for a contact or for none."""
+
+    to: str
+    contact_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A broadcast with its audience as of now."""
+
+    broadcast: Broadcast
+    template: Template
+    audience: Audience
+    counted: Counted
+    refusal: Trouble | None
+
+
+async def _look(call: Call) -> _Looked:
+    """Count the audience: in transactions of its own, for that takes a while."""
+    process, workspace_id = call.process, call.member.workspace_id
+    async with process.database.read() as db:
+        broadcast = await found(call, db)
+        template = await templates.by_id(db, workspace_id=workspace_id, id=broadcast.template_id)
+        if template is None:
+            raise Problem("conflict", "Its template no longer exists; choose another one.")
+        audience = await audiences.of(db, workspace_id, broadcast, template)
+    counts = await audiences.count(process, audience)
+    async with process.database.read() as db:
+        room = await guard.room(process, db, workspace_id, template.channel)
+    refusal = guard.refusal(room, max(1, counts.reachable))
+    return _Looked(broadcast, template, audience, counts, refusal)
+
+
+async def preview(call: Call) -> Response:
+    """Who would get it, who would not and why, and what it would say; nothing is written."""
+    looked = await _look(call)
+    workspace_id, samples = call.member.workspace_id, []
+    for contact_id in await _newest(call, looked):
+        wanted = Preview(contactId=contact_id)
+        parts = await rendered(call.process, workspace_id, looked.template.id, wanted)
+        samples.append({"contactId": contact_id, "rendered": parts})
+    refusal = looked.refusal
+    return reply.ok(
+        {
+            "audience": counted(looked.counted.contacts),
+            "isComplete": looked.counted.is_complete,
+            "refusal": refusal and {"code": refusal.code.value, "sentence": refusal.detail},
+            "samples": samples,
+        }
+    )
+
+
+async def _newest(call: Call, looked: _Looked) -> list[str]:
+    """Contacts who can be written to, as far as they themselves say."""
+    page = await segments.page(
+        call.process.database,
+        looked.audience.readable,
+        workspace_id=call.member.workspace_id,
+        filters={},
+        before=None,
+        limit=LOOKED_AT,
+    )
+    reachable = (row["id"] for row in page.rows if audiences.is_reachable(looked.audience, row))
+    return list(islice(reachable, SAMPLES))
+
+
+async def schedule(call: Call) -> Response:
+    """It is sent at `sendAt`, or at once. What a quota or an unverified address would hold back is
+    refused now."""
+    looked = await _look(call)
+    _refuse(looked.refusal)
+
+    async def act(db: Handle) -> Response:
+        row = await locked(call, db)
+        control.require(row, "scheduled", "DRAFT")
+        if row.revision != looked.broadcast.revision:
+            raise Problem("conflict", "It was changed while its audience was counted; look again.")
+        changed = await control.schedule(db, row, looked.counted)
+        call.process.queue.due(db, "broadcast", row.workspace_id, row.id)
+        await call.note("broadcast.scheduled", row.id, summary(row), summary(changed), db=db)
+        return await shown(call, changed, db)
+
+    return await call.conclude(act)
+
+
+def _refuse(trouble: Trouble | None) -> None:
+    """Raises Problem."""
+    if trouble is not None:
+        raise Problem(CODES.get(trouble.code, "quota_exceeded"), trouble.detail)
+
+
+async def pause(call: Call) -> Response:
+    """Nothing more leaves once this is answered, but what is being handed over at this moment."""
+    row = await locked(call)
+    control.require(row, "paused", "SENDING")
+    changed = await control.pause(call.db, row)
+    await call.note("broadcast.paused", row.id, summary(row), summary(changed))
+    return await shown(call, changed)
+
+
+async def _obeyed(call: Call, answer: Response) -> Response:
+    """A copy waits too: that the first one was answered is not known."""
+    if answer.status_code == 200:
+        await parking.obeyed(call.process, call.member.workspace_id)
+    return answer
+
+
+async def resume(call: Call) -> Response:
+    row = await locked(call)
+    control.require(row, "resumed", "PAUSED")
+    template = await templates.by_id(call.db, workspace_id=row.workspace_id, id=row.template_id)
+    if template is None:
+        raise Problem("conflict", "Its template no longer exists: cancel the broadcast.")
+    room = await guard.room(call.process, call.db, row.workspace_id, template.channel)
+    _refuse(guard.refusal(room, 1))
+    changed = await control.resume(call.db, row)
+    call.process.queue.due(call.db, "broadcast", row.workspace_id, row.id)
+    await call.note("broadcast.resumed", row.id, summary(row), summary(changed))
+    return await shown(call, changed)
+
+
+async def cancel(call: Call) -> Response:
+    """What has not left never does; who was to get it says so within seconds."""
+    row = await locked(call)
+    control.require(row, "cancelled", "SCHEDULED", "SENDING", "PAUSED")
+    changed = await control.cancel(call.db, row)
+    call.process.queue.due(call.db, "broadcast", row.workspace_id, row.id)
+    await call.note("broadcast.cancelled", row.id, summary(row), summary(changed))
+    return await shown(call, changed)
+
+
+async def test(call: Call) -> Response:
+    """One email to one address, in production a member's; the broadcast stays as it is."""
+    wanted, row = call.read(BroadcastTest), await found(call, call.db)
+    template = await templates.by_id(call.db, workspace_id=row.workspace_id, id=row.template_id)
+    if template is None or template.channel != "email":
+        raise Problem("conflict", "Only a broadcast with an email template can be tried.")
+    wrong = [
+        FieldError(pointer, message)
+        for pointer, message in (
+            ("/to", await wrong_address(call, wanted.to)),
+            ("/contactId", await wrong_contact(call, wanted.contact_id)),
+        )
+        if message
+    ]
+    if wrong:
+        raise Problem("invalid", "The test cannot be sent like this; see errors.", errors=wrong)
+    await call.throttle.check(TEST_EMAIL, row.workspace_id)
+    made = await create_message(
+        call.process,
+        call.db,
+        Order(
+            workspace_id=row.workspace_id,
+            channel="email",
+            contact_id=wanted.contact_id,
+            to=addresses.email(wanted.to).address,
+            template_id=template.id,
+            content=None,
+            category=composing.TEST,
+            data={},
+        ),
+    )
+    noted: dict[str, Any] = {"templateId": template.id, "messageId": made.message_id}
+    await call.note("broadcast.tested", row.id, after=noted)
+    return queued(made.message_id, made.attempt_id)
+
+
+routes = [
+    post(
+        "/broadcasts/{id}/preview",
+        preview,
+        can="broadcasts:read",
+        tx=None,
+        gives={200: BroadcastPreview},
+        raises=("conflict",),
+    ),
+    post(
+        "/broadcasts/{id}/schedule",
+        schedule,
+        can="broadcasts:send",
+        tx=None,
+        concludes=True,
+        gives={200: BroadcastShape},
+        raises=("conflict", "quota_exceeded"),
+    ),
+    post(
+        "/broadcasts/{id}/pause",
+        pause,
+        can="broadcasts:send",
+        gives={200: BroadcastShape},
+        raises=("conflict", "unavailable"),
+        awaits=_obeyed,
+    ),
+    post(
+        "/broadcasts/{id}/resume",
+        resume,
+        can="broadcasts:send",
+        gives={200: BroadcastShape},
+        raises=("conflict", "quota_exceeded"),
+    ),
+    post(
+        "/broadcasts/{id}/cancel",
+        cancel,
+        can="broadcasts:send",
+        gives={200: BroadcastShape},
+        raises=("conflict", "unavailable"),
+        awaits=_obeyed,
+    ),
+    post(
+        "/broadcasts/{id}/test",
+        test,
+        can="broadcasts:write",
+        takes=BroadcastTest,
+        gives={202: MessageQueued},
+        raises=("conflict",),
+    ),
+]

@@ -1,0 +1,416 @@
+"""Broadcasts: a message to an audience."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from app.audience import segments
+from app.broadcasts import control
+from app.broadcasts.audience import NONE
+from app.database.db import Handle, new_id
+from app.errors import FieldError, Problem
+from app.machine import document
+from app.machine.program import Json
+from app.messages import footers
+from app.routes.ids import BroadcastId, ContactId, MessageId, SegmentId, TemplateId, TopicId
+from app.routes.segments import FilterJson
+from app.routes.templates import wrong_topic
+from app.store import broadcast_recipients as recipients
+from app.store import broadcasts as store
+from app.store import segments as stored_segments
+from app.store import templates, workspaces
+from app.store.broadcasts import Broadcast
+from app.web import paging, reply
+from app.web.body import Moment, Name, Shape, Unchanged, Writable
+from app.web.paging import Changing, Pages
+from app.web.reply import Page, Revised
+from app.web.routing import Call, delete, get, patch, post
+
+MOST = 1_000  # of a workspace that have not ended
+FASTEST = 1_000_000  # messages a minute
+AUDIENCES = ("segmentId", "filter", "tag")
+
+State = Literal["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED"]
+RecipientStatus = Literal[
+    "PENDING",
+    "QUEUED",
+    "SENT",
+    "DELIVERED",
+    "BOUNCED",
+    "COMPLAINED",
+    "FAILED",
+    "UNKNOWN",
+    "SUPPRESSED",
+    "CANCELLED",
+]
+Tag = Annotated[str, Field(min_length=1, max_length=100)]
+LocalTime = Annotated[str, Field(pattern=r"^(?:[01][0-9]|2[0-3]):[0-5][0-9]$", examples=["09:00"])]
+
+
+class WritableBroadcast(Writable):
+    """The audience is one of `segmentId`, `filter` and `tag`. Without `sendAt` it is sent once it
+    is scheduled; with `localTime`, at that time of the day where the contact is. `perMinute` is the
+    pace, to which it rises in five minutes."""
+
+    name: Name
+    segment_id: str | None = None
+    filter: FilterJson | None = None
+    tag: Tag | None = None
+    template_id: str
+    topic_id: Annotated[
+        str | None, Field(description="Of marketing, in place of the template's.")
+    ] = None
+    send_at: Moment | None = None
+    local_time: LocalTime | None = None
+    per_minute: Annotated[int, Field(ge=1, le=FASTEST)] | None = None
+
+
+class BroadcastReason(Shape):
+    code: str
+    sentence: str
+
+
+class AudienceCounts(Shape):
+    """`reachable` contacts can be written to; of the others the first reason that holds counts."""
+
+    total: int
+    reachable: int
+    erased: int
+    no_address: int
+    suppressed: int
+    unsubscribed: int
+    no_consent: int
+
+
+class AudienceShape(Shape):
+    """Who was in it when it was `previewed`, as it was scheduled, and when it was `frozen`, which
+    goes on while `isComplete` is false. `difference` is what changed between."""
+
+    previewed: AudienceCounts | None
+    frozen: AudienceCounts | None
+    is_complete: bool
+    difference: AudienceCounts | None
+
+
+class ProgressShape(Shape):
+    """Every contact of the frozen audience is counted once."""
+
+    total: int
+    pending: int
+    queued: int
+    sent: int
+    delivered: int
+    bounced: int
+    complained: int
+    failed: int
+    unknown: int
+    suppressed: int
+    cancelled: int
+
+
+class BroadcastSummary(Shape):
+    """A broadcast as lists have it, without its progress."""
+
+    id: BroadcastId
+    name: str
+    state: State
+    reason: BroadcastReason | None
+    segment_id: SegmentId | None
+    filter: FilterJson | None
+    tag: str | None
+    template_id: TemplateId
+    topic_id: TopicId | None
+    send_at: datetime | None
+    local_time: str | None
+    per_minute: int | None
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class BroadcastShape(BroadcastSummary, Revised):
+    audience: AudienceShape
+    progress: ProgressShape
+
+
+class BroadcastFilters(Changing):
+    state: State | None = Field(None, description="Filter by state.")
+
+
+class RecipientFilters(Pages):
+    status: RecipientStatus | None = Field(None, description="Filter by status.")
+    reason: Annotated[str, Field(max_length=100)] | None = Field(
+        None, description="Filter by the reason."
+    )
+
+
+class RecipientShape(Shape):
+    """A contact of the frozen audience, with its message or the reason for none: `erased`,
+    `no_address`, `suppressed`, `unsubscribed`, `no_consent`, `quota`, or what became of the
+    message."""
+
+    contact_id: ContactId
+    status: RecipientStatus
+    reason: str | None
+    message_id: MessageId | None
+    due_at: datetime
+
+
+async def index(call: Call) -> Response:
+    return await paging.index(call, BroadcastFilters, store.page, summary)
+
+
+async def show(call: Call) -> Response:
+    return await shown(call, await found(call, call.db))
+
+
+async def create(call: Call) -> Response:
+    new, workspace_id = call.read(WritableBroadcast), call.member.workspace_id
+    written = await _written(call, new)
+    if len(await store.unfinished(call.db, workspace_id=workspace_id)) >= MOST:
+        message = f"At most {MOST} broadcasts can be unfinished; delete or cancel one first."
+        raise Problem("conflict", message)
+    row = await store.insert(call.db, workspace_id=workspace_id, id=new_id("bro"), written=written)
+    made = resource(row, {})
+    await call.note("broadcast.created", row.id, after=summary(row))
+    return reply.created(f"/broadcasts/{row.id}", made, revision=row.revision, beside=_beside(made))
+
+
+async def update(call: Call) -> Response:
+    """A filter is replaced as a whole. A SCHEDULED broadcast that is changed is a DRAFT again."""
+    row = await locked(call)
+    call.match(row.revision)
+    kept = {} if _gives_filter(call) or row.filter is None else {"filter": _filter(row)}
+    stored: dict[str, Json] = {**_stored(row), **kept}
+    new = call.patch(WritableBroadcast, stored)
+    control.require(row, "changed", "DRAFT", "SCHEDULED")
+    written = await _written(call, new)
+    if all(getattr(row, name) == value for name, value in written.items()):
+        raise Unchanged
+    changed = await store.update(
+        call.db, workspace_id=call.member.workspace_id, id=row.id, written=written
+    )
+    await call.note("broadcast.updated", row.id, summary(row), summary(changed))
+    return await shown(call, changed)
+
+
+async def remove(call: Call) -> Response:
+    """Only before its audience was frozen; afterwards it is a record, which is kept as long as
+    messages are."""
+    row = await locked(call)
+    call.match(row.revision)
+    if row.frozen_at is not None:
+        control.require(row, "deleted", "DRAFT", "SCHEDULED")
+    await store.delete(call.db, workspace_id=call.member.workspace_id, id=row.id)
+    await call.note("broadcast.deleted", row.id, before=summary(row))
+    return reply.no_content()
+
+
+async def index_recipients(call: Call) -> Response:
+    """By contact, newest first."""
+    query, broadcast = call.query(RecipientFilters), await found(call, call.db)
+    rows = await recipients.page(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        broadcast_id=broadcast.id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    return paging.page(call, query, rows, RecipientShape.of)
+
+
+# --- found and shown ------------------------------------------------------------------------------
+
+
+async def found(call: Call, db: Handle) -> Broadcast:
+    row = await store.by_id(db, workspace_id=call.member.workspace_id, id=call.path("id"))
+    if row is None:
+        raise _unknown()
+    return row
+
+
+async def locked(call: Call, db: Handle | None = None) -> Broadcast:
+    row = await store.locked(
+        db or call.db, workspace_id=call.member.workspace_id, id=call.path("id")
+    )
+    if row is None:
+        raise _unknown()
+    return row
+
+
+def _unknown() -> Problem:
+    return Problem("not_found", "There is no such broadcast.")
+
+
+async def shown(call: Call, row: Broadcast, db: Handle | None = None) -> Response:
+    progress = await recipients.progress(
+        db or call.db, workspace_id=row.workspace_id, broadcast_id=row.id
+    )
+    made = resource(row, progress)
+    return reply.ok(made, revision=row.revision, beside=_beside(made))
+
+
+def _beside(made: Mapping[str, Json]) -> Json:
+    """The part that changes without a revision."""
+    return [made["audience"], made["progress"]]
+
+
+def summary(row: Broadcast) -> dict[str, Any]:
+    sentence = control.sentence(row)
+    reason = None if sentence is None else {"code": row.reason_code, "sentence": sentence}
+    return BroadcastSummary.of(row, filter=_filter(row), reason=reason)
+
+
+def _filter(row: Broadcast) -> Json:
+    return None if row.filter is None else document.parse(row.filter.encode())
+
+
+def resource(row: Broadcast, progress: Mapping[str, int]) -> dict[str, Any]:
+    counts = {status.lower(): progress.get(status, 0) for status in recipients.STATUSES}
+    difference = None
+    if row.is_frozen and row.previewed is not None:
+        reasons = {*row.previewed, *row.frozen}
+        difference = {one: row.frozen.get(one, 0) - row.previewed.get(one, 0) for one in reasons}
+    return {
+        **summary(row),
+        "audience": {
+            "previewed": None if row.previewed is None else counted(row.previewed),
+            "frozen": None if row.frozen_at is None else counted(row.frozen),
+            "isComplete": row.is_frozen,
+            "difference": None if difference is None else counted(difference),
+        },
+        "progress": {"total": sum(counts.values()), **counts},
+    }
+
+
+def counted(contacts: Mapping[str, int]) -> dict[str, int]:
+    """Contacts by reason, as clients see them."""
+    return {
+        "total": sum(contacts.values()),
+        "reachable": contacts.get(NONE, 0),
+        "erased": contacts.get("erased", 0),
+        "noAddress": contacts.get("no_address", 0),
+        "suppressed": contacts.get("suppressed", 0),
+        "unsubscribed": contacts.get("unsubscribed", 0),
+        "noConsent": contacts.get("no_consent", 0),
+    }
+
+
+# --- what a broadcast may be ----------------------------------------------------------------------
+
+
+def _stored(row: Broadcast) -> dict[str, Json]:
+    """The writable fields as clients see them, without the filter."""
+    return {
+        "name": row.name,
+        "segmentId": row.segment_id,
+        "tag": row.tag,
+        "templateId": row.template_id,
+        "topicId": row.topic_id,
+        "sendAt": None if row.send_at is None else document.text(row.send_at),
+        "localTime": row.local_time,
+        "perMinute": row.per_minute,
+    }
+
+
+async def _written(call: Call, new: WritableBroadcast) -> dict[str, Any]:
+    """The columns. Raises Problem `invalid`."""
+    workspace_id = call.member.workspace_id
+    errors = []
+    given = [new.segment_id, new.filter, new.tag]
+    if sum(one is not None for one in given) != 1:
+        errors.append(FieldError("", f"Give exactly one of {', '.join(AUDIENCES)}."))
+    existing = await stored_segments.of_workspace(call.db, workspace_id=workspace_id)
+    if new.segment_id is not None and new.segment_id not in existing:
+        errors.append(FieldError("/segmentId", "There is no such segment."))
+    template = await templates.by_id(call.db, workspace_id=workspace_id, id=new.template_id)
+    if template is None:
+        errors.append(FieldError("/templateId", "There is no such template."))
+    elif new.topic_id is not None:
+        wrong = await wrong_topic(call.db, workspace_id, new.topic_id, template.channel)
+        if template.category != footers.MARKETING:
+            wrong = "Only marketing has a topic; the template is transactional."
+        errors += [FieldError("/topicId", wrong)] if wrong else []
+    if errors:
+        raise Problem("invalid", "The broadcast is not valid; see errors.", errors=errors)
+    filter = None
+    if new.filter is not None:
+        workspace = await workspaces.by_id(call.db, id=workspace_id)
+        days = workspace and workspace.retention_days
+        readable = await segments.read(
+            call.db,
+            new.filter,
+            workspace_id=workspace_id,
+            kept=timedelta(days=days or call.process.settings.retention_days),
+            existing=existing,
+        )
+        filter = document.dumps(readable.raw).decode()
+    return {
+        "name": new.name,
+        "segment_id": new.segment_id,
+        "filter": filter,
+        "tag": new.tag,
+        "template_id": new.template_id,
+        "topic_id": new.topic_id,
+        "send_at": new.send_at,
+        "local_time": new.local_time,
+        "per_minute": new.per_minute,
+    }
+
+
+def _gives_filter(call: Call) -> bool:
+    """Whether a patch has a filter, for merged with the old one it would mean something else."""
+    with suppress(document.MalformedJson):  # which the patch is refused for
+        given = document.parse(call.body)
+        return isinstance(given, dict) and given.get("filter") is not None
+    return False
+
+
+routes = [
+    get(
+        "/broadcasts",
+        index,
+        can="broadcasts:read",
+        query=BroadcastFilters,
+        gives={200: Page[BroadcastSummary]},
+    ),
+    post(
+        "/broadcasts",
+        create,
+        can="broadcasts:write",
+        takes=WritableBroadcast,
+        gives={201: BroadcastShape},
+        raises=("conflict",),
+    ),
+    get("/broadcasts/{id}", show, can="broadcasts:read", gives={200: BroadcastShape}),
+    patch(
+        "/broadcasts/{id}",
+        update,
+        can="broadcasts:write",
+        takes=WritableBroadcast,
+        gives={200: BroadcastShape},
+        raises=("conflict",),
+    ),
+    delete(
+        "/broadcasts/{id}",
+        remove,
+        can="broadcasts:write",
+        gives={204: None},
+        raises=("conflict",),
+    ),
+    get(
+        "/broadcasts/{id}/recipients",
+        index_recipients,
+        can="broadcasts:read",
+        query=RecipientFilters,
+        gives={200: Page[RecipientShape]},
+    ),
+]

@@ -1,0 +1,550 @@
+"""The frozen audiences of broadcasts: a contact once, with its message or the reason for none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.database.db import Handle
+from app.database.sql import columns
+from app.store import keyset
+from app.store.segments import ADDRESSES, Fitting
+
+STATUSES = (
+    "PENDING", "QUEUED", "SENT", "DELIVERED", "BOUNCED", "COMPLAINED", "FAILED", "UNKNOWN",
+    "SUPPRESSED", "CANCELLED",
+)  # fmt: skip
+LEFT = ["SENT", "DELIVERED", "BOUNCED", "COMPLAINED", "UNKNOWN"]
+# Why a contact gets nothing: of several the first. A message's own reasons say as much.
+REASONS = (
+    "erased", "no_address", "suppressed", "unsubscribed", "no_consent", "capped", "quota",
+)  # fmt: skip
+OF_MESSAGES: Mapping[str, str] = {
+    "contact_erased": "erased",
+    "suppressed_erased": "erased",
+    "suppressed_bounced": "suppressed",
+    "suppressed_complained": "suppressed",
+    "suppressed_stopped": "suppressed",
+    "suppressed_manual": "suppressed",
+    "suppressed_unsubscribed": "unsubscribed",
+    "suppressed_no_consent": "no_consent",
+    "suppressed_quota": "quota",
+    "suppressed_daily_limit": "quota",
+    "suppressed_unverified": "quota",
+}
+CANCELLED = "broadcast_cancelled"
+OUT = "unsubscribed"  # as found in the contact alone: its suppressions may say more, or less
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    contact_id: str
+    status: str
+    reason: str | None
+    message_id: str | None
+    due_at: datetime
+
+    @property
+    def id(self) -> str:
+        """A contact is in an audience once: lists go by it."""
+        return self.contact_id
+
+
+COLUMNS = columns(Recipient)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The contacts after one id and up to another who were there at `created_until`."""
+
+    after: str
+    until: str
+    created_until: datetime
+
+
+# By channel, why a contact `c` gets nothing, as far as the contact itself says. A topic that nobody
+# has to agree to is "".
+REASON: Mapping[str, str] = {
+    channel: f"""CASE WHEN {address} IS NULL THEN 'no_address'
+                         WHEN c.subscriptions ->> '{channel}' IS NOT NULL THEN '{OUT}'
+                         WHEN CAST(:topic_id AS TEXT) <> ''
+                          AND COALESCE(c.topics -> CAST(:topic_id AS TEXT) ->> '{channel}', '')
+                              <> 'subscribed' THEN 'no_consent' END"""
+    for channel, address in ADDRESSES.items()
+}
+
+
+async def reached(db: Handle, *, workspace_id: str, after: str, walk: int) -> str | None:
+    """The id that so many contacts after another one lead to; None when there is none after it."""
+    until: str | None = await db.fetch_value(
+        """
+        SELECT CAST(max(id) AS TEXT) AS until
+        FROM (SELECT id FROM contacts
+              WHERE workspace_id = :workspace_id AND id > :after
+              ORDER BY id
+              LIMIT :walk) AS next
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        walk=walk,
+    )
+    return until
+
+
+IN_WINDOW = "c.id > :after AND c.id <= :until AND c.created_at <= :created_until"
+
+
+def _within(window: Window) -> dict[str, Any]:
+    return {"after": window.after, "until": window.until, "created_until": window.created_until}
+
+
+async def count(
+    db: Handle,
+    fitting: Fitting,
+    channel: str,
+    window: Window,
+    *,
+    workspace_id: str,
+    topic_id: str,
+) -> Counter[str]:
+    """Of the contacts of a window who fit, how many get nothing for which reason; "" for none."""
+    rows = await db.fetch_all(
+        f"""
+        SELECT reason, count(*) AS contacts
+        FROM (SELECT COALESCE({REASON[channel]}, '') AS reason FROM contacts c
+              WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})) AS judged
+        GROUP BY reason
+        """,
+        workspace_id=workspace_id,
+        topic_id=topic_id,
+        **_within(window),
+        **fitting.values,
+    )
+    return Counter({row["reason"]: row["contacts"] for row in rows})
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """A contact who is not subscribed to a channel, and its address there as it is compared."""
+
+    contact_id: str
+    address: str
+
+
+async def out(
+    db: Handle,
+    fitting: Fitting,
+    channel: str,
+    window: Window,
+    *,
+    workspace_id: str,
+    topic_id: str,
+) -> list[Out]:
+    return await db.fetch_all_as(
+        Out,
+        f"""
+        SELECT c.id AS contact_id, {ADDRESSES[channel]} AS address FROM contacts c
+        WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})
+          AND {REASON[channel]} = '{OUT}'
+        """,
+        workspace_id=workspace_id,
+        topic_id=topic_id,
+        **_within(window),
+        **fitting.values,
+    )
+
+
+# --- frozen ---------------------------------------------------------------------------------------
+
+
+async def timezones(db: Handle, window: Window, *, workspace_id: str) -> list[str]:
+    rows = await db.fetch_all(
+        f"""
+        SELECT DISTINCT c.timezone FROM contacts c
+        WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND c.timezone IS NOT NULL
+        """,
+        workspace_id=workspace_id,
+        **_within(window),
+    )
+    return [row["timezone"] for row in rows]
+
+
+async def freeze(
+    db: Handle,
+    fitting: Fitting,
+    channel: str,
+    window: Window,
+    *,
+    workspace_id: str,
+    broadcast_id: str,
+    topic_id: str,
+    due_at: datetime,
+    due_in: Mapping[str, datetime],
+) -> None:
+    """Those of a window who fit are recipients, due at a time, or at that of their time zone."""
+    await db.execute(
+        f"""
+        INSERT INTO broadcast_recipients (workspace_id, broadcast_id, contact_id, status, reason,
+                                          due_at)
+        SELECT workspace_id, :broadcast_id, id,
+               CASE WHEN reason IS NULL THEN 'PENDING' ELSE 'SUPPRESSED' END, reason,
+               COALESCE(zones.due_at, CAST(:due_at AS TIMESTAMPTZ))
+        FROM (SELECT c.workspace_id, c.id, c.timezone, {REASON[channel]} AS reason
+              FROM contacts c
+              WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})) AS judged
+        LEFT JOIN (SELECT zone, due_at
+                   FROM unnest(CAST(:zones AS TEXT[]), CAST(:dues AS TIMESTAMPTZ[]))
+                        AS given (zone, due_at)) AS zones
+            ON zones.zone = judged.timezone
+        ORDER BY id
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        topic_id=topic_id,
+        due_at=due_at,
+        zones=list(due_in),
+        dues=list(due_in.values()),
+        **_within(window),
+        **fitting.values,
+    )
+
+
+async def frozen_out(
+    db: Handle, channel: str, window: Window, *, workspace_id: str, broadcast_id: str
+) -> list[Out]:
+    return await db.fetch_all_as(
+        Out,
+        f"""
+        SELECT r.contact_id, {ADDRESSES[channel]} AS address
+        FROM broadcast_recipients r
+        JOIN contacts c ON c.workspace_id = r.workspace_id AND c.id = r.contact_id
+        WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
+          AND r.contact_id > :after AND r.contact_id <= :until AND r.reason = '{OUT}'
+          AND {ADDRESSES[channel]} IS NOT NULL
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        after=window.after,
+        until=window.until,
+    )
+
+
+async def judge(
+    db: Handle, *, workspace_id: str, broadcast_id: str, reasons: Mapping[str, str | None]
+) -> None:
+    """What stands in the way of a contact, or nothing after all."""
+    await db.execute_many(
+        """
+        UPDATE broadcast_recipients
+        SET status = :status, reason = :reason
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND contact_id = :contact_id
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "broadcast_id": broadcast_id,
+                "contact_id": contact_id,
+                "status": "SUPPRESSED" if reason else "PENDING",
+                "reason": reason,
+            }
+            for contact_id, reason in reasons.items()
+        ],
+    )
+
+
+async def count_frozen(
+    db: Handle, window: Window, *, workspace_id: str, broadcast_id: str
+) -> Counter[str]:
+    """Of the recipients of a window that was just frozen; as `count` does."""
+    rows = await db.fetch_all(
+        """
+        SELECT COALESCE(reason, '') AS reason, count(*) AS contacts
+        FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND contact_id > :after AND contact_id <= :until
+        GROUP BY reason
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        after=window.after,
+        until=window.until,
+    )
+    return Counter({row["reason"]: row["contacts"] for row in rows})
+
+
+# --- sent -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A recipient whose message is to be made, and its address as it is compared; None when the
+    contact was erased since."""
+
+    contact_id: str
+    is_there: bool
+    address: str | None
+    has_turn: bool  # it has waited for others at its domain
+
+
+async def due(
+    db: Handle, channel: str, *, workspace_id: str, broadcast_id: str, limit: int
+) -> list[Due]:
+    return await db.fetch_all_as(
+        Due,
+        f"""
+        SELECT r.contact_id, CAST(c.id IS NOT NULL AS BOOLEAN) AS is_there,
+               {ADDRESSES[channel]} AS address, r.has_turn
+        FROM broadcast_recipients r
+        LEFT JOIN contacts c ON c.workspace_id = r.workspace_id AND c.id = r.contact_id
+        WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
+          AND r.status = 'PENDING' AND r.due_at <= :now
+        ORDER BY r.due_at, r.contact_id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        limit=limit,
+    )
+
+
+async def next_due(db: Handle, *, workspace_id: str, broadcast_id: str) -> datetime | None:
+    """When the next message is to be made; None when all have been."""
+    moment: datetime | None = await db.fetch_value(
+        """
+        SELECT due_at FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND status = 'PENDING'
+        ORDER BY due_at, contact_id
+        LIMIT 1
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+    )
+    return moment
+
+
+async def postpone(
+    db: Handle, *, workspace_id: str, broadcast_id: str, until: Mapping[str, datetime]
+) -> None:
+    """Contacts, and when each has its turn."""
+    await db.execute_many(
+        """
+        UPDATE broadcast_recipients SET due_at = :due_at, has_turn = TRUE
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND contact_id = :contact_id
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "broadcast_id": broadcast_id,
+                "contact_id": contact_id,
+                "due_at": due_at,
+            }
+            for contact_id, due_at in until.items()
+        ],
+    )
+
+
+async def queue(
+    db: Handle, *, workspace_id: str, broadcast_id: str, contact_id: str, message_id: str
+) -> None:
+    """Its message was made, or is to be sent again."""
+    await db.execute(
+        """
+        UPDATE broadcast_recipients SET status = 'QUEUED', reason = NULL, message_id = :message_id
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND contact_id = :contact_id
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        contact_id=contact_id,
+        message_id=message_id,
+    )
+
+
+async def settle(
+    db: Handle,
+    *,
+    workspace_id: str,
+    broadcast_id: str,
+    contact_id: str,
+    status: str,
+    reason_code: str | None,
+) -> None:
+    """The end of its message, in the transaction of that."""
+    cancelled = reason_code == CANCELLED
+    await db.execute(
+        """
+        UPDATE broadcast_recipients SET status = :status, reason = :reason
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND contact_id = :contact_id
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        contact_id=contact_id,
+        status="CANCELLED" if cancelled else status,
+        reason="cancelled" if cancelled else OF_MESSAGES.get(reason_code or "", reason_code),
+    )
+
+
+async def in_flight(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
+    """How many messages were made and have not ended, up to `limit`."""
+    count: int = await db.fetch_value(
+        """
+        SELECT count(*)
+        FROM (SELECT contact_id FROM broadcast_recipients
+              WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+                AND status = 'QUEUED'
+              LIMIT :limit) AS newest
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        limit=limit,
+    )
+    return count
+
+
+async def unsent(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> list[str]:
+    """Messages that were made and are not being sent."""
+    rows = await db.fetch_all(
+        """
+        SELECT r.message_id
+        FROM broadcast_recipients r
+        JOIN messages m ON m.workspace_id = r.workspace_id AND m.id = r.message_id
+        WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
+          AND r.status = 'QUEUED' AND COALESCE(m.status = 'QUEUED', FALSE)
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        limit=limit,
+    )
+    return [row["message_id"] for row in rows]
+
+
+async def outcomes(
+    db: Handle, *, workspace_id: str, broadcast_id: str, after: str, limit: int
+) -> Counter[str]:
+    """Of the newest messages after one that have left: how many bounced for good (`bounced_hard`),
+    and so on by status."""
+    rows = await db.fetch_all(
+        """
+        SELECT CASE WHEN reason = 'bounced_hard' THEN reason ELSE status END AS outcome,
+               count(*) AS messages
+        FROM (SELECT status, reason FROM broadcast_recipients
+              WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+                AND message_id > :after AND status = ANY(:left)
+              ORDER BY message_id DESC
+              LIMIT :limit) AS newest
+        GROUP BY outcome
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        after=after,
+        left=LEFT,
+        limit=limit,
+    )
+    return Counter({row["outcome"]: row["messages"] for row in rows})
+
+
+async def newest_message(db: Handle, *, workspace_id: str, broadcast_id: str) -> str:
+    """The id of the message that was made last; "" before the first."""
+    id: str | None = await db.fetch_value(
+        """
+        SELECT message_id FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND message_id IS NOT NULL
+        ORDER BY message_id DESC
+        LIMIT 1
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+    )
+    return id or ""
+
+
+async def cancel(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
+    """Up to `limit` recipients whose messages were not made; how many."""
+    cancelled = await db.fetch_all(
+        """
+        UPDATE broadcast_recipients SET status = 'CANCELLED', reason = 'cancelled'
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND contact_id IN (
+            SELECT contact_id FROM broadcast_recipients
+            WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+              AND status = 'PENDING'
+            ORDER BY due_at, contact_id
+            LIMIT :limit)
+        RETURNING contact_id
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        limit=limit,
+    )
+    return len(cancelled)
+
+
+# --- shown ----------------------------------------------------------------------------------------
+
+
+async def progress(db: Handle, *, workspace_id: str, broadcast_id: str) -> Counter[str]:
+    """How many recipients are in which status: counted, so that it is always true."""
+    rows = await db.fetch_all(
+        """
+        SELECT status, count(*) AS contacts FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+        GROUP BY status
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+    )
+    return Counter({row["status"]: row["contacts"] for row in rows})
+
+
+async def by_contact(
+    db: Handle, *, workspace_id: str, broadcast_id: str, contact_id: str
+) -> Recipient | None:
+    return await db.fetch_one_as(
+        Recipient,
+        f"""
+        SELECT {COLUMNS} FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND contact_id = :contact_id
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        contact_id=contact_id,
+    )
+
+
+async def page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    broadcast_id: str,
+    filters: Mapping[str, Any],
+    before: str | None,
+    limit: int,
+) -> list[Recipient]:
+    """By contact, the newest first. Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before, "contact_id")
+    return await db.fetch_all_as(
+        Recipient,
+        f"""
+        SELECT {COLUMNS} FROM broadcast_recipients
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id {narrowed}
+        ORDER BY contact_id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {"status": "status = :status", "reason": "reason = :reason"}

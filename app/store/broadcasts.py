@@ -1,0 +1,254 @@
+"""Broadcasts: a message to an audience, from its draft to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from app.database.db import Handle
+from app.database.sql import columns
+from app.store import jobs, keyset
+
+State: TypeAlias = Literal["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The part of a broadcast that its author writes."""
+
+    name: str
+    segment_id: str | None
+    filter: str | None  # JSON
+    tag: str | None
+    template_id: str
+    topic_id: str | None  # in place of the template's
+    send_at: datetime | None
+    local_time: str | None  # HH:MM
+    per_minute: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast(Written):
+    workspace_id: str
+    id: str
+    state: State
+    reason_code: str | None
+    reason_detail: str | None
+    previewed: Mapping[str, int] | None  # reason → contacts; "" is none: they can be written to
+    frozen: Mapping[str, int]
+    frozen_at: datetime | None
+    frozen_until: str | None
+    is_frozen: bool
+    paced_at: datetime | None
+    domain_slots: Mapping[str, str]
+    judged_from: str
+    ending: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+COLUMNS = columns(Broadcast)
+WRITTEN = columns(Written)
+VALUES = ", ".join(f":{name}" for name in WRITTEN.split(", "))
+
+
+async def insert(
+    db: Handle, *, workspace_id: str, id: str, written: Mapping[str, Any]
+) -> Broadcast:
+    return await db.returning_as(
+        Broadcast,
+        f"""
+        INSERT INTO broadcasts (workspace_id, id, {WRITTEN}, state, revision, created_at,
+                                updated_at)
+        VALUES (:workspace_id, :id, {VALUES}, 'DRAFT', 1, :now, :now)
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        **written,
+    )
+
+
+async def update(
+    db: Handle, *, workspace_id: str, id: str, written: Mapping[str, Any]
+) -> Broadcast:
+    """What is changed was not looked at by whoever scheduled it: it is a draft again."""
+    named = ", ".join(f"{name} = :{name}" for name in written)
+    return await db.returning_as(
+        Broadcast,
+        f"""
+        UPDATE broadcasts
+        SET {named}, state = 'DRAFT',
+            previewed = NULL, reason_code = NULL, reason_detail = NULL,
+            revision = revision + 1, updated_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        **written,
+    )
+
+
+async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
+    """One of which nothing was frozen; its job is held."""
+    await db.execute(
+        "DELETE FROM broadcasts WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+    await jobs.delete(db, "broadcast", workspace_id=workspace_id, ids=[id])
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Broadcast | None:
+    return await db.fetch_one_as(
+        Broadcast,
+        f"SELECT {COLUMNS} FROM broadcasts WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Broadcast | None:
+    """Its job is held first, whoever has a claim: nobody works on it until the transaction ends."""
+    await jobs.hold(db, "broadcast", workspace_id=workspace_id, ids=[id])
+    return await db.fetch_one_as(
+        Broadcast,
+        f"""
+        SELECT {COLUMNS} FROM broadcasts
+        WHERE workspace_id = :workspace_id AND id = :id
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def held(db: Handle, *, workspace_id: str, id: str) -> Broadcast | None:
+    """The broadcast whose job is held; None when its workspace was deleted, or it is gone."""
+    return await db.fetch_one_as(
+        Broadcast,
+        f"""
+        SELECT {columns(Broadcast, "b")} FROM broadcasts b
+        JOIN workspaces w ON w.id = b.workspace_id AND w.deleted_at IS NULL
+        WHERE b.workspace_id = :workspace_id AND b.id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
+async def page(
+    db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
+) -> list[Broadcast]:
+    """Newest first. Filters: see CLAUSES."""
+    narrowed, values = keyset.narrowed(CLAUSES, filters, before)
+    return await db.fetch_all_as(
+        Broadcast,
+        f"""
+        SELECT {COLUMNS} FROM broadcasts
+        WHERE workspace_id = :workspace_id {narrowed}
+        ORDER BY id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+        **values,
+    )
+
+
+CLAUSES = {
+    "state": "state = :state",
+    "created_after": "created_at > :created_after",
+    "created_before": "created_at < :created_before",
+    "updated_after": "updated_at > :updated_after",
+}
+
+
+async def unfinished(db: Handle, *, workspace_id: str) -> list[Broadcast]:
+    """All that are written and have not ended: of what they name nothing may go."""
+    return await db.fetch_all_as(
+        Broadcast,
+        f"""
+        SELECT {COLUMNS} FROM broadcasts
+        WHERE workspace_id = :workspace_id
+          AND COALESCE(state IN ('DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED'), FALSE)
+        ORDER BY id
+        """,
+        workspace_id=workspace_id,
+    )
+
+
+# --- from state to state --------------------------------------------------------------------------
+
+
+async def move(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    state: State,
+    reason_code: str | None = None,
+    reason_detail: str | None = None,
+    wake_at: datetime | None = None,
+    **changes: Any,
+) -> Broadcast:
+    """Another state, and its reason; `changes` are further columns. Its job is due at `wake_at`, at
+    once where that is past; without one nobody works on it any more."""
+    named = "".join(f", {name} = :{name}" for name in changes)
+    moved = await db.returning_as(
+        Broadcast,
+        f"""
+        UPDATE broadcasts
+        SET state = :state, reason_code = :reason_code, reason_detail = :reason_detail,
+            revision = revision + 1, updated_at = :now{named}
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        state=state,
+        reason_code=reason_code,
+        reason_detail=reason_detail,
+        **changes,
+    )
+    whose = {"workspace_id": workspace_id, "id": id}
+    if wake_at is None:
+        await jobs.delete(db, "broadcast", workspace_id=workspace_id, ids=[id])
+    else:
+        await jobs.take(db, "broadcast", **whose)
+        await jobs.rest(db, "broadcast", **whose, wake_at=wake_at)
+    return moved
+
+
+async def note(db: Handle, *, workspace_id: str, id: str, **changes: Any) -> None:
+    """How far its work has come: columns that no revision tells of. Its job is held."""
+    named = ", ".join(f"{name} = :{name}" for name in changes)
+    await db.execute(
+        f"""
+        UPDATE broadcasts SET {named}
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        **changes,
+    )
+
+
+async def state_of(db: Handle, *, workspace_id: str, id: str) -> str | None:
+    """The state, which nobody changes before the transaction ends."""
+    state: str | None = await db.fetch_value(
+        """
+        SELECT state FROM broadcasts
+        WHERE workspace_id = :workspace_id AND id = :id
+        FOR SHARE
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+    return state

@@ -1,0 +1,106 @@
+"""A broadcast from its schedule to its end: who gets it, once, and who does not, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from app.broadcasts import sending
+from app.process import Process
+from tests.cast import Cast, settle
+from tests.routes.test_broadcasts import broadcast, person, template
+
+
+async def recipients(cast: Cast, id: str, query: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await cast.vic.read(f"/broadcasts/{id}/recipients{query}"))[
+        "data"
+    ]
+    return found
+
+
+async def worked(process: Process) -> None:
+    """Do what the workers do, until no broadcast is worked on."""
+    async with asyncio.timeout(20):
+        while True:
+            await settle(process)
+            async with process.database.read() as db:
+                if not await db.fetch_value("SELECT count(*) FROM jobs WHERE kind = 'broadcast'"):
+                    return
+            await asyncio.sleep(0.1)
+
+
+async def sent_to(cast: Cast) -> Counter[str]:
+    captured = (await cast.adam.read("/sandbox/messages?limit=200"))["data"]
+    return Counter(one["to"] for one in captured)
+
+
+async def test_everybody_in_the_audience_gets_it_once_or_says_why_not(cast: Cast, process: Process):
+    ada, eve = await person(cast, "ada"), await person(cast, "eve")
+    nobody = await cast.ed.made("/contacts", {"phone": "+4915112345678", "tags": ["vip"]})
+    await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
+    await person(cast, "ian", tags=[])
+    made = await broadcast(cast)
+    path = f"/broadcasts/{made['id']}"
+    scheduled = await cast.adam.made(f"{path}/schedule", None)
+    assert scheduled["state"] == "SCHEDULED"
+    assert scheduled["audience"]["previewed"]["reachable"] == 1
+    await worked(process)
+    shown = await cast.vic.read(path)
+    assert (shown["state"], shown["reason"]) == ("SENT", None)
+    frozen = shown["audience"]["frozen"]
+    assert frozen == shown["audience"]["previewed"]
+    assert set(shown["audience"]["difference"].values()) == {0}
+    assert shown["progress"]["total"] == frozen["total"] == 3
+    assert (shown["progress"]["sent"], shown["progress"]["suppressed"]) == (1, 2)
+    assert await sent_to(cast) == {"ada@x.test": 1}
+    found = {one["contactId"]: one for one in await recipients(cast, made["id"])}
+    assert found.keys() == {ada, eve, nobody["id"]}
+    assert found[ada]["status"] == "SENT"
+    message = await cast.vic.read(f"/messages/{found[ada]['messageId']}")
+    assert (message["contactId"], message["status"]) == (ada, "SENT")
+    assert (found[eve]["status"], found[eve]["reason"]) == ("SUPPRESSED", "unsubscribed")
+    assert (found[nobody["id"]]["reason"], found[nobody["id"]]["messageId"]) == ("no_address", None)
+    assert await recipients(cast, made["id"], "?reason=no_address") == [found[nobody["id"]]]
+    assert await recipients(cast, made["id"], "?status=SENT") == [found[ada]]
+
+
+async def test_a_broadcast_to_nobody_says_so_and_sends_nothing(cast: Cast, process: Process):
+    eve = await person(cast, "eve")
+    await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
+    for tag, words in (("vip", "Nobody of the 1 in the audience"), ("none", "Nobody is in")):
+        made = await broadcast(cast, tag=tag)
+        path = f"/broadcasts/{made['id']}"
+        scheduled = await cast.adam.made(f"{path}/schedule", None)
+        await worked(process)
+        shown = await cast.vic.read(path)
+        assert (scheduled["state"], shown["state"]) == ("SCHEDULED", "SENT")
+        for one in (scheduled, shown):
+            assert one["reason"]["code"] == "nobody_reachable"
+            assert one["reason"]["sentence"].startswith(words)
+    assert await sent_to(cast) == {}
+
+
+async def test_an_opt_out_after_the_freeze_is_honoured(cast: Cast, process: Process):
+    ada, eve = await person(cast, "ada"), await person(cast, "eve")
+    made = await broadcast(cast)
+    await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
+    for _ in range(2):  # begun; then frozen, and messages made
+        for job in await process.claim("broadcast", [], 10):
+            await sending.move(process, job)
+    assert {one["status"] for one in await recipients(cast, made["id"])} == {"QUEUED"}
+    await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
+    await worked(process)
+    found = {one["contactId"]: one for one in await recipients(cast, made["id"])}
+    assert found[ada]["status"] == "SENT"
+    assert (found[eve]["status"], found[eve]["reason"]) == ("SUPPRESSED", "unsubscribed")
+    assert await sent_to(cast) == {"ada@x.test": 1}
+
+
+async def test_templates_of_other_channels_go_out_on_those(cast: Cast, process: Process):
+    await cast.ed.made("/contacts", {"phone": "+4915112345678", "tags": ["vip"]})
+    text = await template(cast, channel="sms", content={"text": "Hello"})
+    made = await broadcast(cast, templateId=text)
+    await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
+    await worked(process)
+    assert await sent_to(cast) == {"+4915112345678": 1}

@@ -1,0 +1,174 @@
+"""Broadcasts by the API: written, refused, previewed, and what they name kept in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.process import Process
+from tests.cast import Cast, settle
+
+HELLO = {"subject": "News for {{contact.firstName}}", "html": "<p>Hello</p>"}
+VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
+
+
+async def template(cast: Cast, **given: Any) -> str:
+    new = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO, **given}
+    return str((await cast.ed.made("/templates", new))["id"])
+
+
+async def broadcast(cast: Cast, **given: Any) -> dict[str, Any]:
+    audience = {} if {"segmentId", "filter"} & given.keys() else {"tag": "vip"}
+    new = {"name": "Summer", "templateId": await template(cast), **audience, **given}
+    return await cast.ed.made("/broadcasts", new)
+
+
+async def person(cast: Cast, name: str, **given: Any) -> str:
+    made = await cast.ed.made("/contacts", {"email": f"{name}@x.test", "tags": ["vip"], **given})
+    return str(made["id"])
+
+
+async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast):
+    made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z", perMinute=600)
+    assert made["state"] == "DRAFT"
+    assert made["reason"] is None
+    assert made["audience"] == {
+        "previewed": None,
+        "frozen": None,
+        "isComplete": False,
+        "difference": None,
+    }
+    path = f"/broadcasts/{made['id']}"
+    assert await cast.vic.read(path) == made
+    changed = await cast.ed.patch(path, {"tag": None, "filter": VIP, "perMinute": None})
+    assert changed.status_code == 200, changed.text
+    assert (changed.json()["tag"], changed.json()["filter"]) == (None, VIP)
+    assert (await cast.ed.patch(path, {"filter": VIP})).json() == changed.json()
+    assert changed.headers["etag"] == (await cast.vic.get(path)).headers["etag"]
+    stale = await cast.ed.patch(path, {"name": "X"}, headers={"If-Match": '"1"'})
+    assert stale.status_code == 412
+    [listed] = (await cast.vic.read("/broadcasts?state=DRAFT"))["data"]
+    assert listed["id"] == made["id"]
+    assert "progress" not in listed
+    assert (await cast.vic.read("/broadcasts?state=SENT"))["data"] == []
+    assert (await cast.ed.delete(path)).status_code == 204
+    assert (await cast.ed.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"tag": None}, ""),
+        ({"filter": VIP}, ""),
+        ({"tag": None, "segmentId": "seg_1"}, "/segmentId"),
+        ({"templateId": "tpl_1"}, "/templateId"),
+        ({"tag": None, "filter": {**VIP, "path": "contact.nope"}}, "/filter/path"),
+        ({"topicId": "top_1"}, "/topicId"),
+        ({"localTime": "24:00"}, "/localTime"),
+        ({"perMinute": 0}, "/perMinute"),
+        ({"sendAt": "tomorrow"}, "/sendAt"),
+        ({"state": "SENT"}, "/state"),
+    ],
+)
+async def test_a_broadcast_that_cannot_be_is_refused_where_it_is_wrong(
+    cast: Cast, given: dict[str, Any], pointer: str
+):
+    new = {"name": "Summer", "templateId": await template(cast), "tag": "vip", **given}
+    refused = await cast.ed.post("/broadcasts", new)
+    assert refused.status_code == 422, refused.text
+    assert refused.json()["errors"][0]["pointer"] == pointer
+    assert (await cast.vic.read("/broadcasts"))["data"] == []
+
+
+async def test_editors_write_broadcasts_and_admins_send_them(cast: Cast):
+    made = await broadcast(cast)
+    path = f"/broadcasts/{made['id']}"
+    for act in ("schedule", "pause", "resume", "cancel"):
+        assert (await cast.ed.post(f"{path}/{act}")).status_code == 403
+    assert (await cast.vic.post(f"{path}/preview")).status_code == 200
+    assert (await cast.vic.patch(path, {"name": "X"})).status_code == 403
+    for act in ("pause", "resume", "cancel"):
+        assert (await cast.adam.post(f"{path}/{act}")).status_code == 409
+
+
+async def test_a_preview_counts_the_audience_by_reason_and_shows_what_it_says(cast: Cast):
+    ada = await person(cast, "ada", firstName="Ada")
+    bob = await person(cast, "bob", firstName="Bob")
+    eve = await person(cast, "eve")
+    await person(cast, "out", tags=["other"])
+    await cast.ed.made("/contacts", {"phone": "+4915112345678", "tags": ["vip"]})
+    await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
+    await person(cast, "ian")
+    await cast.adam.made("/suppressions", {"channel": "email", "address": "ian@x.test"})
+    made = await broadcast(cast)
+    preview = await cast.vic.made(f"/broadcasts/{made['id']}/preview", None)
+    assert preview["audience"] == {
+        "total": 5,
+        "reachable": 2,
+        "erased": 0,
+        "noAddress": 1,
+        "suppressed": 1,
+        "unsubscribed": 1,
+        "noConsent": 0,
+    }
+    assert preview["isComplete"]
+    assert preview["refusal"] is None
+    subjects = {
+        one["contactId"]: one["rendered"]["subject"]["rendered"] for one in preview["samples"]
+    }
+    assert subjects == {ada: "News for Ada", bob: "News for Bob"}
+
+
+async def test_transactional_content_reaches_those_who_unsubscribed(cast: Cast):
+    eve = await person(cast, "eve")
+    await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
+    made = await broadcast(cast, templateId=await template(cast, category="transactional"))
+    preview = await cast.vic.made(f"/broadcasts/{made['id']}/preview", None)
+    assert preview["audience"]["reachable"] == 1
+
+
+async def test_marketing_on_a_topic_reaches_those_who_agreed_to_it(cast: Cast, process: Process):
+    topic = await cast.ed.made("/topics", {"name": "News", "channels": ["email"]})
+    ada, eve = await person(cast, "ada"), await person(cast, "eve")
+    yes = {"channel": "email", "state": "subscribed", "source": "form"}
+    answered = await cast.ed.call("PUT", f"/contacts/{ada}/topics/{topic['id']}", json=yes)
+    assert answered.status_code == 200, answered.text
+    made = await broadcast(cast, topicId=topic["id"])
+    assert made["topicId"] == topic["id"]
+    assert (await cast.ed.delete(f"/topics/{topic['id']}")).json()["usedBy"] == [made["id"]]
+    preview = await cast.vic.made(f"/broadcasts/{made['id']}/preview", None)
+    assert (preview["audience"]["reachable"], preview["audience"]["noConsent"]) == (1, 1)
+    assert [one["contactId"] for one in preview["samples"]] == [ada]
+    await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
+    await settle(process)
+    path = f"/broadcasts/{made['id']}/recipients?reason=no_consent"
+    assert [one["contactId"] for one in (await cast.vic.read(path))["data"]] == [eve]
+    [captured] = (await cast.adam.read("/sandbox/messages"))["data"]
+    assert captured["contactId"] == ada
+
+
+async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast):
+    segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    made = await broadcast(cast, segmentId=segment["id"])
+    for path in (f"/segments/{segment['id']}", f"/templates/{made['templateId']}"):
+        refused = await cast.ed.delete(path)
+        assert refused.status_code == 409
+        assert refused.json()["usedBy"] == [made["id"]]
+    await cast.ed.delete(f"/broadcasts/{made['id']}")
+    assert (await cast.ed.delete(f"/segments/{segment['id']}")).status_code == 204
+
+
+async def test_a_test_goes_to_one_address_and_leaves_the_broadcast_as_it_is(
+    cast: Cast, process: Process
+):
+    made = await broadcast(cast)
+    ada = await person(cast, "ada", firstName="Ada")
+    path = f"/broadcasts/{made['id']}"
+    await cast.ed.made(f"{path}/test", {"to": "me@x.test", "contactId": ada})
+    await settle(process)
+    [captured] = (await cast.adam.read("/sandbox/messages"))["data"]
+    assert (captured["to"], captured["subject"]) == ("me@x.test", "News for Ada")
+    assert await cast.vic.read(path) == made
+    wrong = await cast.ed.post(f"{path}/test", {"to": "me", "contactId": "con_1"})
+    assert [one["pointer"] for one in wrong.json()["errors"]] == ["/to", "/contactId"]
