@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +20,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from app.machine import check, description, document
-from app.machine.schema import written
+from app.machine import check, description, document, triggers
+from app.machine.schema import ref, written
 from tests.deployment import Part, until
 from tests.machine import samples
-from tests.machine.test_description import BODIES, QUICK, refused
+from tests.machine.test_description import BODIES, QUICK, TIMES, refused
+from tests.routes import test_definition_shapes as shapes
 from tests.servers import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +41,7 @@ pytestmark = [
         (len(PACKAGES) < 2 or NODE is None) and os.environ.get("REQUIRE_CLIENTS") != "1",
         reason="make clients builds them first",
     ),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(180 * TIMES),
 ]
 TRACE = [
     "branch case1 pro",
@@ -71,7 +73,7 @@ def ran(*words: Any, place: Path, given: str | None = None) -> subprocess.Comple
         input=given,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=120 * TIMES,
         check=False,
     )
 
@@ -81,12 +83,19 @@ def ran(*words: Any, place: Path, given: str | None = None) -> subprocess.Comple
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place with the wheel, installed, and the tour."""
+    """A place with the tour, and an environment with the wheel and what that depends on."""
     place = tmp_path_factory.mktemp("python")
     [wheel] = DIST.glob("*.whl")
-    install = ("uv", "pip", "install", "--quiet", "--offline", "--no-deps", "--target", place)
-    tools = Path(sys.executable).parent
-    installed = ran(tools / install[0], *install[1:], wheel, place=place)
+    uv, environment = Path(sys.executable).parent / "uv", place / "venv"
+    made = ran(uv, "venv", "--quiet", "--python", sys.executable, environment, place=place)
+    assert made.returncode == 0, made.stderr
+    install = (uv, "pip", "install", "--quiet", "--python", environment)
+    pinned = ("--constraint", ROOT / "requirements-dev.txt")
+    installed = ran(*install, *pinned, wheel, place=place)
+    if "Failed to fetch" in installed.stderr:  # no index: then with what the tests have
+        [site] = environment.glob("lib/*/site-packages")
+        (site / "of_the_tests.pth").write_text(sysconfig.get_path("purelib"))
+        installed = ran(*install, "--offline", "--no-deps", wheel, place=place)
     assert installed.returncode == 0, installed.stderr
     shutil.copy(HERE / "tour.py", place)
     return place
@@ -96,14 +105,17 @@ def test_the_tour_in_python_is_typed(python: Path):
     text = (python / "tour.py").read_text()
     (python / "misspelt.py").write_text(text.replace("receipt.run_id", "receipt.runid"))
     how = ("--strict", "--warn-unreachable", "--follow-imports=silent")
-    checked = ran(sys.executable, "-m", "mypy", *how, "tour.py", "misspelt.py", place=python)
+    found = ("--python-executable", python / "venv/bin/python")
+    checked = ran(
+        sys.executable, "-m", "mypy", *how, *found, "tour.py", "misspelt.py", place=python
+    )
     *errors, _ = checked.stdout.splitlines()
     assert {error.partition(":")[0] for error in errors} == {"misspelt.py"}, checked.stdout
     assert '"Accepted" has no attribute "runid"' in errors[0]
 
 
 def test_the_tour_in_python_ends_with_the_trace_of_the_run(python: Path, service: tuple[str, str]):
-    toured = ran(sys.executable, "tour.py", *service, place=python)
+    toured = ran(python / "venv/bin/python", "tour.py", *service, place=python)
     assert (toured.returncode, toured.stdout.splitlines()) == (0, TRACE), toured.stderr
 
 
@@ -183,10 +195,11 @@ def schema(shape: check.Shape, *, active: bool) -> Any:
 
 
 def drawn() -> list[tuple[check.Shape, Any]]:
-    """500 definitions, half of them one mutation away from being right; and the examples."""
+    """500 definitions (in the laboratory 10,000), half of them one mutation away from being right;
+    and the examples."""
     found: list[tuple[check.Shape, Any]] = []
 
-    @settings(QUICK, max_examples=250)
+    @settings(QUICK, max_examples=250 * TIMES)
     @given(samples.mutated(samples.arrays), samples.mutated(samples.graphs()))
     def collect(steps: Any, graph: Any) -> None:
         for shape, body in (("steps", steps), ("graph", graph)):
@@ -200,27 +213,62 @@ def drawn() -> list[tuple[check.Shape, Any]]:
     return found
 
 
+def of_triggers() -> list[Any]:
+    found: list[Any] = []
+
+    @settings(QUICK, max_examples=250 * TIMES)
+    @given(samples.mutated(samples.triggers))
+    def collect(trigger: Any) -> None:
+        found.append(document.parse(document.dumps(trigger)))
+
+    collect()
+    return [
+        *found,
+        *(document.parse(path.read_bytes())["definition"]["trigger"] for path in EXAMPLES),
+    ]
+
+
+def judge(place: Path, schemas: dict[str, Any], bodies: list[Any]) -> Iterator[bool]:
+    """The verdicts of ajv, on each body by the schema of its name."""
+    asked = json.dumps({"schemas": schemas, "bodies": bodies})
+    judged = ran(NODE, HERE / "valid.mjs", MODULES, place=place, given=asked)
+    assert judged.returncode == 0, judged.stderr
+    yield from json.loads(judged.stdout)
+
+
+DRAFTS = (False, True)
+
+
 def test_the_reader_and_ajv_differ_only_by_the_codes_of_the_printed_list(tmp_path: Path):
     bodies = drawn()
-    assert len(bodies) >= 500
-    drafts = (False, True)
-    asked = {
-        "schemas": {
-            f"{shape} {active}": schema(shape, active=active)
-            for shape in BODIES
-            for active in drafts
-        },
-        "bodies": [[f"{shape} {active}", body] for shape, body in bodies for active in drafts],
-    }
-    judged = ran(NODE, HERE / "valid.mjs", MODULES, place=tmp_path, given=json.dumps(asked))
-    assert judged.returncode == 0, judged.stderr
-    verdicts = iter(json.loads(judged.stdout))
+    assert len(bodies) >= 500 * TIMES
+    schemas = {f"{one} {active}": schema(one, active=active) for one in BODIES for active in DRAFTS}
+    asked = [[f"{shape} {active}", body] for shape, body in bodies for active in DRAFTS]
+    verdicts = judge(tmp_path, schemas, asked)
     taken = 0
     for shape, body in bodies:
         found = check.compile(shape, body).findings
-        for active in drafts:
+        for active in DRAFTS:
             codes, is_valid = refused(found, active=active), next(verdicts)
             assert codes or is_valid, (active, body)
             assert not is_valid or codes <= description.BEYOND, (active, body, found)
             taken += active and not codes
     assert 0.3 < taken / len(bodies) < 0.8
+
+
+def test_the_reader_of_triggers_and_ajv_differ_only_by_the_printed_list(tmp_path: Path):
+    bodies, place = of_triggers(), "#/$defs/"
+    schemas = {
+        str(active): {
+            **written(ref("WritableTrigger"), place, active=active),
+            "$defs": description.components(place, active=active),
+        }
+        for active in DRAFTS
+    }
+    asked = [[str(active), body] for body in bodies for active in DRAFTS]
+    verdicts = judge(tmp_path, schemas, asked)
+    for body in bodies:
+        for active in DRAFTS:
+            codes, is_valid = shapes.refused(body, active=active), next(verdicts)
+            assert codes or is_valid, (active, body)
+            assert not is_valid or codes <= triggers.BEYOND, (active, body, codes)

@@ -35,7 +35,7 @@ def main(url: str, key: str) -> None:
     send = models.SendMessageStep.from_dict(
         {"type": "send_message", "channel": "email", "templateId": template.id}
     )
-    trigger = models.WritableTrigger.from_dict(
+    trigger = models.InboundWebhookTrigger.from_dict(
         {
             "source": "inbound_webhook",
             "contactLookup": "email",

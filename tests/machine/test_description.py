@@ -23,7 +23,7 @@ from app.machine.schema import ref, written
 from tests.machine import samples
 from tests.machine.test_defects import DEFECTS
 
-TIMES = int(os.environ.get("EXAMPLES", "1"))  # make -C lab fuzz-programs; else always the same ones
+TIMES = int(os.environ.get("EXAMPLES", "1"))  # make -C lab fuzz-definitions; else always the same
 QUICK = settings(
     max_examples=500 * TIMES, deadline=None, derandomize=TIMES == 1, database=None, print_blob=True
 )
