@@ -29,6 +29,7 @@ from app.providers.sandbox_payments import Sandbox
 from app.providers.stripe import Stripe
 from app.routes import CONSOLE_ROUTES, ROUTES, SANDBOX_ROUTES
 from app.runtime import tasks
+from app.runtime.batching import Batches
 from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
 from app.store import counters, keys
@@ -166,6 +167,7 @@ async def build_process(
         provider=sign_on_of(settings),
         billing=stripe if settings.production else Sandbox(settings.base_url),
         stripe=stripe,
+        batches=Batches(apart=database.is_sharded),
     )
     if not settings.production:
         process = replace(process, channels=capturing.channels(process))

@@ -62,7 +62,8 @@ class Process:
         fair_share: FairShare | None = None,
     ) -> list[Job]:
         """Take what is due, the hinted jobs first."""
-        async with self.database.write() as db:
+        apart = self.database if self.database.is_sharded else None
+        async with self.database.read() if apart else self.database.write() as db:
             return await jobs.claim(
                 db,
                 kind,
@@ -70,6 +71,7 @@ class Process:
                 limit=limit,
                 lease_seconds=self.settings.lease_seconds,
                 fair_share=fair_share,
+                apart=apart,
             )
 
     def lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:

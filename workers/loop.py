@@ -17,6 +17,7 @@ from workers.pool import WorkerPool
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.5  # the longest that a due row waits to be noticed
+SHARDS_SECONDS = 1.0  # between two looks at all shards
 OVERDUE = timedelta(seconds=2)  # by then somebody would have followed the hint
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -39,8 +40,10 @@ async def beat_for_ever(process: Process, pools: Mapping[Kind, WorkerPool]) -> N
 async def beat(process: Process, pools: Mapping[Kind, WorkerPool]) -> float:
     """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
     pause = BEAT_SECONDS
-    async with process.database.write() as db:
-        await db.use(lambda link: link.follow_indexes())
+    sharded = process.database.is_sharded
+    async with process.database.read() if sharded else process.database.write() as db:
+        if not sharded:
+            await db.use(lambda link: link.follow_indexes())
         now = await db.now()
         next_due = await jobs.next_due(db)
     for kind, due in next_due.items():
@@ -50,4 +53,4 @@ async def beat(process: Process, pools: Mapping[Kind, WorkerPool]) -> float:
             process.queue.hint(kind)  # also to learn whether Redis is back
             if not process.queue.answering or now - due > OVERDUE:
                 pools[kind].hint()
-    return pause
+    return max(pause, SHARDS_SECONDS) if sharded else pause

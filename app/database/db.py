@@ -152,6 +152,11 @@ class Database:
         finally:
             await to_the_end(handle.release())
 
+    @property
+    def is_sharded(self) -> bool:
+        """By workspace; known once it has been connected to."""
+        return cast(Pooled, self._databases._backend).is_sharded
+
     async def durability(self) -> list[str]:
         """A sentence for each setting by which a crash can lose a committed transaction."""
         async with self.read() as db:
@@ -183,6 +188,9 @@ async def migrate(database: Database, schema: str) -> list[str]:
     applied: list[str] = []
     while number := await _apply_next(database, found):
         applied.append(number)
+    async with database.write() as db:
+        await db.use(lambda link: link.begin_section())
+        await db.use(lambda link: link.distribute())
     async with database.read() as db:
         await db.use(lambda link: link.prepare_sessions())
         await db.use(lambda link: link.prefer_keys())

@@ -62,7 +62,10 @@ class Remark:
 
 
 class Pooled(Protocol):
-    """The connection counts of both backends."""
+    """Both backends, beyond what `databases` asks of them."""
+
+    @property
+    def is_sharded(self) -> bool: ...
 
     def connections(self) -> Mapping[str, int]: ...
 
@@ -71,6 +74,7 @@ class Link(Protocol):
     """One connection of an engine, as `databases` defines it, and what our handle needs beyond."""
 
     engine: Engine
+    is_sharded: bool  # by workspace: a statement that names one is answered by one node
     writing: bool  # set before it acquires
     timeouts: RequestTimeouts | None  # likewise
 
@@ -105,6 +109,10 @@ class Link(Protocol):
         """Likewise, with all who share it: whoever takes it for itself waits for them, and who
         comes after that waits too."""
 
+    async def confirm_reads(self) -> None:
+        """Within a transaction: its COMMIT waits until what it has read is safe, as if it had
+        written. A commit that was given up may be seen before a synchronous standby has it."""
+
     async def follow_indexes(self) -> None:
         """Until the transaction ends, statements walk an index in its order, and sort nothing."""
 
@@ -115,6 +123,10 @@ class Link(Protocol):
         """Waits until no other process migrates, and gives the section its own deadlines."""
 
     async def run_script(self, script: str) -> None: ...
+
+    async def distribute(self) -> list[str]:
+        """Within a transaction that `begin_section` has begun: distributes what is not yet, where
+        tables are distributed at all; their names."""
 
     async def prepare_sessions(self) -> None:
         """Outside of a transaction: sets what our role's sessions need in the database."""

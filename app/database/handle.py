@@ -52,6 +52,10 @@ class Handle:
     def engine(self) -> Engine:
         return self._link.engine
 
+    @property
+    def is_sharded(self) -> bool:
+        return self._link.is_sharded
+
     async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
         self._refuse_writes(sql)
         return await self.use(lambda link: link.run(sql, values))

@@ -32,7 +32,10 @@ HOST_ERRORS = (
 
 # Which process of the server answers: a pooler does not know it when a connection starts.
 READ_BACK = """
-    SELECT pg_backend_pid() AS pid, name, setting FROM pg_settings WHERE name = ANY($1::text[])
+    SELECT pg_backend_pid() AS pid, name, setting,
+           EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') AS is_sharded
+    FROM pg_settings
+    WHERE name = ANY($1::text[])
     """
 
 
@@ -66,6 +69,7 @@ class Opener:
     def __init__(self, url: str, deadlines: Deadlines) -> None:
         self.hosts = hosts_of(url)
         self.pooler: Pooler | None = None
+        self.is_sharded = False  # by Citus
         self.unset: list[str] = []  # settings that migrate has not set for our role
         self._wanted = session_settings(deadlines)
 
@@ -107,6 +111,7 @@ class Opener:
         """False when it was opened before the pooler was found, and may leave statements in it."""
         prepared = await connection.prepare(READ_BACK, name="")  # leaves nothing behind
         rows = await prepared.fetch(list(self._wanted))
+        self.is_sharded = rows[0]["is_sharded"]
         found = {row["name"]: row["setting"] for row in rows}
         different = [name for name, value in self._wanted.items() if found.get(name) != value]
         if rows[0]["pid"] == connection.get_server_pid():

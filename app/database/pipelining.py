@@ -122,6 +122,10 @@ class _PipelinedHandle(Handle):
     def engine(self) -> Engine:
         return self._db.engine
 
+    @property
+    def is_sharded(self) -> bool:
+        return self._db.is_sharded
+
     async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
         if self._is_exclusive:
             return await self._db.fetch_all(sql, **values)

@@ -18,7 +18,7 @@ from databases.backends.postgres import PostgresConnection as DatabasesPostgresC
 from databases.backends.postgres import PostgresTransaction as DatabasesPostgresTransaction
 from databases.core import DatabaseURL
 
-from app.database import surroundings
+from app.database import citus, surroundings
 from app.database.engine import (
     OUT_OF_REACH,
     OUTCOME_UNKNOWN,
@@ -35,6 +35,7 @@ from app.database.sql import (
     Document,
     Statement,
     bound,
+    by_workspace,
     for_all,
     numbered,
     parsed,
@@ -144,6 +145,10 @@ class PostgresBackend(DatabasesPostgresBackend):
         """Without the parts of the URL: `databases` knows one host."""
         self._pool = await asyncpg.create_pool(**self._get_connection_kwargs())  # type: ignore[assignment]  # the library's type is None
 
+    @property
+    def is_sharded(self) -> bool:
+        return self.opener.is_sharded
+
     def connections(self) -> Mapping[str, int]:
         idle = self.pool.get_idle_size()
         return {"busy": self.pool.get_size() - idle, "idle": idle}
@@ -182,6 +187,10 @@ class PostgresConnection(DatabasesPostgresConnection):
     def deadlines(self) -> Deadlines:
         return self._database.deadlines
 
+    @property
+    def is_sharded(self) -> bool:
+        return self._database.opener.is_sharded
+
     async def acquire(self) -> None:
         deadline = self.deadlines.acquire_ms / 1000
         self._pool = self._database.pool
@@ -202,6 +211,11 @@ class PostgresConnection(DatabasesPostgresConnection):
         return PostgresTransaction(self)
 
     async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
+        if self.is_sharded and (parts := by_workspace(sql, values)) is not None:
+            return [row for text, own in parts for row in await self._run(text, own)]
+        return await self._run(sql, values)
+
+    async def _run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
         statement = _statement(sql, self._database.now)
         rows = await self.raw_connection.fetch(statement.text, *_arguments(statement, values))
         return [dict(row) for row in rows]
@@ -246,6 +260,8 @@ class PostgresConnection(DatabasesPostgresConnection):
     async def _for_all(self, sql: str, statement: Statement) -> str | None:
         """The statement over arrays of its values; None where there is none. Their types are what
         the server takes for the single values."""
+        if self.is_sharded:
+            return None  # a workspace out of an array names no shard
         known = self._database.for_all
         if sql not in known:
             prepared = await self.raw_connection.prepare(statement.text)
@@ -297,6 +313,9 @@ class PostgresConnection(DatabasesPostgresConnection):
             sorted(set(numbers)),
         )
 
+    async def confirm_reads(self) -> None:
+        await self.raw_connection.execute("SELECT pg_logical_emit_message(TRUE, 'tidings', '')")
+
     async def follow_indexes(self) -> None:
         await self.raw_connection.execute(FOLLOW_INDEXES)
 
@@ -328,6 +347,12 @@ class PostgresConnection(DatabasesPostgresConnection):
     async def _script(self, script: str) -> None:
         deadline = self.deadlines.migration_ms / 1000
         await self.raw_connection.execute(script, timeout=deadline)
+
+    async def distribute(self) -> list[str]:
+        if not await citus.is_installed(self.raw_connection):
+            return []
+        deadline = self.deadlines.migration_ms / 1000
+        return await citus.distribute(self.raw_connection, deadline)
 
     async def prepare_sessions(self) -> None:
         """Every new session of our role has its deadlines from then on, whoever opens it for us;

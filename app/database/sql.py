@@ -151,6 +151,41 @@ def _of_asked(sql: str, now: str) -> str:
     return _NAMED.sub(replaced, sql)
 
 
+ROWS = re.compile(
+    r"""\bunnest\s*\((?P<columns>\s*CAST\(:\w+\sAS\s\w+\[\]\)(?:\s*,\s*CAST\(:\w+\sAS\s\w+\[\]\))+\s*)\)
+        \s+AS\s+(?P<rows>\w+)\s*\((?P<names>[\w\s,]+)\)
+    """,
+    re.I | re.S | re.X,
+)
+COLUMN = re.compile(r":(\w+)")
+
+
+def by_workspace(sql: str, values: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]] | None:
+    """A statement over rows of several workspaces, as one for each workspace; None of any other.
+    On a sharded database a workspace that comes out of an array names no shard."""
+    found = ROWS.search(sql) if "workspace_ids" in values else None
+    if found is None:
+        return None
+    rows = rf"=\s*{found['rows']}\.workspace_id\b"
+    text = re.sub(rows, "= :one_workspace_id", sql)
+    columns = COLUMN.findall(found["columns"])
+    whose: dict[str, list[int]] = {}
+    for place, workspace_id in enumerate(values["workspace_ids"]):
+        whose.setdefault(workspace_id, []).append(place)
+    own = {"one_workspace_id"} if text != sql else set()
+    return [
+        (
+            text,
+            {
+                **values,
+                **{name: [values[name][place] for place in places] for name in columns},
+                **dict.fromkeys(own, workspace_id),
+            },
+        )
+        for workspace_id, places in sorted(whose.items())
+    ]
+
+
 def essence(sql: str) -> str:
     """The text without comments and layout: better words about a table do not change the table."""
     return _LAYOUT.sub(lambda match: match["quoted"] or " ", sql).strip()

@@ -27,7 +27,7 @@ from app.database.engine import (
     Stage,
 )
 from app.database.files import File, Files, path_of, require_version
-from app.database.sql import COMMENT, QUOTED, Document, Statement, bound, parsed
+from app.database.sql import COLUMN, COMMENT, QUOTED, ROWS, Document, Statement, bound, parsed
 from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
 
 MOST_READERS = 4
@@ -74,14 +74,6 @@ _DIALECT = re.compile(
 )
 
 # Rows given column by column; a single column of text is a JSON array (above).
-_ROWS = re.compile(
-    r"""\bunnest\s*\((?P<columns>\s*CAST\(:\w+\sAS\s\w+\[\]\)(?:\s*,\s*CAST\(:\w+\sAS\s\w+\[\]\))+\s*)\)
-        \s+AS\s+(?P<rows>\w+)\s*\((?P<names>[\w\s,]+)\)
-    """,
-    re.I | re.S | re.X,
-)
-_COLUMN = re.compile(r":(\w+)")
-
 # Of an index: text is compared by code point, and NULL comes first, always.
 _FOREIGN = re.compile(r" (?:text_pattern_ops|NULLS FIRST)\b")
 
@@ -119,6 +111,8 @@ class SQLiteBackend(DatabasesSQLiteBackend):
             raise RuntimeError("The database is not connected; await connect() first.")
         return self._files
 
+    is_sharded = False
+
     def connections(self) -> Mapping[str, int]:
         """One writer and a few readers, always."""
         return {}
@@ -131,6 +125,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     """A Link; see app.database.engine."""
 
     engine: Engine = "sqlite"
+    is_sharded = False
 
     def __init__(self, backend: SQLiteBackend) -> None:
         super().__init__(backend._pool, backend._dialect)
@@ -205,6 +200,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def share(self, numbers: Sequence[int]) -> None:
         """Likewise."""
 
+    async def confirm_reads(self) -> None:
+        """Nothing is seen that is not safe."""
+
     async def follow_indexes(self) -> None:
         """It does, unless ANALYZE has told it otherwise, and nobody runs that."""
 
@@ -218,6 +216,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def run_script(self, script: str) -> None:
         for statement in _statements(script):
             await self.file.send(statement, (), deadline_ms=self._backend.deadlines.migration_ms)
+
+    async def distribute(self) -> list[str]:
+        return []
 
     async def prepare_sessions(self) -> None:
         """Nothing to set for others: every connection is our own."""
@@ -344,10 +345,10 @@ def _statement(sql: str) -> tuple[Statement, Mapping[str, Conversion]]:
 
 def _unrolled(sql: str, values: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Rows given column by column become VALUES, for JSON has neither bytes nor times."""
-    found = _ROWS.search(sql) if "unnest" in sql else None
+    found = ROWS.search(sql) if "unnest" in sql else None
     if found is None:
         return sql, values
-    columns = _COLUMN.findall(found["columns"])
+    columns = COLUMN.findall(found["columns"])
     names = [name.strip() for name in found["names"].split(",")]
     height = len(values[columns[0]])
     if any(len(values[column]) != height for column in columns) or len(columns) != len(names):

@@ -114,7 +114,11 @@ def _weight(event: InboundEvent) -> int:
     return len(event.request.body)
 
 
-@batched(weigh=_weight)
+def _whose(event: InboundEvent) -> str:
+    return event.workspace.id
+
+
+@batched(weigh=_weight, whose=_whose)
 async def start_known(
     process: Process, events: Sequence[InboundEvent]
 ) -> Sequence[Accepted | CommitUnknown | None]:
@@ -188,7 +192,7 @@ def _raw_defaults(event: InboundEvent) -> Mapping[str, Json]:
     return event.trigger.get("contactDefaults") or {}
 
 
-@batched(weigh=_weight)
+@batched(weigh=_weight, whose=_whose)
 async def accept(
     process: Process, events: Sequence[InboundEvent]
 ) -> Sequence[Answer | CommitUnknown]:
@@ -231,6 +235,8 @@ async def _accept(
     for _ in range(TRIES):
         try:
             async with process.database.write(timeouts) as db:
+                if again:
+                    await db.use(lambda link: link.confirm_reads())
                 batch = _Batch(process.vault, process.compute, db, events, outdated)
                 await batch.settle(again=again)
                 fresh = [(event.workspace.id, event.run_id) for event in batch.fresh]

@@ -141,7 +141,7 @@ def _weight(note: Note) -> int:
     return len(note.request.body or b"")
 
 
-@batched(max_items=100, weigh=_weight)
+@batched(max_items=100, weigh=_weight, whose=lambda note: note.request.workspace_id)
 async def write_some(process: Process, notes: Sequence[Note]) -> Sequence[None]:
     requests = await asyncio.to_thread(lambda: [_explained(note) for note in notes])
     async with process.database.write() as db:

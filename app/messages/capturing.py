@@ -56,7 +56,7 @@ async def capture_at_once(
     return receipt_of(captured)
 
 
-@batched()
+@batched(whose=lambda one: one.workspace_id)
 async def capture_some(database: Database, captured: Sequence[Captured]) -> Sequence[str | None]:
     """The fault that applies to each."""
     async with database.write() as db:

@@ -98,7 +98,7 @@ async def _intend_apart(process: Process, job: Job) -> Sending | None:
     return await process.compute.within(lambda: process.batches.run(intend_alone, process, job))
 
 
-@batched(max_items=32, concurrency=2)
+@batched(max_items=32, concurrency=2, whose=lambda job: job.workspace_id)
 async def intend_some(
     process: Process, claimed: Sequence[Job]
 ) -> Sequence[Sending | Heavy | CommitUnknown | None]:
@@ -296,7 +296,7 @@ OVERSLEPT = SendError(
 CUT_OFF = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The call was cut off.")
 
 
-@batched(max_items=32, concurrency=2)
+@batched(max_items=32, concurrency=2, whose=lambda one: one[0].row.workspace_id)
 async def record_some(
     process: Process, outcomes: Sequence[tuple[Sending, Receipt | SendError]]
 ) -> Sequence[CommitUnknown | None]:

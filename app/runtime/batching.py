@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 CLOSING_SECONDS = 2.0  # for the batches that run when the process ends
 TURNS = 4  # of the loop, from a readable socket to an item: reader, parser, application, handler
+MOST_QUEUES = 1_000  # before those in which nothing is done are dropped
 RETRIED_AT_ONCE = 8  # items of a failed batch
 
 NOT_BEGUN = "The database does not answer. Nothing was changed; send it again."
@@ -42,6 +43,7 @@ class BatchKind(Generic[Context, Item, Result]):
     work: Callable[[Context, Sequence[Item]], Awaitable[Sequence[Result | Exception]]]
     max_items: int = 64  # of a batch
     weigh: Callable[[Item], int] = lambda _: 0  # in bytes
+    whose: Callable[[Item], str] = lambda _: ""  # the workspace, where batches are kept apart
     max_weight: int = 4 * 1024 * 1024  # of a batch, unless one item alone exceeds it
     concurrency: int = 1  # batches that run at a time
     max_backlog: int = 1_000  # queued items, for run_later
@@ -58,7 +60,11 @@ class _Decorator(Protocol):
 
 
 def batched(
-    *, max_items: int = 64, weigh: Callable[[Any], int] = lambda _: 0, concurrency: int = 1
+    *,
+    whose: Callable[[Any], str] = lambda _: "",
+    max_items: int = 64,
+    weigh: Callable[[Any], int] = lambda _: 0,
+    concurrency: int = 1,
 ) -> _Decorator:
     """Make a function that processes many items a kind of batch: `batches.run(it, context, item)`
     calls it with the items that were given meanwhile."""
@@ -66,7 +72,9 @@ def batched(
     def decorate(
         work: Callable[[Context, Sequence[Item]], Awaitable[Sequence[Result | Exception]]], /
     ) -> BatchKind[Context, Item, Result]:
-        return BatchKind(work, max_items=max_items, weigh=weigh, concurrency=concurrency)
+        return BatchKind(
+            work, max_items=max_items, weigh=weigh, whose=whose, concurrency=concurrency
+        )
 
     return decorate
 
@@ -81,22 +89,24 @@ async def coalesce() -> None:
 class Batches:
     """All batches of one process. Not thread-safe: to be used from one event loop."""
 
-    def __init__(self) -> None:
-        self._queues: dict[tuple[BatchKind[Any, Any, Any], int], _Queue[Any, Any, Any]] = {}
+    def __init__(self, *, apart: bool = False) -> None:
+        """`apart`: a batch has items of one workspace, as a sharded database wants it."""
+        self._apart = apart
+        self._queues: dict[tuple[object, ...], _Queue[Any, Any, Any]] = {}
 
     async def run(
         self, kind: BatchKind[Context, Item, Result], context: Context, item: Item
     ) -> Result:
         """The result of the item. Raises its exception. Cancelling the caller cancels no batch."""
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._queue_of(kind, context).put(item, result)
+        self._queue_of(kind, context, item).put(item, result)
         return await result
 
     def run_later(
         self, kind: BatchKind[Context, Item, Result], context: Context, item: Item
     ) -> bool:
         """Queue the item, whose result is dropped. False when the queue is full."""
-        queue = self._queue_of(kind, context)
+        queue = self._queue_of(kind, context, item)
         if queue.is_full:
             return False
         queue.put(item, None)
@@ -109,10 +119,13 @@ class Batches:
             await asyncio.wait(tasks, timeout=CLOSING_SECONDS)
 
     def _queue_of(
-        self, kind: BatchKind[Context, Item, Result], context: Context
+        self, kind: BatchKind[Context, Item, Result], context: Context, item: Item
     ) -> _Queue[Context, Item, Result]:
-        key = (kind, id(context))  # the queue keeps the context alive, and so its id unique
+        # The queue keeps the context alive, and so its id unique.
+        key = (kind, id(context), kind.whose(item) if self._apart else "")
         if key not in self._queues:
+            if len(self._queues) >= MOST_QUEUES:
+                self._queues = {key: one for key, one in self._queues.items() if one.tasks}
             self._queues[key] = _Queue(kind, context)
         return cast("_Queue[Context, Item, Result]", self._queues[key])
 

@@ -13,15 +13,24 @@ lose what came meanwhile.
 
 from __future__ import annotations
 
+import logging
+import math
 import random
 import secrets
+import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal, TypeAlias
 
-from app.database.db import Handle
+import orjson
+
+from app.database.db import Database, Handle
+from app.errors import Unavailable
+
+log = logging.getLogger(__name__)
 
 Kind = Literal["run", "message", "call", "event_attempt", "broadcast"]
 
@@ -301,6 +310,7 @@ class FairShare:
 
     in_progress: Counter[str] = field(default_factory=Counter)  # rows, by workspace id
     cursor: str = ""  # the workspace that was scanned last
+    looked_at: float = -math.inf  # when all shards were looked at last, by the process's clock
     held_back: bool = False  # the last claim left due rows of a workspace that was at its quota
 
     def quota_left(self, workspace_id: str, free: int) -> int:
@@ -327,19 +337,25 @@ async def claim(
     limit: int,
     lease_seconds: float,
     fair_share: FairShare | None = None,
+    apart: Database | None = None,
 ) -> list[Job]:
-    """Up to `limit` due ones.
+    """Up to `limit` due ones, in the transaction of `db`; or those of each workspace in a
+    transaction of its own of `apart`: a sharded database has each workspace on one node, and others
+    are claimed for though a node has died.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
     does not stand before another's single row. With `fair_share` each has its quota at most.
     """
-    await db.use(lambda link: link.follow_indexes())
+    if apart is None:
+        await db.use(lambda link: link.follow_indexes())
     lease = _Lease(kind, _drawn(), await db.now() + timedelta(seconds=lease_seconds))
     claimed = _Claim(limit, fair_share)
     fresh = claimed.allowed(hinted[: limit - 1])
-    if fresh:
+    if fresh and apart is None:
         claimed.add(await _claim_hinted(db, lease, fresh))
+    for pair in fresh.items() if apart is not None else ():
+        claimed.add(await _apart(apart, partial(_claim_hinted, lease=lease, hinted=dict([pair]))))
     workspaces = await _due_workspaces(db, kind, fair_share or FairShare())
     workspaces = claimed.drawn(workspaces)
     while workspaces:
@@ -347,7 +363,7 @@ async def claim(
         unfinished = []
         for workspace_id in workspaces:
             most = min(share, claimed.quota_left(workspace_id))
-            jobs = await _claim_oldest(db, lease, workspace_id, most) if most else []
+            jobs = await _claim_some(db, apart, lease, workspace_id, most) if most else []
             claimed.add(jobs)
             if jobs and len(jobs) == share:
                 unfinished.append(workspace_id)
@@ -357,6 +373,28 @@ async def claim(
     if fair_share is not None:
         fair_share.held_back = claimed.held_back
     return claimed.jobs
+
+
+async def _claim_some(
+    db: Handle, apart: Database | None, lease: _Lease, workspace_id: str, most: int
+) -> list[Job]:
+    if apart is None:
+        return await _claim_oldest(db, lease, workspace_id, most)
+    oldest = partial(_claim_oldest, lease=lease, workspace_id=workspace_id, limit=most)
+    return await _apart(apart, oldest)
+
+
+async def _apart(
+    database: Database | None, work: Callable[[Handle], Awaitable[list[Job]]]
+) -> list[Job]:
+    """None of a workspace whose node does not answer."""
+    assert database is not None  # noqa: S101  both callers have looked
+    try:
+        async with database.write() as db:
+            return await work(db)
+    except Unavailable as problem:
+        log.warning("nothing claimed of a workspace", extra={"error": problem.detail})
+        return []
 
 
 class _Claim:
@@ -400,9 +438,17 @@ CLAIM = """
     UPDATE jobs
     SET lease_token = :lease_token, claims = claims + 1, wake_at = :until, woken = FALSE
     FROM due
-    WHERE jobs.ctid = due.place
+    WHERE jobs.ctid = due.place {of_workspace}
     RETURNING jobs.id, jobs.claims
     """
+
+
+def _claim_due(db: Handle) -> str:
+    """Named, the workspace would have a planner without statistics read the whole of it; but a
+    sharded database must know the shard."""
+    return CLAIM.format(
+        of_workspace="AND jobs.workspace_id = :workspace_id" if db.is_sharded else ""
+    )
 
 
 async def _claim_hinted(
@@ -419,7 +465,7 @@ async def _claim_hinted(
                     FOR UPDATE SKIP LOCKED) AS place
             FROM unnest(CAST(:ids AS TEXT[])) AS given (value)
         )
-        {CLAIM}
+        {_claim_due(db)}
         """,
         [
             {**_values(lease), "workspace_id": workspace_id, "ids": list(ids)}
@@ -445,6 +491,8 @@ async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list
     """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a scan,
     so that a workspace behind a backlog is served a few claims later. The cost does not depend on
     the number of workspaces or of due rows."""
+    if db.is_sharded:
+        return await _look_at_shards(db, kind, fair_share)
     rows = await db.fetch_all(
         """
         SELECT workspace_id
@@ -508,13 +556,82 @@ async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         )
-        {CLAIM}
+        {_claim_due(db)}
         """,
         **_values(lease),
         workspace_id=workspace_id,
         limit=limit,
     )
     return [_job(lease, workspace_id, row["id"], row["claims"]) for row in rows]
+
+
+# Of each shard, of those that answer: the workspaces of its oldest due rows, and from a random
+# place on the next ones that have any, however long a backlog is.
+LOOK = """
+    WITH RECURSIVE oldest AS (
+        SELECT workspace_id FROM %1$s
+        WHERE kind = '{kind}' AND wake_at <= '{now}'
+        ORDER BY wake_at NULLS FIRST, id
+        LIMIT {head}
+    ), pending (workspace_id, n) AS (
+        SELECT (SELECT workspace_id FROM %1$s
+                WHERE kind = '{kind}' AND workspace_id > '{asked}'
+                ORDER BY workspace_id, wake_at LIMIT 1), 1
+        UNION ALL
+        SELECT (SELECT j.workspace_id FROM %1$s j
+                WHERE j.kind = '{kind}' AND j.workspace_id > pending.workspace_id
+                ORDER BY j.workspace_id, j.wake_at LIMIT 1), n + 1
+        FROM pending
+        WHERE pending.workspace_id IS NOT NULL AND n < {most}
+          AND (SELECT count(*) FROM oldest) = {head}
+    )
+    SELECT json_agg(DISTINCT workspace_id)
+    FROM (SELECT workspace_id FROM oldest
+          UNION ALL
+          SELECT workspace_id FROM pending
+          WHERE (SELECT count(*) FROM oldest) = {head}) AS found
+    WHERE workspace_id IS NOT NULL
+    """
+LOOK_EVERY_SECONDS = 1.0
+
+
+async def _look_at_shards(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
+    """What `_due_workspaces` finds, without locks and at most once a second; none of a node that
+    does not answer. Workspaces that have nothing due may be among them."""
+    if time.monotonic() - fair_share.looked_at < LOOK_EVERY_SECONDS:
+        return []
+    fair_share.looked_at = time.monotonic()
+    look = LOOK.format(
+        kind=kind,
+        now=(await db.now()).isoformat(),
+        asked=fair_share.cursor,
+        head=HEAD,
+        most=SCANNED,
+    )
+    rows = await db.fetch_all(
+        "SELECT result FROM run_command_on_shards('jobs', :look) WHERE success", look=look
+    )
+    found = {id for row in rows for id in orjson.loads(row["result"] or "[]")}
+    fair_share.cursor = random.sample([*found, ""], 1)[0]
+    return sorted(found)
+
+
+async def _next_due_of_shards(db: Handle) -> dict[Kind, datetime]:
+    rows = await db.fetch_all(
+        "SELECT result FROM run_command_on_shards('jobs', :look) WHERE success",
+        look="""
+            SELECT json_object_agg(kinds.kind, next.wake_at)
+            FROM unnest(ARRAY['{kinds}']) AS kinds (kind)
+            CROSS JOIN LATERAL (SELECT wake_at FROM %1$s j WHERE j.kind = kinds.kind
+                                ORDER BY wake_at NULLS FIRST, id LIMIT 1) AS next
+            """.format(kinds="', '".join(KINDS)),
+    )
+    found: dict[Kind, datetime] = {}
+    for row in rows:
+        for kind, wake_at in orjson.loads(row["result"] or "{}").items():
+            due = datetime.fromisoformat(wake_at)
+            found[kind] = min(found.get(kind, due), due)
+    return found
 
 
 async def next_due(db: Handle) -> dict[Kind, datetime]:

@@ -335,6 +335,46 @@ async def test_a_restarted_server_is_found_again(
     assert await database.durability() == []
 
 
+async def test_what_is_read_is_confirmed_only_once_the_standby_has_it(
+    connect: Connect, own_server: servers.PostgresServer
+):
+    """Whose commit was given up while it waited is seen, and only the primary has it."""
+    if not own_server.runs:
+        own_server.start()
+    database = await connect(await servers.new_database(own_server.url, TABLES), deadlines=SOON)
+    await _have_commits_wait(own_server, "nobody")
+    try:
+        waiting = asyncio.create_task(insert(database, "a"))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        async with database.read() as db:
+            await db.fetch_all(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            )
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert await ids(database) == ["a"]
+        for is_confirmed in (False, True):
+            outcome: type[Exception] | None = None
+            try:
+                async with database.write() as db:
+                    if is_confirmed:
+                        await db.use(lambda link: link.confirm_reads())
+                    await db.fetch_all("SELECT id FROM things")
+            except CommitUnknown:
+                outcome = CommitUnknown
+            assert outcome is (CommitUnknown if is_confirmed else None)
+    finally:
+        await _have_commits_wait(own_server, "")
+
+
+async def _have_commits_wait(server: servers.PostgresServer, names: str) -> None:
+    connection = await asyncpg.connect(server.url)
+    await connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+    await connection.close()
+    server.reload()
+    await asyncio.sleep(0.2)  # its processes hear of it
+
+
 async def test_a_failover_to_a_standby_drops_the_connections_to_it(
     connect: Connect, database: Database, postgres_url: str
 ):

@@ -1,0 +1,68 @@
+"""PostgreSQL sharded by Citus: a workspace's rows lie together on one node.
+
+Every table whose primary key begins with the workspace is distributed by it, all in one group, so
+that rows of a workspace can be joined and refer to one another. What is found before the workspace
+is known (people, the directory) stays on the coordinator. Nothing is replicated to all nodes: a
+request that wrote there would need all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from app.database.opening import Connection
+
+log = logging.getLogger(__name__)
+
+ROOT = "workspaces"  # is the workspace itself: distributed by its id
+
+# In the order of their ids: a table comes after those that it refers to.
+DISTRIBUTABLE = f"""
+    SELECT c.relname AS name, a.attname AS by
+    FROM pg_class c
+    JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype = 'p'
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.conkey[1]
+    WHERE c.relnamespace = to_regnamespace(current_schema()) AND c.relkind = 'r'
+      AND (a.attname = 'workspace_id' OR c.relname = '{ROOT}')
+      AND NOT EXISTS (SELECT 1 FROM pg_dist_partition p WHERE p.logicalrelid = c.oid)
+    ORDER BY c.relname <> '{ROOT}', c.oid
+    """
+REFERENCES = """
+    SELECT conrelid::regclass::text AS referring, conname AS name,
+           pg_get_constraintdef(oid) AS definition
+    FROM pg_constraint
+    WHERE contype = 'f' AND conparentid = 0
+      AND (conrelid = ANY($1::regclass[]) OR confrelid = ANY($1::regclass[]))
+    ORDER BY oid
+    """
+
+
+async def is_installed(connection: Connection) -> bool:
+    found = await connection.fetchval("SELECT count(*) FROM pg_extension WHERE extname = 'citus'")
+    return bool(found)
+
+
+async def distribute(connection: Connection, deadline: float) -> list[str]:
+    """Within a transaction: distributes the tables that are not yet; their names. References stand
+    in the way until both tables are distributed. `deadline`, in seconds, is that of each step."""
+    tables = await connection.fetch(DISTRIBUTABLE)
+    if not tables:
+        return []
+    names = [table["name"] for table in tables]
+    references = await connection.fetch(REFERENCES, names)
+    for one in references:
+        await connection.execute(f'ALTER TABLE {one["referring"]} DROP CONSTRAINT "{one["name"]}"')
+    for table in tables:
+        group = "none" if table["name"] == ROOT else ROOT
+        await connection.execute(
+            f"SELECT create_distributed_table('{table['name']}', '{table['by']}',"
+            f" colocate_with => '{group}')",
+            timeout=deadline,
+        )
+    for one in references:
+        await connection.execute(
+            f'ALTER TABLE {one["referring"]} ADD CONSTRAINT "{one["name"]}" {one["definition"]}',
+            timeout=deadline,
+        )
+    log.info("distributed by workspace: %s", ", ".join(names))
+    return names
