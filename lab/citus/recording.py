@@ -41,7 +41,10 @@ def pytest_configure() -> None:
 
     async def noted(self: PostgresConnection, error: Exception, stage: Any) -> Exception:
         if isinstance(error, asyncpg.FeatureNotSupportedError):
-            refused[next(reversed(sent))] = str(error)
+            text = next(reversed(sent))
+            refused.setdefault(text, str(error))
+            with Path(os.environ["CITUS_RECORD"] + ".refused").open("a") as file:
+                file.write(json.dumps({"error": str(error), "sql": essence(text)}) + "\n")
         return await understood(self, error, stage)
 
     postgres._arguments = recorded

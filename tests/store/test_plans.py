@@ -371,6 +371,10 @@ class RecordingHandle:
         await self._db.execute_many(sql, rows)
 
     @property
+    def is_sharded(self) -> bool:
+        return self._db.is_sharded
+
+    @property
     def engine(self) -> Engine:
         return self._db.engine
 
