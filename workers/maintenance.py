@@ -10,7 +10,7 @@ from datetime import timedelta
 from app.accounts import closure
 from app.audit import chain
 from app.billing import paying, quotas
-from app.database.db import Handle
+from app.database.db import Database, Handle
 from app.errors import Unavailable
 from app.messages import circuit_breaker, parking, refusals
 from app.process import Process
@@ -81,13 +81,25 @@ async def sweep(process: Process) -> None:
     for table in expiry.KEYS:
         deleted = SWEPT_AT_ONCE
         while deleted == SWEPT_AT_ONCE:
-            async with process.database.write() as db:
-                deleted = await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE)
+            deleted = await _delete_expired(process.database, table)
             await asyncio.sleep(PAUSE_SECONDS)
     await sweep_requests(process)
     # Last, for it may wait for a provider.
     while await paying.renew_batch(process):  # noqa: ASYNC110 - work, not waiting
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _delete_expired(database: Database, table: str) -> int:
+    if not database.is_sharded:
+        async with database.write() as db:
+            return await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE)
+    async with database.read() as db:
+        found = await expiry.expired(db, table, limit=SWEPT_AT_ONCE)
+    deleted = 0
+    for workspace_id, ids in found.items():
+        async with database.write() as db:
+            deleted += await expiry.delete_of(db, table, workspace_id=workspace_id, ids=ids)
+    return deleted
 
 
 class JobSweep:

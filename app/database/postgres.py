@@ -182,6 +182,7 @@ class PostgresConnection(DatabasesPostgresConnection):
     engine: Engine = "postgresql"
     writing = False  # one pool serves both
     timeouts: RequestTimeouts | None = None
+    _moment: datetime | None = None  # of the transaction
 
     @property
     def deadlines(self) -> Deadlines:
@@ -216,13 +217,12 @@ class PostgresConnection(DatabasesPostgresConnection):
         return await self._run(sql, values)
 
     async def _run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
-        statement = _statement(sql, self._database.now)
-        rows = await self.raw_connection.fetch(statement.text, *_arguments(statement, values))
+        statement, [arguments] = await self._prepared(sql, [values])
+        rows = await self.raw_connection.fetch(statement.text, *arguments)
         return [dict(row) for row in rows]
 
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        statement = _statement(sql, self._database.now)
-        values = [_arguments(statement, one) for one in rows]
+        statement, values = await self._prepared(sql, rows)
         text = await self._for_all(sql, statement) if len(rows) > 1 else None
         if text is None:
             await self.raw_connection.executemany(statement.text, values)
@@ -237,25 +237,36 @@ class PostgresConnection(DatabasesPostgresConnection):
         if not yields_rows(sql):
             await self.run_many(sql, each)
             return [[] for _ in each]
-        statement = _statement(sql, self._database.now)
+        statement, values = await self._prepared(sql, each)
         text = await self._for_all(sql, statement)
         if text is not None:
-            values = [_arguments(statement, one) for one in each]
             rows = await self.raw_connection.fetch(text, *map(list, zip(*values, strict=True)))
         else:
-            text = numbered(sql)
+            text = None if self.is_sharded else numbered(sql)  # the rows of which it would collect
             if text is None:
                 return [await self.run(sql, one) for one in each]
-            statement = _statement(text, self._database.now)
-            rows = await self.raw_connection.fetchmany(
-                statement.text,
-                [_arguments(statement, {**one, NUMBER: n}) for n, one in enumerate(each, 1)],
-            )
+            numbers = [{**one, NUMBER: n} for n, one in enumerate(each, 1)]
+            statement, values = await self._prepared(text, numbers)
+            rows = await self.raw_connection.fetchmany(statement.text, values)
         found: list[list[Row]] = [[] for _ in each]
         for row in rows:
             values_of_row = dict(row)
             found[values_of_row.pop(NUMBER) - 1].append(values_of_row)
         return found
+
+    async def _prepared(
+        self, sql: str, each: Sequence[Mapping[str, Any]]
+    ) -> tuple[Statement, list[list[Any]]]:
+        """The statement and its arguments. On a sharded database the moment is one of them: nodes
+        have clocks of their own, and take no function where a row is judged."""
+        if not self.is_sharded:
+            statement = _statement(sql, self._database.now)
+            return statement, [_arguments(statement, values) for values in each]
+        statement = _statement(sql, None)
+        if "now" in statement.names:
+            moment = await self.clock()
+            each = [{**values, "now": moment} for values in each]
+        return statement, [_arguments(statement, values) for values in each]
 
     async def _for_all(self, sql: str, statement: Statement) -> str | None:
         """The statement over arrays of its values; None where there is none. Their types are what
@@ -274,19 +285,18 @@ class PostgresConnection(DatabasesPostgresConnection):
         return known[sql]
 
     async def clock(self) -> datetime:
-        moment: datetime = await self.raw_connection.fetchval(f"SELECT {self._database.now}")
-        return moment
+        if self._moment is None or not self.raw_connection.is_in_transaction():
+            self._moment = await self.raw_connection.fetchval(f"SELECT {self._database.now}")
+        return cast(datetime, self._moment)
 
     async def plan(self, sql: str, values: Mapping[str, Any]) -> str:
         """Sequential scans ruled out: on a test's few rows they are cheapest whatever the index."""
-        statement = _statement(sql, self._database.now)
+        statement, [arguments] = await self._prepared(sql, [values])
         attempt = self.raw_connection.transaction()
         await attempt.start()
         try:
             await self.raw_connection.execute("SET LOCAL enable_seqscan = off")
-            lines = await self.raw_connection.fetch(
-                f"EXPLAIN {statement.text}", *_arguments(statement, values)
-            )
+            lines = await self.raw_connection.fetch(f"EXPLAIN {statement.text}", *arguments)
         finally:
             await attempt.rollback()
         return "\n".join(line[0] for line in lines)
@@ -477,7 +487,7 @@ def _unanswered(error: Exception) -> bool:
 
 
 @lru_cache(4096)
-def _statement(sql: str, now: str) -> Statement:
+def _statement(sql: str, now: str | None) -> Statement:
     return parsed(sql, text=sql, now=now, mark=lambda position, _: f"${position}")
 
 

@@ -55,8 +55,9 @@ class Statement:
     lists: frozenset[str]  # those that stand in = ANY(:name), <> ALL(:name) or unnest(…)
 
 
-def parsed(sql: str, *, text: str, now: str, mark: Callable[[int, str], str]) -> Statement:
-    """`text` is `sql` in the engine's dialect; `mark(position, name)` how it names a value."""
+def parsed(sql: str, *, text: str, now: str | None, mark: Callable[[int, str], str]) -> Statement:
+    """`text` is `sql` in the engine's dialect; `mark(position, name)` how it names a value. Without
+    an expression for `now` it is bound like other values."""
     refuse_current_time(sql)
     places: dict[str, int] = {}  # from one
 
@@ -67,7 +68,10 @@ def parsed(sql: str, *, text: str, now: str, mark: Callable[[int, str], str]) ->
         if name is None:
             return match[0]
         if name == "now":
-            return now
+            return (
+                now
+                or f"CAST({mark(places.setdefault(name, len(places) + 1), name)} AS TIMESTAMPTZ)"
+            )
         return mark(places.setdefault(name, len(places) + 1), name)
 
     return Statement(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app.database.db import Handle
 
@@ -15,6 +15,38 @@ KEYS: Mapping[str, str] = {
     "sessions": "workspace_id, id",  # ended ones too, once their refresh tokens would have expired
     "throttle_takes": "workspace_id, id",
 }
+
+
+async def expired(db: Handle, table: str, *, limit: int) -> dict[str, list[str]]:
+    """The ids of the oldest, by workspace: for a sharded database, which looks at all shards
+    without locks, and deletes in one workspace at a time."""
+    rows = await db.fetch_all(
+        f"""
+        SELECT workspace_id, id FROM {table}
+        WHERE expires_at <= :now
+        ORDER BY expires_at
+        LIMIT :limit
+        """,
+        limit=limit,
+    )
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row["workspace_id"], []).append(row["id"])
+    return found
+
+
+async def delete_of(db: Handle, table: str, *, workspace_id: str, ids: Sequence[object]) -> int:
+    """Those of one workspace that `expired` has found, unless they were renewed since."""
+    deleted = await db.fetch_all(
+        f"""
+        DELETE FROM {table}
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND expires_at <= :now
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return len(deleted)
 
 
 async def delete_expired(db: Handle, table: str, *, limit: int) -> int:

@@ -666,6 +666,8 @@ async def missing(
     key = ", ".join(f"t.{column}" for column in work.key)
     named = ", ".join(f":{column}" for column in work.key)
     begin = after or ("",) * len(work.key)
+    if db.is_sharded:
+        return await _missing_of_shards(db, kind, begin=begin, limit=limit)
     rows = await db.fetch_all(
         f"""
         SELECT next.*,
@@ -690,6 +692,42 @@ async def missing(
     found = [(row["workspace_id"], row["id"]) for row in rows if row["is_missing"]]
     keys = [tuple(row[column] for column in work.key) for row in rows]
     return found, max(keys) if len(rows) == limit else None
+
+
+async def _missing_of_shards(
+    db: Handle, kind: Kind, *, begin: Key, limit: int
+) -> tuple[list[Pair], Key | None]:
+    """The same in two steps: a look at all shards, then one at each workspace by itself."""
+    work = KINDS[kind]
+    key = ", ".join(f"t.{column}" for column in work.key)
+    named = ", ".join(f":{column}" for column in work.key)
+    rows = await db.fetch_all(
+        f"""
+        SELECT {key} FROM {work.table} t
+        WHERE {work.open} AND {work.owed} AND ({key}) > ({named})
+        ORDER BY {key}
+        LIMIT :limit
+        """,
+        limit=limit,
+        **dict(zip(work.key, begin, strict=True)),
+    )
+    whose: defaultdict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        whose[row["workspace_id"]].append(row["id"])
+    found = await db.fetch_each(
+        f"""
+        SELECT t.id FROM {work.table} t
+        JOIN workspaces w ON w.id = t.workspace_id
+        WHERE t.workspace_id = :workspace_id AND t.id = ANY(:ids) AND {work.open} AND {work.owed}
+          AND w.deleted_at IS NULL
+          AND NOT EXISTS (SELECT 1 FROM jobs j
+                          WHERE j.workspace_id = t.workspace_id AND j.kind = :kind AND j.id = t.id)
+        """,
+        [{"workspace_id": one, "ids": ids, "kind": kind} for one, ids in whose.items()],
+    )
+    pairs = [(one, row["id"]) for one, of in zip(whose, found, strict=True) for row in of]
+    keys = [tuple(row[column] for column in work.key) for row in rows]
+    return pairs, max(keys) if len(rows) == limit else None
 
 
 async def delete_stray(
@@ -722,6 +760,8 @@ async def strays(
         for kind, work in KINDS.items()
     )
     workspace_id, kind, id = after or ("", "", "")
+    if db.is_sharded:
+        return await _strays_of_shards(db, late=late, after=after or ("", "", ""), limit=limit)
     rows = await db.fetch_all(
         f"""
         SELECT next.workspace_id, next.kind, next.id,
@@ -741,3 +781,41 @@ async def strays(
     keys = [(row["workspace_id"], row["kind"], row["id"]) for row in rows]
     found = [(row["kind"], row["workspace_id"], row["id"]) for row in rows if row["is_stray"]]
     return found, max(keys) if len(keys) == limit else None
+
+
+async def _strays_of_shards(
+    db: Handle, *, late: datetime, after: Key, limit: int
+) -> tuple[list[tuple[Kind, str, str]], Key | None]:
+    """The same in two steps, as above."""
+    rows = await db.fetch_all(
+        """
+        SELECT workspace_id, kind, id FROM jobs
+        WHERE (workspace_id, kind, id) > (:workspace_id, :kind, :id)
+        ORDER BY workspace_id, kind, id
+        LIMIT :limit
+        """,
+        limit=limit,
+        **dict(zip(("workspace_id", "kind", "id"), after, strict=True)),
+    )
+    whose: defaultdict[tuple[str, Kind], list[str]] = defaultdict(list)
+    for row in rows:
+        whose[row["workspace_id"], row["kind"]].append(row["id"])
+    found: list[tuple[Kind, str, str]] = []
+    for (workspace_id, kind), ids in whose.items():
+        work = KINDS[kind]
+        left = await db.fetch_all(
+            f"""
+            SELECT j.id FROM jobs j
+            WHERE j.workspace_id = :workspace_id AND j.kind = :kind AND j.id = ANY(:ids)
+              AND j.lease_token = 0 AND NOT j.wake_at BETWEEN :late AND :now
+              AND NOT EXISTS (SELECT 1 FROM {work.table} t
+                              WHERE t.workspace_id = j.workspace_id AND t.id = j.id AND {work.open})
+            """,
+            workspace_id=workspace_id,
+            kind=kind,
+            ids=ids,
+            late=late,
+        )
+        found += [(kind, workspace_id, row["id"]) for row in left]
+    keys = [(row["workspace_id"], row["kind"], row["id"]) for row in rows]
+    return found, max(keys) if len(rows) == limit else None

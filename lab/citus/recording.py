@@ -27,6 +27,7 @@ from tests.conftest import SCHEMA
 TASKS = re.compile(r"Task Count: (\d+)")
 sent: dict[str, list[Any]] = {}  # by text: the values that came first
 refused: dict[str, str] = {}
+latest = [""]
 
 
 def pytest_configure() -> None:
@@ -35,16 +36,14 @@ def pytest_configure() -> None:
     def recorded(statement: Statement, values: Mapping[str, Any]) -> list[Any]:
         arguments = prepared(statement, values)
         sent.setdefault(statement.text, arguments)
+        latest[0] = statement.text
         return arguments
 
     understood = PostgresConnection.understood
 
     async def noted(self: PostgresConnection, error: Exception, stage: Any) -> Exception:
         if isinstance(error, asyncpg.FeatureNotSupportedError):
-            text = next(reversed(sent))
-            refused.setdefault(text, str(error))
-            with Path(os.environ["CITUS_RECORD"] + ".refused").open("a") as file:
-                file.write(json.dumps({"error": str(error), "sql": essence(text)}) + "\n")
+            note_refusal(str(error))
         return await understood(self, error, stage)
 
     postgres._arguments = recorded
@@ -57,6 +56,14 @@ def findings(postgres_server: servers.Citus) -> Any:
     url = asyncio.run(servers.new_database(postgres_server.url, SCHEMA.read_text()))
     found = asyncio.run(explained(url, sent))
     Path(os.environ["CITUS_RECORD"]).write_text(json.dumps(found, indent=1))
+
+
+def note_refusal(error: str) -> None:
+    """Of the statement that was sent last."""
+    text = latest[0]
+    refused.setdefault(text, error)
+    with Path(os.environ["CITUS_RECORD"] + ".refused").open("a") as file:
+        file.write(json.dumps({"error": error, "sql": essence(text)}) + "\n")
 
 
 async def explained(url: str, statements: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
