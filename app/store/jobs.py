@@ -456,6 +456,7 @@ async def _claim_hinted(
 ) -> list[Job]:
     """Each is looked up by itself: asked for all of them at once, a planner whose statistics know
     nothing of their workspace reads it whole."""
+    claim = _claim_due(db)
     found = await db.fetch_each(
         f"""
         WITH due AS MATERIALIZED (
@@ -465,7 +466,7 @@ async def _claim_hinted(
                     FOR UPDATE SKIP LOCKED) AS place
             FROM unnest(CAST(:ids AS TEXT[])) AS given (value)
         )
-        {_claim_due(db)}
+        {claim}
         """,
         [
             {**_values(lease), "workspace_id": workspace_id, "ids": list(ids)}
@@ -547,6 +548,7 @@ async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> lis
 
 
 async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
+    claim = _claim_due(db)
     rows = await db.fetch_all(
         f"""
         WITH due AS MATERIALIZED (
@@ -556,7 +558,7 @@ async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         )
-        {_claim_due(db)}
+        {claim}
         """,
         **_values(lease),
         workspace_id=workspace_id,

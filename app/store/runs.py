@@ -315,7 +315,7 @@ async def cancel_some(
             WHERE r.workspace_id = :workspace_id AND r.{whose} = :id AND r.finished_at IS NULL
               AND (r.id = ANY(:locked) OR NOT EXISTS (
                   SELECT 1 FROM jobs j
-                  WHERE j.workspace_id = r.workspace_id AND j.kind = 'run' AND j.id = r.id))
+                  WHERE j.workspace_id = :workspace_id AND j.kind = 'run' AND j.id = r.id))
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         )
