@@ -27,8 +27,8 @@ class Worker:
 
 
 WORKERS: Mapping[Kind, Worker] = {
-    "run": Worker(runner.move, 64),  # they share transactions
-    "message": Worker(delivery.deliver, 64),  # most of the time they wait for a provider
+    "run": Worker(runner.move, 256),  # they share transactions
+    "message": Worker(delivery.deliver, 256),  # most of the time they wait for a provider
     "call": Worker(calling.make, 64),  # most of the time they wait for a server
     "event_attempt": Worker(deliver.post, 32),  # with calls less than the guarded client's sockets
     "broadcast": Worker(sending.move, 8),  # each is a chain of transactions

@@ -327,8 +327,7 @@ async def remove_tag(db: Handle, workspace: WorkspaceContext, contact_id: str, t
 
 
 async def _held(db: Handle, workspace: WorkspaceContext, contact_id: str) -> list[str]:
-    tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=[contact_id])
-    return tags[contact_id]
+    return await contacts.tags(db, workspace_id=workspace.id, contact_id=contact_id)
 
 
 async def _replace_tags(

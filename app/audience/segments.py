@@ -334,12 +334,12 @@ class Past:
 
 
 async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Row) -> Past:
-    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=[contact["id"]])
+    tags = await contacts.tags(db, workspace_id=workspace_id, contact_id=contact["id"])
     of = {"workspace_id": workspace_id, "contact_id": contact["id"]}
     asked = (readable.filter, *readable.others.values())
     names = sorted({name for one in asked for name in one.names()})
     return Past(
-        audience.resource(contact, tags[contact["id"]]),
+        audience.resource(contact, tags),
         await db.now(),
         await segments.past_events(db, **of, names=names) if names else [],
         await segments.past_messages(db, **of),

@@ -55,8 +55,8 @@ def workspace_root(workspace: workspaces.Workspace) -> dict[str, Json]:
 
 
 async def contact_root(db: Handle, workspace_id: str, contact: Row) -> dict[str, Json]:
-    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=[contact["id"]])
-    return audience.resource(contact, tags[contact["id"]])
+    tags = await contacts.tags(db, workspace_id=workspace_id, contact_id=contact["id"])
+    return audience.resource(contact, tags)
 
 
 def is_large(facts: Mapping[str, Json]) -> bool:

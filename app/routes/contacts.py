@@ -350,8 +350,7 @@ async def resource_of(call: Call, row: Row) -> dict[str, Any]:
 
 
 async def _tags(call: Call, id: str) -> list[str]:
-    tags = await contacts.tags_of(call.db, workspace_id=call.member.workspace_id, contact_ids=[id])
-    return tags[id]
+    return await contacts.tags(call.db, workspace_id=call.member.workspace_id, contact_id=id)
 
 
 async def own_workspace(call: Call) -> WorkspaceContext:

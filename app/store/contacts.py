@@ -385,6 +385,20 @@ async def add_fields(
     )
 
 
+async def tags(db: Handle, *, workspace_id: str, contact_id: str) -> list[str]:
+    """The contact's tags, sorted."""
+    rows = await db.fetch_all(
+        """
+        SELECT tag FROM contact_tags
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+        ORDER BY tag
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+    )
+    return [row["tag"] for row in rows]
+
+
 async def tags_of(
     db: Handle, *, workspace_id: str, contact_ids: Sequence[str]
 ) -> dict[str, list[str]]:

@@ -125,38 +125,31 @@ async def delete(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str
         )
 
 
-DELETE_RESTING = """
-    DELETE FROM jobs
-    WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND NOT woken
-    """
-MOVE_WOKEN = """
-    UPDATE jobs SET wake_at = :now, lease_token = 0, claims = 0, woken = FALSE
-    WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND woken
-    """
-
-
 async def rest(
     db: Handle, kind: Kind, *, workspace_id: str, id: str, wake_at: datetime | None
 ) -> None:
     """The end of a claim, whose job is locked: due again then, or no more. Whatever was woken
     meanwhile is due at once."""
     key = {"workspace_id": workspace_id, "kind": kind, "id": id}
-    if wake_at is not None:
-        await db.execute(
-            """
-            UPDATE jobs
-            SET wake_at = CASE WHEN woken THEN :now ELSE CAST(:wake_at AS TIMESTAMPTZ) END,
-                lease_token = 0, claims = 0, woken = FALSE
-            WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
-            """,
-            wake_at=wake_at,
-            **key,
-        )
-    elif db.engine == "sqlite":  # which changes nothing within WITH
-        await db.execute(DELETE_RESTING, **key)
-        await db.execute(MOVE_WOKEN, **key)
-    else:
-        await db.execute(f"WITH resting AS ({DELETE_RESTING}) {MOVE_WOKEN}", **key)
+    if wake_at is None and await db.change_held(
+        """
+        DELETE FROM jobs
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND NOT woken
+        RETURNING id
+        """,
+        **key,
+    ):
+        return
+    await db.change_held(
+        """
+        UPDATE jobs
+        SET wake_at = CASE WHEN woken THEN :now ELSE CAST(:wake_at AS TIMESTAMPTZ) END,
+            lease_token = 0, claims = 0, woken = FALSE
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+        """,
+        wake_at=wake_at,
+        **key,
+    )
 
 
 async def delete_some(db: Handle, *, workspace_id: str, limit: int) -> int:

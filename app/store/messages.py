@@ -316,7 +316,7 @@ async def intend(
 ) -> None:
     """The intent to call the provider under this claim, with what will be said, for a message that
     `held` has locked."""
-    await db.execute(
+    await db.change_held(
         """
         UPDATE messages
         SET status = 'SENDING', intended_by = :lease_token, parked = FALSE, held_until = NULL,
@@ -352,7 +352,7 @@ async def settle(
     may arrive. Whether whoever reads it was erased meanwhile: its contact is gone, or its source is
     empty, as store/erasure.py leaves it."""
     # COALESCE: in a RETURNING SQLite 3.40 takes NULL for NOT NULL.
-    settled = await db.returning(
+    [settled] = await db.change_held(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,

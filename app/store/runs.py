@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle
-from app.database.sql import columns
+from app.database.sql import columns, values
 from app.store import calls, jobs, keyset
 
 INSERT = """
@@ -230,7 +230,7 @@ async def save(
     finished_at: datetime | None,
 ) -> None:
     """Save the state of a run that `held` has locked."""
-    await db.execute(
+    await db.change_held(
         """
         UPDATE runs
         SET status = :status, state = :state, waiting_for = :waiting_for,
@@ -371,46 +371,34 @@ async def reopen(db: Handle, *, workspace_id: str, id: str, state: str | None) -
     await jobs.wake(db, "run", workspace_id=workspace_id, ids=[id])
 
 
-async def record(
-    db: Handle,
-    *,
-    workspace_id: str,
-    run_id: str,
-    node_id: str,
-    visit: int,
-    position: int,
-    kind: str,
-    status: str,
-    reason_code: str | None,
-    reason_detail: str | None,
-    port: str | None,
-    output: str | None,
-    finished_at: datetime | None,
-) -> None:
-    """One visit of one node; the end of a waiting visit completes the record of its beginning."""
-    await db.execute(
-        """
-        INSERT INTO run_steps (workspace_id, run_id, node_id, visit, position, kind, status,
-                               reason_code, reason_detail, port, output, started_at, finished_at)
-        VALUES (:workspace_id, :run_id, :node_id, :visit, :position, :kind, :status,
-                :reason_code, :reason_detail, :port, :output, :now, :finished_at)
+@dataclass(frozen=True, slots=True)
+class NewStep:
+    """One visit of one node, as it stands now."""
+
+    node_id: str
+    visit: int
+    position: int  # among all visits of the run
+    kind: str
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    port: str | None
+    output: str | None  # JSON
+    finished_at: datetime | None
+
+
+async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[NewStep]) -> None:
+    """Each visit once; the end of a waiting visit completes the record of its beginning."""
+    await db.execute_many(
+        f"""
+        INSERT INTO run_steps (workspace_id, run_id, {columns(NewStep)}, started_at)
+        VALUES (:workspace_id, :run_id, {values(NewStep)}, :now)
         ON CONFLICT (workspace_id, run_id, node_id, visit) DO UPDATE
         SET status = excluded.status, reason_code = excluded.reason_code,
             reason_detail = excluded.reason_detail, port = excluded.port,
             output = excluded.output, finished_at = excluded.finished_at
         """,
-        workspace_id=workspace_id,
-        run_id=run_id,
-        node_id=node_id,
-        visit=visit,
-        position=position,
-        kind=kind,
-        status=status,
-        reason_code=reason_code,
-        reason_detail=reason_detail,
-        port=port,
-        output=output,
-        finished_at=finished_at,
+        [{"workspace_id": workspace_id, "run_id": run_id, **asdict(step)} for step in steps],
     )
 
 

@@ -384,6 +384,7 @@ class RecordingHandle:
     async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
         return await self._db.use(work)
 
+    change_held = Handle.change_held
     fetch_one = Handle.fetch_one
     fetch_all_as = Handle.fetch_all_as
     fetch_one_as = Handle.fetch_one_as
