@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from app.audience import reactions
 from app.audience.reactions import WorkspaceContext
 from app.database import pipelining
 from app.database.db import Handle, Row
@@ -131,6 +132,7 @@ class Walk:
         self.job = job
         self.row = row
         self._found = contact
+        self._workspace = WorkspaceContext(row.workspace_id, None, process.vault)
         self.rests = True  # nothing to do until it is due again, if ever
         self._moved = False
         self._visits: dict[tuple[str, int], NewStep] = {}  # that are still to be recorded
@@ -168,6 +170,7 @@ class Walk:
             root=self.row.root or self.row.id,
             queue=self.process.queue,
         )
+        self._workspace = workspace
         context = RunContext(self.process, self.db, self.row, contact, known, workspace)
         pending = await pending_events.load(self.db, self.row)
         return await self._steps(context, version.program, pending)
@@ -372,6 +375,11 @@ class Walk:
             reason_detail=detail,
             finished_at=finished_at,
         )
+        is_new = self.row.state is None or finished_at is not None
+        if self.row.is_named and self._found is not None and is_new:
+            await reactions.ran(
+                self.db, self._workspace, self.row.contact_id, self.row.definition_id
+            )
 
 
 def _text(state: State) -> str:

@@ -113,6 +113,7 @@ async def touch(db: Handle, *, workspace_id: str, id: str) -> None:
 
 
 async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
+    """The locked contact, and what hangs on it."""
     gone = await db.fetch_value(
         "DELETE FROM contacts WHERE workspace_id = :workspace_id AND id = :id RETURNING id",
         workspace_id=workspace_id,

@@ -19,7 +19,7 @@ import random
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,7 +32,7 @@ from app.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["run", "message", "call", "event_attempt", "broadcast"]
+Kind = Literal["run", "message", "call", "event_attempt", "segment", "broadcast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,15 @@ KINDS: Mapping[Kind, KindOfWork] = {
         "broadcasts",
         ("workspace_id", "id"),
         "COALESCE(t.state IN ('SCHEDULED', 'SENDING') OR t.ending, FALSE)",
+    ),
+    "segment": KindOfWork(
+        "segments",
+        ("workspace_id", "id"),
+        "TRUE",
+        """(t.state <> 'filled' OR NOT t.rechecked OR EXISTS (
+            SELECT 1 FROM segment_members m
+            WHERE m.workspace_id = t.workspace_id AND m.segment_id = t.id
+              AND m.next_at IS NOT NULL))""",
     ),
 }
 
@@ -108,6 +117,35 @@ async def wake(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str])
     await db.execute_many(
         f"INSERT INTO jobs ({COLUMNS}) VALUES (:workspace_id, :kind, :id, {DUE_NOW}) {OR_WAKE}",
         [{"workspace_id": workspace_id, "kind": kind, "id": id} for id in sorted(ids)],
+    )
+
+
+async def wake_by(
+    db: Handle, kind: Kind, *, workspace_id: str, ids: Iterable[str], at: datetime
+) -> None:
+    """Due at that time or before; a claimed one looks again once its claim ends. A job that is due
+    by then is not locked, so many may ask for the same at once."""
+    rows = [
+        {"workspace_id": workspace_id, "kind": kind, "id": id, "wake_at": at} for id in sorted(ids)
+    ]
+    await db.execute_many(
+        f"""
+        INSERT INTO jobs ({COLUMNS})
+        VALUES (:workspace_id, :kind, :id, :wake_at, 0, 0, FALSE)
+        ON CONFLICT DO NOTHING
+        """,
+        rows,
+    )
+    await db.execute_many(
+        """
+        UPDATE jobs
+        SET wake_at = CASE WHEN lease_token = 0 THEN CAST(:wake_at AS TIMESTAMPTZ)
+                           ELSE wake_at END,
+            woken = lease_token <> 0
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+          AND CASE WHEN lease_token = 0 THEN wake_at > :wake_at ELSE NOT woken END
+        """,
+        rows,
     )
 
 
