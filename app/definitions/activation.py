@@ -243,12 +243,8 @@ async def look_at(
     activation."""
     if row.state == "ARCHIVED":
         return []
-    body = document.parse(row.body.encode())
-    opened = credentials.opened(process.vault, workspace_id, row.id, body)
-    length = len(row.body)
-    compiled = findings.compiled(process, workspace_id, row.shape, opened, length=length)
-    looked_at = Subject(workspace_id, row, row.trigger_config, opened, length, None, compiled)
-    found = _found(compiled, kept=row.version > 0)
+    looked_at = findings.subject_of(process, workspace_id, row)
+    found = _found(looked_at.compiled, kept=row.version > 0)
     found += await findings.find(process, db, looked_at)
     results = await _results(process, db, looked_at, run_cases)
     return [*found, *case_results.found(results, gate=row.cases_gate)]

@@ -22,6 +22,7 @@ from app.vault.vault import Vault
 
 PURPOSE = "http credential"
 PREFIX = "sealed:"
+HALF_PAIRS = "surrogatepass"  # JSON may carry half a surrogate pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ def sealed(
         if kept is not None and unseal(kept) == held.value:
             return kept.value  # nothing has changed
         if held.value != MASK:
-            text = vault.encrypt(PURPOSE, _bytes(held.value), workspace_id, definition_id)
+            given = held.value.encode("utf-8", HALF_PAIRS)
+            text = vault.encrypt(PURPOSE, given, workspace_id, definition_id)
             return PREFIX + base64.b64encode(text).decode()
         if kept is None or kept.server != held.server:
             detail = "The mask keeps a stored credential, but this step and server have none."
@@ -79,18 +81,10 @@ def _opener(vault: Vault, workspace_id: str, definition_id: str) -> Change:
         if not isinstance(held.value, str) or not held.value.startswith(PREFIX):
             return held.value
         text = base64.b64decode(held.value.removeprefix(PREFIX))
-        return _text(vault.decrypt(PURPOSE, text, workspace_id, definition_id))
+        opened = vault.decrypt(PURPOSE, text, workspace_id, definition_id)
+        return opened.decode("utf-8", HALF_PAIRS)
 
     return unseal
-
-
-def _bytes(text: str) -> bytes:
-    """JSON may carry half a surrogate pair."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(given: bytes) -> str:
-    return given.decode("utf-8", "surrogatepass")
 
 
 # --- where they are -------------------------------------------------------------------------------

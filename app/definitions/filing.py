@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from app.database.db import Handle
@@ -168,33 +170,27 @@ async def lock_templates(
     """The templates of a file, by their keys. They, and all that the definition sends now, stay
     locked until the transaction ends. A key means what came from a file with it, or what the export
     of the definition calls so: no other template is changed by it."""
-    sent = (
-        portable.references(row.shape, document.parse(row.body.encode()))[portable.TEMPLATE]
-        if row
-        else []
-    )
+    body = document.parse(row.body.encode()) if row else []
+    sent = portable.references(row.shape if row else "steps", body)[portable.TEMPLATE]
     known = await _keyed_templates(db, workspace_id, sent)
     meant = {key: one.id for key, one in known if one.key is not None or one.id in sent}
-    names = {key: one.get("name") or key for key, one in given.items()}
-    wanted = {(names[key], one["channel"]) for key, one in given.items()}
-    others = {one.id for _, one in known if one.key is None and (one.name, one.channel) in wanted}
-    ids = sorted({*sent, *others, *(meant[key] for key in given if key in meant)})
-    rows = await templates.lock_filed(db, workspace_id=workspace_id, ids=ids)
+    called = {key: (one.get("name") or key, one["channel"]) for key, one in given.items()}
+    alike = defaultdict[tuple[str, str], list[str]](list)
+    for _, one in known:
+        if one.key is None and (one.name, one.channel) in called.values():
+            alike[one.name, one.channel].append(one.id)
+    ids = {*sent, *(meant[key] for key in given if key in meant), *chain(*alike.values())}
+    rows = await templates.lock_filed(db, workspace_id=workspace_id, ids=sorted(ids))
     locked = {one.id: one for one in rows}
     return [
         GivenTemplate(
             key,
-            names[key],
-            one,
+            called[key][0],
+            content,
             locked.get(meant.get(key, "")),
-            [
-                other
-                for other in rows
-                if other.id in others
-                and (other.name, other.channel) == (names[key], one["channel"])
-            ],
+            [locked[id] for id in alike[called[key]] if id in locked],
         )
-        for key, one in given.items()
+        for key, content in given.items()
     ]
 
 

@@ -11,9 +11,9 @@ from ipaddress import ip_address
 
 from app.audience.topics import wrong_channel
 from app.database.db import Handle
-from app.definitions import inspection, starts
+from app.definitions import credentials, inspection, starts
 from app.errors import FieldError
-from app.machine import check
+from app.machine import check, document
 from app.machine.program import Finding, Json
 from app.messages import providers
 from app.process import Process
@@ -58,6 +58,14 @@ def compiled(
     """`length` is that of the body as text. Raises Heavy."""
     job = Job(workspace_id, check.compile, (shape, body), seconds=SECONDS)
     return process.compute.here(job, large=length > LARGE)
+
+
+def subject_of(process: Process, workspace_id: str, row: definitions.Definition) -> Subject:
+    """The definition as it is stored. Raises Heavy."""
+    stored, length = document.parse(row.body.encode()), len(row.body)
+    body = credentials.opened(process.vault, workspace_id, row.id, stored)
+    program = compiled(process, workspace_id, row.shape, body, length=length)
+    return Subject(workspace_id, row, row.trigger_config, body, length, None, program)
 
 
 async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:

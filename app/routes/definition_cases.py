@@ -11,9 +11,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
-from app.database.db import Handle
-from app.definitions import case_results, credentials, findings
-from app.definitions.findings import Subject
+from app.definitions import case_results, findings
 from app.errors import Problem
 from app.machine import document
 from app.routes import automations, workflows
@@ -106,22 +104,15 @@ class Cases:
 
         async def look() -> list[dict[str, Any]]:
             async with call.process.database.read() as db:
-                subject = await self._subject(call, db)
+                row = await self.kind.named(call, db, call.path("id"))
+                assert row is not None  # noqa: S101 - an id was given
+                subject = findings.subject_of(call.process, call.member.workspace_id, row)
                 return case_results.listed(await proofs.run(call.process, db, subject))
 
         results = await call.process.compute.within(look)
         return reply.ok({"passes": all(one["passes"] for one in results), "cases": results})
 
     # --- pieces ---
-
-    async def _subject(self, call: Call, db: Handle) -> Subject:
-        workspace_id = call.member.workspace_id
-        row = await self.kind.named(call, db, call.path("id"))
-        assert row is not None  # noqa: S101 - an id was given
-        stored, length = document.parse(row.body.encode()), len(row.body)
-        body = credentials.opened(call.process.vault, workspace_id, row.id, stored)
-        compiled = findings.compiled(call.process, workspace_id, row.shape, body, length=length)
-        return Subject(workspace_id, row, row.trigger_config, body, length, None, compiled)
 
     async def _whose(self, call: Call) -> dict[str, str]:
         await self.kind.named(call, call.db, call.path("id"))

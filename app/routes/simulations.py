@@ -231,13 +231,8 @@ class _Looked:
 
 async def _looked_at(call: Call, db: Handle, row: definitions.Definition, given: Asked) -> _Looked:
     workspace_id = call.member.workspace_id
-    opened = credentials.opened(
-        call.process.vault, workspace_id, row.id, document.parse(row.body.encode())
-    )
-    length = len(row.body)
-    compiled = findings.compiled(call.process, workspace_id, row.shape, opened, length=length)
-    subject = Subject(workspace_id, row, row.trigger_config, opened, length, None, compiled)
-    found = [*compiled.findings, *await findings.find(call.process, db, subject)]
+    subject = findings.subject_of(call.process, workspace_id, row)
+    found = [*subject.compiled.findings, *await findings.find(call.process, db, subject)]
     filled = await _filled(db, given, subject)
     setting = await proofs.setting(call.process, db, subject)
     return _Looked(subject, found, filled, setting)

@@ -341,6 +341,29 @@ async def test_a_template_that_is_changed_at_the_same_moment_is_not_overwritten(
     assert (await cast.vic.read(f"/templates/{sent['id']}"))["content"]["text"] == "Theirs"
 
 
+async def test_a_file_that_takes_long_to_check_makes_what_it_names(cast: Cast):
+    """Its transaction is begun anew with the results, which are about the same IDs then."""
+    template = {"name": "Hi", "channel": "email", "content": HELLO}
+    step = {"type": "send_message", "channel": "email", "templateId": "hi"}
+    go = {"type": "start_workflow", "workflowId": "part", "data": {}}
+    steps = [{"id": f"hi_{number}", **step} for number in range(200)]
+    file = {"key": "w", "name": "W", "definition": {"steps": [*steps, {"id": "go", **go}]}}
+    file = {**file, "templates": {"hi": template}, "cases": [CASE_OF_ONE]}
+    dry = {"file": file, "mode": "dry_run", "alongside": {"part": "workflow"}}
+    would = await cast.ed.made(IMPORT, dry)
+    made = await brought(cast.ed, file)
+    assert (would["action"], made["action"]) == ("created", "created")
+    copied = await cast.ed.post(f"{path_of(made)}/duplicate", {})
+    assert copied.status_code == 201, copied.text
+
+
+CASE_OF_ONE = {
+    "name": "ada",
+    "given": {"startAt": "2026-03-02T10:00:00Z", "contact": {"email": "ada@example.com"}},
+    "expect": {"steps": [{"nodeId": "hi_0"}]},
+}
+
+
 async def test_keys_and_names_of_templates_have_the_limits_of_saved_ones(cast: Cast):
     template = {"name": "Hi", "channel": "email", "content": HELLO}
     file = {"key": "w", "name": "W", "definition": {"steps": []}}
