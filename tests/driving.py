@@ -16,9 +16,10 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from app.audience import audience, profile, reactions, shapes
+from app.audience import audience, profile, reactions
 from app.audience.reactions import WorkspaceContext
 from app.config.settings import Settings
+from app.database import postgres
 from app.database.db import Handle, Row, new_id
 from app.definitions import activation
 from app.intake import webhooks
@@ -58,7 +59,11 @@ async def opened_on(file: Path) -> AsyncIterator[Process]:
 def set_clock(process: Process, moment: datetime) -> None:
     """The database's, from now on."""
     backend: Any = process.database._databases._backend
-    backend.offset = moment - datetime.now(UTC)
+    offset = moment - datetime.now(UTC)
+    if process.database.engine == "postgresql":
+        backend.now = postgres._now(round(offset.total_seconds() * 1_000))
+    else:
+        backend.offset = offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +239,7 @@ async def _apply_event(
         if event.changes is not None:
             patch = dict(event.changes)
             tags = patch.pop("tags", None)
-            values = document.merge(shapes.writable(row), patch)
+            values = document.merge(audience.writable(row), patch)
             await audience.replace(db, workspace, row, values, tags)
 
 
@@ -258,7 +263,7 @@ async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
         run.created_at,
         [_passage(step, text.get((step.node_id, step.visit))) for step in steps],
         end,
-        shapes.resource(contact, tags[contact["id"]]),
+        audience.resource(contact, tags[contact["id"]]),
     )
 
 

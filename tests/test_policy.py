@@ -167,6 +167,8 @@ POLICY: Mapping[str, str] = {
     "POST /automations/{id}/runs": "editor",
     "POST /workflows/{id}/runs": "editor",
     "GET /u/{token}": "anybody",
+    "GET /confirm/{token}": "anybody",
+    "POST /confirm/{token}": "anybody",
     "POST /u/{token}": "anybody",
     "GET /suppressions": "viewer",
     "POST /suppressions": "admin",

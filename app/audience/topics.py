@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from app.audience import reactions
 from app.audience.reactions import WorkspaceContext
@@ -23,6 +23,7 @@ State: TypeAlias = Literal["subscribed", "pending", "unsubscribed"]
 Answers: TypeAlias = Mapping[str, Mapping[str, str]]  # topic → channel → state
 
 SUBSCRIBED: State = "subscribed"
+PENDING: State = "pending"
 STATES: tuple[str, ...] = get_args(State)
 MOST = 100  # topics of a workspace
 
@@ -84,7 +85,7 @@ def counted(topic: Topic, held: Answers, answer: Answer) -> Answer:
     """A yes that is to be confirmed counts as pending until it is."""
     was = state_of(held, topic.id, answer.channel)
     if topic.double_opt_in and answer.state == SUBSCRIBED != was:
-        return replace(answer, state="pending")
+        return replace(answer, state=PENDING)
     return answer
 
 
@@ -110,8 +111,8 @@ def from_file(held: Answers, answers: Iterable[Answer]) -> dict[str, dict[str, s
     return joined(held, taken)
 
 
-def state_of(held: Answers, topic_id: str, channel: str) -> str | None:
-    return held.get(topic_id, {}).get(channel)
+def state_of(held: Answers, topic_id: str, channel: str) -> State | None:
+    return cast(State | None, held.get(topic_id, {}).get(channel))
 
 
 def changed(before: Answers, now: Answers) -> list[Answer]:
@@ -135,8 +136,7 @@ async def answer(
         return row
     answered = await contacts.set_topics(db, workspace_id=workspace.id, id=row["id"], topics=now)
     await record(db, workspace.id, [(row["id"], new)], given)
-    names = reactions.names_of(row, answered)
-    await reactions.changed_in(db, workspace, {row["id"]: ()}, names)
+    await reactions.changed_in(db, workspace, {row["id"]: ()})
     return answered
 
 

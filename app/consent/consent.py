@@ -189,8 +189,7 @@ async def _stand(
         db, workspace_id=workspace_id, id=contact["id"], subscriptions=now
     )
     workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
-    names = reactions.names_of(contact, {**contact, "subscriptions": now})
-    await reactions.changed_in(db, workspace, {contact["id"]: ()}, names)
+    await reactions.changed_in(db, workspace, {contact["id"]: ()})
 
 
 # --- what is on its way ---------------------------------------------------------------------------
@@ -254,17 +253,22 @@ async def all_quiet(process: Process, found: Sequence[Suppression]) -> list[str]
 
 # --- the judgement at the intent ------------------------------------------------------------------
 
+CONFIRMATION = "confirmation"  # the category of a letter that asks whether somebody wants a topic
+
 # What a suppression for each reason forbids, the gravest first. A test email ignores consent, but
 # does not knock at a door that is not there.
 FORBIDS: Mapping[suppressions.Reason, tuple[frozenset[str], Code]] = {
-    "complained": (frozenset({"marketing", "transactional"}), Code.SUPPRESSED_COMPLAINED),
+    "complained": (
+        frozenset({"marketing", "transactional", CONFIRMATION}),
+        Code.SUPPRESSED_COMPLAINED,
+    ),
     "bounced": (
-        frozenset({"marketing", "transactional", "test"}),
+        frozenset({"marketing", "transactional", CONFIRMATION, "test"}),
         Code.SUPPRESSED_BOUNCED,
     ),
-    "stopped": (frozenset({"marketing", "transactional"}), Code.SUPPRESSED_STOPPED),
-    "manual": (frozenset({"marketing", "transactional"}), Code.SUPPRESSED_MANUAL),
-    "erased": (frozenset({"marketing", "transactional"}), Code.SUPPRESSED_ERASED),
+    "stopped": (frozenset({"marketing", "transactional", CONFIRMATION}), Code.SUPPRESSED_STOPPED),
+    "manual": (frozenset({"marketing", "transactional", CONFIRMATION}), Code.SUPPRESSED_MANUAL),
+    "erased": (frozenset({"marketing", "transactional", CONFIRMATION}), Code.SUPPRESSED_ERASED),
     "unsubscribed": (frozenset({"marketing"}), Code.SUPPRESSED_UNSUBSCRIBED),
 }
 
@@ -292,6 +296,10 @@ async def judge(
     for reason, (forbidden, code) in FORBIDS.items():
         if reason in held and category in forbidden:
             return code
+    if category == CONFIRMATION:
+        answers = {} if contact is None else contact["topics"]
+        is_asked = topics.state_of(answers, topic_id or "", channel) == topics.PENDING
+        return None if is_asked else Code.SUPPRESSED_ANSWERED
     if category == "marketing" and not await agrees(db, workspace_id, contact, topic_id, channel):
         return Code.SUPPRESSED_NO_CONSENT
     return None

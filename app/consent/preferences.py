@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.audience import subscriptions
+from app.audience import subscriptions, topics
+from app.audience.reactions import WorkspaceContext
+from app.audience.subscriptions import Given
+from app.audience.topics import Answer, State
 from app.consent import consent
 from app.consent.consent import Suppression
 from app.database.db import Handle, Row
@@ -12,6 +16,8 @@ from app.database.ids import id_bytes, id_of
 from app.machine.content import CHANNELS
 from app.process import Process
 from app.store import contacts, messages, suppressions
+from app.store import topics as stored_topics
+from app.store.topics import Topic
 
 LINK = "way out"  # the purpose that the vault signs for
 SHORT = "short way out"  # and that it conceals for
@@ -43,6 +49,18 @@ class Choice:
     address: str | None
     address_hash: str
     reason: suppressions.Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """A topic on a channel that the person can be written to on, and what they have answered."""
+
+    topic: Topic
+    channel: str
+    state: State | None
+
+
+BY_LINK = Given("link")
 
 
 def headers(url: str) -> dict[str, str]:
@@ -111,6 +129,53 @@ async def choices(process: Process, db: Handle, link: Link) -> list[Choice]:
     return [
         Choice(one, address, hash, subscriptions.gravest(reasons[hash] + held.get(one, [])))
         for one, (address, hash) in found.items()
+    ]
+
+
+async def topic_choices(db: Handle, link: Link, found: Sequence[Choice]) -> list[TopicChoice]:
+    """Topics on those of the channels on which the contact gets anything. Who reads mail elsewhere
+    has none: nobody there has agreed."""
+    contact = await _contact_of(db, link)
+    if contact is None:
+        return []
+    known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
+    return [
+        TopicChoice(topic, one.channel, topics.state_of(contact["topics"], topic.id, one.channel))
+        for topic in known.values()
+        for one in found
+        if one.reason is None and one.channel in topic.channels and not topic.is_default
+    ]
+
+
+async def topic_of(db: Handle, link: Link) -> str | None:
+    """The topic of the link's message, where it is one that its reader can leave by itself."""
+    if link.message_id is None or link.contact_id is None:
+        return None
+    row = await messages.by_id(db, workspace_id=link.workspace_id, id=link.message_id)
+    if row is None or row.topic_id is None:
+        return None
+    topic = await stored_topics.by_id(db, workspace_id=link.workspace_id, id=row.topic_id)
+    return None if topic is None or topic.is_default else topic.id
+
+
+async def leave(
+    process: Process, db: Handle, link: Link, topic_id: str, channel: str
+) -> list[Suppression] | None:
+    """The contact gets no more of the topic on the channel: what to wait for. None where there is
+    no such contact."""
+    if link.contact_id is None:
+        return None
+    row = await contacts.locked(db, workspace_id=link.workspace_id, id=link.contact_id)
+    if row is None:
+        return None
+    workspace = WorkspaceContext(link.workspace_id, None, process.vault, queue=process.queue)
+    await topics.answer(db, workspace, row, [Answer(topic_id, channel, "unsubscribed")], BY_LINK)
+    hashes = subscriptions.hashes(process.vault, link.workspace_id, row)
+    known = {hashes[channel]} if channel in hashes else set()
+    if channel == link.channel:
+        known.add(link.address_hash)
+    return [
+        Suppression(link.workspace_id, hash, "unsubscribed", is_new=False) for hash in sorted(known)
     ]
 
 

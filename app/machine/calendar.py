@@ -56,6 +56,14 @@ def instant(local: datetime, zone: ZoneInfo) -> datetime:
     return after
 
 
+def last_instant(local: datetime, zone: ZoneInfo) -> datetime:
+    """The moment, in UTC, when a clock in the zone shows the naive time for the last time: a change
+    back shows some twice."""
+    moment = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    is_shown = moment.astimezone(zone).replace(tzinfo=None) == local
+    return moment if is_shown else instant(local, zone)
+
+
 def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
     return moment.astimezone(zone).utcoffset()
 

@@ -12,6 +12,9 @@ class Reason(StrEnum):
     # A message was not sent because it must not be.
     SUPPRESSED_UNSUBSCRIBED = "suppressed_unsubscribed"
     SUPPRESSED_NO_CONSENT = "suppressed_no_consent"
+    SUPPRESSED_CAPPED = "suppressed_capped"
+    SUPPRESSED_MAX_WAIT = "suppressed_max_wait"
+    SUPPRESSED_ANSWERED = "suppressed_answered"
     SUPPRESSED_BOUNCED = "suppressed_bounced"
     SUPPRESSED_COMPLAINED = "suppressed_complained"
     SUPPRESSED_STOPPED = "suppressed_stopped"
@@ -36,6 +39,8 @@ class Reason(StrEnum):
     SENDING_PAUSED = "sending_paused"
     BROADCAST_PAUSED = "broadcast_paused"
     BROADCAST_CANCELLED = "broadcast_cancelled"
+    SCHEDULED = "scheduled"
+    QUIET_HOURS = "quiet_hours"
 
     # A message went out, or was refused for its recipient, and this is what became of it.
     BOUNCED_HARD = "bounced_hard"
@@ -89,6 +94,12 @@ class Reason(StrEnum):
 SENTENCES: Mapping[Reason, str] = {
     Reason.SUPPRESSED_UNSUBSCRIBED: "The contact has unsubscribed from this channel.",
     Reason.SUPPRESSED_NO_CONSENT: "The contact has not agreed to get this topic on this channel.",
+    Reason.SUPPRESSED_CAPPED: "The contact has got as much marketing lately as the workspace's"
+    " frequencyCap allows.",
+    Reason.SUPPRESSED_MAX_WAIT: "Quiet hours would have held the message for longer than its"
+    " maxWait.",
+    Reason.SUPPRESSED_ANSWERED: "The contact has answered since, so there was nothing left to"
+    " confirm.",
     Reason.SUPPRESSED_BOUNCED: "An earlier message to this address bounced permanently.",
     Reason.SUPPRESSED_COMPLAINED: "The recipient reported an earlier message as spam.",
     Reason.SUPPRESSED_STOPPED: "The recipient replied STOP to an earlier message.",
@@ -112,6 +123,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.SENDING_PAUSED: "Sending is paused; the message waits until it is resumed.",
     Reason.BROADCAST_PAUSED: "The broadcast is paused; the message waits until it is resumed.",
     Reason.BROADCAST_CANCELLED: "The broadcast was cancelled before the message left.",
+    Reason.SCHEDULED: "The message waits for its sendAt.",
+    Reason.QUIET_HOURS: "The message waits for the end of the workspace's quiet hours.",
     Reason.BOUNCED_HARD: "The address does not exist, or permanently refuses messages.",
     Reason.BOUNCED_SOFT: "The address refused the message this time; five in a row suppress it.",
     Reason.COMPLAINED: "The recipient reported the message as spam.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from app.audience import addresses, subscriptions
-from app.consent import consent, preferences
+from app.consent import consent, gate, preferences
 from app.database.db import Handle, Row
 from app.machine import content as contents
 from app.machine import document
@@ -57,10 +57,9 @@ async def prepare(
     source = _source(process, row)
     contact = await _contact_of(db, row)
     run = await _run_of(db, row)
-    if run is not None and run.status == "CANCELLED":
-        return Transition("SUPPRESSED", run.reason_code)
-    if run is not None and run.definition_state == "ARCHIVED":
-        return Transition("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
+    over = _over(run)
+    if over is not None:
+        return over
     is_erased = not source  # store/erasure.py
     if is_erased or (contact is None and row.contact_id is not None):
         return Transition("SUPPRESSED", Reason.CONTACT_ERASED)
@@ -72,6 +71,9 @@ async def prepare(
     content = await _content_of(db, row, source)
     if content is None:
         return Transition("FAILED", Reason.TEMPLATE_MISSING)
+    waiting = await _waiting(db, row, content, contact)
+    if waiting is not None:
+        return waiting
     try:
         key = subscriptions.key(row.channel, to)
         hash = subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
@@ -138,6 +140,36 @@ async def _channel_of(process: Process, db: Handle, row: HeldMessage) -> Channel
     if row.account_mail is not None:
         return process.channels.get(row.channel)
     return await providers.of(process, db, row.workspace_id, row.channel)
+
+
+def _over(run: RunFacts | None) -> Transition | None:
+    if run is not None and run.status == "CANCELLED":
+        return Transition("SUPPRESSED", run.reason_code)
+    if run is not None and run.definition_state == "ARCHIVED":
+        return Transition("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
+    return None
+
+
+async def _waiting(
+    db: Handle, row: HeldMessage, content: Said, contact: Row | None
+) -> Transition | None:
+    """Until its time, or the end of quiet hours; when that is too far off, its end. An intent does
+    not wait any more."""
+    if row.status != "QUEUED" or (row.send_at is None and row.quiet_hours is None):
+        return None
+    now = await db.now()
+    if row.send_at is not None and now < row.send_at:
+        return Transition("QUEUED", Reason.SCHEDULED, None, row.send_at, waits=True)
+    quiet = gate.QuietHours.of(row.quiet_hours)
+    if quiet is None or not quiet.applies(content.category, row.channel):
+        return None
+    ends = quiet.until(now, contact["timezone"] if contact else None, row.workspace_timezone)
+    if ends is None:
+        return None
+    until = gate.released(ends, row.id)
+    if quiet.max_wait is not None and until - (row.send_at or row.created_at) > quiet.max_wait:
+        return Transition("SUPPRESSED", Reason.SUPPRESSED_MAX_WAIT)
+    return Transition("QUEUED", Reason.QUIET_HOURS, None, until, waits=True)
 
 
 async def _barred(

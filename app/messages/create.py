@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from app.database.db import Handle, new_id
 from app.machine import document
@@ -31,6 +32,7 @@ class Order:
     category: str = "transactional"  # a template's own wins
     topic_id: str | None = None  # in place of the template's or the content's
     data: Json = None
+    send_at: datetime | None = None  # not before
     run_id: str | None = None
     node_id: str | None = None
     visit: int | None = None
@@ -63,6 +65,7 @@ async def create(process: Process, db: Handle, order: Order) -> Made:
         channel=order.channel,
         category=order.category,
         topic_id=order.topic_id,
+        send_at=order.send_at,
         to_address=order.to,
         source="{}" if secret else source.decode(),
         account_mail=order.account_mail,

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeAlias
 
 from app.billing import quotas
-from app.consent import consent
+from app.consent import consent, gate
 from app.database import pipelining
 from app.database.db import Handle
 from app.errors import CommitUnknown
@@ -110,7 +110,6 @@ async def intend_some(
     """
     try:
         async with process.database.write() as db:
-            await db.use(lambda link: link.follow_indexes())
             await workspaces.share_sending(db, ids={job.workspace_id for job in claimed})
             held = await jobs.lock(db, claimed)
             judges = [partial(_judge_one, process, job, job in held) for job in claimed]
@@ -183,7 +182,7 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     if circuit is not None:
         await settling.settle(process, db, row, settling.held_back(circuit, row, await db.now()))
         return None
-    if await _is_refused(process, db, sending):
+    if await _is_capped(process, db, judged) or await _is_refused(process, db, sending):
         return None
     await messages.intend(
         db,
@@ -211,6 +210,27 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
     sent = settling.transition_of(receipt, row, now)
     await settling.settle(process, db, row, sent, sending.channel)
     return None
+
+
+async def _is_capped(process: Process, db: Handle, judged: Judged) -> bool:
+    """Whether the contact, which is locked, has got as much as the workspace allows itself."""
+    row, cap = judged.row, gate.FrequencyCap.of(judged.row.frequency_cap)
+    if cap is None or row.contact_id is None:
+        return False
+    if not cap.applies(judged.prepared.category, row.channel):
+        return False
+    taken = await messages.take(
+        db,
+        workspace_id=row.workspace_id,
+        id=row.id,
+        contact_id=row.contact_id,
+        channel=cap.channel,
+        limit=cap.limit,
+        since=await db.now() - cap.window,
+    )
+    if not taken:
+        await settling.settle(process, db, row, Transition("SUPPRESSED", Reason.SUPPRESSED_CAPPED))
+    return not taken
 
 
 async def _is_refused(process: Process, db: Handle, sending: Sending) -> bool:
@@ -306,7 +326,6 @@ async def record_some(
     called = sorted(outcomes, key=lambda one: (one[0].row.workspace_id, one[0].row.channel))
     try:
         async with process.database.write() as db:
-            await db.use(lambda link: link.follow_indexes())
             held = await jobs.lock(db, [one.job for one, _ in called])
             judged = await refusals.judge(db, [_outcome(*one) for one in called])
             ordered = [

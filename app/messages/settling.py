@@ -49,6 +49,7 @@ class Transition:
     provider_message_id: str | None = None
     failing: tuple[str, datetime] | None = None  # the code of its failures, and since when
     held_back: bool = False
+    waits: bool = False  # for a time, and not for a provider
     missing: tuple[str, ...] = ()  # what the content of a call printed that led nowhere
 
 
@@ -113,6 +114,7 @@ async def settle(
         reason_detail=transition.detail,
         wake_at=transition.wake_at,
         held_back=transition.held_back,
+        waits=transition.waits,
     )
     await note(db, row, transition, channel=channel, tries=row.tries)
     if is_orphaned:

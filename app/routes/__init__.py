@@ -71,6 +71,8 @@ GET    /broadcasts/{id}/recipients                        broadcasts:read
 POST   /broadcasts/{id}/resume                            broadcasts:send
 POST   /broadcasts/{id}/schedule                          broadcasts:send
 POST   /broadcasts/{id}/test                              broadcasts:write
+GET    /confirm/{token}                                   PUBLIC
+POST   /confirm/{token}                                   PUBLIC
 GET    /console                                           PUBLIC                 unless CONSOLE=off
 GET    /console/assets/{name}                             PUBLIC                 unless CONSOLE=off
 GET    /console/{screen:path}                             PUBLIC                 unless CONSOLE=off
@@ -231,6 +233,7 @@ from app.routes import (
     callbacks,
     channels,
     checkouts,
+    confirmations,
     console,
     contact_events,
     contacts,
@@ -280,6 +283,7 @@ ROUTES = [
     *metrics.routes,
     *problems.routes,
     *preferences.routes,
+    *confirmations.routes,
     *sessions.routes,
     *single_sign_on.routes,
     *account.routes,

@@ -53,7 +53,8 @@ class MessageQueued(Shape):
 
 class MessageSummary(Shape):
     """`to` is null until it is known: it is the contact's address at the time of sending. In a test
-    email it is null for those who may not manage members."""
+    email it is null for those who may not manage members. `until`: what waits for its `sendAt` or
+    for the end of quiet hours leaves then."""
 
     id: MessageId
     channel: str
@@ -65,6 +66,7 @@ class MessageSummary(Shape):
     to: str | None
     status: Status
     reason: Reason | None
+    until: datetime | None
     created_at: datetime
 
 
@@ -219,7 +221,7 @@ def _without(address: re.Pattern[str], value: Json) -> Json:
 
 
 def summary(row: messages.Message) -> dict[str, Any]:
-    return MessageSummary.of(row, to=row.to_address, reason=reason(row))
+    return MessageSummary.of(row, to=row.to_address, reason=reason(row), until=row.waits_until)
 
 
 def message(row: messages.WholeMessage, attempts: list[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import Field
@@ -21,10 +22,11 @@ from app.routes.messages import MessageQueued, queued
 from app.routes.templates import without_address, wrong_topic
 from app.runtime.compute import Job
 from app.store import contacts, memberships, templates
-from app.web.body import Shape
+from app.web.body import Moment, Shape
 from app.web.routing import Call, post
 from app.web.throttle import Rule
 
+FARTHEST = timedelta(days=90)  # ahead
 TEST_EMAIL = Rule("test-email", 30, 3_600)  # of one workspace
 
 
@@ -42,7 +44,8 @@ class TestEmail(Shape):
 
 class NewMessage(Shape):
     """To a contact or an address; rendered for a contact, or for none. `data` is available as
-    `{{trigger…}}`; `content` may name its `category` and `topicId`."""
+    `{{trigger…}}`; `content` may name its `category` and `topicId`. With `sendAt`, at most 90 days
+    ahead, it leaves then, and is judged then."""
 
     channel: ChannelName
     contact_id: str | None = None
@@ -50,6 +53,7 @@ class NewMessage(Shape):
     template_id: str | None = None
     content: dict[str, Any] | None = None
     data: dict[str, Any] = Field(default_factory=dict)
+    send_at: Moment | None = None
 
 
 class MessageAccepted(MessageQueued):
@@ -76,6 +80,7 @@ async def create(call: Call) -> Response:
             content=None if new.template_id else content,
             category=category,
             data=new.data,
+            send_at=new.send_at,
         ),
     )
     noted = _noted(new.channel, new.template_id, category)
@@ -133,6 +138,7 @@ async def _check_new(call: Call, new: NewMessage) -> str | None:
         ("/to", wrong_to),
         ("/contactId", await wrong_contact(call, new.contact_id)),
         ("/templateId", await _wrong_template(call, new.channel, new.template_id)),
+        ("/sendAt", await _wrong_time(call, new.send_at)),
     ]
     if new.template_id is None and new.content is None:
         found.append(("/content", "Say what to send: a templateId, or content."))
@@ -215,6 +221,12 @@ def _wrong_content(call: Call, wanted: TestEmail) -> list[tuple[str, str]]:
         both = "Give a templateId, or subject and html or text, not both."
         return [("/templateId", both)] if _content(wanted) else []
     return _wrong_parts(call, ("email", _content(wanted), ""))
+
+
+async def _wrong_time(call: Call, send_at: datetime | None) -> str | None:
+    if send_at is None or send_at <= await call.db.now() + FARTHEST:
+        return None
+    return f"Must be at most {FARTHEST.days} days ahead."
 
 
 async def _wrong_topic(call: Call, new: NewMessage, topic_id: str) -> str | None:

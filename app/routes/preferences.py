@@ -6,14 +6,17 @@ Programs open links to look at them, so opening one does nothing; only a POST ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
+from app.audience.topics import State
 from app.consent import consent, preferences
-from app.consent.preferences import Choice, Link
+from app.consent.preferences import Choice, Link, TopicChoice
+from app.database.db import Handle
+from app.messages import double_opt_in
 from app.messages.footers import EXAMPLE
 from app.store import workspaces
 from app.store.suppressions import Reason
@@ -34,7 +37,25 @@ BUTTONS: Mapping[Reason | None, str] = {
     None: '<button name="unsubscribe" value="{0}">Unsubscribe from {1}</button>',
     "unsubscribed": '<button name="subscribe" value="{0}">Subscribe to {1} again</button>',
 }
+EVERYTHING = "all"
+ALL = f'<button name="unsubscribe" value="{EVERYTHING}">Unsubscribe from everything</button>'
+LEAVE = '<button name="leave" value="{value}">Stop {name} by {by}</button>'
+JOIN = '<button name="join" value="{value}">Get {name} by {by}</button>'
+TOPIC_STATES: Mapping[State | None, str] = {
+    None: "You do not get this by {by}.",
+    "unsubscribed": "You do not get this by {by}.",
+    "pending": "You asked for this by {by}, and have not confirmed it: see the message about it.",
+    "subscribed": "You get this by {by}.",
+}
+TOPIC_BUTTONS: Mapping[State | None, str] = {
+    None: JOIN,
+    "unsubscribed": JOIN,
+    "pending": LEAVE,
+    "subscribed": LEAVE,
+}
+ASKED = "Almost done: you get a message with a link; confirm there that you want this."
 SUBSCRIBED = "Done: your choice has been saved."
+JOINED: Mapping[str | None, str] = {"pending": ASKED, "subscribed": SUBSCRIBED}
 BARRED = "This cannot be changed here; see the reason below."
 UNSUBSCRIBED = "Done: you are unsubscribed, and no further message is on its way."
 LEFT = "Done: you are unsubscribed. A message sent before may still arrive."
@@ -50,29 +71,76 @@ async def show(call: Call) -> Response:
     if call.path("token") == EXAMPLE:
         return _example()
     link = preferences.read_link(call.process, call.path("token"))
-    return _nowhere() if link is None else await _page(call, link)
+    return nowhere() if link is None else await _page(call, link)
 
 
 async def choose(call: Call) -> Response:
-    """A request that says nothing else unsubscribes from the channel of the mail. Answered once no
-    further message is on its way."""
+    """A request that says nothing else unsubscribes from the topic of the mail, or from its channel
+    if it is of the default topic. Answered once no further message is on its way."""
     if call.path("token") == EXAMPLE:
         return _example()
     link = preferences.read_link(call.process, call.path("token"))
     if link is None:
-        return _nowhere()
+        return nowhere()
     form = _said(await call.receive_body())
-    channel = form.get("unsubscribe", link.channel)
-    if channel not in CHANNELS:  # whatever it says, it is no less a wish to hear no more
-        channel = link.channel
     if "subscribe" in form:
-        async with call.process.database.write() as db:
-            is_back = await preferences.opt_in(call.process, db, link, form["subscribe"])
-        return await _page(call, link, SUBSCRIBED if is_back else BARRED)
-    async with call.process.database.write() as db:
-        out = await preferences.opt_out(call.process, db, link, channel)
+        return await _subscribe(call, link, form["subscribe"])
+    if "join" in form:
+        return await _join(call, link, form["join"])
+    out = await _opt_out(call, link, form)
     on_its_way = await consent.all_quiet(call.process, out)
     return await _page(call, link, LEFT if on_its_way else UNSUBSCRIBED)
+
+
+async def _subscribe(call: Call, link: Link, channel: str) -> Response:
+    async with call.process.database.write() as db:
+        is_back = await preferences.opt_in(call.process, db, link, channel)
+    return await _page(call, link, SUBSCRIBED if is_back else BARRED)
+
+
+async def _join(call: Call, link: Link, named: str) -> Response:
+    """The page offers topics on channels that get messages; of anything else nothing changes."""
+    state = None
+    async with call.process.database.write() as db:
+        choice = _named(named, await _topics(call, db, link))
+        if choice is not None:
+            state = await double_opt_in.join(call.process, db, link, choice)
+    return await _page(call, link, JOINED.get(state, BARRED))
+
+
+async def _opt_out(
+    call: Call, link: Link, form: Mapping[str, str]
+) -> Sequence[consent.Suppression]:
+    """Whatever the form says, it is no less a wish to hear no more."""
+    process, channel = call.process, form.get("unsubscribe", "")
+    async with process.database.write() as db:
+        if channel == EVERYTHING:
+            found = [one.channel for one in await preferences.choices(process, db, link)]
+            outs = [await preferences.opt_out(process, db, link, one) for one in sorted(found)]
+            return [one for out in outs for one in out]
+        if channel not in CHANNELS:
+            choice = _named(form.get("leave", ""), await _topics(call, db, link))
+            topic_id, channel = (
+                (choice.topic.id, choice.channel)
+                if choice
+                else (await preferences.topic_of(db, link), link.channel)
+            )
+            left = None
+            if topic_id is not None:
+                left = await preferences.leave(process, db, link, topic_id, channel)
+            if left is not None:
+                return left
+            channel = link.channel
+        return await preferences.opt_out(process, db, link, channel)
+
+
+async def _topics(call: Call, db: Handle, link: Link) -> list[TopicChoice]:
+    found = await preferences.choices(call.process, db, link)
+    return await preferences.topic_choices(db, link, found)
+
+
+def _named(named: str, offered: Sequence[TopicChoice]) -> TopicChoice | None:
+    return next((one for one in offered if f"{one.topic.id}.{one.channel}" == named), None)
 
 
 def _said(body: bytes) -> dict[str, str]:
@@ -88,12 +156,24 @@ async def _page(call: Call, link: Link, *first: str) -> Response:
     async with call.process.database.read() as db:
         workspace = await workspaces.by_id(db, id=link.workspace_id)
         choices = await preferences.choices(call.process, db, link)
+        offered = await preferences.topic_choices(db, link, choices)
     if workspace is None:
-        return _nowhere()
+        return nowhere()
     title = f"Messages from {workspace.name}"
-    return (
-        page(title, *first, *map(_choice, choices), asks=True) if choices else page(title, NOBODY)
-    )
+    if not choices:
+        return page(title, NOBODY)
+    channels = [*map(_choice, choices)]
+    if len([one for one in choices if one.reason is None]) > 1 or offered:
+        channels.append(ALL)
+    return page(title, *first, *map(_topic, offered), *channels, asks=True)
+
+
+def _topic(choice: TopicChoice) -> str:
+    topic, value = choice.topic, escape(f"{choice.topic.id}.{choice.channel}")
+    name, by = escape(topic.name), CHANNELS[choice.channel]
+    about = f" — {escape(topic.description)}" if topic.description else ""
+    button = TOPIC_BUTTONS[choice.state].format(value=value, name=name, by=by)
+    return f"<b>{name}</b>{about}<br>{TOPIC_STATES[choice.state].format(by=by)}<br>{button}"
 
 
 def _choice(choice: Choice) -> str:
@@ -113,7 +193,7 @@ def _example() -> Response:
     return page("An example of the link", EXAMPLE_WORDS)
 
 
-def _nowhere() -> Response:
+def nowhere() -> Response:
     """A page, too: whoever follows a link out of a mail sees what is answered."""
     found = page("This link is not valid", "Use the link in a newer message.")
     found.status_code = 404

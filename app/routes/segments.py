@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import membership, segments, shapes
+from app.audience import audience, segments
 from app.audience.segments import Readable
 from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
@@ -24,11 +22,11 @@ from app.machine.schema import ref
 from app.routes.contacts import Contact
 from app.routes.ids import ContactId, SegmentId
 from app.runtime.compute import Job
-from app.store import contacts, jobs, segment_members, workspaces
+from app.store import contacts, workspaces
 from app.store import segments as store
 from app.store.segments import Segment
 from app.web import paging, reply
-from app.web.body import Name, Query, Shape, Unchanged, Writable
+from app.web.body import Name, Shape, Unchanged, Writable
 from app.web.paging import Changing
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
@@ -37,36 +35,20 @@ from app.web.schemas import described
 FilterJson = Annotated[dict[str, Any], described(ref("SegmentFilter"))]
 
 
-KindName = Literal["live", "frozen"]
-
-
-class Saving(Query):
-    start_automations: bool = Field(
-        False,
-        description="Whether the contacts that are found when it is filled have entered it, and"
-        " those that no longer fit have left it: for the flows that this starts.",
-    )
-
-
 class WritableSegment(Writable):
-    """Contacts that fit the `filter` are in the segment, from the moment on at which they do; in a
-    `frozen` one are those that fitted when it was saved."""
+    """Contacts that fit the `filter` are in the segment, from the moment on at which they do."""
 
     name: Name
-    kind: KindName = "live"
     filter: FilterJson
 
 
 class SegmentShape(Revised):
-    """`prose` is the filter in words. `count` is null until the segment has been filled."""
+    """`prose` is the filter in words."""
 
     id: SegmentId
     name: str
-    kind: KindName
     filter: FilterJson
     prose: str
-    count: int | None
-    counted_at: datetime | None
     created_at: datetime
     updated_at: datetime
 
@@ -120,13 +102,15 @@ async def index(call: Call) -> Response:
         limit=query.limit + 1,
     )
     existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
-    counted = await _counts(call)
-    return paging.page(call, query, found, lambda segment: resource(segment, existing, counted))
+    return paging.page(call, query, found, lambda segment: resource(segment, existing))
 
 
 async def show(call: Call) -> Response:
     existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
-    return await _shown(call, _found(call, existing), existing)
+    segment = _found(call, existing)
+    return reply.ok(
+        resource(segment, existing), revision=segment.revision, beside=_names(segment, existing)
+    )
 
 
 async def create(call: Call) -> Response:
@@ -142,75 +126,34 @@ async def create(call: Call) -> Response:
         workspace_id=workspace_id,
         id=new_id("seg"),
         name=new.name,
-        kind=new.kind,
         filter=document.dumps(readable.raw).decode(),
-        starts=call.query(Saving).start_automations,
-        fill_to=await membership.fill_to(call.db),
     )
-    await _begin_filling(call, [segment], {**existing, segment.id: segment})
-    await call.note("segment.created", segment.id, after=written(segment, existing))
-    shown = resource(segment, existing, await _counts(call))
+    shown = resource(segment, existing)
+    await call.note("segment.created", segment.id, after=shown)
     return reply.created(f"/segments/{segment.id}", shown, revision=segment.revision)
 
 
 async def update(call: Call) -> Response:
-    """A filter is replaced as a whole. Another filter, or another kind, is filled anew."""
+    """A filter is replaced as a whole."""
     segment, existing = await _locked(call)
-    workspace_id, filter = call.member.workspace_id, segment.filter
+    filter = segment.filter
     kept = {} if _gives_filter(call) else {"filter": document.parse(filter.encode())}
-    new = call.patch(WritableSegment, {"name": segment.name, "kind": segment.kind, **kept})
+    new = call.patch(WritableSegment, {"name": segment.name, **kept})
     if not kept:
         readable = await _read(call, call.db, new.filter, existing, segment.id)
         filter = document.dumps(readable.raw).decode()
-    if (new.name, new.kind, filter) == (segment.name, segment.kind, segment.filter):
-        raise Unchanged
-    _refuse_named(new.kind, segment, existing)
-    if (new.kind, filter) == (segment.kind, segment.filter):
-        changed = await store.rename(
-            call.db, workspace_id=workspace_id, id=segment.id, name=new.name
-        )
-    else:
-        changed = await store.refill(
-            call.db,
-            workspace_id=workspace_id,
-            id=segment.id,
-            name=new.name,
-            kind=new.kind,
-            filter=filter,
-            starts=call.query(Saving).start_automations,
-            fill_to=await membership.fill_to(call.db),
-        )
-        await _refill(call, changed, {**existing, segment.id: changed})
-    before, after = written(segment, existing), written(changed, existing)
-    await call.note("segment.updated", segment.id, before, after)
-    return await _shown(call, changed, existing)
-
-
-def _refuse_named(kind: str, segment: Segment, existing: Mapping[str, Segment]) -> None:
-    users = segments.naming(segment.id, existing)
-    if kind == "frozen" and users:
-        message = f"{existing[users[0]].name} names this segment, so it cannot be frozen."
-        errors = [FieldError("/kind", message)]
-        raise Problem("invalid", "The segment cannot be saved; see errors.", errors=errors)
-
-
-async def _refill(call: Call, changed: Segment, existing: Mapping[str, Segment]) -> None:
-    """Fill it, and those whose filters lead to it."""
-    leading = segments.leading_to(changed.id, existing)
-    workspace_id = call.member.workspace_id
-    if leading:
-        await store.refill_again(
-            call.db, workspace_id=workspace_id, ids=leading, fill_to=changed.fill_to
-        )
-    await _begin_filling(call, [changed, *(existing[id] for id in leading)], existing)
-
-
-async def _begin_filling(
-    call: Call, saved: Sequence[Segment], existing: Mapping[str, Segment]
-) -> None:
-    await membership.begin_filling(
-        call.db, call.process.queue, saved, existing, workspace_id=call.member.workspace_id
+        if (new.name, filter) == (segment.name, segment.filter):
+            raise Unchanged
+    changed = await store.update(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=segment.id,
+        name=new.name,
+        filter=filter,
     )
+    shown = resource(changed, existing)
+    await call.note("segment.updated", segment.id, resource(segment, existing), shown)
+    return reply.ok(shown, revision=changed.revision, beside=_names(changed, existing))
 
 
 async def remove(call: Call) -> Response:
@@ -221,12 +164,8 @@ async def remove(call: Call) -> Response:
     if users:
         message = f"{users[0]} names this segment; change that first."
         raise Problem("conflict", message, usedBy=users)
-    await store.remove(call.db, workspace_id=workspace_id, id=segment.id)
-    whose = {"workspace_id": workspace_id}
-    await segment_members.set_names(call.db, **whose, segment_id=segment.id, names=[])
-    await jobs.wake(call.db, "segment", **whose, ids=[segment.id])
-    call.process.queue.due(call.db, "segment", workspace_id, segment.id)
-    await call.note("segment.deleted", segment.id, before=written(segment, existing))
+    await store.delete(call.db, workspace_id=workspace_id, id=segment.id)
+    await call.note("segment.deleted", segment.id, before=resource(segment, existing))
     return reply.no_content()
 
 
@@ -236,10 +175,7 @@ async def members(call: Call) -> Response:
     query, workspace_id = call.query(Changing), call.member.workspace_id
     async with call.process.database.read() as db:
         existing = await store.of_workspace(db, workspace_id=workspace_id)
-        segment = _found(call, existing)
-        if segment.state == "filled":
-            return await _kept_members(call, db, query, segment)
-    readable = segments.known(segments.stored(segment.filter), existing)
+    readable = segments.known(segments.stored(_found(call, existing).filter), existing)
     found = await segments.page(
         call.process.database,
         readable,
@@ -252,24 +188,9 @@ async def members(call: Call) -> Response:
         call,
         query,
         found.rows,
-        lambda row: shapes.resource(row, found.tags[row["id"]]),
+        lambda row: audience.resource(row, found.tags[row["id"]]),
         rest=found.rest,
     )
-
-
-async def _kept_members(call: Call, db: Handle, query: Changing, segment: Segment) -> Response:
-    workspace_id = call.member.workspace_id
-    rows = await segment_members.page(
-        db,
-        workspace_id=workspace_id,
-        segment_id=segment.id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-    )
-    ids = [row["id"] for row in rows]
-    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
-    return paging.page(call, query, rows, lambda row: shapes.resource(row, tags[row["id"]]))
 
 
 async def preview(call: Call) -> Response:
@@ -278,7 +199,7 @@ async def preview(call: Call) -> Response:
     wanted, workspace_id = call.read(FilterPreview), call.member.workspace_id
     async with call.process.database.read() as db:
         existing = await store.of_workspace(db, workspace_id=workspace_id)
-        readable = await _read(call, db, wanted.filter, existing, is_preview=True)
+        readable = await _read(call, db, wanted.filter, existing)
         fit = await _fit(db, readable, workspace_id, wanted.contact_id)
     database = call.process.database
     counted = await segments.count(database, readable, workspace_id=workspace_id)
@@ -306,7 +227,7 @@ async def preview(call: Call) -> Response:
             "isComplete": counted.is_complete,
             "prose": readable.prose,
             "reachable": counted.reachable(),
-            "sample": [shapes.resource(row, sample.tags[row["id"]]) for row in sample.rows],
+            "sample": [audience.resource(row, sample.tags[row["id"]]) for row in sample.rows],
             "contact": shown,
         }
     )
@@ -330,8 +251,6 @@ async def _read(
     raw: Json,
     existing: Mapping[str, Segment],
     own_id: str | None = None,
-    *,
-    is_preview: bool = False,
 ) -> Readable:
     workspace = await workspaces.by_id(db, id=call.member.workspace_id)
     days = workspace and workspace.retention_days
@@ -342,7 +261,6 @@ async def _read(
         kept=timedelta(days=days or call.process.settings.retention_days),
         existing=existing,
         own_id=own_id,
-        is_preview=is_preview,
     )
 
 
@@ -375,43 +293,11 @@ def _names(segment: Segment, existing: Mapping[str, Segment]) -> list[str] | Non
     return [existing[id].name for id in named] or None
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """How many are in each segment, at that time."""
-
-    by_id: Mapping[str, int]
-    at: datetime
-
-
-async def _counts(call: Call) -> _Counts:
-    found = await segment_members.counts(call.db, workspace_id=call.member.workspace_id)
-    return _Counts(found, await call.db.now())
-
-
-async def _shown(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> Response:
-    """The ETag covers the names in its prose, and the count."""
-    shown = resource(segment, existing, await _counts(call))
-    beside = [*(_names(segment, existing) or []), str(shown["count"])]
-    return reply.ok(shown, revision=segment.revision, beside=beside)
-
-
-def resource(segment: Segment, existing: Mapping[str, Segment], counts: _Counts) -> dict[str, Any]:
-    is_filled = segment.state == "filled"
-    counted_at = segment.filled_at if segment.kind == "frozen" else counts.at
-    return {
-        **written(segment, existing),
-        "count": counts.by_id.get(segment.id, 0) if is_filled else None,
-        "countedAt": counted_at if is_filled else None,
-    }
-
-
-def written(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]:
-    """As its audit trail has it."""
+def resource(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]:
     readable = segments.known(segments.stored(segment.filter), existing)
     return {
         "id": segment.id,
         "name": segment.name,
-        "kind": segment.kind,
         "filter": document.parse(segment.filter.encode()),
         "prose": readable.prose,
         "createdAt": segment.created_at,
@@ -426,7 +312,6 @@ routes = [
         create,
         can="contacts:write",
         takes=WritableSegment,
-        query=Saving,
         gives={201: SegmentShape},
         raises=("conflict",),
     ),
@@ -444,7 +329,6 @@ routes = [
         update,
         can="contacts:write",
         takes=WritableSegment,
-        query=Saving,
         gives={200: SegmentShape},
     ),
     delete(

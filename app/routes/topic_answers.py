@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
@@ -16,6 +16,8 @@ from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.content import ChannelName
+from app.messages import double_opt_in
+from app.messages.double_opt_in import Wanted
 from app.routes.contacts import ContactInFull, answer_changed, locked, own_workspace
 from app.store import topics as store
 from app.store.topics import Topic
@@ -62,11 +64,11 @@ async def answer(call: Call) -> Response:
 
 
 async def record(
-    call: Call, row: Row, known: Mapping[str, Topic], answers: Iterable[Answer], given: Given
+    call: Call, row: Row, known: Mapping[str, Topic], answers: Sequence[Answer], given: Given
 ) -> Row:
     """The locked contact with its answers, as far as they count before they are confirmed."""
-    counted = [topics.counted(known[one.topic_id], row["topics"], one) for one in answers]
-    return await topics.answer(call.db, await own_workspace(call), row, counted, given)
+    workspace, wanted = await own_workspace(call), Wanted(known, answers, given)
+    return await double_opt_in.answer(call.process, call.db, workspace, row, wanted)
 
 
 def refused(errors: list[FieldError]) -> Problem:

@@ -9,8 +9,7 @@ from typing import Any
 
 from app.database.db import Handle, Row
 from app.database.sql import columns
-from app.machine import segment_changes
-from app.store import jobs, keyset, segment_members
+from app.store import jobs, keyset
 
 ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
 
@@ -72,8 +71,12 @@ class HeldMessage(CalledMessage):
     intended_by: int | None  # the lease token of the claim that recorded the intent
     message_key: str
     account: str | None  # a hash of the provider's account that was called
+    send_at: datetime | None
     sending_paused: bool
     broadcast_state: str | None
+    frequency_cap: Mapping[str, Any] | None
+    quiet_hours: Mapping[str, Any] | None
+    workspace_timezone: str
     plan: str
     workspace_name: str
     from_name: str | None
@@ -111,16 +114,19 @@ async def insert(
     addressee_id: str | None = None,
     sealed: bytes | None = None,
     topic_id: str | None = None,
+    send_at: datetime | None = None,
 ) -> None:
-    """QUEUED and due at once. Its first attempt is made beside it (store/delivery_attempts.py)."""
+    """QUEUED and due at once, or at `send_at`. Its first attempt is made beside it
+    (store/delivery_attempts.py)."""
     await db.execute(
         """
         INSERT INTO messages (workspace_id, id, run_id, node_id, visit, broadcast_id, contact_id,
                               template_id, channel, category, topic_id, to_address, source,
-                              account_mail, addressee_id, sealed, status, created_at)
+                              account_mail, addressee_id, sealed, status, reason_code, send_at,
+                              waits_until, created_at)
         VALUES (:workspace_id, :id, :run_id, :node_id, :visit, :broadcast_id, :contact_id,
                 :template_id, :channel, :category, :topic_id, :to_address, :source, :account_mail,
-                :addressee_id, :sealed, 'QUEUED', :now)
+                :addressee_id, :sealed, 'QUEUED', :reason_code, :send_at, :send_at, :now)
         """,
         workspace_id=workspace_id,
         id=id,
@@ -138,8 +144,13 @@ async def insert(
         account_mail=account_mail,
         addressee_id=addressee_id,
         sealed=sealed,
+        send_at=send_at,
+        reason_code=None if send_at is None else "scheduled",
     )
-    await jobs.add(db, "message", workspace_id=workspace_id, ids=[id])
+    if send_at is None:
+        await jobs.add(db, "message", workspace_id=workspace_id, ids=[id])
+    else:
+        await jobs.add_later(db, "message", workspace_id=workspace_id, id=id, wake_at=send_at)
 
 
 async def held(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | None:
@@ -157,7 +168,8 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | None:
                m.status, m.intended_by, m.created_at,
                a.id AS attempt_id, a.message_key, a.provider, a.account, a.tries, a.events,
                a.trouble_code, a.trouble_since, t.provider AS trouble_provider, t.ask_at,
-               CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused, w.plan,
+               m.send_at, CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused,
+               w.frequency_cap, w.quiet_hours, w.timezone AS workspace_timezone, w.plan,
                w.name AS workspace_name, w.from_name, w.from_email, w.reply_to,
                b.state AS broadcast_state
         FROM messages m
@@ -317,10 +329,12 @@ async def intend(
 ) -> None:
     """The intent to call the provider under this claim, with what will be said, for a message that
     `held` has locked."""
-    await db.change_held(
+    await db.execute(
         """
         UPDATE messages
         SET status = 'SENDING', intended_by = :lease_token, parked = FALSE, held_until = NULL,
+            waits_until = NULL,
+            intended_at = CASE WHEN CAST(:category AS TEXT) = 'marketing' THEN :now END,
             to_address = :to_address, address_hash = :address_hash, category = :category,
             topic_id = :topic_id, template_version = :template_version, content = :content
         WHERE workspace_id = :workspace_id AND id = :id
@@ -337,6 +351,40 @@ async def intend(
     )
 
 
+async def take(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    contact_id: str,
+    channel: str | None,
+    limit: int,
+    since: datetime,
+) -> bool:
+    """Whether the message of a locked contact may leave, for fewer than `limit` of marketing have
+    left to them since then, on the channel if one is named; it counts from then on. One statement:
+    of two messages in one transaction the second must see the first."""
+    taken = await db.fetch_value(
+        """
+        UPDATE messages SET intended_at = :now
+        WHERE workspace_id = :workspace_id AND id = :id
+          AND (SELECT count(*) FROM messages other
+               WHERE other.workspace_id = :workspace_id AND other.contact_id = :contact_id
+                 AND other.intended_at > :since AND other.id <> :id
+                 AND other.status NOT IN ('FAILED', 'SUPPRESSED')
+                 AND (CAST(:channel AS TEXT) IS NULL OR other.channel = :channel)) < :limit
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        contact_id=contact_id,
+        channel=channel,
+        limit=limit,
+        since=since,
+    )
+    return taken is not None
+
+
 async def settle(
     db: Handle,
     *,
@@ -347,18 +395,20 @@ async def settle(
     reason_detail: str | None,
     wake_at: datetime | None,
     held_back: bool = False,
+    waits: bool = False,
 ) -> bool:
     """Record the result of a message whose job is held; with a `wake_at` it is due again then,
     without one nothing sealed is kept. Opt-outs find it by its address for as long as an attempt
     may arrive. Whether whoever reads it was erased meanwhile: its contact is gone, or its source is
     empty, as store/erasure.py leaves it."""
     # COALESCE: in a RETURNING SQLite 3.40 takes NULL for NOT NULL.
-    [settled] = await db.change_held(
+    settled = await db.returning(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
             parked = FALSE,
             held_until = CASE WHEN :held_back THEN CAST(:wake_at AS TIMESTAMPTZ) END,
+            waits_until = CASE WHEN :waits THEN CAST(:wake_at AS TIMESTAMPTZ) END,
             address_hash = CASE WHEN CAST(:status AS TEXT) = 'UNKNOWN' OR {MAY_ARRIVE}
                                 THEN address_hash END,
             sealed = CASE WHEN CAST(:wake_at AS TIMESTAMPTZ) IS NULL THEN NULL ELSE sealed END
@@ -366,8 +416,7 @@ async def settle(
         RETURNING id, CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
             SELECT 1 FROM contacts c
             WHERE c.workspace_id = messages.workspace_id AND c.id = messages.contact_id
-        ) OR (source = '{{}}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned,
-            {NAMED}
+        ) OR (source = '{{}}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned
         """,
         workspace_id=workspace_id,
         id=id,
@@ -376,31 +425,21 @@ async def settle(
         reason_detail=reason_detail,
         wake_at=wake_at,
         held_back=held_back,
+        waits=waits,
         accepting_since=await accepting_since(db),
     )
     await jobs.rest(db, "message", workspace_id=workspace_id, id=id, wake_at=wake_at)
-    await judge_again(db, settled, workspace_id=workspace_id)
     return bool(settled["orphaned"])
 
 
-# Of a RETURNING: whether a segment asks about messages. Nearly always none does.
-NAMED = f"""contact_id, CAST(EXISTS (
-                SELECT 1 FROM segment_names n
-                WHERE n.workspace_id = messages.workspace_id
-                  AND n.name = '{segment_changes.MESSAGE}'
-            ) AS BOOLEAN) AS is_named"""
-
-
-async def judge_again(db: Handle, message: Row, *, workspace_id: str) -> None:
-    """Have the contact of a message that has changed, and of which NAMED was returned, judged for
-    the segments that ask about messages."""
-    if message["is_named"] and message["contact_id"]:
-        changed = {(segment_changes.MESSAGE, message["contact_id"])}
-        await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
-
-
 # Of a message that is SUPPRESSED: the workspace, and not its recipient, stood in the way.
-UNSENT = ("suppressed_unverified", "suppressed_daily_limit", "suppressed_quota")
+UNSENT = (
+    "suppressed_unverified",
+    "suppressed_daily_limit",
+    "suppressed_quota",
+    "suppressed_capped",
+    "suppressed_max_wait",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,6 +559,7 @@ class Message:
     status: str
     reason_code: str | None
     reason_detail: str | None
+    waits_until: datetime | None
     created_at: datetime
 
 

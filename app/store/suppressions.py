@@ -112,15 +112,8 @@ async def by_reason(
 
 async def of_address(db: Handle, *, workspace_id: str, address_hash: str) -> list[str]:
     """The reasons that hold."""
-    rows = await db.fetch_all(
-        """
-        SELECT reason FROM suppressions
-        WHERE workspace_id = :workspace_id AND address_hash = :address_hash
-        """,
-        workspace_id=workspace_id,
-        address_hash=address_hash,
-    )
-    return [row["reason"] for row in rows]
+    found = await reasons(db, workspace_id=workspace_id, address_hashes=[address_hash])
+    return found[address_hash]
 
 
 async def reasons(
@@ -304,6 +297,26 @@ async def forget_soft_bounces(db: Handle, *, workspace_id: str, address_hash: st
 
 
 # --- what a contact's activity tells --------------------------------------------------------------
+
+
+async def asked_at(
+    db: Handle, *, workspace_id: str, contact_id: str, channel: str, topic_id: str
+) -> datetime | None:
+    """When the contact was last asked to confirm that they want the topic."""
+    moment: datetime | None = await db.fetch_value(
+        """
+        SELECT at FROM consent_events
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND channel = :channel
+          AND topic_id = :topic_id AND kind = 'asked'
+        ORDER BY id DESC
+        LIMIT 1
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        channel=channel,
+        topic_id=topic_id,
+    )
+    return moment
 
 
 async def tell(db: Handle, *, workspace_id: str, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -25,6 +26,8 @@ class Workspace:
     from_email: str | None
     reply_to: str | None
     postal_address: str | None
+    frequency_cap: Mapping[str, Any] | None
+    quiet_hours: Mapping[str, Any] | None
     sending_paused: bool  # by its members
     suspended: bool  # by the operator
     plan: str
@@ -115,6 +118,8 @@ async def update(
     from_email: str | None = None,
     reply_to: str | None = None,
     postal_address: str | None = None,
+    frequency_cap: Mapping[str, Any] | None = None,
+    quiet_hours: Mapping[str, Any] | None = None,
     sending_paused: bool = False,
 ) -> Workspace:
     return await db.returning_as(
@@ -124,6 +129,7 @@ async def update(
         SET name = :name, timezone = :timezone, country = :country,
             retention_days = :retention_days, from_name = :from_name, from_email = :from_email,
             reply_to = :reply_to, postal_address = :postal_address,
+            frequency_cap = :frequency_cap, quiet_hours = :quiet_hours,
             sending_paused = :sending_paused,
             revision = revision + 1, updated_at = :now
         WHERE id = :id
@@ -138,6 +144,8 @@ async def update(
         from_email=from_email,
         reply_to=reply_to,
         postal_address=postal_address,
+        frequency_cap=frequency_cap,
+        quiet_hours=quiet_hours,
         sending_paused=sending_paused,
     )
 
@@ -212,9 +220,6 @@ TABLES: Mapping[str, str] = {
     "definitions": "id",
     "templates": "id",
     "throttle_takes": "id",
-    "segment_members": "contact_id",
-    "segment_touches": "id",
-    "segment_names": "name",
     "segments": "id",
     "definition_entries": "contact_id",
     "topics": "id",

@@ -195,6 +195,7 @@ NONE: Mapping[str, str] = {
     "POST /v1/callbacks/twilio/{token}": "a provider tells; the attempt is its own record",
     "POST /v1/callbacks/resend/{token}": "likewise",
     "POST /settings/channels/{channel}/verify": "it changes nothing",
+    "POST /confirm/{token}": "the contact acts, and no member; their history has it",
     "POST /u/{token}": "the contact acts, and no member; the suppression is its own record",
     "DELETE /settings/workspace": "the trail goes with the workspace",
 }

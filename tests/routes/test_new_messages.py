@@ -97,6 +97,7 @@ async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast,
         "to": "Ada@example.com",
         "status": "SENT",
         "reason": None,
+        "until": None,
         "content": {
             "fromName": "Acme",
             "fromEmail": message["content"]["fromEmail"],  # given to the workspace

@@ -45,7 +45,7 @@ async def test_every_member_reads_the_workspace_s_settings(cast: Cast):
         assert workspace["id"] == cast.olivia.workspace_id
         assert workspace.keys() == {
             "id", "name", "timezone", "country", "retentionDays", "sender", "postalAddress",
-            "sendingPaused", "createdAt", "updatedAt",
+            "sendingPaused", "frequencyCap", "quietHours", "createdAt", "updatedAt",
         }  # fmt: skip
         assert workspace["sender"] == {"fromName": None, "fromEmail": None, "replyTo": None}
         assert (workspace["retentionDays"], workspace["sendingPaused"]) == (None, False)

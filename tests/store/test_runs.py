@@ -11,7 +11,6 @@ import pytest
 from app.database.db import Database, new_id
 from app.store import jobs, runs
 from app.store.jobs import Job
-from app.store.runs import NewStep
 from tests.store.rows import definition, run, set_columns, workspace
 
 
@@ -206,8 +205,7 @@ async def record(database: Database, acme: str, run_id: str, node: str, **change
         "finished_at": None,
     }
     async with database.write() as db:
-        steps = [NewStep(**{**step, **changes})]
-        await runs.record(db, workspace_id=acme, run_id=run_id, steps=steps)
+        await runs.record(db, workspace_id=acme, run_id=run_id, **{**step, **changes})
 
 
 async def test_the_end_of_a_visit_completes_the_record_of_its_beginning(database: Database):

@@ -1,0 +1,111 @@
+"""What a workspace puts before its marketing: a cap on how often, and quiet hours.
+
+A message that waits for either is no intent: it is judged again, whole, when it is due. What a
+workspace has set stands on its row, which every intent reads anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from hashlib import sha256
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from app.machine import calendar, fields
+from app.machine.calendar import DAYS
+
+MARKETING = "marketing"
+SPREAD = timedelta(minutes=15)  # over which what was held leaves: not all at the first minute
+MOST_NIGHTS = 16  # that follow one another without a pause, such as from 00:00 to 23:59
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencyCap:
+    """At most `limit` messages of marketing to a contact within the `window`, over all flows and
+    broadcasts; `channel`: on this one, where others are not counted."""
+
+    limit: int
+    window: timedelta
+    channel: str | None = None
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> FrequencyCap | None:
+        """As a workspace's row has it."""
+        if stored is None:
+            return None
+        window = fields.parse_duration(stored["window"])
+        if window is None:
+            raise ValueError(f"a window was saved that is no duration: {stored['window']}")
+        return cls(stored["limit"], window, stored.get("channel"))
+
+    def applies(self, category: str, channel: str) -> bool:
+        return category == MARKETING and self.channel in (None, channel)
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """From one local time to another, past midnight if that is earlier; `days` are those on which
+    they begin."""
+
+    begin: time
+    end: time
+    by_contact: bool
+    channels: Collection[str]
+    days: Collection[str]
+    max_wait: timedelta | None
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> QuietHours | None:
+        """As a workspace's row has them."""
+        if stored is None:
+            return None
+        longest = stored.get("maxWait")
+        return cls(
+            time.fromisoformat(stored["from"]),
+            time.fromisoformat(stored["to"]),
+            stored["timezone"] == "contact",
+            stored["channels"],
+            stored["days"],
+            fields.parse_duration(longest) if longest else None,
+        )
+
+    def applies(self, category: str, channel: str) -> bool:
+        return category == MARKETING and channel in self.channels
+
+    def until(
+        self, now: datetime, contact_timezone: str | None, workspace_timezone: str
+    ) -> datetime | None:
+        """When they end, if it is quiet now. A contact without a zone that is known has the
+        workspace's."""
+        zone = calendar.zone(contact_timezone if self.by_contact else None, workspace_timezone)
+        ends = None
+        for _ in range(MOST_NIGHTS):
+            later = self._end(ends or now, zone)
+            if later is None:
+                break
+            ends = later
+        return ends
+
+    def _end(self, now: datetime, zone: ZoneInfo) -> datetime | None:
+        today = now.astimezone(zone).date()
+        found = [self._between(today + timedelta(days=ahead), zone) for ahead in (-1, 0)]
+        ends = [end for begin, end in filter(None, found) if begin <= now < end]
+        return max(ends, default=None)
+
+    def _between(self, day: date, zone: ZoneInfo) -> tuple[datetime, datetime] | None:
+        if DAYS[day.weekday()] not in self.days:
+            return None
+        next_day = day + timedelta(days=self.end <= self.begin)
+        return (
+            calendar.instant(datetime.combine(day, self.begin), zone),
+            calendar.last_instant(datetime.combine(next_day, self.end), zone),
+        )
+
+
+def released(ends: datetime, message_id: str) -> datetime:
+    """When a message that was held leaves: somewhere within the quarter of an hour behind it, at
+    the same moment whenever it is asked."""
+    share = int.from_bytes(sha256(message_id.encode()).digest()[:4], "big") / 2**32
+    return ends + SPREAD * share

@@ -1,0 +1,224 @@
+"""Double opt-in: a yes to a topic counts once its reader has confirmed it by the link in a letter.
+
+The letter and its one reminder are messages like others, made in the transaction of the answer.
+They are judged when they leave, and not sent to who has answered since. The link says all that is
+to be known of the question, signed, so nothing else is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hmac import compare_digest
+from typing import Literal, TypeAlias
+
+from app.audience import profile, subscriptions, topics
+from app.audience.reactions import WorkspaceContext
+from app.audience.subscriptions import Given
+from app.audience.topics import PENDING, SUBSCRIBED, Answer, State
+from app.consent import consent, preferences
+from app.consent.preferences import Link, TopicChoice
+from app.database.db import Handle, Row
+from app.errors import FieldError
+from app.messages import create
+from app.process import Process
+from app.store import contacts, suppressions
+from app.store import topics as stored_topics
+from app.store.topics import Topic
+
+REMINDER = timedelta(days=3)
+EXPIRY = timedelta(days=14)
+AGAIN = timedelta(days=1)  # until another letter may ask the same
+
+PURPOSE = "double opt-in"  # that the vault signs for
+HASH, TIME = 32, 6  # bytes
+
+LETTERS: Mapping[str, Mapping[str, str]] = {
+    "email": {
+        "subject": "Please confirm: {{trigger.topic}} from {{workspace.name}}",
+        "text": (
+            "You, or somebody who gave this address, asked {{workspace.name}} for"
+            " {{trigger.topic}}.\n\nConfirm it here within 14 days:\n{{trigger.url}}\n\nIf you did"
+            " not ask for it, do nothing: you get no more than one reminder.\n"
+        ),
+    },
+    "sms": {"text": "{{workspace.name}}: confirm that you want {{trigger.topic}}: {{trigger.url}}"},
+}
+LETTERS = {**LETTERS, "whatsapp": LETTERS["sms"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The content of a link: whether the contact wants the topic on the channel, at the address to
+    which the letter went, asked for the last time before it expires."""
+
+    workspace_id: str
+    contact_id: str
+    topic_id: str
+    channel: str
+    address_hash: str
+    expires_at: datetime
+
+
+Outcome: TypeAlias = Literal["open", "confirmed", "expired", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Answers as somebody gave them, about topics that are `known`."""
+
+    known: Mapping[str, Topic]
+    answers: Sequence[Answer]
+    given: Given
+
+
+# --- asked ----------------------------------------------------------------------------------------
+
+
+async def answer(
+    process: Process,
+    db: Handle,
+    workspace: WorkspaceContext,
+    row: Row,
+    wanted: Wanted,
+) -> Row:
+    """The locked contact with its answers, as far as they count before they are confirmed; who has
+    to confirm one gets a letter. Raises Problem `invalid` for whoever no letter can reach."""
+    known, given = wanted.known, wanted.given
+    counted = [topics.counted(known[one.topic_id], row["topics"], one) for one in wanted.answers]
+    asked = [one for one in counted if one.state == PENDING]
+    errors = [
+        FieldError("/channel", f"The contact has no address for {one.channel}.")
+        for one in asked
+        if not row[subscriptions.COLUMN[one.channel]]
+    ]
+    if errors:
+        raise profile.invalid(errors)
+    repeated = [one for one in asked if _state(row, one) == PENDING]
+    late = [one for one in repeated if await _is_late(db, workspace.id, row, one)]
+    answered = await topics.answer(db, workspace, row, counted, given)
+    await topics.record(db, workspace.id, [(row["id"], late)], given)
+    for one in [*late, *(one for one in asked if one not in repeated)]:
+        hash = subscriptions.hashes(process.vault, workspace.id, row)[one.channel]
+        expires_at = await db.now() + EXPIRY
+        question = Question(workspace.id, row["id"], one.topic_id, one.channel, hash, expires_at)
+        await _ask(process, db, question, known[one.topic_id])
+    return answered
+
+
+def _state(row: Row, one: Answer) -> State | None:
+    return topics.state_of(row["topics"], one.topic_id, one.channel)
+
+
+async def _is_late(db: Handle, workspace_id: str, row: Row, one: Answer) -> bool:
+    """Whether who has been asked already may be asked again: a letter at a time is enough."""
+    asked_at = await suppressions.asked_at(
+        db,
+        workspace_id=workspace_id,
+        contact_id=row["id"],
+        channel=one.channel,
+        topic_id=one.topic_id,
+    )
+    return asked_at is None or await db.now() - asked_at > AGAIN
+
+
+async def _ask(process: Process, db: Handle, question: Question, topic: Topic) -> None:
+    """By a letter now, and another one later, which is not sent if they answer before."""
+    data = {"topic": topic.name, "url": url_of(process, question)}
+    for send_at in (None, await db.now() + REMINDER):
+        order = create.Order(
+            workspace_id=question.workspace_id,
+            channel=question.channel,
+            contact_id=question.contact_id,
+            to=None,
+            template_id=None,
+            content=LETTERS[question.channel],
+            category=consent.CONFIRMATION,
+            topic_id=topic.id,
+            data=data,
+            send_at=send_at,
+        )
+        await create.create(process, db, order)
+
+
+async def join(process: Process, db: Handle, link: Link, choice: TopicChoice) -> str | None:
+    """A yes by the link of a message; its state then. None where there is no such contact."""
+    if link.contact_id is None:
+        return None
+    row = await contacts.locked(db, workspace_id=link.workspace_id, id=link.contact_id)
+    if row is None:
+        return None
+    workspace = WorkspaceContext(link.workspace_id, None, process.vault, queue=process.queue)
+    one, known = (
+        Answer(choice.topic.id, choice.channel, SUBSCRIBED),
+        {choice.topic.id: choice.topic},
+    )
+    changed = await answer(process, db, workspace, row, Wanted(known, [one], preferences.BY_LINK))
+    return topics.state_of(changed["topics"], one.topic_id, one.channel)
+
+
+# --- confirmed ------------------------------------------------------------------------------------
+
+
+def url_of(process: Process, question: Question) -> str:
+    named = (question.workspace_id, question.contact_id, question.topic_id, question.channel)
+    expires = int(question.expires_at.timestamp()).to_bytes(TIME, "big")
+    payload = bytes.fromhex(question.address_hash) + expires + "|".join(named).encode()
+    return f"{process.settings.base_url}/confirm/{process.vault.sign(PURPOSE, payload)}"
+
+
+def read(process: Process, token: str) -> Question | None:
+    """None for a token that we have not made."""
+    payload = process.vault.unsign(PURPOSE, token)
+    if payload is None:
+        return None
+    expires = int.from_bytes(payload[HASH : HASH + TIME], "big")
+    workspace_id, contact_id, topic_id, channel = payload[HASH + TIME :].decode().split("|")
+    hash, moment = payload[:HASH].hex(), datetime.fromtimestamp(expires, UTC)
+    return Question(workspace_id, contact_id, topic_id, channel, hash, moment)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What has become of a question, with its topic and the contact, if they are there."""
+
+    outcome: Outcome
+    topic: Topic | None = None
+    contact: Row | None = None
+
+
+async def stands(process: Process, db: Handle, question: Question, row: Row | None) -> Standing:
+    """By the contact's row."""
+    topic = await stored_topics.by_id(db, workspace_id=question.workspace_id, id=question.topic_id)
+    if row is None or topic is None:
+        return Standing("withdrawn")
+    hashes = subscriptions.hashes(process.vault, question.workspace_id, row)
+    state = topics.state_of(row["topics"], topic.id, question.channel)
+    if not compare_digest(hashes.get(question.channel, ""), question.address_hash):
+        return Standing("withdrawn", topic)
+    if state == SUBSCRIBED:
+        return Standing("confirmed", topic, row)
+    if state != PENDING:  # they have left since
+        return Standing("withdrawn", topic, row)
+    is_open = await db.now() <= question.expires_at
+    return Standing("open" if is_open else "expired", topic, row)
+
+
+async def look(process: Process, db: Handle, question: Question) -> Standing:
+    row = await contacts.by_id(db, workspace_id=question.workspace_id, id=question.contact_id)
+    return await stands(process, db, question, row)
+
+
+async def confirm(process: Process, db: Handle, question: Question) -> Standing:
+    """The yes counts from now on, unless the contact has said something else since, or the letter
+    is too old. The contact's lock decides between it and an opt-out."""
+    row = await contacts.locked(db, workspace_id=question.workspace_id, id=question.contact_id)
+    standing = await stands(process, db, question, row)
+    if standing.outcome != "open" or standing.contact is None:
+        return standing
+    workspace = WorkspaceContext(question.workspace_id, None, process.vault, queue=process.queue)
+    one = Answer(question.topic_id, question.channel, SUBSCRIBED)
+    given = Given("confirmation", "Confirmed by the link in the letter that asked for it.")
+    row = await topics.answer(db, workspace, standing.contact, [one], given)
+    return Standing("confirmed", standing.topic, row)

@@ -1,0 +1,71 @@
+"""The page behind the link in a letter of double opt-in: a button confirms, and nothing else does.
+
+Programs open links to look at them, so opening one changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+from starlette.responses import Response
+
+from app.machine.content import ADDRESS_FIELD
+from app.messages import double_opt_in
+from app.messages.double_opt_in import Outcome, Question, Standing
+from app.routes.preferences import CHANNELS, PAGES, masked, nowhere
+from app.store import workspaces
+from app.web.page import page
+from app.web.routing import PUBLIC, Call, get, post
+
+WORDS: Mapping[Outcome, str] = {
+    "open": "{address} asked to get this by {by}. It does once you confirm it.",
+    "confirmed": "Done: {address} gets this by {by}. Every message has a link to stop it.",
+    "expired": "This letter is too old to confirm. Ask for it again, and you get a new one.",
+    "withdrawn": "This is not asked any more, and nothing has changed.",
+}
+BUTTON = '<button name="confirm" value="yes">Confirm {}</button>'
+UNKNOWN = "The address that the letter went to"
+
+
+async def show(call: Call) -> Response:
+    question = double_opt_in.read(call.process, call.path("token"))
+    if question is None:
+        return nowhere()
+    async with call.process.database.read() as db:
+        standing = await double_opt_in.look(call.process, db, question)
+    return await _page(call, question, standing)
+
+
+async def confirm(call: Call) -> Response:
+    """The contact gets the topic from now on."""
+    question = double_opt_in.read(call.process, call.path("token"))
+    if question is None:
+        return nowhere()
+    await call.receive_body()
+    async with call.process.database.write() as db:
+        standing = await double_opt_in.confirm(call.process, db, question)
+    return await _page(call, question, standing)
+
+
+async def _page(call: Call, question: Question, standing: Standing) -> Response:
+    async with call.process.database.read() as db:
+        workspace = await workspaces.by_id(db, id=question.workspace_id)
+    if workspace is None:
+        return nowhere()
+    topic, contact = standing.topic, standing.contact
+    title = f"{topic.name} from {workspace.name}" if topic else f"Messages from {workspace.name}"
+    address = masked(contact[ADDRESS_FIELD[question.channel]]) if contact else UNKNOWN
+    by = CHANNELS[question.channel]
+    words = [WORDS[standing.outcome].format(address=escape(address), by=by)]
+    if topic and topic.description:
+        words.insert(0, escape(topic.description))
+    if topic and standing.outcome == "open":
+        words.append(BUTTON.format(escape(topic.name)))
+    return page(title, *words, asks=standing.outcome == "open")
+
+
+routes = [
+    get("/confirm/{token}", show, can=PUBLIC, tx=None, gives=PAGES),
+    post("/confirm/{token}", confirm, can=PUBLIC, tx=None, gives=PAGES),
+]

@@ -1,0 +1,123 @@
+"""Caps and quiet hours at any moment, in any zone, and across changes of the clocks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.consent import gate
+from app.consent.gate import FrequencyCap, QuietHours
+
+NIGHT = {
+    "from": "21:00",
+    "to": "08:00",
+    "timezone": "contact",
+    "maxWait": None,
+    "channels": ["email", "sms"],
+    "days": ["mon", "tue", "wed", "thu", "fri", "sat", "sun"],
+}
+BERLIN = "Europe/Berlin"
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def ends(moment: str, zone: str | None = BERLIN, **given: Any) -> datetime | None:
+    quiet = QuietHours.of({**NIGHT, **given})
+    assert quiet is not None
+    return quiet.until(at(moment), zone, "America/New_York")
+
+
+@pytest.mark.parametrize(
+    ("moment", "end"),
+    [
+        ("2026-11-24T20:59:59+01:00", None),
+        ("2026-11-24T21:00:00+01:00", "2026-11-25T08:00:00+01:00"),
+        ("2026-11-25T07:59:59+01:00", "2026-11-25T08:00:00+01:00"),
+        ("2026-11-25T08:00:00+01:00", None),
+        # The clocks are set forward on 29 March 2026 at 02:00, so the night is an hour shorter;
+        ("2026-03-28T22:00:00+01:00", "2026-03-29T08:00:00+02:00"),
+        # and back on 25 October at 03:00.
+        ("2026-10-24T22:00:00+02:00", "2026-10-25T08:00:00+01:00"),
+    ],
+)
+def test_quiet_hours_end_by_the_clock_on_the_wall(moment: str, end: str | None):
+    assert ends(moment) == (end and at(end))
+
+
+def test_an_end_that_a_change_skips_is_the_next_time_there_is():
+    night = {"from": "22:00", "to": "02:30"}
+    assert ends("2026-03-29T01:00:00+01:00", **night) == at("2026-03-29T03:00:00+02:00")
+    assert ends("2026-03-29T03:00:00+02:00", **night) is None
+
+
+def test_an_end_that_a_change_doubles_is_its_last():
+    night = {"from": "22:00", "to": "02:30"}
+    assert ends("2026-10-25T01:00:00+02:00", **night) == at("2026-10-25T02:30:00+01:00")
+    assert ends("2026-10-25T02:45:00+02:00", **night) == at("2026-10-25T02:30:00+01:00")
+    assert ends("2026-10-25T02:45:00+01:00", **night) is None
+
+
+@pytest.mark.parametrize("zone", [None, "", "Mars/Olympus", "UTC+99"])
+def test_an_unknown_zone_is_the_workspace_s(zone: str | None):
+    assert ends("2026-11-24T22:00:00-05:00", zone) == at("2026-11-25T08:00:00-05:00")
+    assert ends("2026-11-24T12:00:00-05:00", zone) is None
+
+
+def test_they_may_go_by_the_workspace_s_zone():
+    moment = "2026-11-24T22:00:00+01:00"  # in the afternoon in New York
+    assert ends(moment) is not None
+    assert ends(moment, timezone="workspace") is None
+
+
+def test_they_begin_on_their_days():
+    weekend = {"days": ["fri"]}  # 27 November 2026 is one
+    assert ends("2026-11-27T23:00:00+01:00", **weekend) == at("2026-11-28T08:00:00+01:00")
+    assert ends("2026-11-28T07:00:00+01:00", **weekend) == at("2026-11-28T08:00:00+01:00")
+    assert ends("2026-11-28T23:00:00+01:00", **weekend) is None
+    assert ends("2026-11-27T07:00:00+01:00", **weekend) is None
+
+
+def test_nights_that_meet_are_one():
+    whole = {"from": "00:00", "to": "12:00", "days": ["mon"]}
+    assert ends("2026-11-23T01:00:00+01:00", **whole) == at("2026-11-23T12:00:00+01:00")
+    met = {"from": "12:00", "to": "11:59"}
+    end = ends("2026-11-23T12:00:00+01:00", **met)
+    assert end == at("2026-11-24T11:59:00+01:00")
+
+
+def test_only_marketing_on_their_channels_waits():
+    quiet = QuietHours.of(NIGHT)
+    assert quiet is not None
+    assert quiet.applies("marketing", "email")
+    for category, channel in (
+        *(("transactional", "email"), ("test", "email"), ("confirmation", "email")),
+        ("marketing", "whatsapp"),
+    ):
+        assert not quiet.applies(category, channel)
+    assert QuietHours.of(None) is None
+
+
+def test_what_was_held_leaves_spread_over_a_quarter_of_an_hour():
+    end = at("2026-11-25T08:00:00+01:00")
+    moments = [gate.released(end, f"msg_{number}") for number in range(2_000)]
+    assert moments == [gate.released(end, f"msg_{number}") for number in range(2_000)]
+    minutes = [int((moment - end) / timedelta(minutes=1)) for moment in moments]
+    assert min(moments) >= end
+    assert set(minutes) == set(range(15))
+    assert max(minutes.count(minute) for minute in range(15)) < 200
+
+
+def test_a_cap_is_of_marketing_and_perhaps_of_a_channel():
+    everywhere = FrequencyCap.of({"limit": 2, "window": "P7D", "channel": None})
+    assert everywhere == FrequencyCap(2, timedelta(days=7))
+    assert everywhere.applies("marketing", "sms")
+    assert not everywhere.applies("transactional", "sms")
+    mail = FrequencyCap.of({"limit": 2, "window": "PT12H", "channel": "email"})
+    assert mail is not None
+    assert mail.applies("marketing", "email")
+    assert not mail.applies("marketing", "sms")
+    assert FrequencyCap.of(None) is None
