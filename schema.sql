@@ -332,16 +332,62 @@ CREATE TABLE contact_events (
 );
 CREATE INDEX contact_events_by_contact ON contact_events (workspace_id, contact_id, id);
 
--- A rule by which contacts belong together: those who fit the filter now are in it.
+-- A rule by which contacts belong together: those who fit the filter are in it.
 CREATE TABLE segments (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
     name          TEXT NOT NULL,
+    kind          TEXT NOT NULL,                  -- live | frozen: as it was when it was filled
     filter        TEXT NOT NULL,                  -- JSON with its literals
     revision      INTEGER NOT NULL,
     created_at    TIMESTAMPTZ NOT NULL,
     updated_at    TIMESTAMPTZ NOT NULL,
+    -- A filter that is new is judged for everybody by the segment's job: for contacts up to fill_to,
+    -- so far up to filled_up_to.
+    state         TEXT NOT NULL,                  -- filling | filled | removing
+    saved_at      TIMESTAMPTZ NOT NULL,           -- the filter
+    starts        BOOLEAN NOT NULL,               -- whoever the fill finds has entered
+    fill_to       TEXT NOT NULL,
+    filled_up_to  TEXT NOT NULL,
+    filled_at     TIMESTAMPTZ,
+    rechecked     BOOLEAN NOT NULL,               -- those who were being created when it was saved
     PRIMARY KEY (workspace_id, id)
+);
+
+-- Something that a live segment's answer depends on, by which a change finds those to judge again.
+CREATE TABLE segment_names (
+    workspace_id  TEXT NOT NULL,
+    name          TEXT NOT NULL,                  -- of machine/segment_changes.py
+    segment_id    TEXT NOT NULL,
+    PRIMARY KEY (workspace_id, name, segment_id),
+    FOREIGN KEY (workspace_id, segment_id) REFERENCES segments (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX segment_names_by_segment ON segment_names (workspace_id, segment_id);
+
+-- Whether a contact is in a segment, and when time alone may change that. A contact without a row is
+-- not, and stays so. Written under the contact's lock alone.
+CREATE TABLE segment_members (
+    workspace_id  TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    segment_id    TEXT NOT NULL,
+    member        BOOLEAN NOT NULL,
+    next_at       TIMESTAMPTZ,
+    PRIMARY KEY (workspace_id, contact_id, segment_id),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX segment_members_by_segment ON segment_members (workspace_id, segment_id, contact_id);
+CREATE INDEX segment_members_by_time ON segment_members (workspace_id, segment_id, next_at)
+    WHERE next_at IS NOT NULL;
+
+-- A contact that is to be judged again for a segment by its job: it could not be locked, or whoever
+-- changed something had no lock of it, or had too many to judge.
+CREATE TABLE segment_touches (
+    workspace_id  TEXT NOT NULL,
+    segment_id    TEXT NOT NULL,
+    id            TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    PRIMARY KEY (workspace_id, segment_id, id),
+    FOREIGN KEY (workspace_id, segment_id) REFERENCES segments (workspace_id, id) ON DELETE CASCADE
 );
 
 -- A contact wanted to be written to no more, or again; or seems to: somebody should read it. Of a
@@ -548,7 +594,7 @@ CREATE INDEX calls_by_run ON calls (workspace_id, run_id);
 -- would cost every claim a look at each.
 CREATE TABLE jobs (
     workspace_id  TEXT NOT NULL,
-    kind          TEXT NOT NULL,                  -- run | message | call | event_attempt | broadcast
+    kind          TEXT NOT NULL,                  -- run | message | call | event_attempt | segment | broadcast
     id            TEXT NOT NULL,                  -- of the row that it is the work of
     wake_at       TIMESTAMPTZ NOT NULL,           -- due then; of a claimed one the end of its lease
     lease_token   BIGINT NOT NULL,                -- 0: not claimed; else drawn afresh at every claim

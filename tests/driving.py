@@ -16,7 +16,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from app.audience import audience, profile, reactions
+from app.audience import audience, profile, reactions, shapes
 from app.audience.reactions import WorkspaceContext
 from app.config.settings import Settings
 from app.database import postgres
@@ -239,7 +239,7 @@ async def _apply_event(
         if event.changes is not None:
             patch = dict(event.changes)
             tags = patch.pop("tags", None)
-            values = document.merge(audience.writable(row), patch)
+            values = document.merge(shapes.writable(row), patch)
             await audience.replace(db, workspace, row, values, tags)
 
 
@@ -263,7 +263,7 @@ async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
         run.created_at,
         [_passage(step, text.get((step.node_id, step.visit))) for step in steps],
         end,
-        audience.resource(contact, tags[contact["id"]]),
+        shapes.resource(contact, tags[contact["id"]]),
     )
 
 

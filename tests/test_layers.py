@@ -168,7 +168,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 # What an f-string of SQL may hold: constants of its module or of jobs, and names that fixed clauses
 # go by.
 FIXED = re.compile(
-    r"(?:\w+\.)?[A-Z_]+|columns\(\w+(?:, '\w+')?\)|narrowed|table|whose"
+    r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|table|whose"
     r"|(?:FOUND|KEYS|ADDRESSES|REASON)\[\w+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)|fitting\.sql"
 )
 # These rewrite statements, names of values included; two of them write those of filters, in
@@ -176,7 +176,7 @@ FIXED = re.compile(
 REWRITING = {
     ROOT / "app" / module
     for module in (
-        *("database/sqlite.py", "database/sql.py"),
+        *("database/sqlite.py", "database/sql.py", "database/sets.py"),
         *("database/texts.py", "store/segment_sql.py"),
         "database/citus.py",  # tables and constraints by their names
     )

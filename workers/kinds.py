@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from app.audience import segment_jobs
 from app.broadcasts import sending
 from app.messages import delivery
 from app.outbound import deliver
@@ -27,9 +28,10 @@ class Worker:
 
 
 WORKERS: Mapping[Kind, Worker] = {
-    "run": Worker(runner.move, 64),  # they share transactions
-    "message": Worker(delivery.deliver, 64),  # most of the time they wait for a provider
+    "run": Worker(runner.move, 256),  # they share transactions
+    "message": Worker(delivery.deliver, 256),  # most of the time they wait for a provider
     "call": Worker(calling.make, 64),  # most of the time they wait for a server
+    "segment": Worker(segment_jobs.work, 4),  # one transaction after another
     "event_attempt": Worker(deliver.post, 32),  # with calls less than the guarded client's sockets
     "broadcast": Worker(sending.move, 8),  # each is a chain of transactions
 }

@@ -14,7 +14,7 @@ from app.database.db import Database, Handle
 from app.errors import Unavailable
 from app.messages import circuit_breaker, parking, refusals
 from app.process import Process
-from app.store import expiry, jobs, webhook_requests
+from app.store import expiry, jobs, segment_members, webhook_requests
 from app.store.jobs import Key, Kind
 from workers.retention import RetentionScan
 
@@ -110,6 +110,7 @@ class JobSweep:
     def __init__(self) -> None:
         self._rows: dict[Kind, Key | None] = {}
         self._jobs: Key | None = None
+        self._segments: tuple[str, str] | None = None
 
     async def run(self, process: Process) -> None:
         for kind in jobs.KINDS:
@@ -118,6 +119,8 @@ class JobSweep:
             await asyncio.sleep(PAUSE_SECONDS)
         async with process.database.write() as db:
             await self._delete_strays(db)
+        async with process.database.write() as db:
+            await self._wake_late(db)
 
     async def _add_missing(self, db: Handle, kind: Kind) -> None:
         found, self._rows[kind] = await jobs.missing(
@@ -133,6 +136,13 @@ class JobSweep:
         for kind, workspace_id, id in found:
             log.error("a job had no row", extra={"kind": kind, "row_id": id})
             await jobs.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
+
+    async def _wake_late(self, db: Handle) -> None:
+        """Segments' jobs that rest beyond what a change has made due since: that is no error."""
+        after = self._segments or ("", "")
+        found, self._segments = await segment_members.late(db, after=after, limit=SWEPT_AT_ONCE)
+        for workspace_id, id in found:
+            await jobs.wake(db, "segment", workspace_id=workspace_id, ids=[id])
 
 
 async def sweep_requests(process: Process) -> None:

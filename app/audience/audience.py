@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from app.audience import profile, reactions, subscriptions
+from app.audience import profile, reactions, shapes, subscriptions
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import MEMBER, Given, OptOut, Person, Status, shown
 from app.database.db import Handle, Row, new_id
@@ -31,34 +31,6 @@ class Lookup:
 
 
 Who: TypeAlias = tuple[str, str, str, str]  # workspace, kind of lookup, field, key
-
-
-# --- reading ------------------------------------------------------------------------------------
-
-
-def resource(row: Row, tags: Sequence[str]) -> dict[str, Json]:
-    """A contact as the API shows it, and as templates and conditions see it."""
-    return {
-        "id": row["id"],
-        "email": row["email"],
-        "phone": row["phone"],
-        "firstName": row["first_name"],
-        "lastName": row["last_name"],
-        "timezone": row["timezone"],
-        "locale": row["locale"],
-        "metadata": row["metadata"],
-        "tags": list(tags),
-        "subscriptions": shown(row),
-        "topics": row["topics"],
-        "createdAt": row["created_at"],
-        "updatedAt": row["updated_at"],
-    }
-
-
-def writable(row: Row, tags: Sequence[str] | None = None) -> dict[str, Json]:
-    """The part of a contact that its API lets be changed."""
-    values = {name: resource(row, ())[name] for name in profile.WRITABLE}
-    return values if tags is None else {**values, "tags": list(tags)}
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -169,7 +141,7 @@ async def change(
     given: Given = MEMBER,
 ) -> Row:
     """A merge patch (RFC 7396) judged on its result; otherwise like `replace`."""
-    values = document.merge(writable(row), profile.normal(patch))
+    values = document.merge(shapes.writable(row), profile.normal(patch))
     return await replace(db, workspace, row, values, given=given)
 
 
@@ -211,8 +183,12 @@ async def replace(
         await contacts.replace_fields(
             db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
         )
-    added = set() if tags is None else await _replace_tags(db, workspace, row["id"], checked.tags)
-    await reactions.changed_in(db, workspace, {row["id"]: sorted(added)})
+    names = reactions.names_of(row, changed)
+    added: set[str] = set()
+    if tags is not None:
+        added, removed = await _replace_tags(db, workspace, row["id"], checked.tags)
+        names |= reactions.names_of_tags(added | removed)
+    await reactions.changed_in(db, workspace, {row["id"]: sorted(added)}, names)
     return changed
 
 
@@ -312,35 +288,38 @@ async def add_tags(
     if added:
         await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
-        await reactions.changed_in(db, workspace, {contact_id: sorted(added)})
+        names = reactions.names_of_tags(added)
+        await reactions.changed_in(db, workspace, {contact_id: sorted(added)}, names)
 
 
 async def remove_tag(db: Handle, workspace: WorkspaceContext, contact_id: str, tag: str) -> bool:
     """True when the contact had it."""
+    tag = profile.normal(tag)
     removed = await contacts.remove_tag(
-        db, workspace_id=workspace.id, contact_id=contact_id, tag=profile.normal(tag)
+        db, workspace_id=workspace.id, contact_id=contact_id, tag=tag
     )
     if removed:
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
-        await reactions.changed_in(db, workspace, {contact_id: ()})
+        names = reactions.names_of_tags([tag])
+        await reactions.changed_in(db, workspace, {contact_id: ()}, names)
     return removed
 
 
 async def _held(db: Handle, workspace: WorkspaceContext, contact_id: str) -> list[str]:
-    tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=[contact_id])
-    return tags[contact_id]
+    return await contacts.tags(db, workspace_id=workspace.id, contact_id=contact_id)
 
 
 async def _replace_tags(
     db: Handle, workspace: WorkspaceContext, contact_id: str, tags: Sequence[str]
-) -> set[str]:
-    """Those that it did not have."""
+) -> tuple[set[str], set[str]]:
+    """Those that it did not have, and those that it has no more."""
     held = await _held(db, workspace, contact_id)
-    for tag in set(held) - set(tags):
+    removed = set(held) - set(tags)
+    for tag in removed:
         await contacts.remove_tag(db, workspace_id=workspace.id, contact_id=contact_id, tag=tag)
     if added := set(tags) - set(held):
         await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
-    return added
+    return added, removed
 
 
 async def _conflict(

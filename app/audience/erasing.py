@@ -10,7 +10,7 @@ from app.audience.reactions import WorkspaceContext
 from app.database.db import Handle, Row, new_id
 from app.machine.reasons import Reason
 from app.outbound import events
-from app.store import contacts, erasure, messages, runs, suppressions
+from app.store import contacts, erasure, messages, runs, segment_members, suppressions
 
 # Of one transaction: a second or so of SQLite's one writer.
 FORGOTTEN_PAGES = 5
@@ -66,6 +66,8 @@ async def erase(
             )
             shown = [contact_id, *await _suppress_erased(db, workspace, row, former)]
             await erasure.forget_answers(db, workspace_id=workspace.id, about=shown)
+            whose = {"workspace_id": workspace.id, "contact_id": contact_id}
+            await segment_members.forget_contact(db, **whose)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
             await events.tell(db, workspace.id, "contact.deleted", {"contactId": contact_id})
             return "done"

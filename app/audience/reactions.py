@@ -5,17 +5,19 @@ Runs that start one another make a chain (app/outbound/chains.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from app.audience import membership, profile
+from app.audience.membership import Flip
 from app.database.db import Handle, new_id
 from app.jobs.queue import Queue
-from app.machine import document
+from app.machine import document, segment_changes
 from app.machine.program import Json
 from app.outbound import chains, events
-from app.store import contact_events, definitions, runs
+from app.store import contact_events, definitions, runs, segment_members
 from app.vault.vault import Vault
 
 # What a trigger looks for, by its source.
@@ -61,28 +63,107 @@ async def appeared(
 ) -> None:
     """New contacts: start what starts with them."""
     await _tell(db, workspace, "contact.created", made)
-    if not starts:
-        return
-    at = document.text(await db.now())
-    await _start(db, workspace, ("contact_created", ""), list(made), {"at": at})
-    await _start_by_tags(db, workspace, made)
+    started = await definitions.started_by(
+        db,
+        workspace_id=workspace.id,
+        source="contact_created",
+        key="",
+        names=[segment_changes.CREATED],
+    )
+    if starts:
+        at = document.text(await db.now())
+        await _start_these(db, workspace, started.definitions, list(made), {"at": at})
+        await _start_by_tags(db, workspace, made)
+    await _judge(db, workspace, list(made), started.segments, starts=starts)
+
+
+def names_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+    """The names, as filters have them, of what differs between two rows of a contact."""
+    found = {name for name, column in NAMED.items() if before[column] != after[column]}
+    held, holds = before["metadata"], after["metadata"]
+    found |= {
+        segment_changes.metadata(name)
+        for name in held.keys() | holds.keys()
+        if (name in held) != (name in holds)
+        or not profile.same({name: held[name]}, {name: holds[name]})
+    }
+    answers, answered = before.get("topics", {}), after.get("topics", {})
+    found |= {
+        segment_changes.topic(id)
+        for id in answers.keys() | answered.keys()
+        if answers.get(id) != answered.get(id)
+    }
+    was, now = before["subscriptions"], after["subscriptions"]
+    return found | {
+        segment_changes.subscription(channel)
+        for channel in was.keys() | now.keys()
+        if was.get(channel) != now.get(channel)
+    }
+
+
+NAMED: Mapping[str, str] = {
+    "email": "email",
+    "phone": "phone",
+    "firstName": "first_name",
+    "lastName": "last_name",
+    "timezone": "timezone",
+    "locale": "locale",
+}
+
+
+def names_of_tags(tags: Iterable[str]) -> set[str]:
+    return {name for tag in tags for name in segment_changes.tag(tag)}
 
 
 async def changed_in(
-    db: Handle, workspace: WorkspaceContext, changed: Tagged, *, starts: bool = True
+    db: Handle,
+    workspace: WorkspaceContext,
+    changed: Tagged,
+    names: Collection[str],
+    *,
+    starts: bool = True,
 ) -> None:
-    """Locked contacts that were changed: tell the runs that wait for it, start what tags start."""
+    """Locked contacts that were changed, in what `names` says: tell the runs that wait for it,
+    start what tags start, and judge them for the segments that name it."""
     await _tell(db, workspace, "contact.updated", changed)
     listening = await contact_events.listening(
-        db, workspace_id=workspace.id, contact_ids=list(changed)
+        db, workspace_id=workspace.id, contact_ids=list(changed), names=sorted(names)
     )
-    run_ids = [row.id for row in listening if row.waiting_for["contact"]]
+    run_ids = [row.id for row in listening.runs if row.waiting_for["contact"]]
     if run_ids:
         await contact_events.signal(
             db, workspace_id=workspace.id, run_ids=run_ids, id=contact_events.CONTACT
         )
     if starts:
         await _start_by_tags(db, workspace, changed)
+    await _judge(db, workspace, list(changed), listening.segments, starts=starts)
+
+
+async def ran(db: Handle, workspace: WorkspaceContext, contact_id: str, definition_id: str) -> None:
+    """A run of the locked contact has begun or ended, of a definition that segments name."""
+    names = [segment_changes.run(definition_id)]
+    named = await segment_members.segments_named(db, workspace_id=workspace.id, names=names)
+    await _judge(db, workspace, [contact_id], named)
+
+
+async def _judge(
+    db: Handle,
+    workspace: WorkspaceContext,
+    contact_ids: Sequence[str],
+    segment_ids: Sequence[str],
+    *,
+    starts: bool = True,
+) -> None:
+    if segment_ids:
+        flips = await membership.judge(
+            db, workspace_id=workspace.id, contact_ids=contact_ids, segment_ids=segment_ids
+        )
+        if starts:
+            await moved(db, workspace, flips)
+
+
+async def moved(db: Handle, workspace: WorkspaceContext, flips: Sequence[Flip]) -> None:
+    """Contacts have entered or left segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,32 +208,42 @@ async def all_happened(
     ]
     await contact_events.insert_many(db, workspace_id=workspace.id, rows=rows)
     reacting = [event for event in events if event.reacts]
-    await _wake(db, workspace, reacting)
-    started: dict[str, list[str]] = {}
+    named = await _wake(db, workspace, events)
+    started: dict[str, Sequence[str]] = {}
     for event in reacting:
         if event.name not in started:
-            started[event.name] = await definitions.started_by(
-                db, workspace_id=workspace.id, source="event", key=event.name
-            )
+            by = {"source": "event", "key": event.name}
+            found = await definitions.started_by(db, workspace_id=workspace.id, **by)
+            started[event.name] = found.definitions
         at = document.text(event.at)
         body = {"name": event.name, "properties": event.properties, "at": at}
         await _start_these(db, workspace, started[event.name], [event.contact_id], body)
-
-
-async def _wake(db: Handle, workspace: WorkspaceContext, events: Sequence[ContactEvent]) -> None:
-    """The runs that wait for one of them."""
     ids = sorted({event.contact_id for event in events})
+    await _judge(db, workspace, ids, named)
+
+
+async def _wake(
+    db: Handle, workspace: WorkspaceContext, events: Sequence[ContactEvent]
+) -> Sequence[str]:
+    """Wake the runs that wait for one of them; the segments that name one."""
+    ids = sorted({event.contact_id for event in events})
+    names = sorted({segment_changes.event(event.name) for event in events})
     if not ids:
-        return
-    listening = await contact_events.listening(db, workspace_id=workspace.id, contact_ids=ids)
+        return []
+    listening = await contact_events.listening(
+        db, workspace_id=workspace.id, contact_ids=ids, names=names
+    )
     for event in events:
         run_ids = [
             row.id
-            for row in listening
-            if row.contact_id == event.contact_id and event.name in row.waiting_for["events"]
+            for row in listening.runs
+            if event.reacts
+            and row.contact_id == event.contact_id
+            and event.name in row.waiting_for["events"]
         ]
         if run_ids:
             await contact_events.signal(db, workspace_id=workspace.id, run_ids=run_ids, id=event.id)
+    return listening.segments
 
 
 async def _tell(
@@ -180,7 +271,7 @@ async def _start(
     """One run for each contact of each definition that this triggers."""
     source, key = cause
     started = await definitions.started_by(db, workspace_id=workspace.id, source=source, key=key)
-    await _start_these(db, workspace, started, contact_ids, body)
+    await _start_these(db, workspace, started.definitions, contact_ids, body)
 
 
 async def _start_these(

@@ -6,16 +6,17 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
-from app.audience import audience, profile
+from app.audience import profile, shapes
 from app.database.db import Database, Handle, Row
 from app.errors import FieldError, Problem
 from app.machine import condition, document, segment_filter, segment_prose
 from app.machine.condition import Condition, Verdict
 from app.machine.fields import Place
 from app.machine.program import Facts, Json
-from app.machine.segment_filter import Filter
+from app.machine.segment_filter import Filter, Got, Went
 from app.store import contacts, segments, templates, topics
 from app.store.segment_sql import Clause
 from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
@@ -53,6 +54,7 @@ class Readable:
 # --- filters --------------------------------------------------------------------------------------
 
 
+@lru_cache(MOST)
 def stored(text: str) -> Filter:
     """The filter that a segment is kept with."""
     read = segment_filter.read(document.parse(text.encode()), Place("", []))
@@ -90,15 +92,17 @@ async def read(
     kept: timedelta,
     existing: Mapping[str, Segment],
     own_id: str | None = None,
+    is_preview: bool = False,
 ) -> Readable:
     """A filter that somebody wrote, of the segment `own_id` if it has one already. Events are
-    `kept` so long. Raises Problem `invalid`."""
+    `kept` so long. A preview may name a frozen segment too. Raises Problem `invalid`."""
     place = Place("/filter", [])
     raw = profile.normal(raw)
     filter = segment_filter.read(raw, place, kept)
     if filter is None:
         raise _invalid([FieldError(one.pointer, one.message) for one in place.findings])
     errors = await _unknown(db, filter, workspace_id, existing)
+    errors += [] if is_preview else _frozen(filter, existing)
     errors = errors or _tangled(filter, existing, own_id)
     if errors:
         raise _invalid(errors)
@@ -134,6 +138,15 @@ async def _askable(db: Handle, workspace_id: str) -> set[str]:
     """The ids of topics that contacts answer about; the default one is a subscription."""
     known = await topics.of_workspace(db, workspace_id=workspace_id)
     return {topic.id for topic in known.values() if not topic.is_default}
+
+
+def _frozen(filter: Filter, existing: Mapping[str, Segment]) -> list[FieldError]:
+    """A filter is judged by filters, and who is in a frozen segment is not said by its filter."""
+    return [
+        FieldError(one.pointer, "A frozen segment cannot be part of a filter; a live one can.")
+        for one in filter.mentions
+        if one.kind == "segment" and one.id in existing and existing[one.id].kind == "frozen"
+    ]
 
 
 def _tangled(
@@ -201,6 +214,17 @@ def _excess(extent: tuple[int, int]) -> str | None:
 def naming(id: str, existing: Mapping[str, Segment]) -> list[str]:
     """The ids of the segments that name this one."""
     return [one.id for one in existing.values() if id in stored(one.filter).segments]
+
+
+def leading_to(id: str, existing: Mapping[str, Segment]) -> list[str]:
+    """Likewise, and of those that name these."""
+    found: list[str] = []
+    waiting = [id]
+    while waiting:
+        new = [one for one in naming(waiting.pop(), existing) if one not in found]
+        found += new
+        waiting += new
+    return found
 
 
 # --- their contacts -------------------------------------------------------------------------------
@@ -326,6 +350,7 @@ async def count(database: Database, readable: Readable, *, workspace_id: str) ->
 class Past:
     """A contact, and what has become of it, as far as a filter asks."""
 
+    id: str
     contact: Mapping[str, Json]
     now: datetime
     events: Sequence[PastEvent]
@@ -334,25 +359,42 @@ class Past:
 
 
 async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Row) -> Past:
-    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=[contact["id"]])
-    of = {"workspace_id": workspace_id, "contact_id": contact["id"]}
-    asked = (readable.filter, *readable.others.values())
+    [found] = await pasts(db, [readable], workspace_id=workspace_id, rows=[contact])
+    return found
+
+
+async def pasts(
+    db: Handle, filters: Sequence[Readable], *, workspace_id: str, rows: Sequence[Row]
+) -> list[Past]:
+    """Of contacts, as far as any of the filters asks."""
+    ids = [row["id"] for row in rows]
+    of: dict[str, Any] = {"workspace_id": workspace_id, "contact_ids": ids}
+    asked = [one for each in filters for one in (each.filter, *each.others.values())]
+    parts = [type(part) for one in asked for part in segment_filter.walk(one.condition)]
     names = sorted({name for one in asked for name in one.names()})
-    return Past(
-        audience.resource(contact, tags[contact["id"]]),
-        await db.now(),
-        await segments.past_events(db, **of, names=names) if names else [],
-        await segments.past_messages(db, **of),
-        await segments.past_runs(db, **of),
-    )
+    nothing: list[list[Any]] = [[] for _ in ids]
+    tags = await contacts.tags_of(db, **of)
+    events = await segments.past_events(db, **of, names=names) if names else nothing
+    messages = await segments.past_messages(db, **of) if Got in parts else nothing
+    runs = await segments.past_runs(db, **of) if Went in parts else nothing
+    now = await db.now()
+    return [
+        Past(row["id"], shapes.resource(row, tags[row["id"]]), now, *found)
+        for row, *found in zip(rows, events, messages, runs, strict=True)
+    ]
 
 
 def judge(readable: Readable, past: Past) -> Verdict:
     """Whether the contact fits, and what decided it. Raises Exceeded."""
-    facts: Facts = {
+    return condition.evaluate(readable.filter.condition, facts(past, _conditions(readable)))
+
+
+def facts(past: Past, conditions: Mapping[str, Condition]) -> Facts:
+    """What a filter reads; `conditions` are those of the segments that it may name."""
+    return {
         "contact": past.contact,
         "now": past.now,
-        "segments": _conditions(readable),
+        "segments": conditions,
         "events": [
             {"name": one.name, "at": one.at, "properties": document.parse(one.properties.encode())}
             for one in past.events
@@ -363,4 +405,3 @@ def judge(readable: Readable, past: Past) -> Verdict:
         ],
         "runs": [{"status": one.status, "definitionId": one.definition_id} for one in past.runs],
     }
-    return condition.evaluate(readable.filter.condition, facts)

@@ -136,7 +136,8 @@ async def answer(
         return row
     answered = await contacts.set_topics(db, workspace_id=workspace.id, id=row["id"], topics=now)
     await record(db, workspace.id, [(row["id"], new)], given)
-    await reactions.changed_in(db, workspace, {row["id"]: ()})
+    names = reactions.names_of(row, answered)
+    await reactions.changed_in(db, workspace, {row["id"]: ()}, names)
     return answered
 
 

@@ -189,7 +189,8 @@ async def _stand(
         db, workspace_id=workspace_id, id=contact["id"], subscriptions=now
     )
     workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
-    await reactions.changed_in(db, workspace, {contact["id"]: ()})
+    names = reactions.names_of(contact, {**contact, "subscriptions": now})
+    await reactions.changed_in(db, workspace, {contact["id"]: ()}, names)
 
 
 # --- what is on its way ---------------------------------------------------------------------------

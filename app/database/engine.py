@@ -89,8 +89,11 @@ class Link(Protocol):
 
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None: ...
 
-    async def run_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
-        """The statement with each of these values, in order; the rows of each."""
+    async def run_each(
+        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+    ) -> list[list[Row]]:
+        """The statement with each of these values, in order; the rows of each. `held`: it changes
+        rows by key that this transaction has locked."""
 
     async def clock(self) -> datetime:
         """The moment that :now means: the transaction's, or outside of one the present."""

@@ -100,10 +100,18 @@ class Handle:
         self._refuse_writes(sql)
         await self.use(lambda link: link.run_many(sql, rows))
 
-    async def fetch_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
-        """The rows of each, as if it had been asked alone; in one trip where the engine can."""
+    async def change_held(self, sql: str, /, **values: Any) -> list[Row]:
+        """An UPDATE or DELETE, by key, of a row that this transaction has locked: when many pieces
+        of work change theirs at the same time, it is one statement for all."""
+        return await self.fetch_all(sql, **values)
+
+    async def fetch_each(
+        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+    ) -> list[list[Row]]:
+        """The rows of each, as if it had been asked alone; in one trip where the engine can.
+        `held`: as for `change_held`."""
         self._refuse_writes(sql)
-        return await self.use(lambda link: link.run_each(sql, each))
+        return await self.use(lambda link: link.run_each(sql, each, held=held))
 
     async def lock(self, *numbers: int) -> None:
         """Lock these numbers until the transaction ends."""

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from app.database.engine import Engine, Link, Row
 from app.database.handle import Handle
+from app.database.sets import WORKSPACE
 from app.database.sql import writes
 from app.runtime import tasks
 
@@ -132,8 +133,16 @@ class _PipelinedHandle(Handle):
         rows: list[Row] = await self._pipeline.submit(_fetch, sql, values)
         return rows
 
-    async def fetch_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
-        return await self.use(lambda link: link.run_each(sql, each))
+    async def change_held(self, sql: str, /, **values: Any) -> list[Row]:
+        if self._is_exclusive:
+            return await self._db.change_held(sql, **values)
+        rows: list[Row] = await self._pipeline.submit(_change_held, sql, values)
+        return rows
+
+    async def fetch_each(
+        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+    ) -> list[list[Row]]:
+        return await self.use(lambda link: link.run_each(sql, each, held=held))
 
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         if self._is_exclusive:
@@ -179,18 +188,24 @@ _Operation: TypeAlias = Callable[[Handle, Any, Sequence[_Request]], Awaitable[No
 
 
 async def _fetch(db: Handle, sql: str, requests: Sequence[_Request]) -> None:
-    if not writes(sql):
-        return await _read(db, sql, requests)
+    await (_write if writes(sql) else _read)(db, sql, requests)
+
+
+async def _change_held(db: Handle, sql: str, requests: Sequence[_Request]) -> None:
+    await _write(db, sql, requests, held=True)
+
+
+async def _write(db: Handle, sql: str, requests: Sequence[_Request], *, held: bool = False) -> None:
     ordered = sorted(requests, key=_lock_order)
-    found = await db.fetch_each(sql, [request.values for request in ordered])
+    found = await db.fetch_each(sql, [request.values for request in ordered], held=held)
     for request, rows in zip(ordered, found, strict=True):
         request.result.set_result(rows)
-    return None
 
 
 def _lock_order(request: _Request) -> list[str]:
     """Every transaction locks rows in this order, so that no two wait for each other."""
-    return [str(value) for value in request.values.values()]
+    values = request.values
+    return [str(values.get(WORKSPACE)), *map(str, values.values())]
 
 
 async def _read(db: Handle, sql: str, requests: Sequence[_Request]) -> None:

@@ -30,17 +30,15 @@ from app.database.engine import (
     Stage,
 )
 from app.database.opening import Connection, Opener, session_settings
-from app.database.sql import (
+from app.database.sets import (
     NUMBER,
-    Document,
-    Statement,
-    bound,
+    SetStatement,
     by_workspace,
-    for_all,
     numbered,
-    parsed,
+    over_set,
     yields_rows,
 )
+from app.database.sql import Bindable, Document, Statement, bound, parsed
 from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
 from app.net.tls import system_trust
 
@@ -125,7 +123,7 @@ class PostgresBackend(DatabasesPostgresBackend):
     ) -> None:
         self.now = _now(clock_offset_ms)
         self.deadlines = deadlines
-        self.for_all: dict[str, str | None] = {}  # by statement, of which there are so many
+        self.sets: dict[tuple[str, bool], SetStatement | None] = {}  # there are so many statements
         self.opener = Opener(str(url), deadlines)
         super().__init__(
             url,
@@ -217,72 +215,73 @@ class PostgresConnection(DatabasesPostgresConnection):
         return await self._run(sql, values)
 
     async def _run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
-        statement, [arguments] = await self._prepared(sql, [values])
+        statement, ready = await self._bound(sql, [values])
+        [arguments] = _ordered(statement, ready)
         rows = await self.raw_connection.fetch(statement.text, *arguments)
         return [dict(row) for row in rows]
 
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        statement, values = await self._prepared(sql, rows)
-        text = await self._for_all(sql, statement) if len(rows) > 1 else None
-        if text is None:
-            await self.raw_connection.executemany(statement.text, values)
-        else:
-            await self.raw_connection.fetch(text, *map(list, zip(*values, strict=True)))
+        await self._run_set(sql, rows)
 
-    async def run_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+    async def run_each(
+        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+    ) -> list[list[Row]]:
         """One trip: as one statement over all, or all sent before the first answer is waited for.
         The rows of all come in one list, so each says to whom it belongs."""
         if len(each) == 1:
             return [await self.run(sql, each[0])]
-        if not yields_rows(sql):
-            await self.run_many(sql, each)
-            return [[] for _ in each]
-        statement, values = await self._prepared(sql, each)
-        text = await self._for_all(sql, statement)
-        if text is not None:
-            rows = await self.raw_connection.fetch(text, *map(list, zip(*values, strict=True)))
-        else:
-            text = None if self.is_sharded else numbered(sql)  # the rows of which it would collect
-            if text is None:
-                return [await self.run(sql, one) for one in each]
-            numbers = [{**one, NUMBER: n} for n, one in enumerate(each, 1)]
-            statement, values = await self._prepared(text, numbers)
-            rows = await self.raw_connection.fetchmany(statement.text, values)
         found: list[list[Row]] = [[] for _ in each]
-        for row in rows:
-            values_of_row = dict(row)
-            found[values_of_row.pop(NUMBER) - 1].append(values_of_row)
+        for row in await self._run_set(sql, each, held=held):
+            found[row.pop(NUMBER) - 1].append(row)
         return found
 
-    async def _prepared(
+    async def _run_set(
+        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+    ) -> list[Row]:
+        """The numbered rows, where the statement yields any."""
+        connection = self.raw_connection
+        statement, ready = await self._bound(sql, each)
+        over = await self._over_set(sql, statement, held=held) if len(each) > 1 else None
+        if over is not None and over.fits(ready):
+            text, arguments = over.text, over.arguments(ready)
+            if len(arguments) == 1:
+                return [dict(row) for row in await connection.fetch(text, *arguments[0])]
+        elif not yields_rows(sql):
+            text, arguments = statement.text, _ordered(statement, ready)
+        elif (of_each := None if self.is_sharded else numbered(sql)) is not None:
+            numbers = [{**one, NUMBER: place} for place, one in enumerate(each, 1)]
+            statement, ready = await self._bound(of_each, numbers)
+            text, arguments = statement.text, _ordered(statement, ready)
+        else:  # a sharded database would collect the rows that are numbered
+            found = [await self.run(sql, values) for values in each]
+            return [{**row, NUMBER: n} for n, rows in enumerate(found, 1) for row in rows]
+        if yields_rows(sql):
+            return [dict(row) for row in await connection.fetchmany(text, arguments)]
+        await connection.executemany(text, arguments)
+        return []
+
+    async def _bound(
         self, sql: str, each: Sequence[Mapping[str, Any]]
-    ) -> tuple[Statement, list[list[Any]]]:
-        """The statement and its arguments. On a sharded database the moment is one of them: nodes
-        have clocks of their own, and take no function where a row is judged."""
-        if not self.is_sharded:
-            statement = _statement(sql, self._database.now)
-            return statement, [_arguments(statement, values) for values in each]
-        statement = _statement(sql, None)
+    ) -> tuple[Statement, list[dict[str, Bindable]]]:
+        """The statement and its values. On a sharded database the moment is one of them: nodes have
+        clocks of their own, and take no function where a row is judged."""
+        statement = _statement(sql, None if self.is_sharded else self._database.now)
         if "now" in statement.names:
             moment = await self.clock()
             each = [{**values, "now": moment} for values in each]
-        return statement, [_arguments(statement, values) for values in each]
+        return statement, [bound(statement, values) for values in each]
 
-    async def _for_all(self, sql: str, statement: Statement) -> str | None:
-        """The statement over arrays of its values; None where there is none. Their types are what
-        the server takes for the single values."""
+    async def _over_set(self, sql: str, statement: Statement, *, held: bool) -> SetStatement | None:
+        """The types of a set are what the server takes for single values."""
         if self.is_sharded:
-            return None  # a workspace out of an array names no shard
-        known = self._database.for_all
-        if sql not in known:
+            return None  # to insert from a set, it collects that on the coordinator
+        known, key = self._database.sets, (sql, held)
+        if key not in known:
             prepared = await self.raw_connection.prepare(statement.text)
-            types = [one.name for one in prepared.get_parameters()]
-            arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(types, 1))
-            names = ", ".join(f'"{name}"' for name in statement.order)
-            given = f"unnest({arrays}) WITH ORDINALITY AS asked ({names}, {NUMBER})"
-            now = self._database.now
-            known[sql] = for_all(sql, given=given, now=now) if types else None
-        return known[sql]
+            types = [parameter.name for parameter in prepared.get_parameters()]
+            named = dict(zip(statement.order, types, strict=True))
+            known[key] = over_set(sql, named, now=self._database.now, held=held)
+        return known[key]
 
     async def clock(self) -> datetime:
         if self._moment is None or not self.raw_connection.is_in_transaction():
@@ -291,7 +290,8 @@ class PostgresConnection(DatabasesPostgresConnection):
 
     async def plan(self, sql: str, values: Mapping[str, Any]) -> str:
         """Sequential scans ruled out: on a test's few rows they are cheapest whatever the index."""
-        statement, [arguments] = await self._prepared(sql, [values])
+        statement, ready = await self._bound(sql, [values])
+        [arguments] = _ordered(statement, ready)
         attempt = self.raw_connection.transaction()
         await attempt.start()
         try:
@@ -491,9 +491,8 @@ def _statement(sql: str, now: str | None) -> Statement:
     return parsed(sql, text=sql, now=now, mark=lambda position, _: f"${position}")
 
 
-def _arguments(statement: Statement, values: Mapping[str, Any]) -> list[Any]:
-    ready = bound(statement, values)
-    return [ready[name] for name in statement.order]
+def _ordered(statement: Statement, each: Sequence[Mapping[str, Bindable]]) -> list[list[Bindable]]:
+    return [[one[name] for name in statement.order] for one in each]
 
 
 def _now(clock_offset_ms: int) -> str:

@@ -15,20 +15,15 @@ import orjson
 QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 COMMENT = r"--[^\n]*|/\*.*?\*/"
 
-_NAMED = re.compile(rf"(?P<kept>{QUOTED}|{COMMENT})|(?P<cast>::)|:(?P<name>[a-z_]\w*)", re.I | re.S)
-_LIST = re.compile(r"\b(?:ANY|ALL)\s*\(\s*:(\w+)\s*\)|:(\w+)\s+AS\s+\w+\[\]", re.I)
-_KEPT = re.compile(rf"{QUOTED}|{COMMENT}", re.S)
+NAMED = re.compile(rf"(?P<kept>{QUOTED}|{COMMENT})|(?P<cast>::)|:(?P<name>[a-z_]\w*)", re.I | re.S)
+LIST = re.compile(r"\b(?:ANY|ALL)\s*\(\s*:(\w+)\s*\)|:(\w+)\s+AS\s+\w+\[\]", re.I)
+KEPT = re.compile(rf"{QUOTED}|{COMMENT}", re.S)
 _LAYOUT = re.compile(rf"(?P<quoted>{QUOTED})|(?:\s|{COMMENT})+", re.S)
 _CURRENT = re.compile(r"\bCURRENT_(?:TIMESTAMP|TIME|DATE)\b", re.I)
 _WRITES = re.compile(
     r"\b(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|CREATE|ALTER|DROP)\b|\bFOR\s+(?:KEY\s+)?SHARE\b",
     re.I,
 )
-_SELECT = re.compile(
-    r"\s*(?:SELECT|WITH)\b(?!.*\b(?:INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\b)", re.I | re.S
-)
-_RETURNING = re.compile(r"\bRETURNING\b", re.I)
-_CHANGES_WITHIN = re.compile(r"\bAS\s+(?:MATERIALIZED\s+)?\(\s*(?:INSERT|UPDATE|DELETE)\b", re.I)
 _NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -36,6 +31,11 @@ def columns(row: type, table: str | None = None) -> str:
     """The columns of a row class, in the order of its fields; `table` qualifies them."""
     prefix = "" if table is None else f"{table}."
     return ", ".join(prefix + field.name for field in fields(row))
+
+
+def values(row: type) -> str:
+    """The values of a row class by name, in the order of its fields."""
+    return ", ".join(f":{field.name}" for field in fields(row))
 
 
 class Document(bytes):
@@ -75,119 +75,23 @@ def parsed(sql: str, *, text: str, now: str | None, mark: Callable[[int, str], s
         return mark(places.setdefault(name, len(places) + 1), name)
 
     return Statement(
-        text=_NAMED.sub(replaced, text),
+        text=NAMED.sub(replaced, text),
         order=tuple(places),
         names=frozenset(places),
-        lists=frozenset(match[1] or match[2] for match in _LIST.finditer(_KEPT.sub(" ", sql))),
+        lists=frozenset(match[1] or match[2] for match in LIST.finditer(KEPT.sub(" ", sql))),
     )
 
 
 def refuse_current_time(sql: str) -> None:
     """SQLite's is text without a zone that compares wrongly with ours, and no offset shifts it."""
-    if _CURRENT.search(_KEPT.sub(" ", sql)):
+    if _CURRENT.search(KEPT.sub(" ", sql)):
         raise ValueError("Bind :now instead of CURRENT_TIMESTAMP: it is the same on both engines.")
 
 
 @lru_cache(4096)
 def writes(sql: str) -> bool:
     """Whether it changes or locks rows: a lock outside of a transaction holds nothing."""
-    return _WRITES.search(_KEPT.sub(" ", sql)) is not None
-
-
-NUMBER = "nth_of_each"
-NUMBERED = ("WITH one AS (", f") SELECT CAST(:{NUMBER} AS INTEGER) AS {NUMBER}, one.* FROM one")
-
-
-@lru_cache(4096)
-def yields_rows(sql: str) -> bool:
-    kept = _KEPT.sub(" ", sql)
-    return _RETURNING.search(kept) is not None or _SELECT.match(kept) is not None
-
-
-@lru_cache(4096)
-def numbered(sql: str) -> str | None:
-    """The same with :nth_of_each as a first column of each row; None when it cannot be had:
-    PostgreSQL takes what changes rows only in a WITH at the top."""
-    if _CHANGES_WITHIN.search(_KEPT.sub(" ", sql)):
-        return None
-    return NUMBERED[0] + sql + NUMBERED[1]
-
-
-_VALUES = re.compile(
-    r"\s*INSERT\s+INTO\s+\w+\s*\([^()]*\)\s*(?P<word>VALUES)\s*"
-    r"\((?P<values>(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)\s*"
-    r"(?P<rest>ON\s+CONFLICT\s*(?:\([^()]*\)\s*)?(?:WHERE\b.*)?DO\s+NOTHING\s*)?",
-    re.I | re.S,
-)
-_FENCED = re.compile(r"\bLIMIT\b|\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:SHARE|UPDATE)\b", re.I)
-
-
-def for_all(sql: str, *, given: str, now: str) -> str | None:
-    """One statement over the rows of `given`, an expression with the columns of Statement.order and
-    :nth_of_each: a SELECT for each of them in turn, or an INSERT of VALUES. None where that would
-    be another statement.
-
-    What each row asks stays a query of its own, planned as if it were asked alone: joined with the
-    others, a planner whose statistics know nothing of their workspace reads it whole.
-    """
-    kept = _KEPT.sub(" ", sql)
-    if _LIST.search(kept):
-        return None
-    inserting = _VALUES.fullmatch(sql)
-    if inserting is not None:
-        values = _of_asked(inserting["values"], now)
-        rest = inserting["rest"] or ""
-        return f"{sql[: inserting.start('word')]} SELECT {values} FROM {given} {rest}"
-    if _SELECT.match(kept) is None:
-        return None
-    fence = "" if _FENCED.search(kept) else " OFFSET 0"
-    query = _of_asked(sql, now)
-    return f"SELECT asked.{NUMBER}, one.* FROM {given} CROSS JOIN LATERAL ({query}{fence}) AS one"
-
-
-def _of_asked(sql: str, now: str) -> str:
-    def replaced(match: re.Match[str]) -> str:
-        name = match["name"]
-        if name is None:
-            return match[0]
-        return now if name == "now" else f'asked."{name}"'
-
-    return _NAMED.sub(replaced, sql)
-
-
-ROWS = re.compile(
-    r"""\bunnest\s*\((?P<columns>\s*CAST\(:\w+\sAS\s\w+\[\]\)(?:\s*,\s*CAST\(:\w+\sAS\s\w+\[\]\))+\s*)\)
-        \s+AS\s+(?P<rows>\w+)\s*\((?P<names>[\w\s,]+)\)
-    """,
-    re.I | re.S | re.X,
-)
-COLUMN = re.compile(r":(\w+)")
-
-
-def by_workspace(sql: str, values: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]] | None:
-    """A statement over rows of several workspaces, as one for each workspace; None of any other.
-    On a sharded database a workspace that comes out of an array names no shard."""
-    found = ROWS.search(sql) if "workspace_ids" in values else None
-    if found is None:
-        return None
-    rows = rf"=\s*{found['rows']}\.workspace_id\b"
-    text = re.sub(rows, "= :one_workspace_id", sql)
-    columns = COLUMN.findall(found["columns"])
-    whose: dict[str, list[int]] = {}
-    for place, workspace_id in enumerate(values["workspace_ids"]):
-        whose.setdefault(workspace_id, []).append(place)
-    own = {"one_workspace_id"} if text != sql else set()
-    return [
-        (
-            text,
-            {
-                **values,
-                **{name: [values[name][place] for place in places] for name in columns},
-                **dict.fromkeys(own, workspace_id),
-            },
-        )
-        for workspace_id, places in sorted(whose.items())
-    ]
+    return _WRITES.search(KEPT.sub(" ", sql)) is not None
 
 
 def essence(sql: str) -> str:

@@ -27,7 +27,8 @@ from app.database.engine import (
     Stage,
 )
 from app.database.files import File, Files, path_of, require_version
-from app.database.sql import COLUMN, COMMENT, QUOTED, ROWS, Document, Statement, bound, parsed
+from app.database.sets import COLUMN, ROWS
+from app.database.sql import COMMENT, QUOTED, Document, Statement, bound, parsed
 from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
 
 MOST_READERS = 4
@@ -173,7 +174,13 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         deadline_ms = self._backend.deadlines.statement_ms
         await self.file.send_many(statement.text, arguments, deadline_ms=deadline_ms)
 
-    async def run_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+    async def run_each(
+        self,
+        sql: str,
+        each: Sequence[Mapping[str, Any]],
+        *,
+        held: bool = False,  # noqa: ARG002  here it makes no difference
+    ) -> list[list[Row]]:
         return [await self.run(sql, values) for values in each]
 
     async def clock(self) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from app.audience import audience, subscriptions
+from app.audience import shapes, subscriptions
 from app.files import sheets
 from app.identity.identity import Recheck
 from app.machine import document
@@ -99,7 +99,7 @@ async def _pages(
             ids = [row["id"] for row in rows]
             tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
         if rows:
-            yield [audience.resource(row, tags[row["id"]]) for row in rows]
+            yield [shapes.resource(row, tags[row["id"]]) for row in rows]
         before = ids[-1] if len(rows) == PAGE else rest
         if before is None:
             return

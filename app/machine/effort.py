@@ -8,11 +8,12 @@ that of the template.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic, thread_time
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 TOKENS = 1_500  # parsed in an event loop: some six milliseconds
 ITEMS = 1_000  # of a list that one filter is given there
@@ -26,9 +27,10 @@ class Exceeded(BaseException):
 
 
 class Budget:
-    """`seconds` are CPU time of the thread, so that a stalled host does not count."""
+    """`seconds` are CPU time of the thread, so that a stalled host does not count, and without what
+    the garbage collector takes, which comes when anybody has made enough objects."""
 
-    __slots__ = ("deadline", "exhausted", "seconds", "tokens", "yields")
+    __slots__ = ("collecting_since", "deadline", "exhausted", "seconds", "tokens", "yields")
 
     def __init__(self, seconds: float, *, yields: bool = False) -> None:
         self.seconds = seconds
@@ -36,6 +38,7 @@ class Budget:
         self.tokens = TOKENS  # left, when it yields
         self.deadline = monotonic() + seconds
         self.exhausted = thread_time() + seconds
+        self.collecting_since = 0.0
 
     def draw_token(self) -> None:
         """Raises Exceeded."""
@@ -52,6 +55,22 @@ class Budget:
 
 
 _current: ContextVar[Budget | None] = ContextVar("budget", default=None)
+
+
+def _spare(phase: Literal["start", "stop"], _: Mapping[str, int]) -> None:
+    """Give the time of a collection back to the budget in whose midst it came."""
+    budget = _current.get()
+    if budget is None:
+        return
+    if phase == "start":
+        budget.collecting_since = thread_time()
+    else:
+        taken = thread_time() - budget.collecting_since
+        budget.exhausted += taken
+        budget.deadline += taken
+
+
+gc.callbacks.append(_spare)
 
 
 def current() -> Budget | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.audience import audience
+from app.audience import shapes
 from app.database.db import Handle, Row
 from app.machine import document
 from app.machine.document import Unread
@@ -55,8 +55,8 @@ def workspace_root(workspace: workspaces.Workspace) -> dict[str, Json]:
 
 
 async def contact_root(db: Handle, workspace_id: str, contact: Row) -> dict[str, Json]:
-    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=[contact["id"]])
-    return audience.resource(contact, tags[contact["id"]])
+    tags = await contacts.tags(db, workspace_id=workspace_id, contact_id=contact["id"])
+    return shapes.resource(contact, tags)
 
 
 def is_large(facts: Mapping[str, Json]) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
-from app.audience import addresses, audience, erasing, profile, subscriptions
+from app.audience import addresses, audience, erasing, profile, shapes, subscriptions
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import COLUMN, Status
 from app.audience.topics import State
@@ -206,7 +206,7 @@ async def index(call: Call) -> Response:
         call.db, workspace_id=workspace_id, contact_ids=[row["id"] for row in rows]
     )
     return paging.page(
-        call, query, rows, lambda row: audience.resource(row, tags[row["id"]]), rest=rest
+        call, query, rows, lambda row: shapes.resource(row, tags[row["id"]]), rest=rest
     )
 
 
@@ -220,7 +220,7 @@ async def create(call: Call) -> Response:
     tags = values.pop("tags", None)
     row = await audience.create(call.db, await own_workspace(call), values, tags)
     await quotas.require_contact(call.db, call.member.workspace_id, PLANS[call.member.plan])
-    resource = audience.resource(row, await _tags(call, row["id"]))
+    resource = shapes.resource(row, await _tags(call, row["id"]))
     await call.note("contact.created", row["id"], after=resource)
     return await answer_created(call, row, resource)
 
@@ -237,7 +237,7 @@ async def answer_created(call: Call, row: Row, resource: Mapping[str, Any]) -> R
 
 async def update(call: Call) -> Response:
     row, before = await locked(call)
-    stored = audience.writable(row, before["tags"])
+    stored = shapes.writable(row, before["tags"])
     new = call.patch(WritableContact, stored).model_dump(by_alias=True)
     tags = new.pop("tags")
     changed = await audience.replace(call.db, await own_workspace(call), row, new, tags)
@@ -346,12 +346,11 @@ async def _held(call: Call, row: Row) -> list[dict[str, Json]]:
 
 
 async def resource_of(call: Call, row: Row) -> dict[str, Any]:
-    return audience.resource(row, await _tags(call, row["id"]))
+    return shapes.resource(row, await _tags(call, row["id"]))
 
 
 async def _tags(call: Call, id: str) -> list[str]:
-    tags = await contacts.tags_of(call.db, workspace_id=call.member.workspace_id, contact_ids=[id])
-    return tags[id]
+    return await contacts.tags(call.db, workspace_id=call.member.workspace_id, contact_id=id)
 
 
 async def own_workspace(call: Call) -> WorkspaceContext:

@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import Field
 from starlette.responses import Response
 
-from app.errors import Problem
+from app.errors import FieldError, Problem
 from app.routes.ids import (
     AutomationId,
+    BroadcastId,
     ContactId,
     EventId,
     MessageId,
@@ -18,10 +19,10 @@ from app.routes.ids import (
     RunId,
     WorkflowId,
 )
-from app.runs import explaining
+from app.runs import explaining, explaining_broadcasts
 from app.runs.explaining import Explained, Question
 from app.runs.explanations import MEANINGS, EvidenceType, Explanation
-from app.store import contacts, definitions
+from app.store import broadcasts, contacts, definitions
 from app.web import reply
 from app.web.body import After, Query, Shape
 from app.web.routing import Call, get
@@ -31,6 +32,7 @@ class About(Query):
     definition_id: str | None = Field(
         None, description="The automation or workflow that it is about."
     )
+    broadcast_id: str | None = Field(None, description="The broadcast that it is about.")
     since: After | None = Field(None, description="Without what was before this time.")
 
 
@@ -38,7 +40,7 @@ class Evidence(Shape):
     """The record that proves it; of a step, `nodeId` names it in its run."""
 
     type: EvidenceType
-    id: AutomationId | WorkflowId | EventId | RequestId | RunId | MessageId
+    id: AutomationId | WorkflowId | EventId | RequestId | RunId | MessageId | BroadcastId
     node_id: str | None
 
 
@@ -68,6 +70,20 @@ async def show(call: Call) -> Response:
     contact = await contacts.by_id(call.db, workspace_id=workspace_id, id=contact_id)
     if contact is None:
         raise Problem("not_found", "There is no such contact.")
+    if query.broadcast_id is not None:
+        if query.definition_id is not None:
+            message = "Give a definitionId or a broadcastId, not both."
+            errors = [FieldError("?broadcastId", message)]
+            raise Problem("invalid", "The query is not valid; see errors.", errors=errors)
+        broadcast = await broadcasts.by_id(
+            call.db, workspace_id=workspace_id, id=query.broadcast_id
+        )
+        if broadcast is None:
+            raise Problem("not_found", "There is no such broadcast.")
+        found = await explaining_broadcasts.explain(
+            call.db, broadcast, contact_id=contact_id, created_at=contact["created_at"]
+        )
+        return reply.ok({"contactId": contact_id, "data": [_shown(one) for one in found]})
     definition = None
     if query.definition_id is not None:
         shape = "steps" if query.definition_id.startswith("wfl_") else "graph"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import audience, lookups, profile, topics
+from app.audience import audience, lookups, profile, shapes, topics
 from app.audience.audience import Lookup
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
@@ -113,7 +113,7 @@ async def identify(call: Call) -> Response:
                 raise
     call.match(row["revision"])
     before = await resource_of(call, row)
-    stored = audience.writable(row, before["tags"])
+    stored = shapes.writable(row, before["tags"])
     values = document.merge(stored, profile.normal(new.values()))
     tags = values.pop("tags", [])
     changed = await audience.replace(call.db, workspace, row, values, tags)

@@ -102,6 +102,8 @@ EXAMPLES: Mapping[str, Any] = {
     "lastName": "Lovelace",
     "name": "Welcome",
     "workspaceName": "Acme",
+    "WritableSegment.kind": "live",
+    "SegmentShape.kind": "live",
     "Workspace.name": "Acme",
     "OwnWorkspace.name": "Acme",
     "WritableWorkspace.name": "Acme",

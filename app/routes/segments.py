@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import audience, segments
+from app.audience import membership, segments, shapes
 from app.audience.segments import Readable
 from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
@@ -22,11 +24,11 @@ from app.machine.schema import ref
 from app.routes.contacts import Contact
 from app.routes.ids import ContactId, SegmentId
 from app.runtime.compute import Job
-from app.store import contacts, workspaces
+from app.store import contacts, jobs, segment_members, workspaces
 from app.store import segments as store
 from app.store.segments import Segment
 from app.web import paging, reply
-from app.web.body import Name, Shape, Unchanged, Writable
+from app.web.body import Name, Query, Shape, Unchanged, Writable
 from app.web.paging import Changing
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
@@ -35,20 +37,36 @@ from app.web.schemas import described
 FilterJson = Annotated[dict[str, Any], described(ref("SegmentFilter"))]
 
 
+KindName = Literal["live", "frozen"]
+
+
+class Saving(Query):
+    start_automations: bool = Field(
+        False,
+        description="Whether the contacts that are found when it is filled have entered it, and"
+        " those that no longer fit have left it: for the flows that this starts.",
+    )
+
+
 class WritableSegment(Writable):
-    """Contacts that fit the `filter` are in the segment, from the moment on at which they do."""
+    """Contacts that fit the `filter` are in the segment, from the moment on at which they do; in a
+    `frozen` one are those that fitted when it was saved."""
 
     name: Name
+    kind: KindName = "live"
     filter: FilterJson
 
 
 class SegmentShape(Revised):
-    """`prose` is the filter in words."""
+    """`prose` is the filter in words. `count` is null until the segment has been filled."""
 
     id: SegmentId
     name: str
+    kind: KindName
     filter: FilterJson
     prose: str
+    count: int | None
+    counted_at: datetime | None
     created_at: datetime
     updated_at: datetime
 
@@ -102,15 +120,13 @@ async def index(call: Call) -> Response:
         limit=query.limit + 1,
     )
     existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
-    return paging.page(call, query, found, lambda segment: resource(segment, existing))
+    counted = await _counts(call)
+    return paging.page(call, query, found, lambda segment: resource(segment, existing, counted))
 
 
 async def show(call: Call) -> Response:
     existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
-    segment = _found(call, existing)
-    return reply.ok(
-        resource(segment, existing), revision=segment.revision, beside=_names(segment, existing)
-    )
+    return await _shown(call, _found(call, existing), existing)
 
 
 async def create(call: Call) -> Response:
@@ -126,34 +142,75 @@ async def create(call: Call) -> Response:
         workspace_id=workspace_id,
         id=new_id("seg"),
         name=new.name,
+        kind=new.kind,
         filter=document.dumps(readable.raw).decode(),
+        starts=call.query(Saving).start_automations,
+        fill_to=await membership.fill_to(call.db),
     )
-    shown = resource(segment, existing)
-    await call.note("segment.created", segment.id, after=shown)
+    await _begin_filling(call, [segment], {**existing, segment.id: segment})
+    await call.note("segment.created", segment.id, after=written(segment, existing))
+    shown = resource(segment, existing, await _counts(call))
     return reply.created(f"/segments/{segment.id}", shown, revision=segment.revision)
 
 
 async def update(call: Call) -> Response:
-    """A filter is replaced as a whole."""
+    """A filter is replaced as a whole. Another filter, or another kind, is filled anew."""
     segment, existing = await _locked(call)
-    filter = segment.filter
+    workspace_id, filter = call.member.workspace_id, segment.filter
     kept = {} if _gives_filter(call) else {"filter": document.parse(filter.encode())}
-    new = call.patch(WritableSegment, {"name": segment.name, **kept})
+    new = call.patch(WritableSegment, {"name": segment.name, "kind": segment.kind, **kept})
     if not kept:
         readable = await _read(call, call.db, new.filter, existing, segment.id)
         filter = document.dumps(readable.raw).decode()
-        if (new.name, filter) == (segment.name, segment.filter):
-            raise Unchanged
-    changed = await store.update(
-        call.db,
-        workspace_id=call.member.workspace_id,
-        id=segment.id,
-        name=new.name,
-        filter=filter,
+    if (new.name, new.kind, filter) == (segment.name, segment.kind, segment.filter):
+        raise Unchanged
+    _refuse_named(new.kind, segment, existing)
+    if (new.kind, filter) == (segment.kind, segment.filter):
+        changed = await store.rename(
+            call.db, workspace_id=workspace_id, id=segment.id, name=new.name
+        )
+    else:
+        changed = await store.refill(
+            call.db,
+            workspace_id=workspace_id,
+            id=segment.id,
+            name=new.name,
+            kind=new.kind,
+            filter=filter,
+            starts=call.query(Saving).start_automations,
+            fill_to=await membership.fill_to(call.db),
+        )
+        await _refill(call, changed, {**existing, segment.id: changed})
+    before, after = written(segment, existing), written(changed, existing)
+    await call.note("segment.updated", segment.id, before, after)
+    return await _shown(call, changed, existing)
+
+
+def _refuse_named(kind: str, segment: Segment, existing: Mapping[str, Segment]) -> None:
+    users = segments.naming(segment.id, existing)
+    if kind == "frozen" and users:
+        message = f"{existing[users[0]].name} names this segment, so it cannot be frozen."
+        errors = [FieldError("/kind", message)]
+        raise Problem("invalid", "The segment cannot be saved; see errors.", errors=errors)
+
+
+async def _refill(call: Call, changed: Segment, existing: Mapping[str, Segment]) -> None:
+    """Fill it, and those whose filters lead to it."""
+    leading = segments.leading_to(changed.id, existing)
+    workspace_id = call.member.workspace_id
+    if leading:
+        await store.refill_again(
+            call.db, workspace_id=workspace_id, ids=leading, fill_to=changed.fill_to
+        )
+    await _begin_filling(call, [changed, *(existing[id] for id in leading)], existing)
+
+
+async def _begin_filling(
+    call: Call, saved: Sequence[Segment], existing: Mapping[str, Segment]
+) -> None:
+    await membership.begin_filling(
+        call.db, call.process.queue, saved, existing, workspace_id=call.member.workspace_id
     )
-    shown = resource(changed, existing)
-    await call.note("segment.updated", segment.id, resource(segment, existing), shown)
-    return reply.ok(shown, revision=changed.revision, beside=_names(changed, existing))
 
 
 async def remove(call: Call) -> Response:
@@ -164,8 +221,12 @@ async def remove(call: Call) -> Response:
     if users:
         message = f"{users[0]} names this segment; change that first."
         raise Problem("conflict", message, usedBy=users)
-    await store.delete(call.db, workspace_id=workspace_id, id=segment.id)
-    await call.note("segment.deleted", segment.id, before=resource(segment, existing))
+    await store.remove(call.db, workspace_id=workspace_id, id=segment.id)
+    whose = {"workspace_id": workspace_id}
+    await segment_members.set_names(call.db, **whose, segment_id=segment.id, names=[])
+    await jobs.wake(call.db, "segment", **whose, ids=[segment.id])
+    call.process.queue.due(call.db, "segment", workspace_id, segment.id)
+    await call.note("segment.deleted", segment.id, before=written(segment, existing))
     return reply.no_content()
 
 
@@ -175,7 +236,10 @@ async def members(call: Call) -> Response:
     query, workspace_id = call.query(Changing), call.member.workspace_id
     async with call.process.database.read() as db:
         existing = await store.of_workspace(db, workspace_id=workspace_id)
-    readable = segments.known(segments.stored(_found(call, existing).filter), existing)
+        segment = _found(call, existing)
+        if segment.state == "filled":
+            return await _kept_members(call, db, query, segment)
+    readable = segments.known(segments.stored(segment.filter), existing)
     found = await segments.page(
         call.process.database,
         readable,
@@ -188,9 +252,24 @@ async def members(call: Call) -> Response:
         call,
         query,
         found.rows,
-        lambda row: audience.resource(row, found.tags[row["id"]]),
+        lambda row: shapes.resource(row, found.tags[row["id"]]),
         rest=found.rest,
     )
+
+
+async def _kept_members(call: Call, db: Handle, query: Changing, segment: Segment) -> Response:
+    workspace_id = call.member.workspace_id
+    rows = await segment_members.page(
+        db,
+        workspace_id=workspace_id,
+        segment_id=segment.id,
+        filters=query.filters(),
+        before=paging.position(call, query),
+        limit=query.limit + 1,
+    )
+    ids = [row["id"] for row in rows]
+    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
+    return paging.page(call, query, rows, lambda row: shapes.resource(row, tags[row["id"]]))
 
 
 async def preview(call: Call) -> Response:
@@ -199,7 +278,7 @@ async def preview(call: Call) -> Response:
     wanted, workspace_id = call.read(FilterPreview), call.member.workspace_id
     async with call.process.database.read() as db:
         existing = await store.of_workspace(db, workspace_id=workspace_id)
-        readable = await _read(call, db, wanted.filter, existing)
+        readable = await _read(call, db, wanted.filter, existing, is_preview=True)
         fit = await _fit(db, readable, workspace_id, wanted.contact_id)
     database = call.process.database
     counted = await segments.count(database, readable, workspace_id=workspace_id)
@@ -227,7 +306,7 @@ async def preview(call: Call) -> Response:
             "isComplete": counted.is_complete,
             "prose": readable.prose,
             "reachable": counted.reachable(),
-            "sample": [audience.resource(row, sample.tags[row["id"]]) for row in sample.rows],
+            "sample": [shapes.resource(row, sample.tags[row["id"]]) for row in sample.rows],
             "contact": shown,
         }
     )
@@ -251,6 +330,8 @@ async def _read(
     raw: Json,
     existing: Mapping[str, Segment],
     own_id: str | None = None,
+    *,
+    is_preview: bool = False,
 ) -> Readable:
     workspace = await workspaces.by_id(db, id=call.member.workspace_id)
     days = workspace and workspace.retention_days
@@ -261,6 +342,7 @@ async def _read(
         kept=timedelta(days=days or call.process.settings.retention_days),
         existing=existing,
         own_id=own_id,
+        is_preview=is_preview,
     )
 
 
@@ -293,11 +375,43 @@ def _names(segment: Segment, existing: Mapping[str, Segment]) -> list[str] | Non
     return [existing[id].name for id in named] or None
 
 
-def resource(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How many are in each segment, at that time."""
+
+    by_id: Mapping[str, int]
+    at: datetime
+
+
+async def _counts(call: Call) -> _Counts:
+    found = await segment_members.counts(call.db, workspace_id=call.member.workspace_id)
+    return _Counts(found, await call.db.now())
+
+
+async def _shown(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> Response:
+    """The ETag covers the names in its prose, and the count."""
+    shown = resource(segment, existing, await _counts(call))
+    beside = [*(_names(segment, existing) or []), str(shown["count"])]
+    return reply.ok(shown, revision=segment.revision, beside=beside)
+
+
+def resource(segment: Segment, existing: Mapping[str, Segment], counts: _Counts) -> dict[str, Any]:
+    is_filled = segment.state == "filled"
+    counted_at = segment.filled_at if segment.kind == "frozen" else counts.at
+    return {
+        **written(segment, existing),
+        "count": counts.by_id.get(segment.id, 0) if is_filled else None,
+        "countedAt": counted_at if is_filled else None,
+    }
+
+
+def written(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]:
+    """As its audit trail has it."""
     readable = segments.known(segments.stored(segment.filter), existing)
     return {
         "id": segment.id,
         "name": segment.name,
+        "kind": segment.kind,
         "filter": document.parse(segment.filter.encode()),
         "prose": readable.prose,
         "createdAt": segment.created_at,
@@ -312,6 +426,7 @@ routes = [
         create,
         can="contacts:write",
         takes=WritableSegment,
+        query=Saving,
         gives={201: SegmentShape},
         raises=("conflict",),
     ),
@@ -329,6 +444,7 @@ routes = [
         update,
         can="contacts:write",
         takes=WritableSegment,
+        query=Saving,
         gives={200: SegmentShape},
     ),
     delete(

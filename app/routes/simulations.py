@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import audience
+from app.audience import audience, shapes
 from app.database.db import Handle, Row
 from app.definitions import activation, credentials, findings, trigger_node
 from app.definitions.activation import Draft
@@ -244,8 +244,8 @@ async def _filled(db: Handle, given: Asked, subject: Subject) -> Given:
     row = await _contact(db, given, subject)
     if row is None:
         return given.model_copy(update={"start_at": start_at})
-    tags = await contacts.tags_of(db, workspace_id=subject.workspace_id, contact_ids=[row["id"]])
-    contact = {"id": row["id"], **audience.writable(row, tags[row["id"]])}
+    tags = await contacts.tags(db, workspace_id=subject.workspace_id, contact_id=row["id"])
+    contact = {"id": row["id"], **shapes.writable(row, tags)}
     known: dict[str, Any] = {"start_at": start_at, "contact": contact}
     if "entered" not in given.model_fields_set:
         known["entered"] = await _entered(db, subject, row["id"], start_at)

@@ -165,7 +165,7 @@ async def _of_runs(
     for step in await explaining.steps(db, workspace_id=workspace_id, run_ids=ids):
         steps[step.run_id].append(step)
     sent = {(one.run_id, one.node_id, one.visit) for one in messages}
-    found = [_message(one) for one in messages]
+    found = [message(one) for one in messages]
     for run in known:
         version = await programs.of(
             process,
@@ -178,17 +178,17 @@ async def _of_runs(
     return found
 
 
-def _message(message: PastMessage) -> Explained:
-    code = MESSAGE_CODES[message.status]
-    if code is Explanation.MESSAGE_QUEUED and message.reason_code is not None:
+def message(sent: PastMessage) -> Explained:
+    code = MESSAGE_CODES[sent.status]
+    if code is Explanation.MESSAGE_QUEUED and sent.reason_code is not None:
         code = Explanation.MESSAGE_HELD
     return Explained(
-        message.created_at,
+        sent.created_at,
         code,
-        message.id,
-        message.reason_detail,
-        message.reason_code,
-        message.node_id,
+        sent.id,
+        sent.reason_detail,
+        sent.reason_code,
+        sent.node_id,
     )
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-EvidenceType: TypeAlias = Literal["definition", "event", "webhook_request", "run", "message"]
+EvidenceType: TypeAlias = Literal[
+    "definition", "event", "webhook_request", "run", "message", "broadcast"
+]
 
 
 class Explanation(StrEnum):
@@ -44,6 +46,14 @@ class Explanation(StrEnum):
     OTHER_BRANCH = "other_branch"
     THROTTLED = "throttled"
     STEP_NOTED = "step_noted"
+
+    # A broadcast that has no message to the contact, or not yet.
+    NOT_FROZEN = "not_frozen"
+    NOT_IN_AUDIENCE = "not_in_audience"
+    EXCLUDED = "excluded"
+    AWAITS_TURN = "awaits_turn"
+    BROADCAST_CANCELLED = "broadcast_cancelled"
+    MESSAGE_PRUNED = "message_pruned"
 
     # A message, and what became of it.
     MESSAGE_QUEUED = "message_queued"
@@ -131,6 +141,28 @@ MEANINGS: Mapping[Explanation, Meaning] = {
         "The contact has passed this step as often as it allows.", "run"
     ),
     Explanation.STEP_NOTED: Meaning("A step did not do the obvious thing.", "run"),
+    Explanation.NOT_FROZEN: Meaning(
+        "The broadcast's audience is being frozen, and the contact was not looked at yet.",
+        "broadcast",
+    ),
+    Explanation.NOT_IN_AUDIENCE: Meaning(
+        "The contact was not in the broadcast's audience when that was frozen.", "broadcast"
+    ),
+    Explanation.EXCLUDED: Meaning(
+        "The contact is in the broadcast's audience, and gets no message for this reason.",
+        "broadcast",
+    ),
+    Explanation.AWAITS_TURN: Meaning(
+        "The contact is in the broadcast's audience, and its message is made when its turn comes.",
+        "broadcast",
+    ),
+    Explanation.BROADCAST_CANCELLED: Meaning(
+        "The broadcast was cancelled before the contact's message was made.", "broadcast"
+    ),
+    Explanation.MESSAGE_PRUNED: Meaning(
+        "The broadcast's message to the contact is no longer kept; the reason is how it ended.",
+        "broadcast",
+    ),
     Explanation.MESSAGE_QUEUED: Meaning("The message is about to be sent.", "message"),
     Explanation.MESSAGE_HELD: Meaning("The message is held back for now.", "message"),
     Explanation.SENT: Meaning("The provider accepted the message.", "message"),
@@ -156,13 +188,14 @@ def page() -> str:
 GET `/contacts/:id/explain` lists, newest first, what is known of one contact and its flows:
 `{{"at", "code", "sentence", "reason", "evidence": {{"type", "id", "nodeId"}}}}`. With
 `?definitionId=` it is about one automation or workflow, and also says when nothing came, and from
-when on that is known. With `?since=` older records are left out.
+when on that is known. With `?broadcastId=` it is about one broadcast. With `?since=` older records
+are left out.
 
 `sentence` is the one below, or a more exact one from the record. `reason` is the code that the
 record itself carries: one of [reasons.md](reasons.md), or of a refused request the code of its
 problem. `evidence` is the record that proves it: GET `/runs/:id`, `/messages/:id`,
-`/webhook-requests/:id`, `/contact-events/:id`, or the definition; of a step, `nodeId` names it in
-its run. Codes never change.
+`/webhook-requests/:id`, `/contact-events/:id`, `/broadcasts/:id`, or the definition; of a step,
+`nodeId` names it in its run. Codes never change.
 
 | code | what it means | evidence |
 |---|---|---|

@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from app.audience import reactions
 from app.audience.reactions import WorkspaceContext
 from app.database import pipelining
 from app.database.db import Handle, Row
@@ -44,7 +45,7 @@ from app.runtime.batching import batched
 from app.runtime.compute import Heavy, Unfinished
 from app.store import calls, contact_events, contacts, erasure, jobs, runs
 from app.store.jobs import Job
-from app.store.runs import HeldRun
+from app.store.runs import HeldRun, NewStep
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
     has the contact that it locked to itself."""
     try:
         async with process.database.write() as db:
+            await db.use(lambda link: link.follow_indexes())
             of = await runs.contacts_of(db, [(job.workspace_id, job.id) for job in claimed])
             # By contact, so that no two transactions wait for each other.
             first = {(job.workspace_id, of.get(job.id, "")): job for job in reversed(claimed)}
@@ -130,8 +132,10 @@ class Walk:
         self.job = job
         self.row = row
         self._found = contact
+        self._workspace = WorkspaceContext(row.workspace_id, None, process.vault)
         self.rests = True  # nothing to do until it is due again, if ever
         self._moved = False
+        self._visits: dict[tuple[str, int], NewStep] = {}  # that are still to be recorded
 
     async def on(self) -> None:
         if self.row.definition_state == "ARCHIVED":
@@ -166,6 +170,7 @@ class Walk:
             root=self.row.root or self.row.id,
             queue=self.process.queue,
         )
+        self._workspace = workspace
         context = RunContext(self.process, self.db, self.row, contact, known, workspace)
         pending = await pending_events.load(self.db, self.row)
         return await self._steps(context, version.program, pending)
@@ -201,7 +206,7 @@ class Walk:
             state, outcome = result.state, await effects.apply(context, result)
             self._moved = True
             if outcome.record is not None and outcome.answer is None:
-                await self._record(outcome.record, sum(state.visits.values()))
+                await self._note(outcome.record, sum(state.visits.values()))
             if outcome.finish is not None:
                 finish = outcome.finish
                 return await self.end(finish.status, finish.code, finish.detail, _text(state))
@@ -241,14 +246,14 @@ class Walk:
         lease_seconds = self.process.settings.lease_seconds
         await jobs.renew(self.db, self.job, lease_seconds=lease_seconds, has_progressed=True)
 
-    async def _record(self, record: Record, position: int) -> None:
-        await runs.record(
-            self.db,
-            workspace_id=self.row.workspace_id,
-            run_id=self.row.id,
+    async def _note(self, record: Record, position: int) -> None:
+        """To be recorded with the state. A visit that began in this transaction is one record."""
+        key = (record.node_id, record.visit)
+        begun = self._visits.get(key)
+        self._visits[key] = NewStep(
             node_id=record.node_id,
             visit=record.visit,
-            position=position,
+            position=begun.position if begun else position,
             kind=record.kind,
             status=record.status,
             reason_code=record.code,
@@ -258,6 +263,13 @@ class Walk:
             finished_at=None if record.status == "WAITING" else await self.db.now(),
         )
 
+    async def _record(self) -> None:
+        steps, self._visits = list(self._visits.values()), {}
+        if steps:
+            await runs.record(
+                self.db, workspace_id=self.row.workspace_id, run_id=self.row.id, steps=steps
+            )
+
     async def end(
         self, status: str, code: str | None, detail: str | None = None, state: str | None = None
     ) -> None:
@@ -265,6 +277,7 @@ class Walk:
             await calls.delete_of_runs(
                 self.db, workspace_id=self.row.workspace_id, run_ids=[self.row.id]
             )
+        await self._record()
         if status == "CANCELLED":
             await runs.cancel_steps(
                 self.db,
@@ -350,6 +363,7 @@ class Walk:
             await contact_events.forget_signals(
                 self.db, workspace_id=self.row.workspace_id, run_id=self.row.id
             )
+        await self._record()
         await runs.save(
             self.db,
             workspace_id=self.row.workspace_id,
@@ -361,6 +375,11 @@ class Walk:
             reason_detail=detail,
             finished_at=finished_at,
         )
+        is_new = self.row.state is None or finished_at is not None
+        if self.row.is_named and self._found is not None and is_new:
+            await reactions.ran(
+                self.db, self._workspace, self.row.contact_id, self.row.definition_id
+            )
 
 
 def _text(state: State) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from app.audience import addresses, audience, profile, subscriptions
+from app.audience import addresses, profile, shapes, subscriptions
 from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import content, document, effort, reentry, step
@@ -199,7 +199,7 @@ class SimulatedRun:
         }
 
     def resource(self) -> dict[str, Json]:
-        return audience.resource(self.contact, sorted(self.tags))
+        return shapes.resource(self.contact, sorted(self.tags))
 
     # --- what happens next ------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class SimulatedRun:
 
     def change(self, patch: Mapping[str, Json], at: datetime) -> None:
         """Raises Problem for what the contact may not have, and then nothing has changed."""
-        values = document.merge(audience.writable(self.contact), profile.normal(patch))
+        values = document.merge(shapes.writable(self.contact), profile.normal(patch))
         checked = profile.check(self.scenario.workspace["country"], values, None)
         checked.raise_errors()
         self.contact |= {**checked.columns, "updated_at": at}

@@ -80,17 +80,39 @@ async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[C
     )
 
 
-async def listening(db: Handle, *, workspace_id: str, contact_ids: Sequence[str]) -> list[Waiting]:
-    """Those of locked contacts."""
-    return await db.fetch_all_as(
-        Waiting,
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The runs that wait for something, and the segments to judge their contacts for."""
+
+    runs: Sequence[Waiting]
+    segments: Sequence[str]
+
+
+async def listening(
+    db: Handle, *, workspace_id: str, contact_ids: Sequence[str], names: Sequence[str]
+) -> Listening:
+    """The runs of locked contacts, and, by the same statement, the segments that have one of the
+    names: most workspaces have none."""
+    rows = await db.fetch_all(
         f"""
-        SELECT {columns(Waiting)} FROM runs
+        SELECT {columns(Waiting)}, NULL AS segment_id FROM runs
         WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
           AND waiting_for ->> 'kind' = 'event'
+        UNION ALL
+        SELECT '', '', NULL, segment_id FROM segment_names
+        WHERE workspace_id = :workspace_id AND name = ANY(:names)
         """,
         workspace_id=workspace_id,
         contact_ids=list(contact_ids),
+        names=list(names),
+    )
+    return Listening(
+        [
+            Waiting(row["id"], row["contact_id"], row["waiting_for"])
+            for row in rows
+            if row["segment_id"] is None
+        ],
+        sorted({row["segment_id"] for row in rows if row["segment_id"] is not None}),
     )
 
 

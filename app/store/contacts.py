@@ -113,6 +113,7 @@ async def touch(db: Handle, *, workspace_id: str, id: str) -> None:
 
 
 async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
+    """The locked contact, and what hangs on it."""
     gone = await db.fetch_value(
         "DELETE FROM contacts WHERE workspace_id = :workspace_id AND id = :id RETURNING id",
         workspace_id=workspace_id,
@@ -383,6 +384,20 @@ async def add_fields(
             for name, value in named.items()
         ],
     )
+
+
+async def tags(db: Handle, *, workspace_id: str, contact_id: str) -> list[str]:
+    """The contact's tags, sorted."""
+    rows = await db.fetch_all(
+        """
+        SELECT tag FROM contact_tags
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+        ORDER BY tag
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+    )
+    return [row["tag"] for row in rows]
 
 
 async def tags_of(

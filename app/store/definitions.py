@@ -345,8 +345,19 @@ TARGET_COLUMNS = """d.workspace_id, d.id, d.state, d.revision, d.trigger_config,
                d.token, w.country, w.suspended"""
 
 
-async def started_by(db: Handle, *, workspace_id: str, source: str, key: str) -> list[str]:
-    """Ids of the ACTIVE ones whose trigger this is; `key` is the tag or the event's name."""
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The ids of what something starts, and of the segments to judge its contacts for."""
+
+    definitions: Sequence[str]
+    segments: Sequence[str]
+
+
+async def started_by(
+    db: Handle, *, workspace_id: str, source: str, key: str, names: Sequence[str] = ()
+) -> Started:
+    """The ACTIVE ones whose trigger this is; `key` is the tag or the event's name. The segments
+    that have one of the names come by the same statement: most workspaces have none."""
     rows = await db.fetch_all(
         """
         SELECT id FROM definitions
@@ -355,13 +366,20 @@ async def started_by(db: Handle, *, workspace_id: str, source: str, key: str) ->
           AND CASE trigger_config ->> 'source' WHEN 'tag_added' THEN trigger_config ->> 'tag'
                                                WHEN 'event' THEN trigger_config ->> 'name'
                                                ELSE '' END = :key
-        ORDER BY id
+        UNION ALL
+        SELECT segment_id FROM segment_names
+        WHERE workspace_id = :workspace_id AND name = ANY(:names)
         """,
         workspace_id=workspace_id,
         source=source,
         key=key,
+        names=list(names),
     )
-    return [row["id"] for row in rows]
+    ids = sorted({row["id"] for row in rows})
+    return Started(
+        [id for id in ids if not id.startswith("seg_")],
+        [id for id in ids if id.startswith("seg_")],
+    )
 
 
 async def ending(db: Handle) -> Row | None:

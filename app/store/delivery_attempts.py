@@ -78,8 +78,9 @@ async def update(
     sent_at: datetime | None,
     finished_at: datetime | None,
 ) -> None:
-    """Fenced by the message's own update in the same transaction."""
-    await db.execute(
+    """Fenced by the message's own update in the same transaction. Whoever changes an attempt has
+    locked its message."""
+    await db.change_held(
         """
         UPDATE delivery_attempts
         SET status = :status, provider = :provider, account = :account,

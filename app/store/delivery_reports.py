@@ -8,7 +8,13 @@ from typing import Any
 
 from app.database.db import Handle
 from app.store import jobs
-from app.store.messages import MAY_ARRIVE, MessageAttempt, accepting_since
+from app.store.messages import (
+    MAY_ARRIVE,
+    NAMED,
+    MessageAttempt,
+    accepting_since,
+    judge_again,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +130,14 @@ async def move_message(
 ) -> None:
     """There is nothing left to do for it, and who has a claim loses it. Its attempt has moved
     before; an older one may arrive still."""
-    await db.execute(
+    moved = await db.returning(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
             parked = FALSE, held_until = NULL,
             address_hash = CASE WHEN {MAY_ARRIVE} THEN address_hash END, sealed = NULL
         WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {NAMED}
         """,
         workspace_id=workspace_id,
         id=id,
@@ -138,3 +145,4 @@ async def move_message(
         accepting_since=await accepting_since(db),
     )
     await jobs.delete(db, "message", workspace_id=workspace_id, ids=[id])
+    await judge_again(db, moved, workspace_id=workspace_id)

@@ -160,6 +160,19 @@ async def messages_of_runs(
 MESSAGE_COLUMNS = """id, run_id, node_id, visit, status, reason_code, reason_detail, created_at"""
 
 
+async def message(db: Handle, *, workspace_id: str, id: str) -> PastMessage | None:
+    return await db.fetch_one_as(
+        PastMessage,
+        f"""
+        SELECT {MESSAGE_COLUMNS}
+        FROM messages
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def messages(
     db: Handle, *, workspace_id: str, contact_id: str, since: datetime | None
 ) -> list[PastMessage]:

@@ -19,7 +19,7 @@ import random
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,7 +32,7 @@ from app.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["run", "message", "call", "event_attempt", "broadcast"]
+Kind = Literal["run", "message", "call", "event_attempt", "segment", "broadcast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,15 @@ KINDS: Mapping[Kind, KindOfWork] = {
         "broadcasts",
         ("workspace_id", "id"),
         "COALESCE(t.state IN ('SCHEDULED', 'SENDING') OR t.ending, FALSE)",
+    ),
+    "segment": KindOfWork(
+        "segments",
+        ("workspace_id", "id"),
+        "TRUE",
+        """(t.state <> 'filled' OR NOT t.rechecked OR EXISTS (
+            SELECT 1 FROM segment_members m
+            WHERE m.workspace_id = t.workspace_id AND m.segment_id = t.id
+              AND m.next_at IS NOT NULL))""",
     ),
 }
 
@@ -124,6 +133,35 @@ async def wake(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str])
     )
 
 
+async def wake_by(
+    db: Handle, kind: Kind, *, workspace_id: str, ids: Iterable[str], at: datetime
+) -> None:
+    """Due at that time or before; a claimed one looks again once its claim ends. A job that is due
+    by then is not locked, so many may ask for the same at once."""
+    rows = [
+        {"workspace_id": workspace_id, "kind": kind, "id": id, "wake_at": at} for id in sorted(ids)
+    ]
+    await db.execute_many(
+        f"""
+        INSERT INTO jobs ({COLUMNS})
+        VALUES (:workspace_id, :kind, :id, :wake_at, 0, 0, FALSE)
+        ON CONFLICT DO NOTHING
+        """,
+        rows,
+    )
+    await db.execute_many(
+        """
+        UPDATE jobs
+        SET wake_at = CASE WHEN lease_token = 0 THEN CAST(:wake_at AS TIMESTAMPTZ)
+                           ELSE wake_at END,
+            woken = lease_token <> 0
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+          AND CASE WHEN lease_token = 0 THEN wake_at > :wake_at ELSE NOT woken END
+        """,
+        rows,
+    )
+
+
 async def delete(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str]) -> None:
     """Delete the jobs of rows that have ended, or are gone; whoever has a claim loses it."""
     if ids:
@@ -138,38 +176,31 @@ async def delete(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str
         )
 
 
-DELETE_RESTING = """
-    DELETE FROM jobs
-    WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND NOT woken
-    """
-MOVE_WOKEN = """
-    UPDATE jobs SET wake_at = :now, lease_token = 0, claims = 0, woken = FALSE
-    WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND woken
-    """
-
-
 async def rest(
     db: Handle, kind: Kind, *, workspace_id: str, id: str, wake_at: datetime | None
 ) -> None:
     """The end of a claim, whose job is locked: due again then, or no more. Whatever was woken
     meanwhile is due at once."""
     key = {"workspace_id": workspace_id, "kind": kind, "id": id}
-    if wake_at is not None:
-        await db.execute(
-            """
-            UPDATE jobs
-            SET wake_at = CASE WHEN woken THEN :now ELSE CAST(:wake_at AS TIMESTAMPTZ) END,
-                lease_token = 0, claims = 0, woken = FALSE
-            WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
-            """,
-            wake_at=wake_at,
-            **key,
-        )
-    elif db.engine == "sqlite":  # which changes nothing within WITH
-        await db.execute(DELETE_RESTING, **key)
-        await db.execute(MOVE_WOKEN, **key)
-    else:
-        await db.execute(f"WITH resting AS ({DELETE_RESTING}) {MOVE_WOKEN}", **key)
+    if wake_at is None and await db.change_held(
+        """
+        DELETE FROM jobs
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND NOT woken
+        RETURNING id
+        """,
+        **key,
+    ):
+        return
+    await db.change_held(
+        """
+        UPDATE jobs
+        SET wake_at = CASE WHEN woken THEN :now ELSE CAST(:wake_at AS TIMESTAMPTZ) END,
+            lease_token = 0, claims = 0, woken = FALSE
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+        """,
+        wake_at=wake_at,
+        **key,
+    )
 
 
 async def delete_some(db: Handle, *, workspace_id: str, limit: int) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 
 from app.database.db import Handle, Row
 from app.database.sql import columns
-from app.store import jobs, keyset
+from app.machine import segment_changes
+from app.store import jobs, keyset, segment_members
 
 ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
 
@@ -329,7 +330,7 @@ async def intend(
 ) -> None:
     """The intent to call the provider under this claim, with what will be said, for a message that
     `held` has locked."""
-    await db.execute(
+    await db.change_held(
         """
         UPDATE messages
         SET status = 'SENDING', intended_by = :lease_token, parked = FALSE, held_until = NULL,
@@ -402,7 +403,7 @@ async def settle(
     may arrive. Whether whoever reads it was erased meanwhile: its contact is gone, or its source is
     empty, as store/erasure.py leaves it."""
     # COALESCE: in a RETURNING SQLite 3.40 takes NULL for NOT NULL.
-    settled = await db.returning(
+    [settled] = await db.change_held(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
@@ -416,7 +417,8 @@ async def settle(
         RETURNING id, CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
             SELECT 1 FROM contacts c
             WHERE c.workspace_id = messages.workspace_id AND c.id = messages.contact_id
-        ) OR (source = '{{}}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned
+        ) OR (source = '{{}}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned,
+            {NAMED}
         """,
         workspace_id=workspace_id,
         id=id,
@@ -429,7 +431,24 @@ async def settle(
         accepting_since=await accepting_since(db),
     )
     await jobs.rest(db, "message", workspace_id=workspace_id, id=id, wake_at=wake_at)
+    await judge_again(db, settled, workspace_id=workspace_id)
     return bool(settled["orphaned"])
+
+
+# Of a RETURNING: whether a segment asks about messages. Nearly always none does.
+NAMED = f"""contact_id, CAST(EXISTS (
+                SELECT 1 FROM segment_names n
+                WHERE n.workspace_id = messages.workspace_id
+                  AND n.name = '{segment_changes.MESSAGE}'
+            ) AS BOOLEAN) AS is_named"""
+
+
+async def judge_again(db: Handle, message: Row, *, workspace_id: str) -> None:
+    """Have the contact of a message that has changed, and of which NAMED was returned, judged for
+    the segments that ask about messages."""
+    if message["is_named"] and message["contact_id"]:
+        changed = {(segment_changes.MESSAGE, message["contact_id"])}
+        await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
 
 
 # Of a message that is SUPPRESSED: the workspace, and not its recipient, stood in the way.

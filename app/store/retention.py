@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 
 from app.database.db import Handle, Row
 from app.database.ids import first_id
-from app.store import jobs
+from app.machine import segment_changes
+from app.store import jobs, segment_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,15 @@ class RetentionRule:
 
     prefix: str
     narrowed: str = ""
+    named: str = ""  # what is returned of a row whose contact is judged again for segments
 
+
+NAMED_MESSAGE = f", contact_id, '{segment_changes.MESSAGE}' AS name"
+NAMED_EVENT = f", contact_id, '{segment_changes.event('')}' || name AS name"
 
 # Before what they hang on: an event goes when no attempt is left.
 RULES: Mapping[str, RetentionRule] = {
-    "messages": RetentionRule("msg", "AND t.status NOT IN ('QUEUED', 'SENDING')"),
+    "messages": RetentionRule("msg", "AND t.status NOT IN ('QUEUED', 'SENDING')", NAMED_MESSAGE),
     "captured_messages": RetentionRule("cap"),
     "broadcasts": RetentionRule(
         "bro",
@@ -34,7 +39,7 @@ RULES: Mapping[str, RetentionRule] = {
                           WHERE r.workspace_id = t.workspace_id AND r.broadcast_id = t.id)""",
     ),
     "webhook_requests": RetentionRule("req"),
-    "contact_events": RetentionRule("evt"),
+    "contact_events": RetentionRule("evt", named=NAMED_EVENT),
     "event_attempts": RetentionRule("eva", "AND t.finished_at IS NOT NULL"),
     "events": RetentionRule(
         "evt",
@@ -83,12 +88,15 @@ async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: i
         )
         DELETE FROM runs
         WHERE workspace_id = :workspace_id AND id IN (SELECT id FROM oldest)
-        RETURNING id
+        RETURNING id, contact_id, definition_id
         """,
         workspace_id=workspace_id,
         moment=moment,
         limit=limit,
     )
+    changed = {(segment_changes.run(row["definition_id"]), row["contact_id"]) for row in deleted}
+    if changed:
+        await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
     await _delete_jobs(db, "runs", workspace_id, deleted)
     return len(deleted)
 
@@ -136,7 +144,7 @@ async def _delete_jobs(db: Handle, table: str, workspace_id: str, deleted: Seque
 
 async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, limit: int) -> int:
     rule = RULES[table]
-    narrowed = rule.narrowed
+    narrowed, named = rule.narrowed, rule.named
     # An id has our clock's time, which a test may have moved away from the database's.
     moved = await db.now() - datetime.now(UTC)
     values = {"moment": moment} if ":moment" in narrowed else {}
@@ -151,7 +159,7 @@ async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, l
         )
         DELETE FROM {table}
         WHERE workspace_id = :workspace_id AND id IN (SELECT id FROM oldest)
-        RETURNING id
+        RETURNING id {named}
         """,
         workspace_id=workspace_id,
         bound=first_id(rule.prefix, moment, moved),
@@ -159,4 +167,7 @@ async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, l
         **values,
     )
     await _delete_jobs(db, table, workspace_id, deleted)
+    if rule.named and deleted:
+        changed = {(row["name"], row["contact_id"]) for row in deleted if row["contact_id"]}
+        await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
     return len(deleted)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle
-from app.database.sql import columns
-from app.store import calls, jobs, keyset
+from app.database.sql import columns, values
+from app.machine import segment_changes
+from app.store import calls, jobs, keyset, segment_members
 
 INSERT = """
     INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body, depth,
@@ -58,6 +59,7 @@ class HeldRun(RunFacts):
     waiting_for: Mapping[str, Any] | None
     depth: int  # in a chain of runs that start one another …
     root: str | None  # … which this one began; None when that is itself
+    is_named: bool  # a segment asks about the runs of its definition
 
 
 async def chain(db: Handle, *, workspace_id: str, id: str) -> tuple[int, str]:
@@ -206,7 +208,10 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> HeldRun | None:
         """
         SELECT r.workspace_id, r.id, r.definition_id, r.version, r.contact_id, r.status,
                r.reason_code, r.body, r.state, r.waiting_for, r.depth, r.root, r.created_at,
-               d.state AS definition_state
+               d.state AS definition_state,
+               CAST(EXISTS (SELECT 1 FROM segment_names n
+                            WHERE n.workspace_id = r.workspace_id
+                              AND n.name = :run || r.definition_id) AS BOOLEAN) AS is_named
         FROM runs r
         JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
         WHERE r.workspace_id = :workspace_id AND r.id = :id AND r.finished_at IS NULL
@@ -214,6 +219,7 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> HeldRun | None:
         """,
         workspace_id=workspace_id,
         id=id,
+        run=segment_changes.run(""),
     )
 
 
@@ -230,7 +236,7 @@ async def save(
     finished_at: datetime | None,
 ) -> None:
     """Save the state of a run that `held` has locked."""
-    await db.execute(
+    await db.change_held(
         """
         UPDATE runs
         SET status = :status, state = :state, waiting_for = :waiting_for,
@@ -323,7 +329,7 @@ async def cancel_some(
         SET status = 'CANCELLED', reason_code = :reason_code, waiting_for = NULL, finished_at = :now
         FROM ending
         WHERE runs.workspace_id = :workspace_id AND runs.id = ending.id
-        RETURNING runs.id
+        RETURNING runs.id, runs.contact_id, runs.definition_id
         """,
         workspace_id=workspace_id,
         reason_code=reason_code,
@@ -336,6 +342,8 @@ async def cancel_some(
         await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
         await cancel_steps(db, workspace_id=workspace_id, run_ids=ids, reason_code=reason_code)
         await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
+        changed = {(segment_changes.run(row["definition_id"]), row["contact_id"]) for row in rows}
+        await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
     return len(ids)
 
 
@@ -357,60 +365,51 @@ async def cancel_steps(
 
 async def reopen(db: Handle, *, workspace_id: str, id: str, state: str | None) -> None:
     """A locked run that had ended, and has no job, is due again, as it stands in `state`."""
-    await db.execute(
+    reopened = await db.returning(
         """
         UPDATE runs
         SET status = 'QUEUED', state = :state, reason_code = NULL, reason_detail = NULL,
             finished_at = NULL
         WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING contact_id, definition_id
         """,
         workspace_id=workspace_id,
         id=id,
         state=state,
     )
     await jobs.wake(db, "run", workspace_id=workspace_id, ids=[id])
+    changed = {(segment_changes.run(reopened["definition_id"]), reopened["contact_id"])}
+    await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
 
 
-async def record(
-    db: Handle,
-    *,
-    workspace_id: str,
-    run_id: str,
-    node_id: str,
-    visit: int,
-    position: int,
-    kind: str,
-    status: str,
-    reason_code: str | None,
-    reason_detail: str | None,
-    port: str | None,
-    output: str | None,
-    finished_at: datetime | None,
-) -> None:
-    """One visit of one node; the end of a waiting visit completes the record of its beginning."""
-    await db.execute(
-        """
-        INSERT INTO run_steps (workspace_id, run_id, node_id, visit, position, kind, status,
-                               reason_code, reason_detail, port, output, started_at, finished_at)
-        VALUES (:workspace_id, :run_id, :node_id, :visit, :position, :kind, :status,
-                :reason_code, :reason_detail, :port, :output, :now, :finished_at)
+@dataclass(frozen=True, slots=True)
+class NewStep:
+    """One visit of one node, as it stands now."""
+
+    node_id: str
+    visit: int
+    position: int  # among all visits of the run
+    kind: str
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    port: str | None
+    output: str | None  # JSON
+    finished_at: datetime | None
+
+
+async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[NewStep]) -> None:
+    """Each visit once; the end of a waiting visit completes the record of its beginning."""
+    await db.execute_many(
+        f"""
+        INSERT INTO run_steps (workspace_id, run_id, {columns(NewStep)}, started_at)
+        VALUES (:workspace_id, :run_id, {values(NewStep)}, :now)
         ON CONFLICT (workspace_id, run_id, node_id, visit) DO UPDATE
         SET status = excluded.status, reason_code = excluded.reason_code,
             reason_detail = excluded.reason_detail, port = excluded.port,
             output = excluded.output, finished_at = excluded.finished_at
         """,
-        workspace_id=workspace_id,
-        run_id=run_id,
-        node_id=node_id,
-        visit=visit,
-        position=position,
-        kind=kind,
-        status=status,
-        reason_code=reason_code,
-        reason_detail=reason_detail,
-        port=port,
-        output=output,
-        finished_at=finished_at,
+        [{"workspace_id": workspace_id, "run_id": run_id, **asdict(step)} for step in steps],
     )
 
 

@@ -6,22 +6,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle, Row
+from app.database.sql import columns
 from app.store import contacts, keyset
 
-COLUMNS = "id, name, filter, revision, created_at, updated_at"
+State: TypeAlias = Literal["filling", "filled", "removing"]
+SegmentKind: TypeAlias = Literal["live", "frozen"]
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
     id: str
     name: str
+    kind: SegmentKind
     filter: str  # JSON
     revision: int
     created_at: datetime
     updated_at: datetime
+    state: State
+    saved_at: datetime  # the filter
+    starts: bool  # whoever the fill finds has entered
+    fill_to: str
+    filled_up_to: str
+    filled_at: datetime | None
+    rechecked: bool
+
+    def is_unjudged(self, contact_id: str) -> bool:
+        """Whether the fill has still to come to the contact."""
+        return self.state == "filling" and self.filled_up_to < contact_id <= self.fill_to
+
+
+COLUMNS = columns(Segment)
 
 
 async def lock(db: Handle, *, workspace_id: str) -> None:
@@ -31,35 +48,141 @@ async def lock(db: Handle, *, workspace_id: str) -> None:
     await db.lock(int.from_bytes(digest[:8], "big", signed=True))
 
 
-async def insert(db: Handle, *, workspace_id: str, id: str, name: str, filter: str) -> Segment:
-    row = await db.returning(
+async def insert(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    name: str,
+    kind: str,
+    filter: str,
+    starts: bool,
+    fill_to: str,
+) -> Segment:
+    """To be filled by its job."""
+    return await db.returning_as(
+        Segment,
         f"""
-        INSERT INTO segments (workspace_id, id, name, filter, revision, created_at, updated_at)
-        VALUES (:workspace_id, :id, :name, :filter, 1, :now, :now)
+        INSERT INTO segments (workspace_id, id, name, kind, filter, revision, created_at,
+                              updated_at, state, saved_at, starts, fill_to, filled_up_to,
+                              rechecked)
+        VALUES (:workspace_id, :id, :name, :kind, :filter, 1, :now, :now, 'filling', :now, :starts,
+                :fill_to, '', FALSE)
         RETURNING {COLUMNS}
         """,
         workspace_id=workspace_id,
         id=id,
         name=name,
+        kind=kind,
         filter=filter,
+        starts=starts,
+        fill_to=fill_to,
     )
-    return Segment(**row)
 
 
-async def update(db: Handle, *, workspace_id: str, id: str, name: str, filter: str) -> Segment:
-    row = await db.returning(
+async def rename(db: Handle, *, workspace_id: str, id: str, name: str) -> Segment:
+    return await db.returning_as(
+        Segment,
         f"""
-        UPDATE segments
-        SET name = :name, filter = :filter, revision = revision + 1, updated_at = :now
+        UPDATE segments SET name = :name, revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
         workspace_id=workspace_id,
         id=id,
         name=name,
-        filter=filter,
     )
-    return Segment(**row)
+
+
+async def refill(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    name: str,
+    kind: str,
+    filter: str,
+    starts: bool,
+    fill_to: str,
+) -> Segment:
+    """What it was is judged anew by its job."""
+    return await db.returning_as(
+        Segment,
+        f"""
+        UPDATE segments
+        SET name = :name, kind = :kind, filter = :filter, revision = revision + 1,
+            updated_at = :now, state = 'filling', saved_at = :now, starts = :starts,
+            fill_to = :fill_to, filled_up_to = '', filled_at = NULL, rechecked = FALSE
+        WHERE workspace_id = :workspace_id AND id = :id
+        RETURNING {COLUMNS}
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        name=name,
+        kind=kind,
+        filter=filter,
+        starts=starts,
+        fill_to=fill_to,
+    )
+
+
+async def refill_again(db: Handle, *, workspace_id: str, ids: Sequence[str], fill_to: str) -> None:
+    """Those that name a segment whose filter has changed."""
+    await db.execute(
+        """
+        UPDATE segments
+        SET state = 'filling', saved_at = :now, starts = FALSE, fill_to = :fill_to,
+            filled_up_to = '', filled_at = NULL, rechecked = FALSE
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+        fill_to=fill_to,
+    )
+
+
+async def filled(db: Handle, segment: Segment, *, workspace_id: str, up_to: str | None) -> bool:
+    """The fill has come so far, or with None to its end; False when the filter is another one."""
+    found = await db.fetch_value(
+        """
+        UPDATE segments
+        SET filled_up_to = COALESCE(CAST(:up_to AS TEXT), fill_to),
+            state = CASE WHEN CAST(:up_to AS TEXT) IS NULL THEN 'filled' ELSE state END,
+            filled_at = CASE WHEN CAST(:up_to AS TEXT) IS NULL THEN CAST(:now AS TIMESTAMPTZ) END
+        WHERE workspace_id = :workspace_id AND id = :id AND saved_at = :saved_at
+          AND state = 'filling'
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        id=segment.id,
+        saved_at=segment.saved_at,
+        up_to=up_to,
+    )
+    return found is not None
+
+
+async def rechecked(db: Handle, segment: Segment, *, workspace_id: str) -> None:
+    await db.execute(
+        """
+        UPDATE segments SET rechecked = TRUE
+        WHERE workspace_id = :workspace_id AND id = :id AND saved_at = :saved_at
+        """,
+        workspace_id=workspace_id,
+        id=segment.id,
+        saved_at=segment.saved_at,
+    )
+
+
+async def remove(db: Handle, *, workspace_id: str, id: str) -> None:
+    """It is gone for everybody; its job deletes what is left of it."""
+    await db.execute(
+        """
+        UPDATE segments SET state = 'removing'
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
 
 
 async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
@@ -70,11 +193,25 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
     )
 
 
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Segment | None:
+    """In whatever state."""
+    return await db.fetch_one_as(
+        Segment,
+        f"SELECT {COLUMNS} FROM segments WHERE workspace_id = :workspace_id AND id = :id",
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Segment]:
     """All, by their ids; they are few."""
     found = await db.fetch_all_as(
         Segment,
-        f"SELECT {COLUMNS} FROM segments WHERE workspace_id = :workspace_id ORDER BY id",
+        f"""
+        SELECT {COLUMNS} FROM segments
+        WHERE workspace_id = :workspace_id AND state <> 'removing'
+        ORDER BY id
+        """,
         workspace_id=workspace_id,
     )
     return {segment.id: segment for segment in found}
@@ -89,7 +226,7 @@ async def page(
         Segment,
         f"""
         SELECT {COLUMNS} FROM segments
-        WHERE workspace_id = :workspace_id {narrowed}
+        WHERE workspace_id = :workspace_id AND state <> 'removing' {narrowed}
         ORDER BY id DESC
         LIMIT :limit
         """,
@@ -252,52 +389,59 @@ class PastRun:
     definition_id: str
 
 
+Of: TypeAlias = Sequence[str]  # the ids of contacts
+
+
 async def past_events(
-    db: Handle, *, workspace_id: str, contact_id: str, names: Sequence[str]
-) -> list[PastEvent]:
-    return await db.fetch_all_as(
-        PastEvent,
+    db: Handle, *, workspace_id: str, contact_ids: Of, names: Sequence[str]
+) -> list[list[PastEvent]]:
+    """Of each contact, newest first."""
+    found = await db.fetch_each(
         """
         SELECT name, properties, at FROM contact_events
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND name = ANY(:names)
         ORDER BY id DESC
         LIMIT :limit
         """,
-        workspace_id=workspace_id,
-        contact_id=contact_id,
-        names=list(names),
-        limit=MOST_OF_PAST,
+        [{**one, "names": list(names)} for one in _each(workspace_id, contact_ids)],
     )
+    return [[PastEvent(**row) for row in rows] for rows in found]
 
 
-async def past_messages(db: Handle, *, workspace_id: str, contact_id: str) -> list[PastMessage]:
-    return await db.fetch_all_as(
-        PastMessage,
+async def past_messages(
+    db: Handle, *, workspace_id: str, contact_ids: Of
+) -> list[list[PastMessage]]:
+    found = await db.fetch_each(
         """
         SELECT status, template_id, created_at FROM messages
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
         ORDER BY id DESC
         LIMIT :limit
         """,
-        workspace_id=workspace_id,
-        contact_id=contact_id,
-        limit=MOST_OF_PAST,
+        _each(workspace_id, contact_ids),
     )
+    return [[PastMessage(**row) for row in rows] for rows in found]
 
 
-async def past_runs(db: Handle, *, workspace_id: str, contact_id: str) -> list[PastRun]:
-    return await db.fetch_all_as(
-        PastRun,
+async def past_runs(db: Handle, *, workspace_id: str, contact_ids: Of) -> list[list[PastRun]]:
+    """Without those that were not let in."""
+    found = await db.fetch_each(
         """
         SELECT status, definition_id FROM runs
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND blocked_by IS NULL
         ORDER BY id DESC
         LIMIT :limit
         """,
-        workspace_id=workspace_id,
-        contact_id=contact_id,
-        limit=MOST_OF_PAST,
+        _each(workspace_id, contact_ids),
     )
+    return [[PastRun(**row) for row in rows] for rows in found]
+
+
+def _each(workspace_id: str, contact_ids: Of) -> list[dict[str, Any]]:
+    return [
+        {"workspace_id": workspace_id, "contact_id": contact_id, "limit": MOST_OF_PAST}
+        for contact_id in contact_ids
+    ]
 
 
 async def known_definitions(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:

@@ -112,8 +112,15 @@ async def by_reason(
 
 async def of_address(db: Handle, *, workspace_id: str, address_hash: str) -> list[str]:
     """The reasons that hold."""
-    found = await reasons(db, workspace_id=workspace_id, address_hashes=[address_hash])
-    return found[address_hash]
+    rows = await db.fetch_all(
+        """
+        SELECT reason FROM suppressions
+        WHERE workspace_id = :workspace_id AND address_hash = :address_hash
+        """,
+        workspace_id=workspace_id,
+        address_hash=address_hash,
+    )
+    return [row["reason"] for row in rows]
 
 
 async def reasons(

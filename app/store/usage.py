@@ -76,6 +76,34 @@ async def used(db: Handle, *, workspace_id: str, meter: str, period: str = "") -
     return amount
 
 
+async def used_by_period(db: Handle, *, workspace_id: str, meter: str) -> dict[str, int]:
+    """The same for every period in which there was any."""
+    rows = await db.fetch_all(
+        """
+        SELECT period, CAST(sum(amount) AS BIGINT) AS used
+        FROM (SELECT period, amount FROM usage_totals
+              WHERE workspace_id = :workspace_id AND meter = :meter
+              UNION ALL
+              SELECT period, amount FROM usage_changes
+              WHERE workspace_id = :workspace_id AND meter = :meter) AS each
+        GROUP BY period
+        """,
+        workspace_id=workspace_id,
+        meter=meter,
+    )
+    return {row["period"]: row["used"] for row in rows}
+
+
+async def forget_period(db: Handle, *, workspace_id: str, meter: str, period: str) -> None:
+    for table in ("usage_totals", "usage_changes"):
+        await db.execute(
+            f"DELETE FROM {table} WHERE {OF_IT}",
+            workspace_id=workspace_id,
+            meter=meter,
+            period=period,
+        )
+
+
 async def lock(db: Handle, *, workspace_id: str, meter: str, period: str = "") -> None:
     """Lock a meter: who takes of it with this lock is alone; others add meanwhile only from far
     below."""

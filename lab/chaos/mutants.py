@@ -116,7 +116,7 @@ MUTANTS = {
     ),
     "m3d": Mutant(
         "a job is deleted without a look at `woken`",
-        "app.store.jobs:DELETE_RESTING",
+        "app.store.jobs:rest",
         """    WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND NOT woken
 """,
         """    WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id

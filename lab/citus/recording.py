@@ -31,11 +31,11 @@ latest = [""]
 
 
 def pytest_configure() -> None:
-    prepared = postgres._arguments
+    ordered = postgres._ordered
 
-    def recorded(statement: Statement, values: Mapping[str, Any]) -> list[Any]:
-        arguments = prepared(statement, values)
-        sent.setdefault(statement.text, arguments)
+    def recorded(statement: Statement, each: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+        arguments = ordered(statement, each)
+        sent.setdefault(statement.text, arguments[0])
         latest[0] = statement.text
         return arguments
 
@@ -46,7 +46,7 @@ def pytest_configure() -> None:
             note_refusal(str(error))
         return await understood(self, error, stage)
 
-    postgres._arguments = recorded
+    postgres._ordered = recorded
     PostgresConnection.understood = noted  # type: ignore[method-assign]
 
 

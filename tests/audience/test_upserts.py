@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import audience, upserts
+from app.audience import audience, shapes, upserts
 from app.audience.reactions import WorkspaceContext
 from app.audience.upserts import Entry
 from app.database.db import Database
@@ -54,7 +54,7 @@ async def everybody(database: Database, workspace_id: str) -> list[dict[str, Any
         tags = await contacts.tags_of(
             db, workspace_id=workspace_id, contact_ids=[row["id"] for row in rows]
         )
-    shown = [audience.resource(row, tags[row["id"]]) for row in reversed(rows)]
+    shown = [shapes.resource(row, tags[row["id"]]) for row in reversed(rows)]
     own = ("id", "createdAt", "updatedAt", "subscriptions")
     return [
         {k: v for k, v in one.items() if v not in (None, {}, []) and k not in own} for one in shown

@@ -16,7 +16,6 @@ import pytest
 from app.database import pipelining
 from app.database.db import Database, Handle, Row
 from app.database.engine import Link
-from app.database.sql import NUMBER, for_all, numbered, yields_rows
 from app.errors import CommitUnknown, Duplicate
 from tests import servers
 from tests.database.tables import TABLES
@@ -41,10 +40,10 @@ class Trips:
         trips = self
 
         async def run_each(
-            self: Link, sql: str, values: Sequence[Mapping[str, Any]]
+            self: Link, sql: str, values: Sequence[Mapping[str, Any]], *, held: bool = False
         ) -> list[list[Row]]:
             trips.seen.append((sql, len(values)))
-            return await each(self, sql, values)
+            return await each(self, sql, values, held=held)
 
         async def run_many(self: Link, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
             trips.seen.append((sql, len(rows)))
@@ -233,112 +232,3 @@ async def test_who_waits_for_something_else_meanwhile_is_waited_for(counters: Da
 
 async def test_no_work_is_no_trouble(counters: Database):
     assert await in_transaction(counters, []) == []
-
-
-@pytest.mark.parametrize(
-    ("sql", "yields"),
-    [
-        ("SELECT 1", True),
-        ("\n    SELECT id FROM runs FOR UPDATE", True),
-        ("WITH due AS (SELECT 1) SELECT * FROM due", True),
-        ("WITH due AS (SELECT 1) UPDATE runs SET x = 1 FROM due", False),
-        ("UPDATE runs SET x = 1 RETURNING id", True),
-        ("INSERT INTO runs VALUES (1)", False),
-        ("INSERT INTO runs SELECT 1", False),
-    ],
-)
-def test_what_yields_rows_is_known_by_its_words(sql: str, yields: bool):
-    assert yields_rows(sql) is yields
-
-
-def test_what_changes_rows_inside_cannot_be_numbered():
-    assert numbered("WITH gone AS (DELETE FROM a RETURNING b) SELECT b FROM gone") is None
-    assert NUMBER in str(numbered("WITH due AS MATERIALIZED (SELECT 1) SELECT * FROM due"))
-
-
-# --- one statement over all -----------------------------------------------------------------------
-
-MAKE = """
-    INSERT INTO things (id, name, score, flag, seen_at, document, body)
-    VALUES (:id, lower(:name), :score, :flag, :now, :document, :body)
-    ON CONFLICT (id) DO NOTHING
-    """
-OLDEST = """
-    SELECT id, score FROM things
-    WHERE score >= :least
-    ORDER BY score, id
-    LIMIT :limit
-    FOR UPDATE
-    """
-ALL_OF = "SELECT id FROM things WHERE score = :score ORDER BY id"
-
-
-async def test_many_rows_of_every_type_are_inserted_by_one_statement(database: Database):
-    made = [
-        {
-            "id": id,
-            "name": f"N{id}" if score else None,
-            "score": score or None,
-            "flag": score > 1,
-            "document": {"n": [score, None, "ä"]},
-            "body": bytes([score]),
-        }
-        for score, id in enumerate("abca")
-    ]
-    async with database.write() as db:
-        await db.execute_many(MAKE, made)
-        found = await db.fetch_all("SELECT * FROM things ORDER BY id")
-        moment = await db.now()
-    assert found == [
-        {**row, "name": row["name"] and row["name"].lower(), "seen_at": moment} for row in made[:3]
-    ]
-
-
-async def test_each_of_many_queries_has_its_own_rows_in_its_own_order(database: Database):
-    async with database.write() as db:
-        await db.execute_many(
-            "INSERT INTO things (id, score) VALUES (:id, :score)",
-            [{"id": id, "score": n % 3} for n, id in enumerate("fedcba")],
-        )
-        asked = [{"least": 2, "limit": 5}, {"least": 0, "limit": 3}, {"least": 9, "limit": 1}]
-        found = await db.fetch_each(OLDEST, asked)
-        assert [[row["id"] for row in rows] for rows in found] == [["a", "d"], ["c", "f", "b"], []]
-        found = await db.fetch_each(ALL_OF, [{"score": score} for score in (1, 1, 0, 7)])
-        assert [[row["id"] for row in rows] for rows in found] == [
-            ["b", "e"],
-            ["b", "e"],
-            ["c", "f"],
-            [],
-        ]
-
-
-@pytest.mark.parametrize(
-    ("sql", "over_all"),
-    [
-        (
-            "INSERT INTO t (a, b) VALUES (:a, (SELECT x FROM u WHERE y = :b))",
-            'INSERT INTO t (a, b)  SELECT asked."a",'
-            ' (SELECT x FROM u WHERE y = asked."b") FROM GIVEN ',
-        ),
-        (
-            "SELECT ':a' AS a FROM t WHERE a = :a AND at < :now",
-            "SELECT asked.nth_of_each, one.* FROM GIVEN CROSS JOIN LATERAL"
-            " (SELECT ':a' AS a FROM t WHERE a = asked.\"a\" AND at < now() OFFSET 0) AS one",
-        ),
-        (
-            "SELECT a FROM t WHERE a = :a FOR UPDATE",
-            "SELECT asked.nth_of_each, one.* FROM GIVEN CROSS JOIN LATERAL"
-            ' (SELECT a FROM t WHERE a = asked."a" FOR UPDATE) AS one',
-        ),
-        ("INSERT INTO t (a) VALUES (:a) ON CONFLICT (a) DO UPDATE SET a = 1", None),
-        ("INSERT INTO t (a) VALUES (:a) RETURNING a", None),
-        ("INSERT INTO t (a) VALUES (:a), (:b)", None),
-        ("INSERT INTO t (a) SELECT b FROM u WHERE a = :a", None),
-        ("UPDATE t SET b = :b WHERE a = :a RETURNING a", None),
-        ("DELETE FROM t WHERE a = :a", None),
-        ("SELECT a FROM t WHERE a = ANY(:a)", None),
-        ("WITH gone AS (DELETE FROM t WHERE a = :a RETURNING a) SELECT a FROM gone", None),
-    ],
-)
-def test_what_can_be_one_statement_over_all_is_known_by_its_words(sql: str, over_all: str | None):
-    assert for_all(sql, given="GIVEN", now="now()") == over_all

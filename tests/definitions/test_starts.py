@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.audience import audience, reactions, upserts
+from app.audience import audience, reactions, shapes, upserts
 from app.audience.reactions import WorkspaceContext
 from app.database.db import Row
 from app.definitions import activation
@@ -81,7 +81,7 @@ async def test_a_tag_starts_a_run_when_it_is_new_and_only_then(process: Process,
         row = await contacts.locked(db, workspace_id=acme, id=contact_id)
         assert row is not None
         await audience.remove_tag(db, workspace, contact_id, "vip")
-        await audience.replace(db, workspace, row, audience.writable(row), ["vip", "new"])
+        await audience.replace(db, workspace, row, shapes.writable(row), ["vip", "new"])
     assert len(await bodies(process, acme, vip)) == 2
 
 

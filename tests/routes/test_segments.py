@@ -10,7 +10,7 @@ import pytest
 from app.audience import segments
 from app.process import Process
 from app.store import segments as store
-from tests.cast import Cast
+from tests.cast import Cast, settle
 
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
 PRO = {"path": "contact.metadata.plan", "op": "eq", "value": "pro"}
@@ -258,3 +258,92 @@ async def test_a_segment_is_its_workspace_s_alone(cast: Cast, process: Process):
     assert response.status_code == 422
     async with process.database.read() as db:
         assert await store.of_workspace(db, workspace_id=rival.workspace_id) == {}
+
+
+# --- kept membership ------------------------------------------------------------------------------
+
+
+async def shown(cast: Cast, id: str) -> tuple[int | None, bool]:
+    segment = await cast.vic.read(f"/segments/{id}")
+    return segment["count"], segment["countedAt"] is not None
+
+
+async def test_a_segment_is_counted_once_it_has_been_filled(cast: Cast, process: Process):
+    await person(cast, "ada", tags=["vip"])
+    id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
+    assert await shown(cast, id) == (None, False)
+    await settle(process)
+    assert await shown(cast, id) == (1, True)
+    bob = await person(cast, "bob", tags=["vip"])
+    assert await shown(cast, id) == (2, True)
+    assert [one["count"] for one in (await cast.vic.read("/segments"))["data"]] == [2]
+    assert (await cast.ed.delete(f"/contacts/{bob}")).status_code == 204
+    assert await shown(cast, id) == (1, True)
+
+
+async def test_a_frozen_segment_stays_as_it_was(cast: Cast, process: Process):
+    ada = await person(cast, "ada", tags=["vip"])
+    frozen = {"name": "Then", "kind": "frozen", "filter": VIP}
+    id = (await cast.ed.made("/segments", frozen))["id"]
+    await settle(process)
+    await person(cast, "bob", tags=["vip"])
+    await cast.ed.delete(f"/contacts/{ada}/tags/vip")
+    assert await ids_in(cast, f"/segments/{id}/contacts") == [ada]
+    assert await shown(cast, id) == (1, True)
+    assert (await cast.vic.read(f"/segments/{id}"))["kind"] == "frozen"
+    [(pointer, _)] = await refused(cast, {"segmentId": id})
+    assert pointer == "/filter/segmentId"
+    await cast.ed.patch(f"/segments/{id}", {"kind": "live"})
+    await settle(process)
+    assert (await shown(cast, id))[0] == 1
+    assert ada not in await ids_in(cast, f"/segments/{id}/contacts")
+
+
+async def test_one_that_others_name_cannot_be_frozen(cast: Cast):
+    id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
+    await cast.ed.made("/segments", {"name": "Both", "filter": {"segmentId": id}})
+    response = await cast.ed.patch(f"/segments/{id}", {"kind": "frozen"})
+    assert response.status_code == 422
+    assert [error["pointer"] for error in response.json()["errors"]] == ["/kind"]
+
+
+async def test_another_filter_is_filled_anew_and_with_it_whoever_names_it(
+    cast: Cast, process: Process
+):
+    ada = await person(cast, "ada", tags=["vip"])
+    bob = await person(cast, "bob", metadata={"plan": "pro"})
+    inner = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
+    outer = (await cast.ed.made("/segments", {"name": "Out", "filter": {"segmentId": inner}}))["id"]
+    await settle(process)
+    assert await ids_in(cast, f"/segments/{outer}/contacts") == [ada]
+    await cast.ed.patch(f"/segments/{inner}", {"filter": PRO})
+    await settle(process)
+    assert await ids_in(cast, f"/segments/{inner}/contacts") == [bob]
+    assert await ids_in(cast, f"/segments/{outer}/contacts") == [bob]
+    await cast.ed.delete(f"/contacts/{bob}")
+    assert await shown(cast, outer) == (0, True)
+
+
+async def test_what_is_left_of_a_deleted_segment_goes(cast: Cast, process: Process):
+    await person(cast, "ada", tags=["vip"])
+    id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
+    await settle(process)
+    assert (await cast.ed.delete(f"/segments/{id}")).status_code == 204
+    assert (await cast.vic.get(f"/segments/{id}")).status_code == 404
+    await settle(process)
+    async with process.database.read() as db:
+        for table in ("segments", "segment_members", "segment_names", "segment_touches"):
+            assert await db.fetch_all(f"SELECT workspace_id FROM {table}") == []
+        assert await db.fetch_all("SELECT meter FROM usage_changes WHERE meter = 'segment'") == []
+
+
+async def test_a_page_of_members_goes_on_where_the_last_one_ended(cast: Cast, process: Process):
+    ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
+    id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
+    await settle(process)
+    path = f"/segments/{id}/contacts"
+    first = await cast.vic.read(f"{path}?limit=2")
+    assert [one["id"] for one in first["data"]] == ids[:2:-1]
+    second = await cast.vic.read(f"{path}?limit=2&cursor={first['nextCursor']}")
+    assert [one["id"] for one in second["data"]] == ids[2:0:-1]
+    assert await ids_in(cast, f"{path}?createdBefore=2020-01-01T00:00:00Z") == []

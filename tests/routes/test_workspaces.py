@@ -31,6 +31,8 @@ from app.store import (
     receipts,
     refused_recipients,
     sandbox_faults,
+    segment_members,
+    segments,
     sign_in_domains,
     throttles,
     workspaces,
@@ -372,6 +374,9 @@ async def one_of_everything(who: Any, process: Process) -> None:
     answer = await who.made(f"/contacts/{contact_id}/events", {"name": "seen"})
     async with process.database.write() as db:
         mine = {"workspace_id": who.workspace_id}
+        [segment_id] = await segments.of_workspace(db, **mine)
+        whom = {"contact_ids": [contact_id], "segment_ids": [segment_id]}
+        await segment_members.touch(db, **mine, **whom)
         domain = f"{who.workspace_id[3:]}.example"
         await sign_in_domains.put(db, **mine, domain=domain, role="viewer", claimed_by=who.user_id)
         await contact_events.signal(db, **mine, run_ids=[run_id], id=answer["id"])

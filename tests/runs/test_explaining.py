@@ -24,6 +24,7 @@ from app.store.usage import MESSAGES
 from tests.billing.test_quotas import use_up
 from tests.cast import HELLO, SEND_HELLO, WEBHOOK, Cast, any_address, settle
 from tests.messages.test_delivery import accepts, with_provider
+from tests.routes.test_broadcasts import broadcast
 from tests.routes.test_webhooks import SECRET, send, sending
 
 EMAIL = "ada@example.com"
@@ -40,6 +41,15 @@ class Scene:
     sender: httpx2.AsyncClient
     ada: dict[str, Any]
     definition: dict[str, Any] | None = None
+    broadcast_id: str | None = None
+
+    async def broadcast(self, **given: Any) -> str:
+        """Frozen, and as far as it comes by itself; its id."""
+        await self.cast.ed.made(f"/contacts/{self.ada['id']}/tags", {"tags": ["vip"]})
+        self.broadcast_id = str((await broadcast(self.cast, **given))["id"])
+        await self.cast.adam.made(f"/broadcasts/{self.broadcast_id}/schedule", None)
+        await settle(self.process)
+        return self.broadcast_id
 
     async def workflow(self, *steps: Any, **trigger: Any) -> str:
         """Activated; its id."""
@@ -97,6 +107,7 @@ class Scene:
 
     async def explained(self, query: str = "") -> list[dict[str, Any]]:
         about = f"definitionId={self.definition['id']}" if self.definition else ""
+        about = f"broadcastId={self.broadcast_id}" if self.broadcast_id else about
         url = f"/contacts/{self.ada['id']}/explain?{about}{query}"
         data: list[dict[str, Any]] = (await self.cast.vic.read(url.rstrip("?")))["data"]
         return data
@@ -543,6 +554,68 @@ async def test_what_had_to_go_for_newer_requests_is_not_known(
     entry = await scene.entry(Explanation.NOT_KNOWN_BEFORE)
     second = await scene.cast.vic.read(f"/webhook-requests/{ids[1]}")
     assert entry["at"] == second["createdAt"]
+
+
+# --- a broadcast ----------------------------------------------------------------------------------
+
+
+@case(Explanation.NOT_FROZEN)
+async def scheduled(scene: Scene) -> str:
+    return await scene.broadcast(sendAt="2030-01-31T09:00:00Z")
+
+
+@case(Explanation.NOT_IN_AUDIENCE)
+async def not_meant(scene: Scene) -> str:
+    return await scene.broadcast(tag="gold")
+
+
+@case(Explanation.EXCLUDED)
+async def not_subscribed(scene: Scene) -> str:
+    out = {"subscriptions": {"email": "unsubscribed"}}
+    await scene.cast.ed.patch(f"/contacts/{scene.ada['id']}", out)
+    return await scene.broadcast()
+
+
+@case(Explanation.AWAITS_TURN)
+async def not_nine_yet(scene: Scene) -> str:
+    return await scene.broadcast(localTime="09:00")
+
+
+@case(Explanation.BROADCAST_CANCELLED)
+async def not_any_more(scene: Scene) -> str:
+    id = await scene.broadcast(localTime="09:00")
+    await scene.cast.adam.made(f"/broadcasts/{id}/cancel", None)
+    await settle(scene.process)
+    return id
+
+
+@case(Explanation.MESSAGE_PRUNED)
+async def long_ago(scene: Scene) -> str:
+    id = await scene.broadcast()
+    async with scene.process.database.write() as db:
+        await db.execute("DELETE FROM messages")
+    return id
+
+
+async def test_a_message_of_a_broadcast_is_explained_like_any_other(scene: Scene):
+    id = await scene.broadcast()
+    [recipient] = (await scene.cast.vic.read(f"/broadcasts/{id}/recipients"))["data"]
+    [entry] = await scene.explained()
+    assert (entry["code"], entry["evidence"]["id"]) == ("sent", recipient["messageId"])
+    url = f"/contacts/{scene.ada['id']}/explain?broadcastId={id}"
+    both = await scene.cast.vic.get(f"{url}&definitionId=wfl_1")
+    assert both.json()["errors"][0]["pointer"] == "?broadcastId"
+    assert (await scene.cast.vic.get(f"{url}x")).status_code == 404
+    theirs = (await scene.cast.mallory.made("/contacts", {"email": "m@x.test"}))["id"]
+    url = f"/contacts/{theirs}/explain?broadcastId={id}"
+    assert (await scene.cast.mallory.get(url)).status_code == 404
+
+
+async def test_who_was_created_after_the_freezing_is_told_so(scene: Scene):
+    id = await scene.broadcast()
+    late = (await scene.cast.ed.made("/contacts", {"email": "late@x.test", "tags": ["vip"]}))["id"]
+    [entry] = (await scene.cast.vic.read(f"/contacts/{late}/explain?broadcastId={id}"))["data"]
+    assert entry["sentence"].startswith("The contact was created after")
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -80,6 +80,13 @@ INSERT: Mapping[Kind, str] = {
                                 created_at, updated_at)
         VALUES (:workspace_id, :id, 'B', 'vip', 'tpl_1', 'SCHEDULED', 1, :now, :now)
         """,
+    "segment": """
+        INSERT INTO segments (workspace_id, id, name, kind, filter, revision, created_at,
+                              updated_at, state, saved_at, starts, fill_to, filled_up_to,
+                              rechecked)
+        VALUES (:workspace_id, :id, 'S', 'live', '{}', 1, :now, :now, 'filling', :now, FALSE, '',
+                '', TRUE)
+        """,
 }
 INSERT_JOB = """
     INSERT INTO jobs (workspace_id, kind, id, wake_at, lease_token, claims, woken)

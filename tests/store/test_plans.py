@@ -47,6 +47,7 @@ from app.store import (
     retention,
     runs,
     sandbox,
+    segment_members,
     segments,
     sessions,
     suppressions,
@@ -171,6 +172,7 @@ FILL = (
                 UNION ALL SELECT 'message', 'msg_'
                 UNION ALL SELECT 'call', 'call_'
                 UNION ALL SELECT 'event_attempt', 'eva_'
+                UNION ALL SELECT 'segment', 'seg_'
                 UNION ALL SELECT 'broadcast', 'bro_') AS kinds
     WHERE i % 50 = 0
     """,
@@ -222,6 +224,21 @@ FILL = (
     """
     INSERT INTO contact_events (workspace_id, id, contact_id, name, properties, at)
     SELECT 'ws_acme', 'evt_' || i, 'con_' || (10001 + i % 99), 'seen', '{}', :past FROM n
+    """,
+    """
+    INSERT INTO segments (workspace_id, id, name, kind, filter, revision, created_at, updated_at,
+                          state, saved_at, starts, fill_to, filled_up_to, rechecked)
+    SELECT 'ws_acme', 'seg_' || i, '', 'live', '{}', 1, :past, :past, 'filled', :past, FALSE, '',
+           '', TRUE
+    FROM n WHERE i <= 10100
+    """,
+    """
+    INSERT INTO segment_names (workspace_id, name, segment_id)
+    SELECT 'ws_acme', 'tag:' || i, 'seg_' || (10001 + i % 99) FROM n
+    """,
+    """
+    INSERT INTO segment_members (workspace_id, contact_id, segment_id, member, next_at)
+    SELECT 'ws_acme', 'con_' || i, 'seg_' || (10001 + i % 99), TRUE, :now FROM n
     """,
     """
     INSERT INTO delivery_attempts (workspace_id, id, message_id, number, message_key, status,
@@ -384,6 +401,7 @@ class RecordingHandle:
     async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
         return await self._db.use(work)
 
+    change_held = Handle.change_held
     fetch_one = Handle.fetch_one
     fetch_all_as = Handle.fetch_all_as
     fetch_one_as = Handle.fetch_one_as
@@ -439,6 +457,7 @@ ID: Mapping[Kind, str] = {
     "call": "call",
     "event_attempt": "eva",
     "broadcast": "bro",
+    "segment": "seg",
 }
 
 
@@ -825,6 +844,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             "workspace_id kind id",
             "workspace_id run_id",
             *CALLS,
+            "workspace_id name",
         ],
     ),
     "the runs of a definition, cancelled": (
@@ -837,6 +857,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             "workspace_id kind id",
             "workspace_id run_id",
             *CALLS,
+            "workspace_id name",
         ],
     ),
     "a run, cancelled": (
@@ -847,6 +868,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             "workspace_id kind id",
             "workspace_id run_id",
             *CALLS,
+            "workspace_id name",
         ],
     ),
     "what a run is about to send": (
@@ -917,9 +939,31 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ),
         ["workspace_id contact_id id"],
     ),
-    "the runs that wait for what contacts do": (
-        lambda db: contact_events.listening(db, **ACME, contact_ids=["con_10001", "con_10002"]),
+    "what a new contact starts, and the segments that it may be in": (
+        lambda db: definitions.started_by(
+            db, **ACME, source="contact_created", key="", names=["contact"]
+        ),
+        ["workspace_id"],
+    ),
+    "the runs that wait for what contacts do, and the segments that name it": (
+        lambda db: contact_events.listening(
+            db, **ACME, contact_ids=["con_10001", "con_10002"], names=["tag", "tag:vip"]
+        ),
         ["workspace_id contact_id"],
+    ),
+    "the kept membership of a contact": (
+        lambda db: segment_members.of_contacts(
+            db, **ACME, contact_ids=["con_10050"], segment_ids=["seg_10001", "seg_10002"]
+        ),
+        ["workspace_id contact_id"],
+    ),
+    "whom time moves in a segment": (
+        lambda db: segment_members.due(db, **ACME, segment_id="seg_10001", limit=9),
+        ["workspace_id segment_id next_at"],
+    ),
+    "the segments that name a change": (
+        lambda db: segment_members.segments_named(db, **ACME, names=["tag:vip"]),
+        ["workspace_id name"],
     ),
     "what has reached a run": (
         lambda db: contact_events.take_signals(db, **ACME, run_id="run_10050", limit=9),

@@ -11,6 +11,7 @@ import pytest
 from app.database.db import Database, new_id
 from app.store import jobs, runs
 from app.store.jobs import Job
+from app.store.runs import NewStep
 from tests.store.rows import definition, run, set_columns, workspace
 
 
@@ -205,7 +206,8 @@ async def record(database: Database, acme: str, run_id: str, node: str, **change
         "finished_at": None,
     }
     async with database.write() as db:
-        await runs.record(db, workspace_id=acme, run_id=run_id, **{**step, **changes})
+        steps = [NewStep(**{**step, **changes})]
+        await runs.record(db, workspace_id=acme, run_id=run_id, steps=steps)
 
 
 async def test_the_end_of_a_visit_completes_the_record_of_its_beginning(database: Database):

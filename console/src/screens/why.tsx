@@ -14,6 +14,7 @@ const RECORDS: Record<Reason['evidence']['type'], readonly [string, (evidence: R
   webhook_request: ['the request', ({ id }) => `/requests/${id}`],
   run: ['the run', ({ id, nodeId }) => `/runs/${id}${nodeId ? `?step=${encodeURIComponent(nodeId)}` : ''}`],
   message: ['the message', ({ id }) => `/messages/${id}`],
+  broadcast: ['the broadcast', ({ id }) => `/broadcasts/${id}`],
 }
 
 /** The day in the viewer's zone, as an input has it, and the moment it begins. */

@@ -1,0 +1,149 @@
+"""Live membership: contacts judged for segments, under their locks, and what changes by that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from app.audience import segments
+from app.database.db import Handle, Row
+from app.database.ids import first_id
+from app.jobs.queue import Queue
+from app.machine import condition, segment_changes
+from app.machine.condition import Condition
+from app.store import contacts, jobs, segment_members
+from app.store import segments as store
+from app.store.segment_members import Membership
+from app.store.segments import Segment
+
+# Judgements of one change that are made at once; more are left to the segments' jobs.
+MOST_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A contact has entered a segment, or left it."""
+
+    contact_id: str
+    segment_id: str
+    entered: bool
+
+
+# A process may make ids by a clock that is ahead of ours.
+SKEW = timedelta(seconds=60)
+
+
+async def fill_to(db: Handle) -> str:
+    """The id that every contact there is lies below."""
+    now = await db.now()
+    return first_id("con", now + SKEW, now - datetime.now(UTC))
+
+
+async def begin_filling(
+    db: Handle,
+    queue: Queue,
+    segments_: Sequence[Segment],
+    existing: Mapping[str, Segment],
+    *,
+    workspace_id: str,
+) -> None:
+    """Segments that were saved: from now on changes find them, and their jobs fill them."""
+    conditions = conditions_of(existing)
+    for segment in segments_:
+        names = segment_changes.names(conditions[segment.id], conditions)
+        await segment_members.set_names(
+            db,
+            workspace_id=workspace_id,
+            segment_id=segment.id,
+            names=names if segment.kind == "live" else [],
+        )
+        at = await db.now()
+        await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[segment.id], at=at)
+        queue.due(db, "segment", workspace_id, segment.id)
+
+
+async def judge(
+    db: Handle, *, workspace_id: str, contact_ids: Sequence[str], segment_ids: Sequence[str]
+) -> list[Flip]:
+    """Judge locked contacts again for some segments, after a change that these name. Too many are
+    left to the segments' jobs."""
+    if len(contact_ids) * len(segment_ids) > MOST_AT_ONCE:
+        await segment_members.touch(
+            db, workspace_id=workspace_id, contact_ids=contact_ids, segment_ids=segment_ids
+        )
+        return []
+    existing = await store.of_workspace(db, workspace_id=workspace_id)
+    chosen = [existing[id] for id in segment_ids if id in existing and existing[id].kind == "live"]
+    rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=sorted(contact_ids))
+    return await judge_rows(db, existing, chosen, workspace_id=workspace_id, rows=rows)
+
+
+async def judge_rows(
+    db: Handle,
+    existing: Mapping[str, Segment],
+    chosen: Sequence[Segment],
+    *,
+    workspace_id: str,
+    rows: Sequence[Row],
+) -> list[Flip]:
+    """The same for these segments, of all those of the workspace, and the locked contacts' rows."""
+    if not rows or not chosen:
+        return []
+    conditions = conditions_of(existing)
+    filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
+    pasts = await segments.pasts(db, filters, workspace_id=workspace_id, rows=rows)
+    judged = []
+    for past in pasts:
+        facts = segments.facts(past, conditions)
+        for segment in chosen:
+            asked = conditions[segment.id]
+            holds = condition.evaluate(asked, facts).holds
+            next_at = segment_changes.next_flip(asked, conditions, facts)
+            is_frozen = segment.kind == "frozen"
+            judged.append(Membership(past.id, segment.id, holds, None if is_frozen else next_at))
+    return await keep(db, chosen, judged, workspace_id=workspace_id)
+
+
+def conditions_of(existing: Mapping[str, Segment]) -> dict[str, Condition]:
+    return {id: segments.stored(one.filter).condition for id, one in existing.items()}
+
+
+async def keep(
+    db: Handle, chosen: Sequence[Segment], judged: Sequence[Membership], *, workspace_id: str
+) -> list[Flip]:
+    """Keep what was found of locked contacts; the flips among it, without those of contacts that
+    the fill of a segment finds for the first time."""
+    held = await segment_members.of_contacts(
+        db,
+        workspace_id=workspace_id,
+        contact_ids=sorted({one.contact_id for one in judged}),
+        segment_ids=sorted({one.segment_id for one in judged}),
+    )
+    before = {(one.contact_id, one.segment_id): one for one in held}
+    changed, flips, counted = [], [], Counter[str]()
+    by_id = {segment.id: segment for segment in chosen}
+    for one in judged:
+        was = before.get((one.contact_id, one.segment_id))
+        was_member = was is not None and was.member
+        if was is None and not one.member and one.next_at is None:
+            continue
+        if was == one:
+            continue
+        changed.append(one)
+        if one.member == was_member:
+            continue
+        counted[one.segment_id] += 1 if one.member else -1
+        segment = by_id[one.segment_id]
+        if segment.starts or not segment.is_unjudged(one.contact_id):
+            flips.append(Flip(one.contact_id, one.segment_id, one.member))
+    await segment_members.write(db, workspace_id=workspace_id, rows=changed)
+    await segment_members.count_changes(db, workspace_id=workspace_id, amounts=counted)
+    for segment_id in sorted({one.segment_id for one in changed}):
+        dues = [one.next_at for one in changed if one.segment_id == segment_id and one.next_at]
+        if dues:
+            await jobs.wake_by(
+                db, "segment", workspace_id=workspace_id, ids=[segment_id], at=min(dues)
+            )
+    return flips

@@ -1,0 +1,205 @@
+"""The job of a segment: fill it, judge whom time or others have touched, delete it when removed.
+
+Each chunk is a transaction of its own, of at most CHUNK contacts. It locks those that nobody else
+holds, so that it holds up nobody for longer than a chunk takes, and comes to the others later. The
+claim is looked at last, in the same transaction: whoever lost it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from app.audience import membership, reactions, segments
+from app.audience.membership import Flip
+from app.audience.reactions import WorkspaceContext
+from app.database.db import Handle, Row
+from app.database.ids import first_id
+from app.machine import segment_changes
+from app.process import Process
+from app.store import contacts, jobs, segment_members, usage, workspaces
+from app.store import segments as store
+from app.store.jobs import Job
+from app.store.segment_members import Membership
+from app.store.segments import Segment
+
+CHUNK = 1_000  # contacts of one transaction that SQL judges,
+FEW = 250  # and that the machine does, which knows when time changes the answer
+# Who was being created when the filter was saved, by a transaction that could not see it: these are
+# looked at once more when no such transaction can be left.
+RECHECKED_AFTER = timedelta(seconds=30)
+RECHECKED_FROM = timedelta(seconds=60)
+HELD_FOR = timedelta(milliseconds=50)  # until it is tried again to lock who is held by others
+
+
+class _Lost(Exception):
+    """The claim is another worker's by now."""
+
+
+async def work(process: Process, job: Job) -> None:
+    """Work a claimed segment off, chunk by chunk."""
+    try:
+        while await _chunk(process, job):
+            pass
+    except _Lost:
+        return
+
+
+async def _chunk(process: Process, job: Job) -> bool:
+    """One transaction's worth; whether there is more to be done now. Raises _Lost."""
+    async with process.database.write() as db:
+        existing = await store.of_workspace(db, workspace_id=job.workspace_id)
+        segment = existing.get(job.id)
+        if segment is None:
+            return await _removed(process, db, job)
+        is_more = await _judged(process, db, segment, existing, job)
+        await _hold(db, job)
+        if is_more:
+            seconds = process.settings.lease_seconds
+            await jobs.renew(db, job, lease_seconds=seconds, has_progressed=True)
+            return True
+        at = await _next(db, job, segment)
+        await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=at)
+        return False
+
+
+async def _hold(db: Handle, job: Job) -> None:
+    if not await jobs.lock(db, [job]):
+        raise _Lost
+
+
+async def _next(db: Handle, job: Job, segment: Segment) -> datetime | None:
+    due = await segment_members.next_due(db, workspace_id=job.workspace_id, segment_id=job.id)
+    if due is not None:
+        due = max(due, await db.now() + HELD_FOR)  # whom others hold is due still
+    again = None if segment.rechecked else segment.saved_at + RECHECKED_AFTER
+    return min((at for at in (due, again) if at is not None), default=None)
+
+
+async def _removed(process: Process, db: Handle, job: Job) -> bool:
+    """Delete a chunk of a segment that nobody sees any more, and at last itself."""
+    whose = {"workspace_id": job.workspace_id, "segment_id": job.id}
+    is_more = await segment_members.delete_some(db, **whose, limit=CHUNK) == CHUNK
+    if not is_more:
+        await usage.forget_period(
+            db, workspace_id=job.workspace_id, meter=segment_members.METER, period=job.id
+        )
+        await store.delete(db, workspace_id=job.workspace_id, id=job.id)
+    await _hold(db, job)
+    if is_more:
+        seconds = process.settings.lease_seconds
+        await jobs.renew(db, job, lease_seconds=seconds, has_progressed=True)
+        return True
+    await jobs.delete(db, "segment", workspace_id=job.workspace_id, ids=[job.id])
+    return False
+
+
+async def _judged(
+    process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
+) -> bool:
+    if segment.state == "filling":
+        return await _fill(process, db, segment, existing, job)
+    if not segment.rechecked and segment.saved_at + RECHECKED_AFTER <= await db.now():
+        await _recheck(db, segment, job)
+        return True
+    whose = {"workspace_id": job.workspace_id, "segment_id": segment.id}
+    touches = await segment_members.touched(db, **whose, limit=FEW)
+    due = await segment_members.due(db, **whose, limit=FEW)
+    ids = sorted({*(one.contact_id for one in touches), *due})
+    if not ids:
+        return False
+    rows = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
+    flips = await membership.judge_rows(
+        db, existing, [segment], workspace_id=job.workspace_id, rows=rows
+    )
+    await _react(process, db, job, flips)
+    locked = {row["id"] for row in rows}
+    gone = set(ids) - set(
+        await segment_members.existing(db, workspace_id=job.workspace_id, ids=ids)
+    )
+    done = [one.id for one in touches if one.contact_id in locked | gone]
+    await segment_members.delete_touches(db, **whose, ids=done)
+    return bool(locked)  # else all are held by others: a little later
+
+
+async def _fill(
+    process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
+) -> bool:
+    conditions = membership.conditions_of(existing)
+    is_timed = segment.kind == "live" and segment_changes.is_timed(
+        conditions[segment.id], conditions
+    )
+    limit = FEW if is_timed else CHUNK
+    ids = await segment_members.contacts_after(
+        db,
+        workspace_id=job.workspace_id,
+        after=segment.filled_up_to,
+        to=segment.fill_to,
+        limit=limit,
+    )
+    is_last = len(ids) < limit
+    if ids:
+        rows = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
+        held = min(set(ids) - {row["id"] for row in rows}, default=None)
+        if held is not None and held != ids[0]:
+            ids = [id for id in ids if id < held]
+        elif held is not None:  # waited for, and alone: nobody then waits for us
+            row = await contacts.locked(db, workspace_id=job.workspace_id, id=held)
+            ids, rows = [held], [row] if row else []
+        is_last &= held is None
+        rows = [row for row in rows if row["id"] <= ids[-1]]
+        if is_timed:
+            flips = await membership.judge_rows(
+                db, existing, [segment], workspace_id=job.workspace_id, rows=rows
+            )
+        else:
+            flips = await _judged_by_sql(db, segment, existing, job, rows)
+        await _react(process, db, job, flips)
+    up_to = None if is_last else ids[-1]
+    await store.filled(db, segment, workspace_id=job.workspace_id, up_to=up_to)
+    return True
+
+
+async def _judged_by_sql(
+    db: Handle,
+    segment: Segment,
+    existing: Mapping[str, Segment],
+    job: Job,
+    rows: Sequence[Row],
+) -> list[Flip]:
+    """All at once: time changes none of these answers."""
+    if not rows:
+        return []
+    ids = [row["id"] for row in rows]
+    readable = segments.known(segments.stored(segment.filter), existing)
+    fitting = segments.fitting(db, readable, await db.now())
+    fits = await segment_members.fitting_among(db, fitting, workspace_id=job.workspace_id, ids=ids)
+    judged = [Membership(id, segment.id, id in fits, None) for id in ids]
+    return await membership.keep(db, [segment], judged, workspace_id=job.workspace_id)
+
+
+async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
+    """Have those judged who were being created when the filter was saved."""
+    moved = await db.now() - datetime.now(UTC)
+    after = first_id("con", segment.saved_at - RECHECKED_FROM, moved)
+    ids = await segment_members.contacts_after(
+        db, workspace_id=job.workspace_id, after=after, to=segment.fill_to, limit=CHUNK
+    )
+    if ids and segment.kind == "live":
+        await segment_members.touch(
+            db, workspace_id=job.workspace_id, contact_ids=ids, segment_ids=[segment.id]
+        )
+    await store.rechecked(db, segment, workspace_id=job.workspace_id)
+
+
+async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Flip]) -> None:
+    if not flips:
+        return
+    workspace = await workspaces.by_id(db, id=job.workspace_id)
+    context = WorkspaceContext(
+        job.workspace_id,
+        workspace.country if workspace else None,
+        process.vault,
+        queue=process.queue,
+    )
+    await reactions.moved(db, context, flips)

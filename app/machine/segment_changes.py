@@ -1,0 +1,158 @@
+"""The changes that a filter's answer depends on: by name, and by the passing of time.
+
+`names` are what a change of a contact is looked up by; `next_flip` is the earliest moment at which
+time alone may change the answer. It may be too early, never too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from app.machine import compare
+from app.machine.condition import Comparison, Condition
+from app.machine.fields import parse_duration
+from app.machine.program import Facts, Json
+from app.machine.segment_filter import Did, Got, InSegment, Went, walk
+
+CREATED = "contact"  # every live segment has it: a new contact may fit any filter
+MESSAGE = "message"
+TICK = timedelta(milliseconds=1)  # as precise as times are written
+
+
+def event(name: str) -> str:
+    return f"event:{name}"
+
+
+def run(definition_id: str) -> str:
+    return f"run:{definition_id}"
+
+
+def tag(text: str) -> list[str]:
+    """A filter that compares tags with a number or a time is found by `tag` alone."""
+    return ["tag", f"tag:{text}"]
+
+
+def metadata(name: str) -> str:
+    return f"metadata.{name}"
+
+
+def subscription(channel: str) -> str:
+    return f"subscriptions.{channel}"
+
+
+def topic(id: str) -> str:
+    return f"topics.{id}"
+
+
+def _parts(condition: Condition, others: Mapping[str, Condition]) -> Iterator[Condition]:
+    """It, and all within it and within the segments that it names."""
+    for part in walk(condition):
+        yield part
+        if isinstance(part, InSegment):
+            yield from _parts(others[part.segment_id], others)
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+
+def names(condition: Condition, others: Mapping[str, Condition]) -> list[str]:
+    """Each once, in order."""
+    found = {CREATED, *_names(_parts(condition, others))}
+    return sorted(found)
+
+
+def _names(parts: Iterable[Condition]) -> Iterator[str]:
+    for part in parts:
+        match part:
+            case Did():
+                yield event(part.event)
+            case Got():
+                yield MESSAGE
+            case Went():
+                yield run(part.definition_id)
+            case Comparison() if part.path.segments[0] == "contact":
+                yield from _compared(part)
+
+
+def _compared(one: Comparison) -> Iterator[str]:
+    match one.path.segments[1:]:
+        case ("id",) | ("createdAt",):  # never change
+            pass
+        case ("tags",):
+            value = one.value
+            is_plain = isinstance(value, str) and compare.number(value) is None
+            yield f"tag:{value}" if is_plain and compare.time(value) is None else "tag"
+        case ("metadata", str(name)):
+            yield metadata(name)
+        case ("subscriptions", str(channel)):
+            yield subscription(channel)
+        case ("topics", str(id), _):
+            yield topic(id)
+        case (str(name),):
+            yield name
+
+
+# --- by the passing of time -----------------------------------------------------------------------
+
+
+def is_timed(condition: Condition, others: Mapping[str, Condition]) -> bool:
+    return any(_is_timed(part) for part in _parts(condition, others))
+
+
+def _is_timed(part: Condition) -> bool:
+    match part:
+        case Did() | Got():
+            return part.within is not None
+        case Comparison():
+            return part.op == "within_last"
+    return False
+
+
+def next_flip(
+    condition: Condition, others: Mapping[str, Condition], facts: Facts
+) -> datetime | None:
+    """The earliest moment after now at which the answer may be another one."""
+    now = facts["now"]
+    found = (
+        _flip(moment, within, now)
+        for part in _parts(condition, others)
+        for moment, within in _moments(part, facts)
+    )
+    return min((flip for flip in found if flip is not None), default=None)
+
+
+def _flip(moment: datetime, within: timedelta, now: datetime) -> datetime | None:
+    """When it enters or leaves the window that ends now."""
+    if moment > now:
+        return moment
+    try:
+        left = moment + within + TICK
+    except OverflowError:
+        return None
+    return left if left > now else None
+
+
+def _moments(part: Condition, facts: Facts) -> Iterator[tuple[datetime, timedelta]]:
+    match part:
+        case Did():
+            events = [one for one in facts["events"] if one["name"] == part.event]
+            if part.within is not None:
+                yield from ((one["at"], part.within) for one in events)
+            if part.match is not None:
+                for comparison in walk(part.match):
+                    for one in events:
+                        yield from _compared_at(comparison, {"event": one})
+        case Got(within=timedelta() as within):
+            yield from ((one["at"], within) for one in facts["messages"])
+        case Comparison() if part.path.segments[0] == "contact":
+            yield from _compared_at(part, facts)
+
+
+def _compared_at(
+    part: Condition, facts: Mapping[str, Json]
+) -> Iterator[tuple[datetime, timedelta]]:
+    if isinstance(part, Comparison) and part.op == "within_last":
+        moment, within = compare.time(part.path.find(facts)), parse_duration(part.value)
+        if moment is not None and within is not None:
+            yield moment, within

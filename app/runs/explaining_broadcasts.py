@@ -1,0 +1,71 @@
+"""Explains why a broadcast did or did not reach a contact, from the row of its recipient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from app.broadcasts import control
+from app.database.db import Handle
+from app.runs.explaining import Explained, message
+from app.runs.explanations import Explanation
+from app.store import broadcast_recipients, explaining
+from app.store.broadcast_recipients import Recipient
+from app.store.broadcasts import Broadcast
+
+BARRED: Mapping[str, str] = {
+    "erased": "The person behind the contact's address had their data erased.",
+    "no_address": "The contact had no address on the broadcast's channel.",
+    "suppressed": "The contact's address was suppressed: it bounced, complained, sent STOP, or a"
+    " member suppressed it.",
+    "unsubscribed": "The contact had unsubscribed from the broadcast's channel.",
+    "no_consent": "The contact had not agreed to get the broadcast's topic on its channel.",
+}
+
+
+async def explain(
+    db: Handle, broadcast: Broadcast, *, contact_id: str, created_at: datetime
+) -> list[Explained]:
+    """All that is known: one thing."""
+    recipient = await broadcast_recipients.by_contact(
+        db,
+        workspace_id=broadcast.workspace_id,
+        broadcast_id=broadcast.id,
+        contact_id=contact_id,
+    )
+    if recipient is None:
+        return [_absent(broadcast, contact_id, created_at)]
+    if recipient.message_id is not None:
+        sent = await explaining.message(
+            db, workspace_id=broadcast.workspace_id, id=recipient.message_id
+        )
+        if sent is not None:
+            return [message(sent)]
+    return [_without_message(broadcast, recipient)]
+
+
+def _absent(broadcast: Broadcast, contact_id: str, created_at: datetime) -> Explained:
+    detail: str | None = None
+    if broadcast.frozen_at is None:
+        detail = f"The broadcast is {broadcast.state}: its audience is not frozen yet."
+        return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id, detail)
+    if not broadcast.is_frozen and contact_id > (broadcast.frozen_until or ""):
+        return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id)
+    if created_at > broadcast.frozen_at:
+        detail = "The contact was created after the broadcast's audience was frozen."
+    return Explained(broadcast.frozen_at, Explanation.NOT_IN_AUDIENCE, broadcast.id, detail)
+
+
+def _without_message(broadcast: Broadcast, recipient: Recipient) -> Explained:
+    at = broadcast.frozen_at or broadcast.updated_at
+    if recipient.status == "PENDING":
+        words = control.sentence(broadcast) if broadcast.state == "PAUSED" else None
+        code = Explanation.AWAITS_TURN
+        return Explained(max(at, recipient.due_at), code, broadcast.id, words)
+    if recipient.status == "CANCELLED":
+        ended = broadcast.finished_at or broadcast.updated_at
+        return Explained(ended, Explanation.BROADCAST_CANCELLED, broadcast.id)
+    reason = recipient.reason or ""
+    if reason in BARRED:
+        return Explained(at, Explanation.EXCLUDED, broadcast.id, BARRED[reason], reason)
+    return Explained(at, Explanation.MESSAGE_PRUNED, broadcast.id, None, recipient.status.lower())

@@ -1,0 +1,392 @@
+"""The kept membership of segments: who is in, when time may change that, whom to judge again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.database.db import Handle, Row, new_id
+from app.store import contacts, jobs, keyset, usage
+from app.store.segments import Fitting
+
+METER = "segment"  # of usage: its members, by the segment's id as the period
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    contact_id: str
+    segment_id: str
+    member: bool
+    next_at: datetime | None
+
+
+async def of_contacts(
+    db: Handle, *, workspace_id: str, contact_ids: Sequence[str], segment_ids: Sequence[str]
+) -> list[Membership]:
+    return await db.fetch_all_as(
+        Membership,
+        """
+        SELECT contact_id, segment_id, member, next_at FROM segment_members
+        WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
+          AND segment_id = ANY(:segment_ids)
+        """,
+        workspace_id=workspace_id,
+        contact_ids=list(contact_ids),
+        segment_ids=list(segment_ids),
+    )
+
+
+async def write(db: Handle, *, workspace_id: str, rows: Sequence[Membership]) -> None:
+    """What holds of locked contacts from now on."""
+    kept = [row for row in rows if row.member or row.next_at is not None]
+    gone = [row for row in rows if not row.member and row.next_at is None]
+    await db.execute_many(
+        """
+        INSERT INTO segment_members (workspace_id, contact_id, segment_id, member, next_at)
+        VALUES (:workspace_id, :contact_id, :segment_id, :member, :next_at)
+        ON CONFLICT (workspace_id, contact_id, segment_id) DO UPDATE
+        SET member = excluded.member, next_at = excluded.next_at
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "contact_id": row.contact_id,
+                "segment_id": row.segment_id,
+                "member": row.member,
+                "next_at": row.next_at,
+            }
+            for row in kept
+        ],
+    )
+    await db.execute_many(
+        """
+        DELETE FROM segment_members
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND segment_id = :segment_id
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "contact_id": row.contact_id,
+                "segment_id": row.segment_id,
+            }
+            for row in gone
+        ],
+    )
+
+
+async def count_changes(db: Handle, *, workspace_id: str, amounts: Mapping[str, int]) -> None:
+    """More or fewer members, by segment."""
+    for segment_id, amount in sorted(amounts.items()):
+        if amount:
+            await usage.add(
+                db, workspace_id=workspace_id, meter=METER, amount=amount, period=segment_id
+            )
+
+
+async def counts(db: Handle, *, workspace_id: str) -> dict[str, int]:
+    """How many members each segment has."""
+    return await usage.used_by_period(db, workspace_id=workspace_id, meter=METER)
+
+
+async def forget_contact(db: Handle, *, workspace_id: str, contact_id: str) -> None:
+    """Of a locked contact that is about to be erased."""
+    gone = await db.fetch_all(
+        """
+        DELETE FROM segment_members
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+        RETURNING segment_id, member
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+    )
+    amounts = {row["segment_id"]: -1 for row in gone if row["member"]}
+    await count_changes(db, workspace_id=workspace_id, amounts=amounts)
+
+
+async def delete_some(db: Handle, *, workspace_id: str, segment_id: str, limit: int) -> int:
+    """Delete members of a segment that is being removed; how many."""
+    gone = await db.fetch_all(
+        """
+        DELETE FROM segment_members
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+          AND contact_id IN (SELECT contact_id FROM segment_members
+                             WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+                             LIMIT :limit)
+        RETURNING contact_id
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        limit=limit,
+    )
+    return len(gone)
+
+
+async def page(
+    db: Handle,
+    *,
+    workspace_id: str,
+    segment_id: str,
+    filters: Mapping[str, object],
+    before: str | None,
+    limit: int,
+) -> list[Row]:
+    """The members as contacts, newest first. Filters: the times of contacts.CLAUSES."""
+    narrowed, values = keyset.narrowed(contacts.CLAUSES, filters, before, "m.contact_id")
+    return await db.fetch_all(
+        f"""
+        SELECT {contacts.COLUMNS}
+        FROM segment_members m
+        JOIN contacts c ON c.workspace_id = m.workspace_id AND c.id = m.contact_id
+        WHERE m.workspace_id = :workspace_id AND m.segment_id = :segment_id AND m.member {narrowed}
+        ORDER BY m.contact_id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        limit=limit,
+        **values,
+    )
+
+
+# --- what is to be judged -------------------------------------------------------------------------
+
+
+async def segments_named(db: Handle, *, workspace_id: str, names: Collection[str]) -> list[str]:
+    rows = await db.fetch_all(
+        """
+        SELECT segment_id FROM segment_names
+        WHERE workspace_id = :workspace_id AND name = ANY(:names)
+        """,
+        workspace_id=workspace_id,
+        names=sorted(names),
+    )
+    return sorted({row["segment_id"] for row in rows})
+
+
+async def set_names(
+    db: Handle, *, workspace_id: str, segment_id: str, names: Collection[str]
+) -> None:
+    await db.execute(
+        """
+        DELETE FROM segment_names
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+    )
+    await db.execute_many(
+        """
+        INSERT INTO segment_names (workspace_id, name, segment_id)
+        VALUES (:workspace_id, :name, :segment_id)
+        """,
+        [
+            {"workspace_id": workspace_id, "name": name, "segment_id": segment_id}
+            for name in sorted(names)
+        ],
+    )
+
+
+async def touch(
+    db: Handle, *, workspace_id: str, contact_ids: Collection[str], segment_ids: Collection[str]
+) -> None:
+    """Have contacts judged again by the segments' jobs."""
+    await db.execute_many(
+        """
+        INSERT INTO segment_touches (workspace_id, segment_id, id, contact_id)
+        VALUES (:workspace_id, :segment_id, :id, :contact_id)
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "segment_id": segment_id,
+                "id": new_id("stc"),
+                "contact_id": contact_id,
+            }
+            for segment_id in sorted(segment_ids)
+            for contact_id in sorted(contact_ids)
+        ],
+    )
+    await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=segment_ids, at=await db.now())
+
+
+async def touch_named(
+    db: Handle, *, workspace_id: str, changed: Collection[tuple[str, str]]
+) -> None:
+    """Likewise for the segments that name what has changed: each a name and the contact, which need
+    not be locked."""
+    rows = await db.fetch_all(
+        """
+        SELECT name, segment_id FROM segment_names
+        WHERE workspace_id = :workspace_id AND name = ANY(:names)
+        """,
+        workspace_id=workspace_id,
+        names=sorted({name for name, _ in changed}),
+    )
+    for segment_id in sorted({row["segment_id"] for row in rows}):
+        names = {row["name"] for row in rows if row["segment_id"] == segment_id}
+        ids = {contact_id for name, contact_id in changed if name in names}
+        await touch(db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[segment_id])
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    id: str
+    contact_id: str
+
+
+async def touched(db: Handle, *, workspace_id: str, segment_id: str, limit: int) -> list[Touch]:
+    return await db.fetch_all_as(
+        Touch,
+        """
+        SELECT id, contact_id FROM segment_touches
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+        ORDER BY id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        limit=limit,
+    )
+
+
+async def delete_touches(
+    db: Handle, *, workspace_id: str, segment_id: str, ids: Sequence[str]
+) -> None:
+    await db.execute(
+        """
+        DELETE FROM segment_touches
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND id = ANY(:ids)
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        ids=list(ids),
+    )
+
+
+async def due(db: Handle, *, workspace_id: str, segment_id: str, limit: int) -> list[str]:
+    """The contacts whose answer time may have changed, the longest due first."""
+    rows = await db.fetch_all(
+        """
+        SELECT contact_id FROM segment_members
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND next_at <= :now
+        ORDER BY next_at
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        limit=limit,
+    )
+    return [row["contact_id"] for row in rows]
+
+
+async def next_due(db: Handle, *, workspace_id: str, segment_id: str) -> datetime | None:
+    """When the segment's job has work again: now for whom is touched already."""
+    row = await db.fetch_one(
+        """
+        SELECT next_at FROM segment_members
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND next_at IS NOT NULL
+        ORDER BY next_at
+        LIMIT 1
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+    )
+    if await touched(db, workspace_id=workspace_id, segment_id=segment_id, limit=1):
+        return await db.now()
+    return None if row is None else row["next_at"]
+
+
+async def lock_free(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    """Lock those of the contacts that nobody else holds, and return them."""
+    return await db.fetch_all(
+        f"""
+        SELECT {contacts.COLUMNS} FROM contacts
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        ORDER BY id
+        FOR UPDATE SKIP LOCKED
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[str]:
+    rows = await db.fetch_all(
+        "SELECT id FROM contacts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return [row["id"] for row in rows]
+
+
+async def contacts_after(
+    db: Handle, *, workspace_id: str, after: str, to: str | None, limit: int
+) -> list[str]:
+    """The ids of the next contacts, in their order."""
+    narrowed = "" if to is None else "AND id <= :to"
+    rows = await db.fetch_all(
+        f"""
+        SELECT id FROM contacts
+        WHERE workspace_id = :workspace_id AND id > :after {narrowed}
+        ORDER BY id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        limit=limit,
+        **({} if to is None else {"to": to}),
+    )
+    return [row["id"] for row in rows]
+
+
+async def fitting_among(
+    db: Handle, fitting: Fitting, *, workspace_id: str, ids: Sequence[str]
+) -> set[str]:
+    """Those of the contacts, of one stretch of ids, that fit."""
+    rows = await db.fetch_all(
+        f"""
+        SELECT c.id FROM contacts c
+        WHERE c.workspace_id = :workspace_id AND c.id BETWEEN :first_id AND :last_id
+          AND ({fitting.sql})
+        """,
+        workspace_id=workspace_id,
+        first_id=min(ids),
+        last_id=max(ids),
+        **fitting.values,
+    )
+    return {row["id"] for row in rows}
+
+
+# --- jobs that are late ---------------------------------------------------------------------------
+
+
+async def late(
+    db: Handle, *, after: tuple[str, str], limit: int
+) -> tuple[list[tuple[str, str]], tuple[str, str] | None]:
+    """The segments, of the next `limit`, whose job rests beyond what is due; and the last of the
+    next. A change that was not committed when the job looked for its next time may be so."""
+    rows = await db.fetch_all(
+        """
+        SELECT next.workspace_id, next.id,
+               CAST(EXISTS (
+                   SELECT 1 FROM segment_members m
+                   WHERE m.workspace_id = next.workspace_id AND m.segment_id = next.id
+                     AND m.next_at <= :now
+               ) AND NOT EXISTS (
+                   SELECT 1 FROM jobs j
+                   WHERE j.workspace_id = next.workspace_id AND j.kind = 'segment'
+                     AND j.id = next.id AND (j.lease_token <> 0 OR j.wake_at <= :now)
+               ) AS BOOLEAN) AS is_late
+        FROM (SELECT workspace_id, id FROM segments
+              WHERE (workspace_id, id) > (:workspace_id, :id)
+              ORDER BY workspace_id, id
+              LIMIT :limit) AS next
+        """,
+        workspace_id=after[0],
+        id=after[1],
+        limit=limit,
+    )
+    keys = [(row["workspace_id"], row["id"]) for row in rows]
+    found = [(row["workspace_id"], row["id"]) for row in rows if row["is_late"]]
+    return found, max(keys) if len(rows) == limit else None

@@ -1,0 +1,371 @@
+"""Live membership is what a fresh evaluation finds, after whatever has happened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.audience import audience, erasing, membership, segment_jobs, segments
+from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
+from app.database import postgres
+from app.database.db import Database, Handle, Row, new_id
+from app.errors import Problem
+from app.machine import document
+from app.process import Process
+from app.runs import run_control
+from app.store import contacts, jobs, runs, segment_members
+from app.store import segments as store
+from tests.cast import SEND_HELLO, hook, settle
+from workers.maintenance import JobSweep
+
+CHANGES = int(os.environ.get("CHANGES", "400"))  # make -C lab fuzz-membership
+SEEDS = range(int(os.environ.get("SEEDS", "2")))
+WAIT = {"id": "rest", "type": "wait", "duration": "PT2H"}
+
+
+def jump(database: Database, milliseconds: int) -> None:
+    """Set the database's clock so far before or after the right one."""
+    backend = database._databases._backend
+    if database.engine == "postgresql":
+        backend.now = postgres._now(milliseconds)  # type: ignore[attr-defined]
+    else:
+        backend.offset = timedelta(milliseconds=milliseconds)  # type: ignore[attr-defined]
+
+
+@dataclass(slots=True)
+class World:
+    """A workspace in which things happen at random."""
+
+    process: Process
+    workspace_id: str
+    flow_id: str
+    random: random.Random
+    ahead_ms: int = 0
+    people: list[str] = field(default_factory=list)
+    segments: list[str] = field(default_factory=list)
+
+    @property
+    def context(self) -> WorkspaceContext:
+        return WorkspaceContext(
+            self.workspace_id, None, self.process.vault, queue=self.process.queue
+        )
+
+    # --- filters ----------------------------------------------------------------------------------
+
+    def filter(self, depth: int = 2) -> Any:
+        pick = self.random.random()
+        if depth and pick < 0.4:
+            parts = [self.filter(depth - 1) for _ in range(self.random.randint(1, 3))]
+            return self.random.choice([{"all": parts}, {"any": parts}, {"not": parts[0]}])
+        if pick < 0.5 and self.segments:
+            return {"segmentId": self.random.choice(self.segments)}
+        within = self.random.choice([{}, {"within": self.random.choice(["PT30M", "PT2H"])}])
+        count = {"op": self.random.choice(["eq", "lt", "gte", "lte"])}
+        count["value"] = self.random.choice([0, 1, 2])
+        renews = {"path": "contact.metadata.renewsAt", "op": "within_last", "value": "PT1H"}
+        young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
+        late = {"path": "event.properties.at", "op": "within_last", "value": "PT1H"}
+        return self.random.choice(
+            [
+                {"path": "contact.tags", "op": "contains", "value": self.random.choice("ab5")},
+                {"path": "contact.tags", "op": "contains", "value": 5},
+                {"path": "contact.metadata.plan", "op": "eq", "value": "pro"},
+                {"path": "contact.firstName", "op": "exists", "value": True},
+                {"path": "contact.subscriptions.email", "op": "eq", "value": "subscribed"},
+                {"event": self.random.choice(["order", "visit"]), "count": count, **within},
+                {"event": "order", "match": late},
+                {"message": "sent", **within},
+                {"run": self.random.choice(["in", "entered"]), "definitionId": self.flow_id},
+                renews,
+                young,
+            ]
+        )
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    async def create(self, db: Handle) -> None:
+        row = await audience.create(db, self.context, self.values(), self.tags())
+        self.people.append(row["id"])
+
+    def values(self) -> dict[str, Any]:
+        values: dict[str, Any] = {"email": f"{new_id('x')}@x.test"}
+        if self.random.random() < 0.5:
+            values["firstName"] = self.random.choice(["Ada", "Bob"])
+        return {**values, "metadata": {"plan": self.random.choice(["pro", "free"])}}
+
+    def tags(self) -> list[str]:
+        return self.random.sample(["a", "b", "5", "5.0"], self.random.randint(0, 2))
+
+    async def patch(self, db: Handle) -> None:
+        soon = document.text(await db.now() + timedelta(minutes=self.random.choice([-90, -30, 45])))
+        change: dict[str, Any] = self.random.choice(
+            [
+                {"firstName": self.random.choice([None, "Eve"])},
+                {"metadata": {"plan": self.random.choice(["pro", "free", None])}},
+                {"metadata": {"renewsAt": self.random.choice([soon, None])}},
+                {"subscriptions": {"email": self.random.choice(["subscribed", "unsubscribed"])}},
+            ]
+        )
+        row = await self.someone(db)
+        if row is not None:
+            await audience.change(db, self.context, row, change)
+
+    async def tag(self, db: Handle) -> None:
+        row = await self.someone(db)
+        if row is not None and self.random.random() < 0.5:
+            await audience.add_tags(db, self.context, row["id"], self.tags())
+        elif row is not None:
+            await audience.remove_tag(db, self.context, row["id"], self.random.choice("ab5"))
+
+    async def event(self, db: Handle) -> None:
+        row = await self.someone(db)
+        if row is not None:
+            now = await db.now()
+            name = self.random.choice(["order", "visit", "else"])
+            at = now - timedelta(minutes=self.random.choice([0, 20, 100]))
+            given = {"at": document.text(now + timedelta(minutes=self.random.choice([-20, 30])))}
+            happened = ContactEvent(row["id"], name, given, at, reacts=at == now)
+            await all_happened(db, self.context, [happened])
+
+    async def run(self, db: Handle) -> None:
+        row = await self.someone(db)
+        if row is not None:
+            await run_control.start(
+                self.process,
+                db,
+                self.workspace_id,
+                definition_id=self.flow_id,
+                contact_id=row["id"],
+                data={},
+            )
+
+    async def cancel(self, db: Handle) -> None:
+        where = {"workspace_id": self.workspace_id, "definition_id": self.flow_id}
+        await runs.cancel_some(db, **where, reason_code="cancelled", limit=1)
+
+    async def erase(self, db: Handle) -> None:
+        if self.people and self.random.random() < 0.2:
+            await erasing.erase(db, self.context, self.people.pop(0))
+
+    async def someone(self, db: Handle) -> Row | None:
+        if not self.people:
+            return None
+        id = self.random.choice(self.people)
+        return await contacts.locked(db, workspace_id=self.workspace_id, id=id)
+
+    async def save(self, db: Handle, filter: Any = None) -> None:
+        """A segment that is new, or another filter for one that there is."""
+        existing = await store.of_workspace(db, workspace_id=self.workspace_id)
+        is_new = len(self.segments) < 2 or (len(self.segments) < 6 and self.random.random() < 0.5)
+        own = None if is_new else self.random.choice(self.segments)
+        with suppress(Problem):  # a circle, or too deep
+            readable = await segments.read(
+                db,
+                filter or self.filter(),
+                workspace_id=self.workspace_id,
+                kept=timedelta(days=30),
+                existing=existing,
+                own_id=own,
+            )
+            given: dict[str, Any] = {
+                "workspace_id": self.workspace_id,
+                "id": own or new_id("seg"),
+                "name": "S",
+                "kind": "live",
+                "filter": document.dumps(readable.raw).decode(),
+                "starts": False,
+                "fill_to": await membership.fill_to(db),
+            }
+            saved = await (store.insert if own is None else store.refill)(db, **given)
+            known = {**existing, saved.id: saved}
+            led = segments.leading_to(saved.id, known)
+            await store.refill_again(
+                db, workspace_id=self.workspace_id, ids=led, fill_to=saved.fill_to
+            )
+            await membership.begin_filling(
+                db,
+                self.process.queue,
+                [saved, *(known[id] for id in led)],
+                known,
+                workspace_id=self.workspace_id,
+            )
+            self.segments += [saved.id] if own is None else []
+
+    # --- workers ----------------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """A worker does some of it, dies amid it, or never comes back to what it has claimed."""
+        claimed = await self.process.claim("segment", [], 2)
+        for job in claimed:
+            task = asyncio.create_task(segment_jobs.work(self.process, job))
+            if self.random.random() < 0.4:
+                await asyncio.sleep(self.random.random() * 0.01)
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def step(self) -> None:
+        chosen = self.random.random()
+        if chosen < 0.1:
+            self.ahead_ms += self.random.choice([60_000, 1_800_000, 3_600_000])
+            jump(self.process.database, self.ahead_ms)
+        elif chosen < 0.25:
+            await self.work()
+        elif chosen < 0.3:
+            await settle(self.process)
+        else:
+            acts = [self.create, self.patch, self.tag, self.event, self.event, self.patch]
+            acts += [self.tag, self.run, self.cancel, self.erase]
+            acts += [self.save]
+            with suppress(Problem):  # such as a subscription that no member may take back
+                async with self.process.database.write() as db:
+                    await self.random.choice(acts)(db)
+
+    # --- what must hold ---------------------------------------------------------------------------
+
+    async def kept(self) -> dict[str, tuple[set[str], int]]:
+        """The kept membership of each segment, and its count."""
+        async with self.process.database.read() as db:
+            counts = await segment_members.counts(db, workspace_id=self.workspace_id)
+            found = {}
+            for id in self.segments:
+                rows = await segment_members.page(
+                    db,
+                    workspace_id=self.workspace_id,
+                    segment_id=id,
+                    filters={},
+                    before=None,
+                    limit=10_000,
+                )
+                found[id] = {row["id"] for row in rows}, counts.get(id, 0)
+        return found
+
+    async def fresh(self) -> dict[str, tuple[set[str], int]]:
+        async with self.process.database.read() as db:
+            existing = await store.of_workspace(db, workspace_id=self.workspace_id)
+        found = {}
+        for id in self.segments:
+            readable = segments.known(segments.stored(existing[id].filter), existing)
+            page = await segments.page(
+                self.process.database,
+                readable,
+                workspace_id=self.workspace_id,
+                filters={},
+                before=None,
+                limit=10_000,
+            )
+            ids = {row["id"] for row in page.rows}
+            found[id] = ids, len(ids)
+        return found
+
+
+async def world(process: Process, acme: str, seed: int) -> World:
+    await hook(process, acme, [SEND_HELLO, WAIT], trigger={"source": "manual"})
+    async with process.database.read() as db:
+        flow_id = await db.fetch_value(
+            "SELECT id FROM definitions WHERE workspace_id = :workspace_id", workspace_id=acme
+        )
+    return World(process, acme, flow_id, random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_membership_is_what_a_fresh_evaluation_finds(
+    process: Process, acme: str, seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(segment_jobs, "RECHECKED_AFTER", timedelta(days=9_999))  # it hides faults
+    here = await world(process, acme, seed)
+    for number in range(1, CHANGES + 1):
+        await here.step()
+        if number % 20 == 0 or number == CHANGES:
+            await all_done(here)
+            assert await here.kept() == await here.fresh(), (seed, number)
+    assert any(ids for ids, _ in (await here.kept()).values())
+
+
+async def all_done(here: World) -> None:
+    """What workers left behind is due again when their leases have ended."""
+    here.ahead_ms += 61_000
+    jump(here.process.database, here.ahead_ms)
+    await settle(here.process)
+    await JobSweep().run(here.process)
+    await settle(here.process)
+
+
+async def test_runs_and_messages_of_a_contact_move_it(process: Process, acme: str):
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.create(db)
+        for filter in (
+            {"message": "sent"},
+            {"run": "in", "definitionId": here.flow_id},
+            {"run": "entered", "definitionId": here.flow_id},
+        ):
+            await here.save(db, filter)
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [0, 0, 0]
+    async with process.database.write() as db:
+        await here.run(db)
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [1, 1, 1]
+    async with process.database.write() as db:
+        await here.cancel(db)
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [1, 0, 1]
+
+
+async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, acme: str):
+    here = await world(process, acme, 1)
+    young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, young)
+    await settle(process)
+    async with process.database.write() as db:  # as if it had not seen the contact
+        far = await db.now() + timedelta(days=300)
+        await db.execute("UPDATE jobs SET wake_at = :far WHERE kind = 'segment'", far=far)
+        await db.execute("UPDATE segments SET rechecked = TRUE")
+    jump(process.database, 3 * 3_600_000)
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [1]
+    await JobSweep().run(process)
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [0]
+
+
+async def test_many_at_once_are_left_to_the_job(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(membership, "MOST_AT_ONCE", 0)
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.save(db, {"path": "contact.metadata.plan", "op": "exists", "value": True})
+    await settle(process)
+    async with process.database.write() as db:
+        await here.create(db)
+    assert [count for _, count in (await here.kept()).values()] == [0]
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [1]
+
+
+async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, acme: str):
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, {"not": {"event": "x"}})
+    [job] = await process.claim("segment", [], 1)
+    async with process.database.write() as db:
+        await jobs.take(db, "segment", workspace_id=acme, id=job.id)
+    await segment_jobs.work(process, job)
+    assert [count for _, count in (await here.kept()).values()] == [0]
+    async with process.database.write() as db:
+        now = await db.now()
+        await jobs.rest(db, "segment", workspace_id=acme, id=job.id, wake_at=now)
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [1]

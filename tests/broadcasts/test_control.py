@@ -1,0 +1,235 @@
+"""Pause, resume, cancel, and a broadcast that pauses by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from app.broadcasts import guard, sending
+from app.config.plans import PLANS, Plan
+from app.process import Process
+from app.store.jobs import Job
+from tests.broadcasts.test_sending import recipients, sent_to, worked
+from tests.cast import Cast, settle
+from tests.outbound.test_events import listening
+from tests.routes.test_broadcasts import broadcast, person
+
+
+async def people(cast: Cast, count: int) -> list[str]:
+    rows = "".join(f"p{n}@x.test,vip\n" for n in range(count))
+    answer = await cast.ed.call(
+        "POST",
+        "/contacts/import",
+        content=f"email,tags\n{rows}",
+        headers={"Content-Type": "text/csv"},
+    )
+    assert answer.status_code == 200, answer.text
+    return [f"p{n}@x.test" for n in range(count)]
+
+
+async def stepped(process: Process, times: int) -> None:
+    """So many transactions of a worker on the broadcast, each under a claim of its own."""
+    for _ in range(times):
+        async with process.database.write() as db:
+            await db.execute("UPDATE jobs SET wake_at = :now WHERE kind = 'broadcast'")
+        for job in await process.claim("broadcast", [], 10):
+            if await sending.step(process, job):
+                await given_back(process, job)
+
+
+async def given_back(process: Process, job: Job) -> None:
+    async with process.database.write() as db:
+        await db.execute(
+            "UPDATE jobs SET wake_at = :now, lease_token = 0, claims = 0 WHERE id = :id", id=job.id
+        )
+
+
+async def begun(cast: Cast, process: Process, **given: Any) -> str:
+    """A broadcast that is SENDING; its path."""
+    made = await broadcast(cast, **given)
+    path = f"/broadcasts/{made['id']}"
+    await cast.adam.made(f"{path}/schedule", None)
+    await stepped(process, 1)
+    assert (await cast.vic.read(path))["state"] == "SENDING"
+    return path
+
+
+async def test_a_pause_lets_nothing_more_out_and_a_resume_goes_on(cast: Cast, process: Process):
+    everybody = await people(cast, 5)
+    path = await begun(cast, process)
+    await stepped(process, 3)
+    assert (await cast.vic.read(path))["progress"]["queued"] == 5
+    paused = await cast.adam.made(f"{path}/pause", None)
+    assert paused["state"] == "PAUSED"
+    await settle(process)
+    assert await sent_to(cast) == {}
+    messages = (await cast.vic.read("/messages"))["data"]
+    assert {one["reason"]["code"] for one in messages} == {"broadcast_paused"}
+    assert {one["broadcastId"] for one in messages} == {paused["id"]}
+    for state in (True, False):  # a workspace that sends again leaves the broadcast as it is
+        await cast.adam.patch("/settings/workspace", {"sendingPaused": state})
+    await settle(process)
+    assert await sent_to(cast) == {}
+    assert (await cast.adam.made(f"{path}/resume", None))["state"] == "SENDING"
+    await worked(process)
+    assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+    assert (await cast.vic.read(path))["state"] == "SENT"
+
+
+async def test_a_pause_while_the_audience_is_frozen_loses_and_doubles_nobody(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 2)
+    everybody = await people(cast, 7)
+    path = await begun(cast, process)
+    await stepped(process, 2)
+    frozen = (await cast.vic.read(path))["audience"]
+    assert not frozen["isComplete"]
+    assert frozen["frozen"]["total"] == 4
+    await cast.adam.made(f"{path}/pause", None)
+    await person(cast, "late")
+    await stepped(process, 2)
+    assert (await cast.vic.read(path))["audience"] == frozen
+    await cast.adam.made(f"{path}/resume", None)
+    await worked(process)
+    shown = await cast.vic.read(path)
+    assert shown["progress"]["sent"] == shown["audience"]["frozen"]["total"] == 7
+    assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+
+
+async def test_a_cancelled_broadcast_ends_what_has_not_left(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sending, "BATCH", 2)
+    monkeypatch.setattr(sending, "WINDOW", 4)
+    await people(cast, 9)
+    path = await begun(cast, process)
+    await stepped(process, 2)  # the first two
+    await settle(process)
+    await stepped(process, 1)
+    gone = await sent_to(cast)
+    assert 2 <= gone.total() < 9
+    cancelled = await cast.adam.made(f"{path}/cancel", None)
+    assert cancelled["state"] == "CANCELLED"
+    await worked(process)
+    shown = await cast.vic.read(path)
+    assert await sent_to(cast) == gone
+    assert shown["finishedAt"]
+    assert shown["progress"]["total"] == 9
+    assert shown["progress"]["sent"] + shown["progress"]["cancelled"] == 9
+    found = await recipients(cast, cancelled["id"], "?status=CANCELLED")
+    assert {one["reason"] for one in found} == {"cancelled"}
+    for act in ("schedule", "pause", "resume", "cancel"):
+        assert (await cast.adam.post(f"{path}/{act}")).status_code == 409
+
+
+async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: Process):
+    await people(cast, 2)
+    made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z")
+    path = f"/broadcasts/{made['id']}"
+    await cast.adam.made(f"{path}/schedule", None)
+    await settle(process)
+    assert (await cast.vic.read(path))["state"] == "SCHEDULED"
+    changed = (await cast.ed.patch(path, {"name": "Winter"})).json()
+    assert (changed["state"], changed["audience"]["previewed"]) == ("DRAFT", None)
+    await cast.adam.made(f"{path}/schedule", None)
+    assert (await cast.adam.made(f"{path}/cancel", None))["finishedAt"]
+    await worked(process)
+    assert await sent_to(cast) == {}
+    assert (await cast.ed.delete(path)).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "least"),
+    [("bounce", "too_many_bounces", 3), ("complain", "too_many_complaints", 1)],
+)
+async def test_too_many_bounces_or_complaints_pause_it(
+    cast: Cast,
+    process: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    code: str,
+    least: int,
+):
+    monkeypatch.setattr(guard, "FEWEST", 4)
+    monkeypatch.setattr(sending, "BATCH", 4)
+    monkeypatch.setattr(sending, "WINDOW", 4)
+    await people(cast, 12)
+    await listening(cast.adam)
+    await cast.adam.made("/sandbox/faults", {"kind": kind, "count": least})
+    path = await begun(cast, process)
+    await stepped(process, 2)
+    await settle(process)
+    await asyncio.sleep(1.5)  # until the provider reports it
+    await stepped(process, 1)
+    shown = await cast.vic.read(path)
+    assert (shown["state"], shown["reason"]["code"]) == ("PAUSED", code)
+    assert re.match(rf"Of the last (4|8) messages {least} ", shown["reason"]["sentence"])
+    assert (await sent_to(cast)).total() < 12
+    entry = (await cast.adam.read("/audit-logs?action=broadcast.paused"))["data"][0]
+    assert (entry["actor"]["type"], entry["resource"]["id"]) == ("service", shown["id"])
+    async with process.database.read() as db:
+        events = await db.fetch_all("SELECT data FROM events WHERE type = 'broadcast.paused'")
+    assert [code in event["data"] for event in events] == [True]
+    await cast.adam.made(f"{path}/resume", None)  # what went out before is not judged again
+    await worked(process)
+    shown = await cast.vic.read(path)
+    assert shown["state"] == "SENT"
+    assert shown["progress"]["sent"] == 12 - least
+
+
+def plan_of(messages: int) -> dict[str, Plan]:
+    return {**PLANS, "growth": Plan("growth", 4_900, None, messages, None, ("audit_logs",))}
+
+
+async def test_what_a_quota_would_hold_back_is_refused_beforehand(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    await people(cast, 5)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(4))
+    made = await broadcast(cast)
+    path = f"/broadcasts/{made['id']}"
+    preview = await cast.vic.made(f"{path}/preview", None)
+    assert preview["refusal"]["code"] == "suppressed_quota"
+    assert "It is for 5, and 4 messages are left" in preview["refusal"]["sentence"]
+    refused = await cast.adam.post(f"{path}/schedule")
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    assert (await cast.vic.read(path))["state"] == "DRAFT"
+
+
+async def test_a_quota_that_is_used_up_meanwhile_pauses_it(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    await people(cast, 5)
+    path = await begun(cast, process)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(3))
+    await worked(process)
+    shown = await cast.vic.read(path)
+    assert (shown["state"], shown["reason"]["code"]) == ("PAUSED", "suppressed_quota")
+    assert (shown["progress"]["sent"], shown["progress"]["pending"]) == (3, 2)
+    assert (await cast.adam.post(f"{path}/resume")).status_code == 403
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(5))
+    await cast.adam.made(f"{path}/resume", None)
+    await worked(process)
+    assert (await cast.vic.read(path))["progress"]["sent"] == 5
+
+
+async def test_a_template_that_is_gone_and_a_worker_that_always_dies_pause_it(
+    cast: Cast, process: Process
+):
+    await people(cast, 1)
+    path = await begun(cast, process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE jobs SET claims = 9, wake_at = :now WHERE kind = 'broadcast'")
+    await settle(process)
+    shown = await cast.vic.read(path)
+    assert (shown["state"], shown["reason"]["code"]) == ("PAUSED", "poisoned")
+    await cast.adam.made(f"{path}/resume", None)
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM templates")
+    await settle(process)
+    shown = await cast.vic.read(path)
+    assert (shown["state"], shown["reason"]["code"]) == ("PAUSED", "template_missing")

@@ -1,0 +1,113 @@
+"""The freezing of an audience: who is in it, and when each of them is due."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from app.process import Process
+from app.store import broadcast_recipients
+from tests.broadcasts.test_control import begun, people, stepped
+from tests.broadcasts.test_sending import recipients, sent_to, worked
+from tests.cast import Cast
+from tests.routes.test_broadcasts import broadcast, person
+
+ZONES = {"ada": "Asia/Tokyo", "bob": "America/New_York", "eve": None, "ian": "UTC"}
+
+
+async def test_a_local_time_is_that_of_each_contact(cast: Cast, process: Process):
+    await cast.adam.patch("/settings/workspace", {"timezone": "Europe/Berlin"})
+    zones = {}
+    for name, zone in ZONES.items():
+        zones[await person(cast, name, timezone=zone)] = zone or "Europe/Berlin"
+    path = await begun(cast, process, localTime="09:00")
+    started = datetime.fromisoformat((await cast.vic.read(path))["startedAt"])
+    await stepped(process, 2)
+    found = await recipients(cast, path.split("/")[-1])
+    assert len(found) == len(zones)
+    for one in found:
+        due_at = datetime.fromisoformat(one["dueAt"])
+        assert due_at.astimezone(ZoneInfo(zones[one["contactId"]])).time() == time(9)
+        assert timedelta(0) <= due_at - started < timedelta(hours=24)
+    assert await sent_to(cast) == {}
+    async with process.database.write() as db:
+        await db.execute(
+            "UPDATE broadcast_recipients SET due_at = :at WHERE contact_id = :id",
+            at=datetime.now(UTC) - timedelta(hours=1),
+            id=found[0]["contactId"],
+        )
+    await stepped(process, 1)
+    statuses = {one["contactId"]: one["status"] for one in await recipients(cast, path[12:])}
+    assert statuses.pop(found[0]["contactId"]) == "QUEUED"
+    assert set(statuses.values()) == {"PENDING"}
+
+
+async def test_the_difference_between_preview_and_freezing_is_shown_by_cause(
+    cast: Cast, process: Process
+):
+    ada, _ = await person(cast, "ada"), await person(cast, "bob")
+    path = await begun_later(cast)
+    await person(cast, "eve")
+    await cast.ed.patch(f"/contacts/{ada}", {"subscriptions": {"email": "unsubscribed"}})
+    async with process.database.write() as db:
+        await db.execute("UPDATE jobs SET wake_at = :now WHERE kind = 'broadcast'")
+    await worked(process)
+    audience = (await cast.vic.read(path))["audience"]
+    assert audience["previewed"]["total"] == 2
+    assert audience["frozen"]["total"] == 3
+    assert {name: n for name, n in audience["difference"].items() if n} == {
+        "total": 1,
+        "unsubscribed": 1,
+    }
+
+
+async def begun_later(cast: Cast) -> str:
+    made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z")
+    path = f"/broadcasts/{made['id']}"
+    assert (await cast.adam.made(f"{path}/schedule", None))["state"] == "SCHEDULED"
+    return path
+
+
+async def test_a_contact_who_is_erased_before_its_turn_is_counted_all_the_same(
+    cast: Cast, process: Process
+):
+    ada = await person(cast, "ada")
+    path = await begun(cast, process, localTime="09:00")
+    await stepped(process, 2)
+    assert (await cast.ed.delete(f"/contacts/{ada}")).status_code == 204
+    async with process.database.write() as db:
+        await db.execute("UPDATE broadcast_recipients SET due_at = :now")
+    await stepped(process, 1)
+    await worked(process)
+    shown = await cast.vic.read(path)
+    assert shown["progress"]["total"] == shown["audience"]["frozen"]["total"] == 1
+    [found] = await recipients(cast, shown["id"])
+    assert (found["contactId"], found["reason"]) == (ada, "erased")
+
+
+async def test_a_chunk_that_fails_is_done_again_and_counted_once(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    """As when the worker dies before the commit."""
+    monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 2)
+    everybody = await people(cast, 5)
+    path = await begun(cast, process)
+    counted, failed = broadcast_recipients.count_frozen, []
+
+    async def count_frozen(*args: object, **values: object) -> object:
+        if len(failed) < 3:
+            failed.append(1)
+            raise RuntimeError("the worker dies here")
+        return await counted(*args, **values)  # type: ignore[arg-type]  # as it is called
+
+    monkeypatch.setattr(broadcast_recipients, "count_frozen", count_frozen)
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            await stepped(process, 1)
+    await stepped(process, 1)
+    await worked(process)
+    shown = await cast.vic.read(path)
+    assert shown["progress"]["sent"] == shown["audience"]["frozen"]["total"] == 5
+    assert await sent_to(cast) == dict.fromkeys(everybody, 1)
