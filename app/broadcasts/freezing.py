@@ -73,7 +73,8 @@ async def _freeze(
     if added[recipients.OUT]:
         out = await recipients.frozen_out(db, audience.channel, window, **which)
         judged = await audiences.judge(process, db, audience, out)
-        await recipients.judge(db, **which, reasons=judged)
+        others = {id: reason for id, reason in judged.items() if reason != recipients.OUT}
+        await recipients.judge(db, **which, reasons=others)
         added[recipients.OUT] -= len(judged)
         added += Counter(reason or NONE for reason in judged.values())
     return added

@@ -36,7 +36,9 @@ SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
 BEAT = timedelta(milliseconds=500)  # while messages are under way
 WINDOW = 1_000  # messages under way
 BATCH = 250  # messages made in one transaction
-FROZEN_BETWEEN = 8  # chunks, between two batches of messages while the audience is being frozen
+# While the audience is being frozen some messages leave already, but few: it is to be done soon.
+FROZEN_BETWEEN = 20  # chunks, between two batches
+BATCH_MEANWHILE = 50
 CANCELLED_AT_ONCE = 2_000
 SETTLED_AT_ONCE = 100
 
@@ -111,7 +113,8 @@ async def _make(
     which = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
     now, in_flight = await db.now(), await recipients.in_flight(db, **which, limit=WINDOW)
     pace = _pace(broadcast, now)
-    limit = max(0, min(BATCH, WINDOW - in_flight, pace.messages))
+    most = BATCH if broadcast.is_frozen else min(BATCH, BATCH_MEANWHILE)
+    limit = max(0, min(most, WINDOW - in_flight, pace.messages))
     due = await recipients.due(db, template.channel, **which, limit=limit)
     trouble = await guard.outcomes(process, db, broadcast)
     if due and trouble is None:
@@ -125,7 +128,7 @@ async def _make(
     if broadcast.per_minute is not None:
         paced_at = pace.next_at - (pace.messages - made + 1) * pace.interval
         await broadcasts.note(db, workspace_id=job.workspace_id, id=job.id, paced_at=paced_at)
-    if not broadcast.is_frozen or len(due) == BATCH:
+    if not broadcast.is_frozen or made == BATCH:
         return True
     pending_at = await recipients.next_due(db, **which)
     if pending_at is None and not in_flight and not made:

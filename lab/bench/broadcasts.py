@@ -1,0 +1,150 @@
+"""Benchmark: a broadcast to very many: freezing, memory, the first message, the rate of sending.
+
+python -m lab.bench.broadcasts [contacts] [seconds]: one web and one worker process on a PostgreSQL
+that commits to disk and a real Redis, in the sandbox. The contacts are written by one statement, a
+tenth of them unsubscribed. S10: from the time of the broadcast to its first message, to the end of
+the freezing, and the worker's peak memory; then it sends for so many seconds and is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import httpx2
+
+from lab.bench.imports import resident_mb
+from lab.bench.runs import sandboxed
+from tests import servers
+from tests.conftest import SCHEMA
+from tests.deployment import made, owner_of, until
+
+CONTACTS = 1_000_000
+SENDING_SECONDS = 30.0
+PATIENCE_SECONDS = 1_800.0
+EVERY_SECONDS = 0.2
+
+FILL = """
+    INSERT INTO contacts (workspace_id, id, email, email_key, timezone, metadata, subscriptions,
+                          revision, created_at, updated_at)
+    SELECT $1, 'con_' || lpad(CAST(i AS TEXT), 26, '0'), 'p' || i || '@d' || (i % 997) || '.test',
+           'p' || i || '@d' || (i % 997) || '.test', 'Europe/Berlin',
+           CAST('{}' AS JSONB),
+           CAST(CASE WHEN i % 10 = 0 THEN '{"email": "unsubscribed"}' ELSE '{}' END AS JSONB), 1,
+           now(), now()
+    FROM generate_series(1, $2) AS i
+    """
+TAGS = """
+    INSERT INTO contact_tags (workspace_id, contact_id, tag)
+    SELECT workspace_id, id, 'customer' FROM contacts WHERE workspace_id = $1
+    """
+NEWS = {"subject": "Hello", "html": "<p>Hello {{contact.email}}</p>"}
+
+
+def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
+    with tempfile.TemporaryDirectory() as directory, sandboxed(directory, urls) as deployment:
+        deployment.web()
+        worker = deployment.start("worker")
+        until(lambda: "worker started" in worker.text, "the worker has started", worker)
+        with owner_of(deployment, "Acme") as client:
+            workspace_id = client.get("/settings/workspace").json()["id"]
+            asyncio.run(_filled(urls["database_url"], workspace_id, contacts))
+            idle = resident_mb(worker, "VmRSS")
+            path = _scheduled(client)
+            frozen = _until_frozen(client, path, worker)
+            began_at = datetime.fromisoformat(frozen["startedAt"]).timestamp()
+            took = time.time() - began_at
+            first = asyncio.run(_first_message_at(urls["database_url"])) - began_at
+            sent = frozen["progress"]["sent"]
+            began = time.monotonic()
+            time.sleep(seconds)
+            shown = client.get(path).json()
+            rate = (shown["progress"]["sent"] - sent) / (time.monotonic() - began)
+            asked = time.monotonic()
+            made(client, f"{path}/cancel", None)
+            answered = time.monotonic() - asked
+            until(
+                lambda: client.get(path).json()["finishedAt"],
+                "the broadcast is cancelled",
+                worker,
+                PATIENCE_SECONDS,
+                every=EVERY_SECONDS,
+            )
+            ended = time.monotonic() - asked
+            end = client.get(path).json()
+            peak = resident_mb(worker, "VmHWM")
+    total = frozen["audience"]["frozen"]["total"]
+    assert total == end["progress"]["total"] == contacts, (total, end["progress"], contacts)
+    assert frozen["audience"]["difference"] == dict.fromkeys(frozen["audience"]["difference"], 0)
+    print(
+        f"{contacts:,} contacts frozen in {took:.1f} s ({contacts / took:,.0f} a second), first"
+        f" message after {first:.2f} s, {sent:,} sent meanwhile\n"
+        f"then {rate:,.0f} messages a second; cancel answered in {answered:.2f} s, all"
+        f" {end['progress']['cancelled']:,} others CANCELLED in {ended:.1f} s\n"
+        f"worker: {idle:.0f} MB idle, {peak:.0f} MB at its peak",
+        flush=True,
+    )
+
+
+def _scheduled(client: httpx2.Client) -> str:
+    template = {"name": "T", "channel": "email", "category": "marketing", "content": NEWS}
+    id = made(client, "/templates", template)["id"]
+    new = {"name": "B", "tag": "customer", "templateId": id}
+    path = f"/broadcasts/{made(client, '/broadcasts', new)['id']}"
+    response = client.post(f"{path}/schedule", timeout=60)
+    assert response.status_code == 200, response.text
+    return path
+
+
+def _until_frozen(client: httpx2.Client, path: str, worker: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+
+    def is_frozen() -> bool:
+        shown.update(client.get(path, timeout=60).json())
+        return bool(shown["audience"]["isComplete"])
+
+    until(is_frozen, "the audience is frozen", worker, PATIENCE_SECONDS, every=EVERY_SECONDS)
+    return shown
+
+
+async def _filled(url: str, workspace_id: str, contacts: int) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(FILL, workspace_id, contacts)
+    await connection.execute(TAGS, workspace_id)
+    await connection.execute("VACUUM ANALYZE contacts, contact_tags")
+    await connection.close()
+
+
+async def _first_message_at(url: str) -> float:
+    connection = await asyncpg.connect(url)
+    first = await connection.fetchval(
+        "SELECT EXTRACT(EPOCH FROM min(captured_at)) FROM captured_messages"
+        " WHERE contact_id IS NOT NULL"
+    )
+    await connection.close()
+    return float(first)
+
+
+def main(contacts: int = CONTACTS, seconds: float = SENDING_SECONDS) -> None:
+    postgres = servers.postgres_server(durable=True)
+    redis = servers.redis_server()
+    postgres.start()
+    redis.start()
+    try:
+        url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
+        print(f"S10: a broadcast to {contacts:,} contacts, one worker process", flush=True)
+        measure({"database_url": url, "redis_url": redis.url}, contacts, seconds)
+    finally:
+        redis.remove()
+        postgres.remove()
+
+
+if __name__ == "__main__":
+    asked = sys.argv[1:]
+    main(int(asked[0]) if asked else CONTACTS, float(asked[1]) if asked[1:] else SENDING_SECONDS)

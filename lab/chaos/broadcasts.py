@@ -1,0 +1,307 @@
+"""Workers killed during a broadcast whose consent changes: what is recorded against what arrived.
+
+python -m lab.chaos.broadcasts [contacts] [seconds] [seed]: one web and two worker processes, in
+production, send a broadcast to an SMTP receiver with a ledger. Every so many seconds a worker is
+killed with -9 and started again; meanwhile contacts opt out and are erased, and the broadcast is
+paused once. Ends with 1 when somebody got it twice or was missed, when the frozen audience is not
+the sum of every end, or when something left after an answered opt-out or pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx2
+
+from tests import servers
+from tests.conftest import SCHEMA
+from tests.deployment import Deployment, MailServer, Part, made, owner_of, until
+from tests.receivers import Received
+
+CONTACTS = 100_000
+KILL_EVERY = 10.0
+DOMAINS = 53
+CHANGE_EVERY = 0.4  # seconds: the API takes 600 requests a minute
+ERASED_SHARE = 0.2  # of the changes; the others are opt-outs
+QUIET_SECONDS = 2.0  # in which a pause has taken effect
+PATIENCE_SECONDS = 3_600.0
+NEWS = {"subject": "Hello", "html": "<p>Hello {{contact.email}}</p>"}
+# How many of it the ledger may have, by the status of the recipient.
+TRUE: Mapping[str, Sequence[int]] = {"SENT": (1,), "UNKNOWN": (0, 1), "SUPPRESSED": (0,)}
+
+
+@dataclass(slots=True)
+class Found:
+    ends: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    kills: int = 0
+    changes: int = 0
+    seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Drill:
+    """The broadcast under way, and what was done to it."""
+
+    deployment: Deployment
+    mail: MailServer
+    client: httpx2.Client
+    chance: random.Random
+    path: str
+    contacts: dict[str, str]  # id → address
+    workers: list[Part]
+    opted_out: dict[str, float] = field(default_factory=dict)  # id → when it was answered
+    found: Found = field(default_factory=Found)
+
+    def read(self) -> dict[str, Any]:
+        shown: dict[str, Any] = self.client.get(self.path, timeout=60).json()
+        return shown
+
+    def kill_one(self) -> None:
+        number = self.chance.randrange(len(self.workers))
+        self.workers[number].kill()
+        self.workers[number] = self.deployment.start("worker")
+        self.found.kills += 1
+
+    def change_one(self) -> None:
+        """Somebody opts out, or is erased; nothing is to leave for them after the answer."""
+        id = self.chance.choice(sorted(self.contacts.keys() - self.opted_out.keys()))
+        if self.chance.random() < ERASED_SHARE:
+            answer = self.client.delete(f"/contacts/{id}", timeout=60)
+        else:
+            out = {"subscriptions": {"email": "unsubscribed"}}
+            answer = self.client.patch(f"/contacts/{id}", json=out, timeout=60)
+        assert answer.status_code in (200, 204), answer.text
+        self.opted_out[id] = time.time()
+        self.found.changes += 1
+
+    def pause_once(self) -> None:
+        made(self.client, f"{self.path}/pause", None)
+        time.sleep(QUIET_SECONDS)
+        before = len(self.mail.received)
+        time.sleep(QUIET_SECONDS)
+        more = len(self.mail.received) - before
+        if more:
+            self.found.faults.append(f"{more} messages left while it was paused")
+        made(self.client, f"{self.path}/resume", None)
+
+    def run(self, kill_every: float) -> None:
+        began = kill_at = change_at = time.monotonic()
+        kill_at += kill_every
+        is_paused = False
+        while (shown := self.read())["state"] == "SENDING" or shown["state"] == "SCHEDULED":
+            now = time.monotonic()
+            assert now - began < PATIENCE_SECONDS, shown
+            if now >= kill_at:
+                self.kill_one()
+                kill_at = now + kill_every
+            if now >= change_at:
+                self.change_one()
+                change_at = now + CHANGE_EVERY
+            if not is_paused and shown["progress"]["sent"] > len(self.contacts) / 4:
+                self.pause_once()
+                is_paused = True
+            time.sleep(CHANGE_EVERY / 2)
+        self.found.seconds = time.monotonic() - began
+        if shown["state"] != "SENT":
+            self.found.faults.append(f"it ended {shown['state']}: {shown['reason']}")
+        if not is_paused:
+            self.found.faults.append("it was over before it could be paused")
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    contact_id: str
+    status: str
+    reason: str | None
+    message_id: str | None
+    message_key: str | None
+
+
+RECIPIENTS = """
+    SELECT r.contact_id, r.status, r.reason, r.message_id, a.message_key
+    FROM broadcast_recipients r
+    LEFT JOIN delivery_attempts a ON a.workspace_id = r.workspace_id AND a.message_id = r.message_id
+    """
+
+
+async def recipients(url: str) -> list[Recipient]:
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch(RECIPIENTS)
+    await connection.close()
+    return [Recipient(**dict(row)) for row in rows]
+
+
+async def in_flight(url: str) -> set[str]:
+    """The messages that the answer to an opt-out named: these may arrive after it."""
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch(
+        "SELECT jsonb_array_elements_text(in_flight) AS id FROM suppressions"
+    )
+    await connection.close()
+    return {row["id"] for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The broadcast as the API shows it at the end, its recipients, and what arrived. `named` are
+    the messages of which the answer to an opt-out said that they may arrive after it."""
+
+    shown: Mapping[str, Any]
+    recipients: Sequence[Recipient]
+    received: Sequence[Received]
+    named: set[str]
+
+
+def judge(
+    evidence: Evidence, contacts: Mapping[str, str], opted_out: Mapping[str, float]
+) -> list[str]:
+    """The faults. `contacts` are those who were there at the beginning, by id their addresses;
+    `opted_out` when it was answered that nothing more goes to them."""
+    rows, received = evidence.recipients, evidence.received
+    to = Counter(one.recipients[0] for one in received)
+    keys = Counter(one.message_key for one in received)
+    faults = [f"{address} got it {n} times" for address, n in to.items() if n > 1]
+    faults += [f"{key} arrived {n} times" for key, n in keys.items() if n > 1]
+    faults += [
+        f"{row.contact_id} is {row.status}, and got {to[contacts[row.contact_id]]}"
+        for row in rows
+        if to[contacts[row.contact_id]] not in TRUE.get(row.status, ())
+    ]
+    frozen = evidence.shown["audience"]["frozen"]["total"]
+    ends = {name: n for name, n in evidence.shown["progress"].items() if name != "total"}
+    if not frozen == len(rows) == sum(ends.values()):
+        faults.append(f"frozen {frozen}, {len(rows)} rows, ends {ends}")
+    there = {row.contact_id for row in rows}
+    faults += [f"{id} was missed" for id in contacts.keys() - there - opted_out.keys()]
+    late = {contacts[id]: at for id, at in opted_out.items()}
+    ids = {row.message_key: row.message_id for row in rows}
+    faults += [
+        f"{one.recipients[0]} got it {one.at - late[one.recipients[0]]:.2f} s after the answer"
+        for one in received
+        if one.at > late.get(one.recipients[0], one.at)
+        and ids.get(one.message_key) not in evidence.named
+    ]
+    return faults
+
+
+# --- by itself ------------------------------------------------------------------------------------
+
+
+def drill(
+    directory: Path,
+    urls: Mapping[str, str],
+    contacts: int,
+    kill_every: float,
+    seed: int,
+    **more: str,
+) -> Found:
+    with (
+        MailServer(directory) as mail,
+        Deployment(directory, **urls, smtp_url=mail.url, **more) as deployment,
+    ):
+        deployment.web()
+        workers = [deployment.start("worker") for _ in range(2)]
+        with owner_of(deployment, "Acme") as client:
+            lines = "".join(f"p{n}@d{n % DOMAINS}.test,vip\n" for n in range(contacts))
+            imported = client.post(
+                "/contacts/import",
+                content=f"email,tags\n{lines}",
+                headers={"Content-Type": "text/csv"},
+                timeout=None,
+            )
+            assert imported.status_code == 200, imported.text
+            template = {"name": "T", "channel": "email", "category": "marketing", "content": NEWS}
+            id = made(client, "/templates", template)["id"]
+            path = _scheduled(client, id)
+            known = asyncio.run(_contacts(urls["database_url"]))
+            chance = random.Random(seed)
+            under_way = Drill(deployment, mail, client, chance, path, known, workers)
+            under_way.run(kill_every)
+            url = urls["database_url"]
+            until(
+                lambda: not asyncio.run(_unsettled(url)),
+                "every message has ended",
+                seconds=120,
+                every=1,
+            )
+            rows, named = asyncio.run(recipients(url)), asyncio.run(in_flight(url))
+            news = [one for one in mail.received if one.subject == NEWS["subject"]]
+            evidence = Evidence(under_way.read(), rows, news, named)
+            found = under_way.found
+            found.ends = Counter(row.status for row in rows)
+            found.reasons = Counter(row.reason for row in rows if row.reason)
+            found.faults += judge(evidence, known, under_way.opted_out)
+        return found
+
+
+def _scheduled(client: httpx2.Client, template_id: str) -> str:
+    new = {"name": "B", "tag": "vip", "templateId": template_id}
+    path = f"/broadcasts/{made(client, '/broadcasts', new)['id']}"
+    answer = client.post(f"{path}/schedule", timeout=60)
+    assert answer.status_code == 200, answer.text
+    return path
+
+
+async def _contacts(url: str) -> dict[str, str]:
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch("SELECT id, email FROM contacts")
+    await connection.close()
+    return {row["id"]: row["email"] for row in rows}
+
+
+async def _unsettled(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    count: int = await connection.fetchval(
+        "SELECT count(*) FROM broadcast_recipients WHERE status IN ('PENDING', 'QUEUED')"
+    )
+    await connection.close()
+    return count
+
+
+def main(contacts: int, kill_every: float, seed: int) -> int:
+    print(f"seed {seed}", flush=True)
+    postgres, redis = servers.postgres_server(durable=True), servers.redis_server()
+    postgres.start()
+    redis.start()
+    try:
+        url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
+        urls = {"database_url": url, "redis_url": redis.url}
+        with tempfile.TemporaryDirectory() as directory:
+            found = drill(Path(directory), urls, contacts, kill_every, seed)
+    finally:
+        redis.remove()
+        postgres.remove()
+    print(
+        f"{contacts:,} contacts in {found.seconds:.0f} s, {found.kills} workers killed,"
+        f" {found.changes} opted out or erased meanwhile\n"
+        f"ends: {dict(found.ends)}\nreasons: {dict(found.reasons)}\n{len(found.faults)} faults"
+    )
+    for line in found.faults[:50]:
+        print(line)
+    return len(found.faults) > 0
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    sys.exit(
+        main(
+            int(words[0]) if words else CONTACTS,
+            float(words[1]) if words[1:] else KILL_EVERY,
+            int(words[2]) if words[2:] else random.randrange(10**6),
+        )
+    )

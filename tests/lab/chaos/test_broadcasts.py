@@ -1,0 +1,93 @@
+"""The drill of broadcasts, a short one; and an oracle that sees what it is there for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.chaos import broadcasts
+from lab.chaos.broadcasts import Evidence, Recipient
+from tests import servers
+from tests.conftest import SCHEMA
+from tests.receivers import Received
+
+CONTACTS = 2_000
+EVERY = 4.0
+
+
+@pytest.mark.timeout(300)
+async def test_killed_workers_and_changing_consent_double_and_miss_nobody(tmp_path: Path):
+    if next(servers.postgres_binaries(), None) is None:
+        pytest.skip("PG_URL names a server that others use")
+    postgres, redis = servers.postgres_server(), servers.redis_server()
+    postgres.start()
+    redis.start()
+    try:
+        url = await servers.new_database(postgres.url, SCHEMA.read_text())
+        urls = {"database_url": url, "redis_url": redis.url}
+        found = await asyncio.to_thread(broadcasts.drill, tmp_path, urls, CONTACTS, EVERY, 7)
+    finally:
+        redis.remove()
+        postgres.remove()
+    assert found.faults == []
+    assert found.ends.total() == CONTACTS
+    assert found.ends["SENT"] > CONTACTS / 2
+    assert found.kills > 1
+    assert found.changes > 5
+
+
+CONTACTS_THERE = {"con_1": "a@x.test", "con_2": "b@x.test"}
+
+
+def arrived(address: str, key: str, at: float = 10.0) -> Received:
+    raw = f"Message-ID: <{key}@acme.test>\r\n\r\n".encode()
+    return Received(at, "hello@acme.test", (address,), encrypted=False, session=1, raw=raw)
+
+
+GOOD = Evidence(
+    {
+        "audience": {"frozen": {"total": 2}},
+        "progress": {"total": 2, "sent": 1, "suppressed": 1, "unknown": 0},
+    },
+    [
+        Recipient("con_1", "SENT", None, "msg_1", "key1"),
+        Recipient("con_2", "SUPPRESSED", "unsubscribed", None, None),
+    ],
+    [arrived("a@x.test", "key1")],
+    set(),
+)
+
+
+def test_what_is_true_has_no_faults():
+    assert broadcasts.judge(GOOD, CONTACTS_THERE, {"con_2": 5.0}) == []
+
+
+@pytest.mark.parametrize(
+    ("evidence", "opted_out", "fault"),
+    [
+        (replace(GOOD, received=[*GOOD.received] * 2), {}, "a@x.test got it 2 times"),
+        (replace(GOOD, received=[]), {}, "con_1 is SENT, and got 0"),
+        (
+            replace(GOOD, received=[*GOOD.received, arrived("b@x.test", "key2")]),
+            {},
+            "con_2 is SUPPRESSED, and got 1",
+        ),
+        (replace(GOOD, recipients=GOOD.recipients[:1]), {}, "con_2 was missed"),
+        (
+            replace(GOOD, shown={**GOOD.shown, "progress": {"total": 2, "sent": 1}}),
+            {},
+            "frozen 2, 2 rows, ends {'sent': 1}",
+        ),
+        (GOOD, {"con_1": 8.0}, "a@x.test got it 2.00 s after the answer"),
+    ],
+)
+def test_the_oracle_finds(evidence: Evidence, opted_out: dict[str, float], fault: str):
+    assert fault in broadcasts.judge(evidence, CONTACTS_THERE, opted_out)
+
+
+def test_a_message_that_an_answer_named_may_arrive_after_it():
+    named = replace(GOOD, named={"msg_1"})
+    assert broadcasts.judge(named, CONTACTS_THERE, {"con_1": 8.0}) == []
