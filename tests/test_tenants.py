@@ -35,6 +35,7 @@ NAMES: Mapping[str, str | None] = {
     "automationId": "aut",
     "broadcastId": "bro",
     "contactId": "con",
+    "defaultTopicId": None,
     "definitionId": "wfl",
     "messageId": "msg",
     "resourceId": "con",

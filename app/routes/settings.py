@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, Self, get_args
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from app.accounts import closure
 from app.audience import addresses
 from app.billing import paying
 from app.config import places
+from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
 from app.errors import FieldError, Problem
 from app.identity import keyring, roles
-from app.machine.content import ChannelName
-from app.machine.fields import parse_duration
 from app.messages import parking, senders
 from app.routes.ids import KeyId, WorkspaceId
 from app.store import api_keys, channel_settings, workspaces
@@ -45,20 +44,6 @@ def _email(text: str) -> str:
     return addresses.email(text).address
 
 
-LONGEST_WINDOW = timedelta(days=366)
-
-
-def _window(text: str) -> str:
-    length = parse_duration(text)
-    if length is None or not timedelta(minutes=1) <= length <= LONGEST_WINDOW:
-        raise ValueError("Must be a duration of a minute to 366 days, such as P7D or PT12H.")
-    return text
-
-
-Window = Annotated[str, AfterValidator(_window)]
-TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
-Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-
 LONGEST_ADDRESS, MOST_LINES = 500, 8
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -83,38 +68,6 @@ class Sender(Shape):
     from_name: Name | None = None
     from_email: EmailAddress | None = None
     reply_to: EmailAddress | None = None
-
-
-class FrequencyCap(Shape):
-    """A contact gets at most `limit` messages of marketing within the `window`, over all flows and
-    broadcasts; with a `channel`, of those on it."""
-
-    limit: Annotated[int, Field(ge=1, le=1_000)]
-    window: Window
-    channel: ChannelName | None = None
-
-
-class QuietHours(Shape):
-    """Marketing waits from one local time to another, past midnight if that is earlier, in the zone
-    of the contact or, if that is unknown, of the workspace. `days` are those on which they begin.
-    What would wait for longer than `maxWait` is not sent."""
-
-    begin: Annotated[TimeOfDay, Field(alias="from")]
-    end: Annotated[TimeOfDay, Field(alias="to")]
-    timezone: Literal["contact", "workspace"] = "contact"
-    channels: Annotated[list[ChannelName], Field(min_length=1)] = Field(
-        default_factory=lambda: list(get_args(ChannelName))
-    )
-    days: Annotated[list[Day], Field(min_length=1)] = Field(
-        default_factory=lambda: list(get_args(Day))
-    )
-    max_wait: Window | None = None
-
-    @model_validator(mode="after")
-    def _have_an_end(self) -> Self:
-        if self.begin == self.end:
-            raise ValueError("Quiet hours must end at another time than they begin.")
-        return self
 
 
 class WritableWorkspace(Writable):
@@ -232,8 +185,8 @@ async def update_workspace(call: Call) -> Response:
         country=new.country,
         retention_days=new.retention_days,
         postal_address=new.postal_address,
-        frequency_cap=_stored(new.frequency_cap),
-        quiet_hours=_stored(new.quiet_hours),
+        frequency_cap=stored(new.frequency_cap),
+        quiet_hours=stored(new.quiet_hours),
         sending_paused=new.sending_paused,
         **sender.model_dump(),
     )
@@ -242,10 +195,6 @@ async def update_workspace(call: Call) -> Response:
     after = workspace_resource(changed)
     await call.note("workspace.updated", row.id, workspace_resource(row), after)
     return reply.ok(after, revision=changed.revision)
-
-
-def _stored(rule: FrequencyCap | QuietHours | None) -> dict[str, Any] | None:
-    return None if rule is None else rule.model_dump(by_alias=True)
 
 
 async def _obeyed(call: Call, answer: Response) -> Response:

@@ -28,6 +28,7 @@ from app.routes.definitions import DefinitionKind, object_in
 from app.routes.runs import Reason
 from app.runtime.compute import Job
 from app.simulation import proofs, scenes, simulation, trial
+from app.simulation.gating import Gate
 from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
@@ -67,13 +68,14 @@ Unsaved: TypeAlias = type[UnsavedAutomation] | type[UnsavedWorkflow]
 
 
 class Said(Shape):
-    """A message as it would be sent."""
+    """A message as it would be sent; `heldUntil`, if quiet hours held it until then."""
 
     channel: str
     to: str | None
     template_id: str | None
     status: str
     content: dict[str, Any] | None
+    held_until: datetime | None
 
 
 class SimulatedStep(Shape, json_schema_extra={"allOf": referring(description.outputs())}):
@@ -245,7 +247,7 @@ async def _filled(db: Handle, given: Asked, subject: Subject) -> Given:
     if row is None:
         return given.model_copy(update={"start_at": start_at})
     tags = await contacts.tags(db, workspace_id=subject.workspace_id, contact_id=row["id"])
-    contact = {"id": row["id"], **shapes.writable(row, tags)}
+    contact = {"id": row["id"], **shapes.writable(row, tags), "topics": row["topics"]}
     known: dict[str, Any] = {"start_at": start_at, "contact": contact}
     if "entered" not in given.model_fields_set:
         known["entered"] = await _entered(db, subject, row["id"], start_at)
@@ -339,6 +341,7 @@ def _step(passage: Passage) -> dict[str, Any]:
             "templateId": sent.template_id,
             "status": sent.status,
             "content": sent.content,
+            "heldUntil": sent.held_until,
         },
         "changes": passage.changes
         and {name: list(values) for name, values in passage.changes.items()},
@@ -380,10 +383,19 @@ def _case(
             id: {name: template[name] for name in ("name", "channel", "category", "content")}
             for id, template in setting.templates.items()
         },
-        "workspace": {**place, "sender": setting.sender, **answers},
+        "workspace": {**place, "sender": setting.sender, **answers, **_rules(setting.gate)},
         "input": {**asked, **known, "startAt": given.start_at},
         "expected": expected,
     }
+
+
+def _rules(gate: Gate) -> dict[str, Json]:
+    rules = {
+        "frequencyCap": gate.frequency_cap,
+        "quietHours": gate.quiet_hours,
+        "defaultTopicId": gate.default_topic_id,
+    }
+    return {name: rule for name, rule in rules.items() if rule is not None}
 
 
 routes = [

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from starlette.datastructures import Headers
 
+from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
 from app.definitions import inspection, trigger_node
 from app.errors import FieldError, Problem
 from app.machine import check, content, content_schema, description, document
@@ -21,6 +22,7 @@ from app.machine.fields import Place
 from app.machine.program import Finding, Json
 from app.machine.schema import ref
 from app.simulation import scenes, simulation, traces
+from app.simulation.gating import Gate
 from app.simulation.scenes import Given
 from app.simulation.simulation import NOBODY, Scenario
 from app.web import body
@@ -48,6 +50,13 @@ class FileWorkspace(Shape):
     sender: dict[str, str] = Field(default_factory=dict)
     channels: list[str] = Field(default_factory=lambda: list(content.CHANNELS))
     startable: list[str] | None = None
+    frequency_cap: FrequencyCap | None = None
+    quiet_hours: QuietHours | None = None
+    default_topic_id: str | None = None
+
+    @property
+    def gate(self) -> Gate:
+        return Gate(stored(self.frequency_cap), stored(self.quiet_hours), self.default_topic_id)
 
     @property
     def root(self) -> dict[str, Json]:
@@ -124,6 +133,7 @@ def play(case: Case) -> dict[str, Json]:
         templates=templates,
         channels=case.workspace.channels,
         startable=case.workspace.startable,
+        gate=case.workspace.gate,
         **scenes.of(case.input, compiled.program, trigger, case.workspace.country),
     )
     return {**warned, **traces.normal(simulation.simulate(scenario))}

@@ -21,9 +21,17 @@ from app.runtime.compute import Job, Unfinished
 from app.simulation import trial
 from app.simulation.cases import FileWorkspace
 from app.simulation.expected import Expected
+from app.simulation.gating import Gate
 from app.simulation.scenes import Given
 from app.simulation.trial import Setting, Tried
-from app.store import channel_settings, definition_cases, definitions, templates, workspaces
+from app.store import (
+    channel_settings,
+    definition_cases,
+    definitions,
+    templates,
+    topics,
+    workspaces,
+)
 from app.store.definition_cases import DefinitionCase
 from app.web.body import Shape
 
@@ -154,7 +162,14 @@ async def _in_file(
         sender=workspace.sender,
         channels=workspace.channels,
         startable=startable,
+        gate=workspace.gate,
     )
+
+
+async def _gate(db: Handle, workspace: workspaces.Workspace) -> Gate:
+    known = await topics.of_workspace(db, workspace_id=workspace.id)
+    default = next((topic.id for topic in known.values() if topic.is_default), None)
+    return Gate(workspace.frequency_cap, workspace.quiet_hours, default)
 
 
 async def setting(process: Process, db: Handle, subject: Subject) -> Setting | None:
@@ -184,4 +199,5 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
         templates={id: asdict(row) for id, row in rows.items()},
         channels=sorted(await providers.names(process, db, workspace_id)),
         startable=[row.id for row in targets if row.state == "ACTIVE"],
+        gate=await _gate(db, workspace),
     )

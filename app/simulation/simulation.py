@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from app.audience import addresses, profile, shapes, subscriptions
+from app.consent.gate import MARKETING
 from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import content, document, effort, reentry, step
@@ -52,6 +53,8 @@ from app.machine.reasons import SENTENCES, Reason
 from app.machine.reentry import Entry
 from app.messages import footers
 from app.runs.outcome import StepOutcome
+from app.simulation import gating
+from app.simulation.gating import Gate, Leaving
 from app.simulation.traces import End, Passage, Said, Trace
 
 MOST_VISITS = 2_000  # a person reads less; a run may make five times as many
@@ -103,6 +106,7 @@ class Scenario:
     outcomes: Mapping[str, Sequence[MessageOutcome]] = field(default_factory=dict)
     answers: Mapping[str, Sequence[Answered]] = field(default_factory=dict)
     channels: Collection[str] = content.CHANNELS
+    gate: Gate = Gate()  # noqa: RUF009 - frozen
     startable: Collection[str] | None = None  # None: whatever it starts is active
     reentry: Json = None  # the trigger's policy, and
     entries: Sequence[Entry] = ()  # who went through before
@@ -145,6 +149,7 @@ class SimulatedRun:
         self.passages: dict[tuple[str, int], Passage] = {}
         self.taken: dict[tuple[str, str], list[datetime]] = {}
         self.messages: dict[str, _Message] = {}
+        self.marketing: list[tuple[datetime, str]] = []  # that the contact has got
         self.started = 0
         self.state: State = step.start(scenario.program)
         self._events = deque(sorted(scenario.events, key=lambda one: one.at))
@@ -168,9 +173,9 @@ class SimulatedRun:
             if result.record is None and not result.effects:
                 event = self._next(waiting)  # it was not what the run waits for
                 continue
-            before, self.state = self.resource(), result.state
+            before, self.state, since = self.resource(), result.state, self.now
             outcome = self._apply(result)
-            self._keep(outcome.record, before)
+            self._keep(outcome.record, before, since)
             if outcome.finish is not None:
                 finish = outcome.finish
                 return self._trace(End(finish.status, self.now, finish.code, finish.detail))
@@ -206,9 +211,7 @@ class SimulatedRun:
     def _next(self, waiting: Waiting | None) -> Event | None:
         """Move the clock to the next event that the run receives; None when there is none."""
         if isinstance(waiting, WaitUntil):
-            for event in self._until(waiting.at):
-                self._apply_event(event)  # the run does not wait for it
-            self.now = max(self.now, waiting.at)
+            self.wait_until(waiting.at)
             return Woken()
         if waiting is None:
             return None
@@ -223,6 +226,12 @@ class SimulatedRun:
             return None
         self.now = waiting.until
         return Woken()
+
+    def wait_until(self, moment: datetime) -> None:
+        """What happens until then does, though the run does not look."""
+        for event in self._until(moment):
+            self._apply_event(event)
+        self.now = max(self.now, moment)
 
     def _until(self, moment: datetime | None) -> Iterator[ScenarioEvent]:
         """The events until then, in order, those of that very moment included."""
@@ -251,7 +260,7 @@ class SimulatedRun:
         checked.raise_errors()
         self.contact |= {**checked.columns, "updated_at": at}
 
-    def _keep(self, record: Record | None, before: Mapping[str, Json]) -> None:
+    def _keep(self, record: Record | None, before: Mapping[str, Json], since: datetime) -> None:
         """A visit that waited is kept once, with its last status."""
         if record is None:
             return
@@ -273,7 +282,7 @@ class SimulatedRun:
             record.detail,
             record.port,
             record.output,
-            entered_at=earlier.entered_at if earlier else self.now,
+            entered_at=earlier.entered_at if earlier else since,
             left_at=None if record.status == "WAITING" else self.now,
             sent=sent,
             changes=changes or None,
@@ -348,6 +357,9 @@ def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
     own_content = _content_of(scenario, send)
     if own_content is None:
         return MessageOutcome("FAILED", Reason.TEMPLATE_MISSING)
+    suppressed = _gated(run, message, expected is None)
+    if suppressed is not None:
+        return MessageOutcome("SUPPRESSED", suppressed)
     try:
         to = subscriptions.clean(send.channel, to, scenario.workspace["country"])
         rendered = _rendered(run, send, own_content)
@@ -359,6 +371,38 @@ def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
     message.sent = replace(message.sent, to=to, content={**sender, **rendered.parts})
     message.missing = rendered.missing
     return _nth(expected or [MessageOutcome()], message.number + _earlier(run, send))
+
+
+def _gated(run: SimulatedRun, message: _Message, judges: bool) -> Reason | None:
+    """Wait for the end of quiet hours, then judge what the scenario does not say: why nothing
+    leaves, or None."""
+    send, scenario = message.send, run.scenario
+    own = run.contact[ADDRESS_FIELD[send.channel]]
+    category, topic_id = _category_of(scenario, send), _topic_of(scenario, send)
+    leaving = Leaving(send.channel, category, topic_id, send.to in (None, own))
+    zone = scenario.workspace["timezone"]
+    held = gating.held(scenario.gate, leaving, run.contact, zone, run.now)
+    if held is not None and held.is_too_long:
+        return Reason.SUPPRESSED_MAX_WAIT
+    if held is not None:
+        run.wait_until(held.until)
+        message.sent = replace(message.sent, held_until=held.until)
+    if not judges:
+        return None
+    barred = gating.barred(scenario.gate, leaving, run.contact)
+    if barred is not None:
+        return barred
+    if gating.is_capped(scenario.gate, leaving, run.marketing, run.now):
+        return Reason.SUPPRESSED_CAPPED
+    if category == MARKETING:
+        run.marketing.append((run.now, send.channel))
+    return None
+
+
+def _topic_of(scenario: Scenario, send: Send) -> str | None:
+    if send.template_id is None:
+        return (send.content or {}).get("topicId")
+    return scenario.templates[send.template_id].get("topic_id")
 
 
 def _rendered(run: SimulatedRun, send: Send, source: Mapping[str, Json]) -> content.Message:

@@ -25,6 +25,7 @@ class Said:
     status: str
     template_id: str | None
     content: Mapping[str, Json] | None
+    held_until: datetime | None = None  # by quiet hours
 
 
 @dataclass(frozen=True, slots=True)

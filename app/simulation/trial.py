@@ -10,6 +10,7 @@ from app.errors import Problem
 from app.machine import check, document, effort
 from app.machine.program import Json, Program
 from app.simulation import cases, expected, scenes, simulation, traces
+from app.simulation.gating import Gate
 from app.simulation.scenes import Given
 from app.simulation.simulation import Scenario
 from app.simulation.traces import Trace
@@ -26,6 +27,7 @@ class Setting:
     templates: Mapping[str, Mapping[str, Json]]
     channels: Sequence[str]
     startable: Collection[str] | None
+    gate: Gate
 
     def compared(self) -> Json:
         """As JSON, of which the result of cases is kept; a normal trace names no IDs, and that of
@@ -43,6 +45,7 @@ def run(given: Given, trigger: Mapping[str, Json], program: Program, setting: Se
         templates=setting.templates,
         channels=setting.channels,
         startable=setting.startable,
+        gate=setting.gate,
         **scenes.of(given, program, trigger, setting.workspace["country"]),
     )
     return simulation.simulate(scenario)

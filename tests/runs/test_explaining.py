@@ -454,8 +454,45 @@ async def over_its_day(scene: Scene) -> str:
     return await scene.live_message()
 
 
+async def without_a_yes(scene: Scene) -> str:
+    topic = await scene.cast.ed.made("/topics", {"name": "Offers", "channels": ["email"]})
+    return await scene.message(category="marketing", topicId=topic["id"])
+
+
+async def over_the_cap(scene: Scene) -> str:
+    cap = {"frequencyCap": {"limit": 1, "window": "P7D"}}
+    await scene.cast.adam.patch("/settings/workspace", cap)
+    await scene.message(category="marketing")
+    return await scene.message(category="marketing")
+
+
+async def in_too_long_a_night(scene: Scene) -> str:
+    always = [{"from": "00:00", "to": "23:59"}, {"from": "12:00", "to": "11:59"}]
+    hour = (await scene.cast.vic.read("/contacts"))["data"][0]["createdAt"][11:13]
+    quiet = {**always[hour == "23"], "timezone": "workspace", "maxWait": "PT1M"}
+    await scene.cast.adam.patch("/settings/workspace", {"quietHours": quiet})
+    return await scene.message(category="marketing")
+
+
+async def answered_before(scene: Scene) -> str:
+    topic = {"name": "Offers", "channels": ["email"], "doubleOptIn": True}
+    offers = (await scene.cast.ed.made("/topics", topic))["id"]
+    path = f"/contacts/{scene.ada['id']}/topics/{offers}"
+    for state in ("subscribed", "unsubscribed"):
+        body = {"channel": "email", "state": state, "source": "form"}
+        assert (await scene.cast.ed.call("PUT", path, json=body)).status_code == 200
+    await settle(scene.process)
+    messages = await scene.cast.vic.read(f"/messages?contactId={scene.ada['id']}")
+    [letter] = [one for one in messages["data"] if one["status"] == "SUPPRESSED"]
+    return str(letter["id"])
+
+
 SUPPRESSIONS: Mapping[Reason, Case] = {
     Reason.SUPPRESSED_UNSUBSCRIBED: unsubscribed,
+    Reason.SUPPRESSED_NO_CONSENT: without_a_yes,
+    Reason.SUPPRESSED_CAPPED: over_the_cap,
+    Reason.SUPPRESSED_MAX_WAIT: in_too_long_a_night,
+    Reason.SUPPRESSED_ANSWERED: answered_before,
     Reason.SUPPRESSED_BOUNCED: bounced_before,
     Reason.SUPPRESSED_COMPLAINED: complained_before,
     Reason.SUPPRESSED_STOPPED: stopped,

@@ -1,0 +1,63 @@
+"""What a workspace may put before its marketing, as clients and files write it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from app.machine.content import ChannelName
+from app.machine.fields import parse_duration
+from app.web.body import Shape
+
+LONGEST_WINDOW = timedelta(days=366)
+
+
+def _window(text: str) -> str:
+    length = parse_duration(text)
+    if length is None or not timedelta(minutes=1) <= length <= LONGEST_WINDOW:
+        raise ValueError("Must be a duration of a minute to 366 days, such as P7D or PT12H.")
+    return text
+
+
+Window = Annotated[str, AfterValidator(_window)]
+TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+class FrequencyCap(Shape):
+    """A contact gets at most `limit` messages of marketing within the `window`, over all flows and
+    broadcasts; with a `channel`, of those on it."""
+
+    limit: Annotated[int, Field(ge=1, le=1_000)]
+    window: Window
+    channel: ChannelName | None = None
+
+
+class QuietHours(Shape):
+    """Marketing waits from one local time to another, past midnight if that is earlier, in the zone
+    of the contact or, if that is unknown, of the workspace. `days` are those on which they begin.
+    What would wait for longer than `maxWait` is not sent."""
+
+    begin: Annotated[TimeOfDay, Field(alias="from")]
+    end: Annotated[TimeOfDay, Field(alias="to")]
+    timezone: Literal["contact", "workspace"] = "contact"
+    channels: Annotated[list[ChannelName], Field(min_length=1)] = Field(
+        default_factory=lambda: list(get_args(ChannelName))
+    )
+    days: Annotated[list[Day], Field(min_length=1)] = Field(
+        default_factory=lambda: list(get_args(Day))
+    )
+    max_wait: Window | None = None
+
+    @model_validator(mode="after")
+    def _have_an_end(self) -> Self:
+        if self.begin == self.end:
+            raise ValueError("Quiet hours must end at another time than they begin.")
+        return self
+
+
+def stored(rule: FrequencyCap | QuietHours | None) -> dict[str, Any] | None:
+    """As the workspace's row has it."""
+    return None if rule is None else rule.model_dump(by_alias=True)
