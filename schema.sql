@@ -337,7 +337,8 @@ CREATE TABLE segments (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
     name          TEXT NOT NULL,
-    kind          TEXT NOT NULL,                  -- live | frozen: as it was when it was filled
+    kind          TEXT NOT NULL,                  -- live | frozen: as it was when it was filled;
+                                                  -- date | schedule: a watch
     filter        TEXT NOT NULL,                  -- JSON with its literals
     revision      INTEGER NOT NULL,
     created_at    TIMESTAMPTZ NOT NULL,
@@ -351,8 +352,14 @@ CREATE TABLE segments (
     filled_up_to  TEXT NOT NULL,
     filled_at     TIMESTAMPTZ,
     rechecked     BOOLEAN NOT NULL,               -- those who were being created when it was saved
+    -- A watch, which nobody sees: for the date or the schedule of a definition, whose trigger is its
+    -- filter. A schedule is due then, and has started runs for members up to filled_up_to.
+    definition_id TEXT,
+    due_at        TIMESTAMPTZ,
     PRIMARY KEY (workspace_id, id)
 );
+CREATE INDEX segments_by_definition ON segments (workspace_id, definition_id)
+    WHERE definition_id IS NOT NULL;
 
 -- Something that a live segment's answer depends on, by which a change finds those to judge again.
 CREATE TABLE segment_names (
@@ -378,6 +385,18 @@ CREATE TABLE segment_members (
 CREATE INDEX segment_members_by_segment ON segment_members (workspace_id, segment_id, contact_id);
 CREATE INDEX segment_members_by_time ON segment_members (workspace_id, segment_id, next_at)
     WHERE next_at IS NOT NULL;
+
+-- A contact's date that has come and has started its run; kept for as long as that may start late.
+CREATE TABLE date_occasions (
+    workspace_id  TEXT NOT NULL,
+    contact_id    TEXT NOT NULL,
+    segment_id    TEXT NOT NULL,                  -- the watch
+    at            TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (workspace_id, contact_id, segment_id, at),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (workspace_id, segment_id) REFERENCES segments (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX date_occasions_by_segment ON date_occasions (workspace_id, segment_id);
 
 -- A contact that is to be judged again for a segment by its job: it could not be locked, or whoever
 -- changed something had no lock of it, or had too many to judge.

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
-from app.audience import segments
+from app.audience import segments, shapes
 from app.database.db import Handle, Row
 from app.database.ids import first_id
 from app.jobs.queue import Queue
-from app.machine import condition, segment_changes
+from app.machine import condition, document, occasions, segment_changes
 from app.machine.condition import Condition
-from app.store import contacts, jobs, segment_members
+from app.store import contacts, jobs, segment_members, workspaces
 from app.store import segments as store
-from app.store.segment_members import Membership
+from app.store.segment_members import Membership, Occasion
 from app.store.segments import Segment
 
 # Judgements of one change that are made at once; more are left to the segments' jobs.
@@ -64,9 +65,21 @@ async def begin_filling(
         queue.due(db, "segment", workspace_id, segment.id)
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A date of a contact has come, for which a definition waits."""
+
+    contact_id: str
+    definition_id: str
+    at: datetime
+
+
+Moved: TypeAlias = Flip | Due
+
+
 async def judge(
     db: Handle, *, workspace_id: str, contact_ids: Sequence[str], segment_ids: Sequence[str]
-) -> list[Flip]:
+) -> list[Moved]:
     """Judge locked contacts again for some segments, after a change that these name. Too many are
     left to the segments' jobs."""
     if len(contact_ids) * len(segment_ids) > MOST_AT_ONCE:
@@ -76,6 +89,9 @@ async def judge(
         return []
     existing = await store.of_workspace(db, workspace_id=workspace_id)
     chosen = [existing[id] for id in segment_ids if id in existing and existing[id].kind == "live"]
+    others = [id for id in segment_ids if id not in existing]
+    if others:
+        chosen += await store.watches(db, workspace_id=workspace_id, ids=others)
     rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=sorted(contact_ids))
     return await judge_rows(db, existing, chosen, workspace_id=workspace_id, rows=rows)
 
@@ -87,10 +103,13 @@ async def judge_rows(
     *,
     workspace_id: str,
     rows: Sequence[Row],
-) -> list[Flip]:
+) -> list[Moved]:
     """The same for these segments, of all those of the workspace, and the locked contacts' rows."""
+    watches = [one for one in chosen if one.definition_id is not None]
+    dues = await _dates(db, watches, rows, workspace_id=workspace_id)
+    chosen = [one for one in chosen if one.definition_id is None]
     if not rows or not chosen:
-        return []
+        return [*dues]
     conditions = conditions_of(existing)
     filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
     pasts = await segments.pasts(db, filters, workspace_id=workspace_id, rows=rows)
@@ -103,7 +122,37 @@ async def judge_rows(
             next_at = segment_changes.next_flip(asked, conditions, facts)
             is_frozen = segment.kind == "frozen"
             judged.append(Membership(past.id, segment.id, holds, None if is_frozen else next_at))
-    return await keep(db, chosen, judged, workspace_id=workspace_id)
+    return [*dues, *await keep(db, chosen, judged, workspace_id=workspace_id)]
+
+
+async def _dates(
+    db: Handle, watches: Sequence[Segment], rows: Sequence[Row], *, workspace_id: str
+) -> list[Due]:
+    """When the dates of locked contacts come next, and those that have come since they were looked
+    for, each once."""
+    if not watches or not rows:
+        return []
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    zone, now = workspace.timezone if workspace else None, await db.now()
+    of = {"contact_ids": [row["id"] for row in rows], "segment_ids": [one.id for one in watches]}
+    known = await segment_members.occasions(db, workspace_id=workspace_id, **of)
+    started = {(one.contact_id, one.segment_id, one.at) for one in known}
+    judged, dues, new = [], [], []
+    for watch in watches:
+        trigger = document.parse(watch.filter.encode())
+        for row in rows:
+            at = occasions.of_date(trigger, shapes.resource(row, ()), zone)
+            is_ahead = at is not None and at > now
+            judged.append(Membership(row["id"], watch.id, False, at if is_ahead else None))
+            is_due = at is not None and watch.saved_at < at <= now <= at + occasions.grace(trigger)
+            if at is not None and is_due and (row["id"], watch.id, at) not in started:
+                dues.append(Due(row["id"], watch.definition_id or "", at))
+                new.append(Occasion(row["id"], watch.id, at))
+    await keep(db, watches, judged, workspace_id=workspace_id)
+    if new:
+        since = now - occasions.LONGEST_GRACE
+        await segment_members.remember(db, workspace_id=workspace_id, occasions=new, since=since)
+    return dues
 
 
 def conditions_of(existing: Mapping[str, Segment]) -> dict[str, Condition]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from app.audience import membership, profile
-from app.audience.membership import Flip
+from app.audience.membership import Due, Flip, Moved
 from app.database.db import Handle, new_id
 from app.jobs.queue import Queue
 from app.machine import document, segment_changes
@@ -21,7 +21,9 @@ from app.store import contact_events, definitions, runs, segment_members
 from app.vault.vault import Vault
 
 # What a trigger looks for, by its source.
-Source: TypeAlias = Literal["contact_created", "tag_added"]  # or event
+Source: TypeAlias = Literal[  # or event
+    "contact_created", "tag_added", "segment_entered", "segment_left"
+]
 Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
 
 
@@ -162,8 +164,66 @@ async def _judge(
             await moved(db, workspace, flips)
 
 
-async def moved(db: Handle, workspace: WorkspaceContext, flips: Sequence[Flip]) -> None:
-    """Contacts have entered or left segments."""
+async def moved(db: Handle, workspace: WorkspaceContext, found: Sequence[Moved]) -> None:
+    """Locked contacts have entered or left segments, or their dates have come: wake the runs that
+    wait for it, start what that starts."""
+    now = await db.now()
+    for due in found:
+        if isinstance(due, Due):
+            body = occasion(due.at, now)
+            await _start_these(db, workspace, [due.definition_id], [due.contact_id], body)
+    flips = [flip for flip in found if isinstance(flip, Flip)]
+    if not flips:
+        return
+    at = document.text(now)
+    await _wake_by_segments(db, workspace, flips)
+    for segment_id, entered in sorted({(flip.segment_id, flip.entered) for flip in flips}):
+        ids = [
+            flip.contact_id
+            for flip in flips
+            if (flip.segment_id, flip.entered) == (segment_id, entered)
+        ]
+        source: Source = "segment_entered" if entered else "segment_left"
+        body = {"segmentId": segment_id, "at": at}
+        await _start(db, workspace, (source, segment_id), ids, body)
+
+
+async def scheduled(
+    db: Handle,
+    workspace: WorkspaceContext,
+    definition_id: str,
+    contact_ids: Sequence[str],
+    at: datetime,
+) -> None:
+    """A time of a definition's schedule has come for these contacts, which are not locked."""
+    body = occasion(at, await db.now())
+    await _start_these(db, workspace, [definition_id], contact_ids, body)
+
+
+def occasion(at: datetime, now: datetime) -> dict[str, Json]:
+    """The trigger of a run whose time has come, and how late it starts, from a minute on."""
+    late = int((now - at).total_seconds())
+    delayed = {"delayedBy": f"PT{late}S"} if late >= LATE_FROM_SECONDS else {}
+    return {"at": document.text(at), **delayed}
+
+
+LATE_FROM_SECONDS = 60
+
+
+async def _wake_by_segments(db: Handle, workspace: WorkspaceContext, flips: Sequence[Flip]) -> None:
+    ids = sorted({flip.contact_id for flip in flips})
+    listening = await contact_events.listening(
+        db, workspace_id=workspace.id, contact_ids=ids, names=[]
+    )
+    for flip in flips:
+        what = segment_changes.moved(flip.segment_id, entered=flip.entered)
+        run_ids = [
+            row.id
+            for row in listening.runs
+            if row.contact_id == flip.contact_id and what in row.waiting_for.get("segments", ())
+        ]
+        if run_ids:
+            await contact_events.signal(db, workspace_id=workspace.id, run_ids=run_ids, id=what)
 
 
 @dataclass(frozen=True, slots=True)

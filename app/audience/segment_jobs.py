@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from app.audience import membership, reactions, segments
-from app.audience.membership import Flip
+from app.audience.membership import Moved
 from app.audience.reactions import WorkspaceContext
 from app.database.db import Handle, Row
 from app.database.ids import first_id
-from app.machine import segment_changes
+from app.machine import document, occasions, segment_changes
 from app.process import Process
 from app.store import contacts, jobs, segment_members, usage, workspaces
 from app.store import segments as store
@@ -29,6 +29,7 @@ FEW = 250  # and that the machine does, which knows when time changes the answer
 # looked at once more when no such transaction can be left.
 RECHECKED_AFTER = timedelta(seconds=30)
 RECHECKED_FROM = timedelta(seconds=60)
+FILLED_IN = timedelta(seconds=1)  # until it is looked again whether a schedule's segment is filled
 HELD_FOR = timedelta(milliseconds=50)  # until it is tried again to lock who is held by others
 
 
@@ -49,8 +50,8 @@ async def _chunk(process: Process, job: Job) -> bool:
     """One transaction's worth; whether there is more to be done now. Raises _Lost."""
     async with process.database.write() as db:
         existing = await store.of_workspace(db, workspace_id=job.workspace_id)
-        segment = existing.get(job.id)
-        if segment is None:
+        segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
+        if segment is None or segment.state == "removing":
             return await _removed(process, db, job)
         is_more = await _judged(process, db, segment, existing, job)
         await _hold(db, job)
@@ -69,6 +70,11 @@ async def _hold(db: Handle, job: Job) -> None:
 
 
 async def _next(db: Handle, job: Job, segment: Segment) -> datetime | None:
+    if segment.kind == "schedule":
+        moved = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
+        if moved is None or moved.due_at is None:
+            return None
+        return max(moved.due_at, await db.now() + FILLED_IN)
     due = await segment_members.next_due(db, workspace_id=job.workspace_id, segment_id=job.id)
     if due is not None:
         due = max(due, await db.now() + HELD_FOR)  # whom others hold is due still
@@ -97,6 +103,8 @@ async def _removed(process: Process, db: Handle, job: Job) -> bool:
 async def _judged(
     process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
 ) -> bool:
+    if segment.kind == "schedule":
+        return await _scheduled(process, db, segment, existing, job)
     if segment.state == "filling":
         return await _fill(process, db, segment, existing, job)
     if not segment.rechecked and segment.saved_at + RECHECKED_AFTER <= await db.now():
@@ -126,8 +134,8 @@ async def _fill(
     process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
 ) -> bool:
     conditions = membership.conditions_of(existing)
-    is_timed = segment.kind == "live" and segment_changes.is_timed(
-        conditions[segment.id], conditions
+    is_timed = segment.kind == "date" or (
+        segment.kind == "live" and segment_changes.is_timed(conditions[segment.id], conditions)
     )
     limit = FEW if is_timed else CHUNK
     ids = await segment_members.contacts_after(
@@ -148,6 +156,7 @@ async def _fill(
             ids, rows = [held], [row] if row else []
         is_last &= held is None
         rows = [row for row in rows if row["id"] <= ids[-1]]
+        flips: Sequence[Moved]
         if is_timed:
             flips = await membership.judge_rows(
                 db, existing, [segment], workspace_id=job.workspace_id, rows=rows
@@ -166,7 +175,7 @@ async def _judged_by_sql(
     existing: Mapping[str, Segment],
     job: Job,
     rows: Sequence[Row],
-) -> list[Flip]:
+) -> Sequence[Moved]:
     """All at once: time changes none of these answers."""
     if not rows:
         return []
@@ -185,21 +194,60 @@ async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
     ids = await segment_members.contacts_after(
         db, workspace_id=job.workspace_id, after=after, to=segment.fill_to, limit=CHUNK
     )
-    if ids and segment.kind == "live":
+    if ids and segment.kind != "frozen":
         await segment_members.touch(
             db, workspace_id=job.workspace_id, contact_ids=ids, segment_ids=[segment.id]
         )
     await store.rechecked(db, segment, workspace_id=job.workspace_id)
 
 
-async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Flip]) -> None:
-    if not flips:
-        return
+async def _scheduled(
+    process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
+) -> bool:
+    """Start runs for the next members, if its time has come; whether there is more to do."""
+    due, now = segment.due_at, await db.now()
+    if due is None or due > now:
+        return False
+    trigger = document.parse(segment.filter.encode())
+    whose = {"workspace_id": job.workspace_id, "id": segment.id}
     workspace = await workspaces.by_id(db, id=job.workspace_id)
-    context = WorkspaceContext(
+    zone = workspace.timezone if workspace else None
+    oldest = now - occasions.grace(trigger)
+    target = existing.get(trigger["segmentId"])
+    if due < oldest or target is None:
+        following = occasions.next_after(trigger, max(due, oldest), zone)
+        await store.move_schedule(db, **whose, due_at=following, up_to="")
+        return True
+    if target.state != "filled":
+        return False
+    ids = await segment_members.ids_after(
+        db,
+        workspace_id=job.workspace_id,
+        segment_id=target.id,
+        after=segment.filled_up_to,
+        limit=CHUNK,
+    )
+    if ids:
+        context = await _context(process, db, job)
+        await reactions.scheduled(db, context, segment.definition_id or "", ids, due)
+    if len(ids) == CHUNK:
+        await store.move_schedule(db, **whose, due_at=due, up_to=ids[-1])
+    else:
+        following = occasions.next_after(trigger, due, zone)
+        await store.move_schedule(db, **whose, due_at=following, up_to="")
+    return True
+
+
+async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Moved]) -> None:
+    if flips:
+        await reactions.moved(db, await _context(process, db, job), flips)
+
+
+async def _context(process: Process, db: Handle, job: Job) -> WorkspaceContext:
+    workspace = await workspaces.by_id(db, id=job.workspace_id)
+    return WorkspaceContext(
         job.workspace_id,
         workspace.country if workspace else None,
         process.vault,
         queue=process.queue,
     )
-    await reactions.moved(db, context, flips)

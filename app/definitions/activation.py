@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from app.database.db import Handle, new_id
-from app.definitions import case_results, credentials, findings, trigger_node
+from app.definitions import case_results, credentials, findings, trigger_node, watching
 from app.definitions.case_results import CaseResult
 from app.definitions.findings import LAST4_FROM, Subject
 from app.errors import FieldError, Problem
@@ -150,6 +150,7 @@ async def change(
         token=row.token or (tokens.drawn() if _takes_webhooks(draft) else None),
         cases_gate=draft.cases_gate,
     )
+    await watching.follow(process, db, workspace_id, row, changed)
     return changed, warnings
 
 
@@ -271,9 +272,10 @@ async def rotate(db: Handle, workspace_id: str, row: Definition) -> Definition:
     )
 
 
-async def archive(db: Handle, workspace_id: str, row: Definition) -> None:
+async def archive(process: Process, db: Handle, workspace_id: str, row: Definition) -> None:
     """Its runs end and stay readable; the definition is shown no more."""
     await _end_runs(db, workspace_id, row.id)
+    await watching.stop(process, db, workspace_id, row.id)
     await definitions.archive(db, workspace_id=workspace_id, id=row.id)
 
 

@@ -18,7 +18,15 @@ from app.machine.program import Finding, Json
 from app.messages import providers
 from app.process import Process
 from app.runtime.compute import Job
-from app.store import definitions, runs, templates, topics, webhook_requests, workspaces
+from app.store import (
+    definitions,
+    runs,
+    segments,
+    templates,
+    topics,
+    webhook_requests,
+    workspaces,
+)
 from app.store.templates import NamedTemplate
 
 SHORT_SECRET = 16
@@ -119,7 +127,7 @@ def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Findi
 
 
 async def _of_trigger(process: Process, db: Handle, subject: Subject) -> list[Finding]:
-    found = list(in_trigger(subject.trigger))
+    found = [*in_trigger(subject.trigger), *await _of_segment(db, subject)]
     if subject.trigger["source"] != "inbound_webhook":
         return found
     length = await _secret_length(process, db, subject)
@@ -141,12 +149,36 @@ def in_trigger(trigger: Mapping[str, Json]) -> Iterator[Finding]:
     if source == "event" and not trigger.get("name"):
         message = "Say which event of a contact starts a run."
         yield Finding("name_missing", "/trigger/name", message)
+    if source in OF_SEGMENTS and not trigger.get("segmentId"):
+        yield Finding("segment_missing", "/trigger/segmentId", "Say which segment, by its id.")
+    if source == "date" and not trigger.get("field"):
+        message = "Say which field holds the date, such as metadata.renewsAt."
+        yield Finding("field_missing", "/trigger/field", message)
+    if source == "schedule" and bool(trigger.get("rrule")) == bool(trigger.get("cron")):
+        message = "Say when, by either a rrule or a cron line."
+        yield Finding("schedule_missing", "/trigger/rrule", message)
     if source == "inbound_webhook" and lookup is None:
         message = "Say what identifies the contact: email, phone or contact_id."
         yield Finding("lookup_missing", "/trigger/contactLookup", message)
     if source == "inbound_webhook" and lookup == "contact_id" and trigger.get("createContact"):
         message = "A contact cannot be created from an id alone; an unknown id answers 404."
         yield _warning("create_without_address", "/trigger/createContact", message)
+
+
+OF_SEGMENTS = ("segment_entered", "segment_left", "schedule")
+
+
+async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
+    """Whether the segment is there."""
+    trigger, pointer = subject.trigger, "/trigger/segmentId"
+    id = trigger.get("segmentId")
+    if trigger["source"] not in OF_SEGMENTS or not id:
+        return []
+    existing = await segments.of_workspace(db, workspace_id=subject.workspace_id)
+    if id not in existing:
+        message = "There is no such segment in this workspace."
+        return [Finding("segment_unknown", pointer, message)]
+    return []
 
 
 async def _secret_length(process: Process, db: Handle, subject: Subject) -> int:

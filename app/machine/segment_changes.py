@@ -41,6 +41,11 @@ def subscription(channel: str) -> str:
     return f"subscriptions.{channel}"
 
 
+def moved(segment_id: str, *, entered: bool) -> str:
+    """What a run waits for that waits for a contact to enter a segment, or to leave it."""
+    return f"{'entered' if entered else 'left'} {segment_id}"
+
+
 def topic(id: str) -> str:
     return f"topics.{id}"
 

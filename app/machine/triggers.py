@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.machine import reentry
+from app.machine import occasions, reentry
 from app.machine.program import Json
 from app.machine.schema import ACTIVE, NULL, READ_BACK, Schema, given, needs, ref
 
@@ -19,6 +19,8 @@ class Source:
     members: Sequence[str] = ()
     needed: Sequence[str] = ()  # of an active definition
 
+
+_LOCAL = ("timezone", "graceWindow")
 
 SOURCES: Mapping[str, Source] = {
     "inbound_webhook": Source(
@@ -41,6 +43,30 @@ SOURCES: Mapping[str, Source] = {
         ("name",),
         ("name",),
     ),
+    "segment_entered": Source(
+        "Starts a run when a contact enters the segment; not for those whom a new segment finds.",
+        {"segmentId": "seg_…"},
+        ("segmentId",),
+        ("segmentId",),
+    ),
+    "segment_left": Source(
+        "Starts a run when a contact leaves the segment.",
+        {"segmentId": "seg_…"},
+        ("segmentId",),
+        ("segmentId",),
+    ),
+    "date": Source(
+        "Starts a run at a date that the contact has, or so long before or after it.",
+        {"field": "metadata.renewsAt", "offset": "-P7D", "time": "09:00"},
+        ("field", "offset", "time", *_LOCAL),
+        ("field",),
+    ),
+    "schedule": Source(
+        "Starts a run for everybody in a segment, at the times of a rule.",
+        {"cron": "0 9 * * mon", "segmentId": "seg_…"},
+        ("rrule", "cron", "segmentId", *_LOCAL),
+        ("segmentId",),
+    ),
 }
 
 MEMBERS: Mapping[str, str] = {
@@ -48,6 +74,19 @@ MEMBERS: Mapping[str, str] = {
     "reentry": reentry.ABOUT,
     "tag": "With `tag_added`: the tag.",
     "name": "With `event`: the name of the event.",
+    "segmentId": "With `segment_entered`, `segment_left` and `schedule`: the segment.",
+    "field": "With `date`: the field that holds it, `metadata.<name>` or `createdAt`. Its value is"
+    " a date, such as 2026-11-02, or a time (RFC 3339).",
+    "offset": "With `date`: how long after it, or with a minus before it, such as -P7D.",
+    "time": "With `date`: the time of that day, such as 09:00. Default: the time that the value"
+    " says, or midnight.",
+    "rrule": "With `schedule`: a recurrence rule (RFC 5545) such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9,"
+    " at most once an hour. It begins on 1 January 2024 and may have an UNTIL, in local time.",
+    "cron": "With `schedule`, or else: minute, hour, day, month and weekday, as cron has them.",
+    "timezone": "With `date` and `schedule`: whose clock it goes by, `workspace` (the default), a"
+    " time zone, or with `date` `contact`.",
+    "graceWindow": f"With `date` and `schedule`: how late a run may still start when workers were"
+    f" down. Default: {occasions.GRACE}; at most {occasions.LONGEST_GRACE.days} days.",
     "contactLookup": "With `inbound_webhook`: by what the contact is found.",
     "contactPath": "With `inbound_webhook`: the path to that in the body. Default: its own name.",
     "metadataField": "With `contact_id`: the field of the contact's metadata that has it. Default:"
@@ -81,6 +120,12 @@ _TYPES: Mapping[str, Schema] = {
     "reentry": {"anyOf": [NULL, *reentry.SCHEMA["anyOf"]]},
     "tag": {"type": ["string", "null"], "minLength": 1},
     "name": {"type": ["string", "null"], "minLength": 1, "maxLength": 200},
+    **{
+        name: {"type": ["string", "null"]}
+        for name in (
+            *("segmentId", "field", "offset", "time", "rrule", "cron", "timezone", "graceWindow"),
+        )
+    },
     "contactLookup": {
         "anyOf": [NULL, {"type": "string", "enum": ["email", "phone", "contact_id"]}]
     },

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, JsonValue, RootModel, model_validato
 from app.audience import profile
 from app.definitions import trigger_node
 from app.errors import FieldError
-from app.machine import defaults, description, path, reentry, template
+from app.machine import defaults, description, occasions, path, reentry, template
 from app.machine.schema import READ_BACK, ref
 from app.routes.ids import AutomationId, WorkflowId
 from app.web.body import WRITE_ONLY, Name, Query, Shape, Writable
@@ -98,14 +98,35 @@ Graph = Annotated[dict[str, Any], described(ref("Graph"))]
 Steps = Annotated[list[Any], described(description.STEPS)]
 
 
+SourceName = Literal[
+    "inbound_webhook",
+    "manual",
+    "contact_created",
+    "tag_added",
+    "event",
+    "segment_entered",
+    "segment_left",
+    "date",
+    "schedule",
+]
+
+
 class WritableTrigger(Shape):
     """The start of its runs. Each source has its own members; those of others are kept and not
     read."""
 
-    source: Literal["inbound_webhook", "manual", "contact_created", "tag_added", "event"] = "manual"
+    source: SourceName = "manual"
     reentry: WritablePolicy | None = None
     tag: Annotated[str, AfterValidator(_tag)] | None = None
     name: Name | None = None
+    segment_id: Annotated[str, Field(max_length=200)] | None = None
+    field: Annotated[str, AfterValidator(occasions.check_field)] | None = None
+    offset: Annotated[str, AfterValidator(occasions.check_offset)] | None = None
+    time: Annotated[str, AfterValidator(occasions.check_time)] | None = None
+    rrule: Annotated[str, AfterValidator(occasions.check_rule)] | None = None
+    cron: Annotated[str, AfterValidator(occasions.check_cron)] | None = None
+    timezone: Annotated[str, AfterValidator(occasions.check_timezone)] | None = None
+    grace_window: Annotated[str, AfterValidator(occasions.check_grace)] | None = None
     contact_lookup: Literal["email", "phone", "contact_id"] | None = None
     contact_path: Annotated[str, AfterValidator(_path)] | None = None
     metadata_field: Annotated[str, Field(min_length=1, max_length=40)] | None = None
@@ -173,6 +194,14 @@ class Trigger(Shape):
     reentry: Policy | None = None
     tag: str | None = None
     name: str | None = None
+    segment_id: str | None = None
+    field: str | None = None
+    offset: str | None = None
+    time: str | None = None
+    rrule: str | None = None
+    cron: str | None = None
+    timezone: str | None = None
+    grace_window: str | None = None
     contact_lookup: str | None = None
     contact_path: str | None
     metadata_field: str | None = None

@@ -165,7 +165,7 @@ class DefinitionKind:
 
     async def remove(self, call: Call) -> Response:
         row = await self.locked(call)
-        await activation.archive(call.db, call.member.workspace_id, row)
+        await activation.archive(call.process, call.db, call.member.workspace_id, row)
         await call.note(f"{self.noun}.deleted", row.id, before=self.resource(call, row))
         return reply.no_content()
 

@@ -24,7 +24,7 @@ from app.machine.schema import ref
 from app.routes.contacts import Contact
 from app.routes.ids import ContactId, SegmentId
 from app.runtime.compute import Job
-from app.store import contacts, jobs, segment_members, workspaces
+from app.store import contacts, definitions, jobs, segment_members, workspaces
 from app.store import segments as store
 from app.store.segments import Segment
 from app.web import paging, reply
@@ -218,6 +218,9 @@ async def remove(call: Call) -> Response:
     workspace_id = call.member.workspace_id
     users = segments.naming(segment.id, existing)
     users += await audiences.naming(call.db, workspace_id, segment_id=segment.id)
+    users += await definitions.naming_segment(
+        call.db, workspace_id=workspace_id, segment_id=segment.id
+    )
     if users:
         message = f"{users[0]} names this segment; change that first."
         raise Problem("conflict", message, usedBy=users)

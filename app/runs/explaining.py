@@ -58,6 +58,13 @@ NOTHING_CAME: Mapping[str, str] = {
     " an import that starts nothing.",
     "tag_added": "The contact was not given the tag {tag}{since} while the definition was ACTIVE.",
     "event": "The contact did nothing that is called {name}{since}.",
+    "segment_entered": "The contact did not enter the segment {segmentId} while the definition was"
+    " ACTIVE.",
+    "segment_left": "The contact did not leave the segment {segmentId} while the definition was"
+    " ACTIVE.",
+    "date": "The date in the contact's {field} has not come while the definition was ACTIVE, or"
+    " there is none.",
+    "schedule": "The contact was not in the segment {segmentId} at a time of the schedule.",
     "manual": "Nobody started a run for this contact{since}, and no other run did.",
 }
 

@@ -365,6 +365,10 @@ async def started_by(
           AND trigger_config ->> 'source' = :source
           AND CASE trigger_config ->> 'source' WHEN 'tag_added' THEN trigger_config ->> 'tag'
                                                WHEN 'event' THEN trigger_config ->> 'name'
+                                               WHEN 'segment_entered'
+                                                    THEN trigger_config ->> 'segmentId'
+                                               WHEN 'segment_left'
+                                                    THEN trigger_config ->> 'segmentId'
                                                ELSE '' END = :key
         UNION ALL
         SELECT segment_id FROM segment_names
@@ -380,6 +384,22 @@ async def started_by(
         [id for id in ids if not id.startswith("seg_")],
         [id for id in ids if id.startswith("seg_")],
     )
+
+
+async def naming_segment(db: Handle, *, workspace_id: str, segment_id: str) -> list[str]:
+    """The ids of those that may still run and whose trigger or body names it."""
+    rows = await db.fetch_all(
+        """
+        SELECT id FROM definitions
+        WHERE workspace_id = :workspace_id AND state <> 'ARCHIVED'
+          AND (trigger_config ->> 'segmentId' = :segment_id OR body LIKE :mentioned)
+        ORDER BY id
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        mentioned=f'%"{segment_id}"%',
+    )
+    return [row["id"] for row in rows]
 
 
 async def ending(db: Handle) -> Row | None:

@@ -149,6 +149,81 @@ async def page(
     )
 
 
+async def ids_after(
+    db: Handle, *, workspace_id: str, segment_id: str, after: str, limit: int
+) -> list[str]:
+    """The next members, in the order of their ids."""
+    rows = await db.fetch_all(
+        """
+        SELECT contact_id FROM segment_members
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND member
+          AND contact_id > :after
+        ORDER BY contact_id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        after=after,
+        limit=limit,
+    )
+    return [row["contact_id"] for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """A contact's date that has started its run."""
+
+    contact_id: str
+    segment_id: str
+    at: datetime
+
+
+async def occasions(
+    db: Handle, *, workspace_id: str, contact_ids: Sequence[str], segment_ids: Sequence[str]
+) -> list[Occasion]:
+    return await db.fetch_all_as(
+        Occasion,
+        """
+        SELECT contact_id, segment_id, at FROM date_occasions
+        WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
+          AND segment_id = ANY(:segment_ids)
+        """,
+        workspace_id=workspace_id,
+        contact_ids=list(contact_ids),
+        segment_ids=list(segment_ids),
+    )
+
+
+async def remember(
+    db: Handle, *, workspace_id: str, occasions: Sequence[Occasion], since: datetime
+) -> None:
+    """Keep these, and no longer those of the same contacts that are older than that."""
+    await db.execute_many(
+        """
+        INSERT INTO date_occasions (workspace_id, contact_id, segment_id, at)
+        VALUES (:workspace_id, :contact_id, :segment_id, :at)
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "contact_id": one.contact_id,
+                "segment_id": one.segment_id,
+                "at": one.at,
+            }
+            for one in occasions
+        ],
+    )
+    await db.execute(
+        """
+        DELETE FROM date_occasions
+        WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids) AND at < :since
+        """,
+        workspace_id=workspace_id,
+        contact_ids=sorted({one.contact_id for one in occasions}),
+        since=since,
+    )
+
+
 # --- what is to be judged -------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from app.database.sql import columns
 from app.store import contacts, keyset
 
 State: TypeAlias = Literal["filling", "filled", "removing"]
-SegmentKind: TypeAlias = Literal["live", "frozen"]
+SegmentKind: TypeAlias = Literal["live", "frozen", "date", "schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Segment:
     filled_up_to: str
     filled_at: datetime | None
     rechecked: bool
+    definition_id: str | None  # that it watches for
+    due_at: datetime | None  # of a schedule
 
     def is_unjudged(self, contact_id: str) -> bool:
         """Whether the fill has still to come to the contact."""
@@ -209,12 +211,85 @@ async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Segment]:
         Segment,
         f"""
         SELECT {COLUMNS} FROM segments
-        WHERE workspace_id = :workspace_id AND state <> 'removing'
+        WHERE workspace_id = :workspace_id AND state <> 'removing' AND definition_id IS NULL
         ORDER BY id
         """,
         workspace_id=workspace_id,
     )
     return {segment.id: segment for segment in found}
+
+
+async def watch(
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    definition_id: str,
+    kind: str,
+    trigger: str,
+    fill_to: str,
+    due_at: datetime | None,
+) -> None:
+    """A watch for a definition: dates are looked for by a fill, a schedule is due then."""
+    await db.execute(
+        """
+        INSERT INTO segments (workspace_id, id, name, kind, filter, revision, created_at,
+                              updated_at, state, saved_at, starts, fill_to, filled_up_to,
+                              rechecked, definition_id, due_at)
+        VALUES (:workspace_id, :id, '', :kind, :trigger, 1, :now, :now,
+                CASE WHEN CAST(:kind AS TEXT) = 'date' THEN 'filling' ELSE 'filled' END, :now,
+                FALSE, :fill_to, '', CAST(:kind AS TEXT) <> 'date', :definition_id, :due_at)
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        kind=kind,
+        trigger=trigger,
+        fill_to=fill_to,
+        definition_id=definition_id,
+        due_at=due_at,
+    )
+
+
+async def stop_watching(db: Handle, *, workspace_id: str, definition_id: str) -> list[str]:
+    """The ids of the definition's watches, which are gone for everybody."""
+    rows = await db.fetch_all(
+        """
+        UPDATE segments SET state = 'removing'
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+    )
+    return [row["id"] for row in rows]
+
+
+async def watches(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Segment]:
+    return await db.fetch_all_as(
+        Segment,
+        f"""
+        SELECT {COLUMNS} FROM segments
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND state <> 'removing'
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+
+
+async def move_schedule(
+    db: Handle, *, workspace_id: str, id: str, due_at: datetime | None, up_to: str
+) -> None:
+    """It has started runs for members up to this one, or waits for its next time."""
+    await db.execute(
+        """
+        UPDATE segments SET due_at = :due_at, filled_up_to = :up_to
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        due_at=due_at,
+        up_to=up_to,
+    )
 
 
 async def page(
@@ -226,7 +301,8 @@ async def page(
         Segment,
         f"""
         SELECT {COLUMNS} FROM segments
-        WHERE workspace_id = :workspace_id AND state <> 'removing' {narrowed}
+        WHERE workspace_id = :workspace_id AND state <> 'removing' AND definition_id IS NULL
+          {narrowed}
         ORDER BY id DESC
         LIMIT :limit
         """,

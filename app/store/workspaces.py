@@ -221,6 +221,7 @@ TABLES: Mapping[str, str] = {
     "templates": "id",
     "throttle_takes": "id",
     "segment_members": "contact_id",
+    "date_occasions": "contact_id",
     "segment_touches": "id",
     "segment_names": "name",
     "segments": "id",

@@ -106,6 +106,34 @@ TRIGGERS: list[tuple[str, dict[str, Any], str]] = [
     ("name_missing", {"source": "event"}, "/trigger/name"),
     ("name_missing", {"source": "event", "name": None}, "/trigger/name"),
     ("name_missing", {"source": "event", "tag": "paid"}, "/trigger/name"),
+    *(
+        ("segment_missing", {"source": source}, "/trigger/segmentId")
+        for source in ("segment_entered", "segment_left")
+    ),
+    ("segment_missing", {"source": "schedule", "cron": "0 9 * * *"}, "/trigger/segmentId"),
+    *(
+        ("segment_unknown", {"source": source, "segmentId": "seg_0"}, "/trigger/segmentId")
+        for source in ("segment_entered", "segment_left")
+    ),
+    (
+        "segment_unknown",
+        {"source": "schedule", "cron": "0 9 * * *", "segmentId": "x"},
+        "/trigger/segmentId",
+    ),
+    ("field_missing", {"source": "date"}, "/trigger/field"),
+    ("field_missing", {"source": "date", "offset": "-P7D"}, "/trigger/field"),
+    ("field_missing", {"source": "date", "time": "09:00"}, "/trigger/field"),
+    ("schedule_missing", {"source": "schedule", "segmentId": "seg_0"}, "/trigger/rrule"),
+    (
+        "schedule_missing",
+        {"source": "schedule", "segmentId": "seg_0", "timezone": "Europe/Rome"},
+        "/trigger/rrule",
+    ),
+    (
+        "schedule_missing",
+        {"source": "schedule", "segmentId": "x", "cron": "0 9 * * *", "rrule": "FREQ=DAILY"},
+        "/trigger/rrule",
+    ),
 ]
 
 

@@ -377,6 +377,8 @@ async def one_of_everything(who: Any, process: Process) -> None:
         [segment_id] = await segments.of_workspace(db, **mine)
         whom = {"contact_ids": [contact_id], "segment_ids": [segment_id]}
         await segment_members.touch(db, **mine, **whom)
+        date = segment_members.Occasion(contact_id, segment_id, await db.now())
+        await segment_members.remember(db, **mine, occasions=[date], since=date.at)
         domain = f"{who.workspace_id[3:]}.example"
         await sign_in_domains.put(db, **mine, domain=domain, role="viewer", claimed_by=who.user_id)
         await contact_events.signal(db, **mine, run_ids=[run_id], id=answer["id"])

@@ -241,6 +241,10 @@ FILL = (
     SELECT 'ws_acme', 'con_' || i, 'seg_' || (10001 + i % 99), TRUE, :now FROM n
     """,
     """
+    INSERT INTO date_occasions (workspace_id, contact_id, segment_id, at)
+    SELECT 'ws_acme', 'con_' || i, 'seg_' || (10001 + i % 99), :now FROM n
+    """,
+    """
     INSERT INTO delivery_attempts (workspace_id, id, message_id, number, message_key, status,
                                    tries, events, created_at)
     SELECT 'ws_acme', 'att_' || i, 'msg_' || i, 1, 'key' || i,
@@ -956,6 +960,22 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             db, **ACME, contact_ids=["con_10050"], segment_ids=["seg_10001", "seg_10002"]
         ),
         ["workspace_id contact_id"],
+    ),
+    "the next members of a segment": (
+        lambda db: segment_members.ids_after(
+            db, **ACME, segment_id="seg_10001", after="con_10050", limit=9
+        ),
+        ["workspace_id segment_id contact_id"],
+    ),
+    "the dates of a contact that have come": (
+        lambda db: segment_members.occasions(
+            db, **ACME, contact_ids=["con_10050"], segment_ids=["seg_10001"]
+        ),
+        ["workspace_id contact_id"],
+    ),
+    "the watches that a change concerns": (
+        lambda db: segments.watches(db, **ACME, ids=["seg_10001", "seg_10002"]),
+        ["workspace_id id"],
     ),
     "whom time moves in a segment": (
         lambda db: segment_members.due(db, **ACME, segment_id="seg_10001", limit=9),

@@ -66,7 +66,7 @@ function Ways({ doc, card, seen, all, free, edit, aim }: Props) {
   })}</fieldset>
 }
 
-const OF_SOURCE: Record<string, string[]> = { inbound_webhook: ['contactLookup', 'contactPath', 'dedupePath'], tag_added: ['tag'], event: ['name'] }
+const OF_SOURCE: Record<string, string[]> = { inbound_webhook: ['contactLookup', 'contactPath', 'dedupePath'], tag_added: ['tag'], event: ['name'], segment_entered: ['segmentId'], segment_left: ['segmentId'], date: ['field', 'offset', 'time', 'timezone', 'graceWindow'], schedule: ['cron', 'rrule', 'segmentId', 'timezone', 'graceWindow'] }
 const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
 
 /** What would find a contact in the requests that came, best first. */

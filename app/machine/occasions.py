@@ -1,0 +1,263 @@
+"""The occasions of a trigger: a date of a contact, or the times of a schedule.
+
+Both go by a clock on the wall (calendar.py), across daylight-saving changes: 09:00 is 09:00 there.
+Recurrence rules are RFC 5545's, read by dateutil; a cron line is written as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from dateutil import rrule
+
+from app.machine import calendar, path
+from app.machine.fields import YEAR, Place, lasting, parse_duration
+from app.machine.program import Json
+
+Rule: TypeAlias = Any  # dateutil says nothing of its types
+
+DAY = timedelta(days=1)
+GRACE = "P1D"
+LONGEST_GRACE = timedelta(days=7)
+# dateutil looks for a day that never comes up to the year 9999, half a minute long. So rules are
+# read near that end, in years whose days are the same as these: both begin with a leap year's
+# Monday, and no century is among them. That ends in 2055.
+YEARS = 9968 - 2024
+# For 2024, where a rule begins that does not say; a clock on the wall, in whatever zone.
+BEGIN = datetime(9968, 1, 1)  # noqa: DTZ001
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)  # a rule that does not come after that never does
+AT_MOST = "A schedule may come at most once an hour."
+_TIME = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
+_PARTS = (
+    *("FREQ", "INTERVAL", "UNTIL", "WKST", "BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS"),
+    *("BYHOUR", "BYMINUTE", "BYSECOND"),
+)
+_FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY")
+
+
+def zone_of(trigger: Mapping[str, Json], contact: Json, workspace: str | None) -> ZoneInfo:
+    """A contact without a time zone lives in the workspace's."""
+    match trigger.get("timezone", "workspace"):
+        case "contact":
+            return calendar.zone(contact and contact.get("timezone"), workspace)
+        case "workspace":
+            return calendar.zone(workspace)
+        case named:
+            return calendar.zone(named, workspace)
+
+
+def grace(trigger: Mapping[str, Json]) -> timedelta:
+    """How late an occasion may still start a run."""
+    return parse_duration(trigger.get("graceWindow") or GRACE) or timedelta(0)
+
+
+# --- dates ----------------------------------------------------------------------------------------
+
+
+def of_date(
+    trigger: Mapping[str, Json], contact: Mapping[str, Json], workspace: str | None
+) -> datetime | None:
+    """The moment of the contact's date, shifted; None when it has none."""
+    zone = zone_of(trigger, contact, workspace)
+    value = path.parse(f"contact.{trigger['field']}").find({"contact": contact})
+    moment = value if isinstance(value, datetime) else None
+    if isinstance(value, str):
+        moment = calendar.read(value.strip(), zone)
+    if moment is None:
+        return None
+    offset, at = read_offset(trigger.get("offset") or "P0D"), trigger.get("time")
+    try:
+        if at is None and offset % DAY:
+            return moment + offset
+        local = moment.astimezone(zone).replace(tzinfo=None) + offset  # days of the calendar
+        if at is not None:
+            local = datetime.combine(local.date(), time.fromisoformat(at))
+        return calendar.instant(local, zone)
+    except (OverflowError, ValueError):  # beyond the calendar
+        return None
+
+
+def read_offset(text: str) -> timedelta:
+    """A duration, before the date if it begins with a minus. Raises ValueError."""
+    length = parse_duration(text.removeprefix("-"))
+    if length is None or length > 10 * YEAR:
+        raise ValueError("Must be a duration of at most ten years, such as -P7D or PT2H.")
+    return -length if text.startswith("-") else length
+
+
+def check_offset(text: str) -> str:
+    read_offset(text)
+    return text
+
+
+def check_time(text: str) -> str:
+    if not _TIME.fullmatch(text):
+        raise ValueError("Must be a time of day, such as 09:00.")
+    return text
+
+
+def check_timezone(text: str) -> str:
+    if text not in ("contact", "workspace") and text not in calendar.names():
+        raise ValueError("Must be contact, workspace, or a time zone such as Europe/Lisbon.")
+    return text
+
+
+def check_grace(text: str) -> str:
+    place = Place("", [])
+    if lasting(LONGEST_GRACE)(text, place) is None:
+        raise ValueError(place.findings[0].message)
+    return text
+
+
+def field(trigger: Mapping[str, Json]) -> str | None:
+    """The name of the metadata that holds the date; None: it is the time of creation."""
+    name = path.parse(f"contact.{trigger['field']}").segments[-1]
+    return None if trigger["field"] == "createdAt" else str(name)
+
+
+def check_field(text: str) -> str:
+    """A field that may hold a date."""
+    segments = path.parse(f"contact.{text}").segments[1:]
+    match segments:
+        case ("createdAt",) | ("metadata", str()):
+            return text
+    raise ValueError("Must be createdAt or metadata.<name>.")
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+def next_after(
+    trigger: Mapping[str, Json], after: datetime, workspace: str | None
+) -> datetime | None:
+    """The first time of the schedule after that; None when there is none any more."""
+    zone = zone_of(trigger, None, workspace)
+    rules = _rules(trigger.get("rrule"), trigger.get("cron"))
+    found = [moment for rule in rules if (moment := _next(rule, after, zone)) is not None]
+    return min(found, default=None)
+
+
+def _next(rule: Rule, after: datetime, zone: ZoneInfo) -> datetime | None:
+    # A day before: two local times may be one moment, or a local time two.
+    local = after.astimezone(zone).replace(tzinfo=None) - DAY
+    try:
+        begin = local.replace(year=local.year + YEARS)
+    except ValueError:  # after 2055
+        return None
+    for found in rule.xafter(begin):
+        moment = calendar.instant(found.replace(year=found.year - YEARS), zone)
+        if moment > after:
+            return moment
+    return None
+
+
+@lru_cache(256)
+def _rules(recurrence: str | None, cron: str | None) -> tuple[Rule, ...]:
+    if recurrence is not None:
+        return (_read_rule(recurrence),)
+    return _read_cron(cron or "")
+
+
+def check_rule(text: str) -> str:
+    """Raises ValueError for what is no rule, or never comes."""
+    return _checked(text, (_read_rule(text),))
+
+
+def check_cron(text: str) -> str:
+    return _checked(text, _read_cron(text))
+
+
+def _checked(text: str, rules: tuple[Rule, ...]) -> str:
+    if all(_next(rule, SINCE, ZoneInfo("UTC")) is None for rule in rules):
+        raise ValueError("This never comes: there is no such day from now on.")
+    return text
+
+
+def _read_rule(text: str) -> Rule:
+    parts = dict(part.partition("=")[::2] for part in text.upper().split(";"))
+    if parts.get("FREQ") not in _FREQUENCIES:
+        raise ValueError(f"FREQ must be one of {', '.join(_FREQUENCIES)}.")
+    if any("," in parts.get(name, "") for name in ("BYMINUTE", "BYSECOND")):
+        raise ValueError(AT_MOST)
+    if unknown := parts.keys() - {*_PARTS}:
+        raise ValueError(f"There is no {min(unknown)} here; there are {', '.join(_PARTS)}.")
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", parts.get("INTERVAL", "1")):  # 0 would loop for ever
+        raise ValueError("INTERVAL must be a number from 1 to 9999.")
+    if len(text) > 500 or "\n" in text:
+        raise ValueError("Must be one line such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9.")
+    if "UNTIL" in parts:
+        until = _UNTIL.fullmatch(parts["UNTIL"])
+        if until is None:
+            raise ValueError("UNTIL is a local time, such as 20261231T000000.")
+        parts["UNTIL"] = f"{int(until[1]) + YEARS}{until[2]}"
+    written = ";".join(f"{name}={value}" for name, value in parts.items())
+    try:
+        found = rrule.rrulestr(f"RRULE:{written}", dtstart=BEGIN)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise ValueError(f"This is no recurrence rule (RFC 5545): {error}.") from None
+    return found.replace(bysecond=0) if "BYSECOND" not in parts else found
+
+
+_UNTIL = re.compile(r"(20[2-5][0-9])([01][0-9][0-3][0-9]T[0-2][0-9][0-5][0-9][0-5][0-9])")
+_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+_NAMES = {
+    "month": ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+    "weekday": ["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
+}
+
+
+def _read_cron(line: str) -> tuple[Rule, ...]:
+    """Five fields. Where both the day of the month and that of the week are given, either will do,
+    as cron has it."""
+    texts = line.lower().split()
+    if len(texts) != len(_CRON):
+        raise ValueError("Must be five fields: minute, hour, day, month and weekday.")
+    minute, hour, day, month, weekday = (
+        _values(text, *field) for text, field in zip(texts, _CRON, strict=True)
+    )
+    if len(minute) > 1:
+        raise ValueError(AT_MOST)
+    same = {"dtstart": BEGIN, "bymonth": month, "byhour": hour, "byminute": minute, "bysecond": 0}
+    weekdays = sorted({(one - 1) % 7 for one in weekday})  # dateutil's begin on Monday
+    by_day = rrule.rrule(rrule.DAILY, bymonthday=day, **same)
+    by_weekday = rrule.rrule(rrule.DAILY, byweekday=weekdays, **same)
+    if texts[4].startswith("*"):
+        return (by_day,)
+    return (by_weekday,) if texts[2].startswith("*") else (by_day, by_weekday)
+
+
+def _values(text: str, name: str, least: int, most: int) -> list[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = span.partition("-")
+        if span == "*":
+            low, high = least, min(most, 6) if name == "weekday" else most
+        else:
+            low = _number(first, name)
+            high = _number(last, name) if last else (most if step else low)
+        each = int(step) if step.isdecimal() and int(step) > 0 else (0 if step else 1)
+        if not (least <= low <= high <= most and each):
+            raise ValueError(f"{part} is no {name}; they are from {least} to {most}.")
+        found.update(range(low, high + 1, each))
+    return sorted(found)
+
+
+def _number(text: str, name: str) -> int:
+    names = _NAMES.get(name, [])
+    if text in names:
+        return names.index(text) + (1 if name == "month" else 0)
+    if not text.isdecimal() or len(text) > 2:
+        raise ValueError(f"{text or 'Nothing'} is no {name}.")
+    return int(text)
+
+
+def late_by(at: datetime, now: datetime) -> str | None:
+    """As a duration in whole seconds, from a minute on."""
+    late = int((now - at).total_seconds())
+    return f"PT{late}S" if late >= 60 else None

@@ -1,0 +1,266 @@
+"""Flows that start when somebody enters a segment or leaves it, at a date, and on a schedule."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.audience import segment_jobs
+from app.machine import document
+from app.process import Process
+from tests.audience.test_membership import jump
+from tests.cast import Cast, settle
+
+VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
+HOUR = 3_600_000  # milliseconds
+
+
+async def flow(cast: Cast, **trigger: Any) -> str:
+    steps = [{"id": "tag", "type": "add_tag", "tag": "been"}]
+    body = {"name": "Flow", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    return str((await cast.ed.made("/workflows", body))["id"])
+
+
+async def segment(cast: Cast, process: Process, filter: Any = None, **more: Any) -> str:
+    made = await cast.ed.made("/segments", {"name": "Gold", "filter": filter or VIP, **more})
+    await settle(process)
+    return str(made["id"])
+
+
+async def person(cast: Cast, name: str, **given: Any) -> str:
+    return str((await cast.ed.made("/contacts", {"email": f"{name}@x.test", **given}))["id"])
+
+
+async def runs_of(cast: Cast, flow_id: str) -> list[dict[str, Any]]:
+    """With what started them, the oldest first."""
+    listed = (await cast.vic.read(f"/runs?workflowId={flow_id}"))["data"]
+    return [await cast.vic.read(f"/runs/{one['id']}") for one in reversed(listed)]
+
+
+async def people_of(cast: Cast, flow_id: str) -> list[str]:
+    return [run["contactId"] for run in await runs_of(cast, flow_id)]
+
+
+# --- segments -------------------------------------------------------------------------------------
+
+
+async def test_each_entry_starts_one_run_and_each_exit_another(cast: Cast, process: Process):
+    before = await person(cast, "ann", tags=["vip"])
+    id = await segment(cast, process)
+    enters = await flow(cast, source="segment_entered", segmentId=id)
+    leaves = await flow(cast, source="segment_left", segmentId=id)
+    ada = await person(cast, "ada")
+    for _ in range(2):
+        await cast.ed.made(f"/contacts/{ada}/tags", {"tags": ["vip"]})
+        await cast.ed.patch(f"/contacts/{ada}", {"firstName": "Ada"})
+        await cast.ed.delete(f"/contacts/{ada}/tags/vip")
+    born = await person(cast, "bob", tags=["vip"])
+    await settle(process)
+    assert await people_of(cast, enters) == [ada, ada, born]
+    assert await people_of(cast, leaves) == [ada, ada]
+    assert before not in await people_of(cast, enters)
+    [run, *_] = await runs_of(cast, enters)
+    assert run["trigger"]["segmentId"] == id
+
+
+async def test_time_alone_lets_a_contact_leave(cast: Cast, process: Process):
+    young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
+    id = await segment(cast, process, young)
+    leaves = await flow(cast, source="segment_left", segmentId=id)
+    ada = await person(cast, "ada")
+    await settle(process)
+    assert await people_of(cast, leaves) == []
+    jump(process.database, 3 * HOUR)
+    await settle(process)
+    await settle(process)
+    assert await people_of(cast, leaves) == [ada]
+
+
+async def test_a_fill_starts_flows_only_when_it_is_asked_to(cast: Cast, process: Process):
+    ada = await person(cast, "ada", tags=["vip"], metadata={"plan": "pro"})
+    id = await segment(cast, process, {"path": "contact.tags", "op": "contains", "value": "x"})
+    enters = await flow(cast, source="segment_entered", segmentId=id)
+    await cast.ed.patch(f"/segments/{id}", {"filter": VIP})
+    await settle(process)
+    assert await people_of(cast, enters) == []
+    other = {"path": "contact.metadata.plan", "op": "eq", "value": "free"}
+    await cast.ed.patch(f"/segments/{id}", {"filter": other})
+    await settle(process)
+    await cast.ed.patch(f"/segments/{id}?startAutomations=true", {"filter": VIP})
+    await settle(process)
+    assert await people_of(cast, enters) == [ada]
+
+
+async def test_a_segment_that_a_definition_names_is_not_deleted(cast: Cast, process: Process):
+    id = await segment(cast, process)
+    flow_id = await flow(cast, source="segment_entered", segmentId=id)
+    response = await cast.ed.delete(f"/segments/{id}")
+    assert (response.status_code, response.json()["usedBy"]) == (409, [flow_id])
+    await cast.ed.patch(f"/workflows/{flow_id}", {"state": "ARCHIVED"})
+    assert (await cast.ed.delete(f"/segments/{id}")).status_code == 204
+
+
+# --- dates ----------------------------------------------------------------------------------------
+
+
+async def in_days(process: Process, days: float) -> str:
+    async with process.database.read() as db:
+        return document.text(await db.now() + timedelta(days=days))
+
+
+async def test_a_date_starts_one_run_for_each_who_has_it(cast: Cast, process: Process):
+    ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 8)})
+    await person(cast, "old", metadata={"renewsAt": "2020-01-01"})
+    await person(cast, "odd", metadata={"renewsAt": "soon"})
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt", offset="-P7D")
+    await settle(process)
+    bob = await person(cast, "bob", metadata={"renewsAt": await in_days(process, 8)})
+    await settle(process)
+    assert await people_of(cast, flow_id) == []
+    jump(process.database, 25 * HOUR)
+    await settle(process)
+    await settle(process)
+    assert sorted(await people_of(cast, flow_id)) == sorted([ada, bob])
+    jump(process.database, 60 * HOUR)
+    await settle(process)
+    assert len(await people_of(cast, flow_id)) == 2
+
+
+async def test_a_changed_value_moves_the_occasion(cast: Cast, process: Process):
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    first, later = await in_days(process, 1), await in_days(process, 3)
+    ada = await person(cast, "ada", metadata={"renewsAt": first})
+    await settle(process)
+    await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"renewsAt": later}})
+    jump(process.database, 30 * HOUR)
+    await settle(process)
+    assert await people_of(cast, flow_id) == []
+    jump(process.database, 73 * HOUR)
+    await settle(process)
+    assert await people_of(cast, flow_id) == [ada]
+    for value in (None, later):  # it has been, and is remembered
+        await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"renewsAt": value}})
+    await settle(process)
+    assert await people_of(cast, flow_id) == [ada]
+    await cast.ed.delete(f"/contacts/{ada}")
+    async with process.database.read() as db:
+        assert await db.fetch_all("SELECT contact_id FROM date_occasions") == []
+
+
+@pytest.mark.parametrize(("late_hours", "starts"), [(20, True), (30, False)])
+async def test_who_was_down_starts_late_up_to_the_grace_window(
+    cast: Cast, process: Process, late_hours: int, starts: bool
+):
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
+    await settle(process)
+    jump(process.database, (24 + late_hours) * HOUR)
+    await settle(process)
+    runs = await runs_of(cast, flow_id)
+    assert [run["contactId"] for run in runs] == ([ada] if starts else [])
+    for run in runs:
+        assert run["trigger"]["delayedBy"].startswith("PT7")
+
+
+async def test_a_paused_definition_lets_its_dates_pass(cast: Cast, process: Process):
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
+    await settle(process)
+    await cast.ed.patch(f"/workflows/{flow_id}", {"state": "PAUSED"})
+    jump(process.database, 25 * HOUR)
+    await settle(process)
+    await cast.ed.patch(f"/workflows/{flow_id}", {"state": "ACTIVE"})
+    await settle(process)
+    assert await people_of(cast, flow_id) == []
+
+
+async def test_three_workers_of_which_one_dies_start_one_run_for_each(cast: Cast, process: Process):
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    at = await in_days(process, 1)
+    ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(20)]
+    await settle(process)
+    jump(process.database, 25 * HOUR)
+    [job] = await process.claim("segment", [], 1)
+    tasks = [asyncio.create_task(segment_jobs.work(process, job)) for _ in range(3)]
+    await asyncio.sleep(0.002)
+    tasks[0].cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task
+    jump(process.database, 26 * HOUR)
+    await settle(process)
+    await settle(process)
+    assert sorted(await people_of(cast, flow_id)) == sorted(ids)
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+async def until(process: Process, moment: datetime) -> None:
+    ahead = moment - datetime.now(UTC)
+    jump(process.database, int(ahead.total_seconds() * 1_000))
+
+
+async def test_a_schedule_starts_a_run_for_each_member_each_time(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(segment_jobs, "CHUNK", 2)
+    ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
+    await person(cast, "not")
+    id = await segment(cast, process)
+    flow_id = await flow(cast, source="schedule", cron="0 9 * * *", segmentId=id)
+    await settle(process)
+    assert await people_of(cast, flow_id) == []
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=30)
+    for count, day in ((1, tomorrow), (2, tomorrow + timedelta(days=1))):
+        await until(process, day)
+        await settle(process)
+        await settle(process)
+        assert sorted(await people_of(cast, flow_id)) == sorted(ids * count)
+    [run, *_] = await runs_of(cast, flow_id)
+    assert run["trigger"]["delayedBy"].startswith("PT18")
+    await until(process, tomorrow + timedelta(days=30))  # down for a month: the newest alone
+    await settle(process)
+    await settle(process)
+    assert len(await people_of(cast, flow_id)) == 15
+
+
+async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Process):
+    id = await segment(cast, process)
+    await flow(cast, source="schedule", rrule="FREQ=DAILY;BYHOUR=9", segmentId=id)
+    trigger = {"source": "date", "field": "createdAt", "offset": "P1D"}
+    body = {"name": "Flow", "state": "ACTIVE", "trigger": trigger}
+    made = await cast.ed.made("/automations", body)
+    await settle(process)
+    await cast.ed.delete(f"/automations/{made['id']}")
+    await settle(process)
+    assert [one["id"] for one in (await cast.vic.read("/segments"))["data"]] == [id]
+    async with process.database.read() as db:
+        kinds = await db.fetch_all("SELECT kind FROM segments ORDER BY kind")
+    assert [row["kind"] for row in kinds] == ["live", "schedule"]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "pointer"),
+    [
+        ({"source": "date", "field": "plan"}, "/trigger/field"),
+        ({"source": "date", "field": "metadata.x", "offset": "a week"}, "/trigger/offset"),
+        ({"source": "date", "field": "metadata.x", "time": "9"}, "/trigger/time"),
+        ({"source": "date", "field": "metadata.x", "timezone": "Rome"}, "/trigger/timezone"),
+        ({"source": "date", "field": "metadata.x", "graceWindow": "P9D"}, "/trigger/graceWindow"),
+        ({"source": "schedule", "cron": "0 0 30 2 *"}, "/trigger/cron"),
+        ({"source": "schedule", "cron": "* * * * *"}, "/trigger/cron"),
+        ({"source": "schedule", "rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"}, "/trigger/rrule"),
+        ({"source": "schedule", "rrule": "FREQ=MINUTELY"}, "/trigger/rrule"),
+    ],
+)
+async def test_what_never_comes_or_cannot_be_is_refused_at_its_place(
+    cast: Cast, trigger: Any, pointer: str
+):
+    response = await cast.ed.post("/workflows", {"name": "Odd", "trigger": trigger})
+    assert response.status_code == 422
+    assert [error["pointer"] for error in response.json()["errors"]] == [pointer]

@@ -1,0 +1,129 @@
+"""The occasions of a trigger: by a clock on the wall, across daylight-saving changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.machine import occasions
+
+NEW_YORK = "America/New_York"  # 2026: 02:00 on 8 March is 03:00, 02:00 on 1 November 01:00
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "trigger", "moment"),
+    [
+        ("2026-03-12", {}, "2026-03-12T00:00:00-04:00"),
+        ("2026-03-12", {"time": "09:00"}, "2026-03-12T09:00:00-04:00"),
+        ("2026-03-12", {"offset": "-P7D", "time": "09:00"}, "2026-03-05T09:00:00-05:00"),
+        ("2026-03-09", {"offset": "-P1D", "time": "02:30"}, "2026-03-08T03:00:00-04:00"),
+        ("2026-10-31", {"offset": "P1D", "time": "01:30"}, "2026-11-01T01:30:00-04:00"),
+        ("2026-03-09T10:00:00-04:00", {"offset": "-P1D"}, "2026-03-08T10:00:00-04:00"),
+        ("2026-03-09T10:00:00-04:00", {"offset": "-P2D"}, "2026-03-07T10:00:00-05:00"),
+        ("2026-03-08T10:00:00-04:00", {"offset": "-PT24H"}, "2026-03-07T10:00:00-05:00"),
+        ("2026-03-08T10:00:00-04:00", {"offset": "-PT25H"}, "2026-03-07T08:00:00-05:00"),
+        ("2026-03-12T23:30:00Z", {"time": "09:00"}, "2026-03-12T09:00:00-04:00"),
+        ("2026-03-12", {"timezone": "Asia/Tokyo", "time": "09:00"}, "2026-03-12T09:00:00+09:00"),
+        ("2026-03-12", {"timezone": "contact", "time": "09:00"}, "2026-03-12T09:00:00+00:00"),
+    ],
+)
+def test_a_date_is_shifted_by_days_of_the_calendar(value: str, trigger: Any, moment: str):
+    contact = {"metadata": {"renewsAt": value}, "timezone": "Europe/Lisbon"}
+    found = occasions.of_date({"field": "metadata.renewsAt", **trigger}, contact, NEW_YORK)
+    assert found == at(moment)
+
+
+@pytest.mark.parametrize("value", [None, "", "soon", 5, True, "2026-02-30", "9999-12-31"])
+def test_what_is_no_date_has_no_occasion(value: Any):
+    trigger = {"field": "metadata.renewsAt", "offset": "P9D"}
+    assert occasions.of_date(trigger, {"metadata": {"renewsAt": value}}, "UTC") is None
+    assert occasions.of_date(trigger, {"metadata": {}}, "UTC") is None
+
+
+@pytest.mark.parametrize(
+    ("trigger", "after", "moments"),
+    [
+        (
+            {"cron": "30 2 * * *"},
+            "2026-03-06T12:00:00Z",
+            ["2026-03-07T02:30:00-05:00", "2026-03-08T03:00:00-04:00", "2026-03-09T02:30:00-04:00"],
+        ),
+        (
+            {"cron": "30 1 * * *"},
+            "2026-10-31T12:00:00Z",
+            ["2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"],
+        ),
+        (
+            {"rrule": "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9"},
+            "2026-11-24T12:00:00Z",
+            ["2026-11-30T09:00:00-05:00", "2026-12-07T09:00:00-05:00"],
+        ),
+        (
+            {"rrule": "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;UNTIL=20261231T000000"},
+            "2026-11-24T12:00:00Z",
+            ["2026-11-27T17:00:00-05:00", "2026-12-25T17:00:00-05:00", None],
+        ),
+        (
+            {"cron": "0 0 13 * fri"},
+            "2026-11-11T12:00:00Z",
+            ["2026-11-13T00:00:00-05:00", "2026-11-20T00:00:00-05:00"],
+        ),
+        ({"cron": "0 0 29 2 *"}, "2026-11-24T12:00:00Z", ["2028-02-29T00:00:00-05:00"]),
+        (
+            {"cron": "15 */12 1 jan,jul *", "timezone": "UTC"},
+            "2026-11-24T12:00:00Z",
+            ["2027-01-01T00:15:00Z", "2027-01-01T12:15:00Z", "2027-07-01T00:15:00Z"],
+        ),
+    ],
+)
+def test_a_schedule_goes_by_the_clock_on_the_wall(trigger: Any, after: str, moments: list[Any]):
+    moment: datetime | None = at(after)
+    for expected in moments:
+        assert moment is not None
+        moment = occasions.next_after(trigger, moment, NEW_YORK)
+        assert moment == (expected and at(expected))
+
+
+def test_every_day_of_decades_comes_once():
+    moment: datetime | None = at("2024-01-01T00:00:00Z")
+    trigger = {"cron": "0 9 * * *", "timezone": "UTC"}
+    for _ in range(60):
+        assert moment is not None
+        following = occasions.next_after(trigger, moment, None)
+        assert following is not None
+        assert following - moment <= timedelta(days=1)
+        assert following.hour == 9
+        moment = following + timedelta(days=0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("", "* * * *", "60 9 * * *", "0 24 * * *", "0 9 0 * *", "0 9 * 13 *", "0 9 * * 8"),
+        *("0,30 9 * * *", "* 9 * * *", "0 9-5 * * *", "0 9/0 * * *", "x 9 * * *", "0 0 31 2 *"),
+        *("0 9 * * monday", "-1 9 * * *", "0 9 1,,2 * *"),
+    ],
+)
+def test_a_line_of_cron_that_means_nothing_is_refused(line: str):
+    with pytest.raises(ValueError, match=r"\.$"):
+        occasions.check_cron(line)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *("", "FREQ=SECONDLY", "FREQ=MINUTELY", "FREQ=DAILY;COUNT=3", "FREQ=DAILY;BYMINUTE=0,30"),
+        *("FREQ=DAILY;UNTIL=20200101T000000", "FREQ=DAILY;UNTIL=20300101T000000Z", "BYDAY=MO"),
+        *("FREQ=DAILY;BYDAY=XX", "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "FREQ=DAILY;INTERVAL=0"),
+        *("FREQ=DAILY\nFREQ=DAILY", "FREQ=DAILY;X=1", "RRULE:FREQ=DAILY"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused(rule: str):
+    with pytest.raises(ValueError, match=r"\.$"):
+        occasions.check_rule(rule)
