@@ -57,7 +57,9 @@ ALL_WAITING_BYTES = 32 * 1024 * 1024
 LATE = 4.0  # times the CPU time and two seconds more, by the wall's clock, until it is killed
 START_SECONDS = 10.0
 IDLE_SECONDS = 30.0  # then the process ends
-MOST_RESIDENT = 72 * 1024 * 1024  # a process that has grown beyond is replaced
+MOST_RESIDENT = (
+    112 * 1024 * 1024
+)  # a process that has grown beyond is replaced; 81 MB of it is code
 LATER_SECONDS = 10  # until a worker tries again what found its share of the queue used up
 HELD_BYTES = 8 * 1024 * 1024  # of one workspace's results, for transactions that are begun anew
 ALL_HELD_BYTES = 32 * 1024 * 1024

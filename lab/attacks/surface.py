@@ -106,6 +106,34 @@ def a_short_secret_is_always_warned_of(at: Stage) -> Seen:
     return f"saved, paused, active again: {warned}", holds
 
 
+@line("D5", "trigger fields on the graph's trigger node: 422 it has no fields")
+def the_trigger_may_stand_on_its_node(at: Stage) -> Seen:
+    client = at.someone()
+    trigger = {
+        "source": "inbound_webhook",
+        "contactLookup": "email",
+        "contactPath": "email",
+        "createContact": True,
+    }
+    place = {"x": 0, "y": 0}
+    graph = {
+        "nodes": [
+            {"id": "start", "type": "trigger", "position": place, "data": trigger},
+            {"id": "end", "type": "exit", "position": place, "data": {}},
+        ],
+        "edges": [{"id": "e1", "source": "start", "target": "end"}],
+    }
+    drawn = client.post("/automations", json={"name": "D", "state": "ACTIVE", "graph": graph})
+    assert drawn.status_code == 201, drawn.text
+    status = event(client, drawn.json()).status_code
+    path = f"/automations/{drawn.json()['id']}"
+    read = client.get(path)
+    same = client.patch(path, json=read.json(), headers={"If-Match": read.headers["ETag"]})
+    is_same = same.status_code == 200 and same.headers["ETag"] == read.headers["ETag"]
+    seen = f"201; an event {status}; GET → PATCH unchanged {same.status_code}, same: {is_same}"
+    return seen, status == 202 and is_same
+
+
 @line("D6", "http://localhost in a call: refused without naming EGRESS_ALLOW, and no finding")
 def a_private_address_is_told(at: Stage) -> Seen:
     client = at.someone()

@@ -240,7 +240,8 @@ def _address() -> str:
 
 
 def memory(pids: Sequence[int]) -> float:
-    """MB of these and of all that they have started."""
+    """MB of these and of all that they have started; a page that several have is shared out among
+    them, as the code of libraries is."""
     return sum(_resident(pid) for pid in _family(pids))
 
 
@@ -260,8 +261,8 @@ def _family(pids: Sequence[int]) -> set[int]:
 
 def _resident(pid: int) -> float:
     with suppress(OSError, ValueError):
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return sum(int(line.split()[1]) / 1000 for line in lines if line.startswith("VmRSS"))
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) / 1000 for line in lines if line.startswith("Pss:"))
     return 0.0
 
 
