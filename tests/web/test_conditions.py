@@ -133,6 +133,7 @@ def test_unchanged_says_what_the_whole_answer_would_have_said():
 
 # --- on every resource ----------------------------------------------------------------------------
 
+OFFER = {"name": "Offer", "channel": "email", "category": "marketing", "content": HELLO}
 # What to make one of; the workspace is there.
 MADE: Mapping[str, Mapping[str, Any]] = {
     "/contacts/{id}": {"email": "ada@example.com"},
@@ -141,6 +142,7 @@ MADE: Mapping[str, Mapping[str, Any]] = {
     "/workflows/{id}": {"name": "Steps"},
     "/event-endpoints/{id}": {"url": "https://hooks.example/tidings"},
     "/segments/{id}": {"name": "S", "filter": {"event": "seen"}},
+    "/broadcasts/{id}": {"name": "B", "tag": "vip", "templateId": "of OFFER"},
     "/topics/{id}": {"name": "Offers", "channels": ["email"]},
     "/suppressions/{id}": {"channel": "email", "address": "ada@example.com"},
     "/memberships/invitations/{id}": {"email": "ada@example.com", "role": "viewer"},
@@ -207,8 +209,10 @@ async def place_of(cast: Cast, path: str) -> str:
         assert (await cast.olivia.call("PUT", url, json=CASE)).status_code == 201
         return url
     if "{id}" in path:
-        collection = path.removesuffix("/{id}")
-        made = await cast.olivia.made(collection, MADE[path])
+        collection, given = path.removesuffix("/{id}"), MADE[path]
+        if "templateId" in given:
+            given = {**given, "templateId": (await cast.olivia.made("/templates", OFFER))["id"]}
+        made = await cast.olivia.made(collection, given)
         return f"{collection}/{made['id']}"
     if path in PUT:
         url, given = PUT[path]

@@ -271,6 +271,7 @@ WITHOUT_KEY = {
     "/automations/{id}/simulate": "it changes nothing",
     "/workflows/{id}/simulate": "it changes nothing",
     "/segments/preview": "it changes nothing",
+    "/broadcasts/{id}/preview": "it changes nothing",
     "/settings/channels/{channel}/verify": "it changes nothing",
 }
 
