@@ -14,6 +14,7 @@ from app.database.db import Handle
 from app.definitions import credentials, inspection, starts
 from app.errors import FieldError
 from app.machine import check, document
+from app.machine.nodes.wait_for import SEGMENTS
 from app.machine.program import Finding, Json
 from app.messages import providers
 from app.process import Process
@@ -169,16 +170,28 @@ OF_SEGMENTS = ("segment_entered", "segment_left", "schedule")
 
 
 async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
-    """Whether the segment is there."""
-    trigger, pointer = subject.trigger, "/trigger/segmentId"
-    id = trigger.get("segmentId")
-    if trigger["source"] not in OF_SEGMENTS or not id:
+    """Whether the segments are there."""
+    named = list(_awaited(subject.compiled))
+    id = subject.trigger.get("segmentId")
+    if subject.trigger["source"] in OF_SEGMENTS and id:
+        named.append((id, "/trigger/segmentId"))
+    if not named:
         return []
     existing = await segments.of_workspace(db, workspace_id=subject.workspace_id)
-    if id not in existing:
-        message = "There is no such segment in this workspace."
-        return [Finding("segment_unknown", pointer, message)]
-    return []
+    message = "There is no such segment in this workspace."
+    return [
+        Finding("segment_unknown", pointer, message) for id, pointer in named if id not in existing
+    ]
+
+
+def _awaited(compiled: check.Compiled) -> Iterator[tuple[str, str]]:
+    """The segments that steps wait for, and where they name them."""
+    for part in compiled.parts:
+        conditions = part.node.config.get("conditions", ()) if part.node.kind == "wait_for" else ()
+        for index, one in enumerate(conditions):
+            for name in SEGMENTS:
+                if name in one:
+                    yield one[name], f"{part.config_pointer}/conditions/{index}/{name}"
 
 
 async def _secret_length(process: Process, db: Handle, subject: Subject) -> int:

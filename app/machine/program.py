@@ -123,6 +123,14 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """The contact has entered a segment, or left it (segment_changes.moved)."""
+
+    what: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """The contact was changed; what the facts say of it is how it is now."""
 
@@ -137,7 +145,7 @@ class Limited:
     """The limit that a Take asked about is reached."""
 
 
-Event: TypeAlias = Go | Woken | Delivered | Answered | Happened | Changed | Taken | Limited
+Event: TypeAlias = Go | Woken | Delivered | Answered | Happened | Moved | Changed | Taken | Limited
 
 
 # --- what a step asks of the world --------------------------------------------------------------
@@ -201,13 +209,15 @@ class WaitUntil:
 
 @dataclass(frozen=True, slots=True)
 class WaitFor:
-    """Tell the run what the contact does under one of these names, when the contact changes, and
-    when the moment (aware UTC) has come. Answered by Happened, Changed or Woken, in the order in
-    which it came about, until the run goes on."""
+    """Tell the run what the contact does under one of these names, when the contact changes, which
+    of these segments it enters or leaves, and when the moment (aware UTC) has come. Answered by
+    Happened, Changed, Moved or Woken, in the order in which it came about, until the run goes on.
+    """
 
     events: tuple[str, ...]
     contact: bool
     until: datetime | None
+    segments: tuple[str, ...] = ()  # as Moved has them
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,12 @@ def subscription(channel: str) -> str:
     return f"subscriptions.{channel}"
 
 
+MOVED = ("entered ", "left ")
+
+
 def moved(segment_id: str, *, entered: bool) -> str:
     """What a run waits for that waits for a contact to enter a segment, or to leave it."""
-    return f"{'entered' if entered else 'left'} {segment_id}"
+    return f"{MOVED[0] if entered else MOVED[1]}{segment_id}"
 
 
 def topic(id: str) -> str:

@@ -159,6 +159,7 @@ async def _wait_for(_run: RunContext, effect: WaitFor, outcome: Outcome) -> None
         "kind": "event",
         "events": list(effect.events),
         "contact": effect.contact,
+        **({"segments": list(effect.segments)} if effect.segments else {}),
         "until": until and document.text(until),
     }
     outcome.waiting = Waiting(what, until)

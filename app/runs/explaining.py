@@ -305,7 +305,11 @@ def _waiting(waiting: Mapping[str, Any]) -> str | None:
         return f"The run waits until {until}."
     if waiting["kind"] != "event":
         return None
-    awaited = [*waiting["events"], *(["a change of the contact"] if waiting["contact"] else [])]
+    awaited = [
+        *waiting["events"],
+        *waiting.get("segments", ()),
+        *(["a change of the contact"] if waiting["contact"] else []),
+    ]
     limit = f", until {until} at the latest" if until else ""
     return f"The run waits for {' or '.join(awaited)}{limit}."
 

@@ -9,8 +9,17 @@ from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle
-from app.machine import document
-from app.machine.program import Answered, Changed, Delivered, Event, Go, Happened, Woken
+from app.machine import document, segment_changes
+from app.machine.program import (
+    Answered,
+    Changed,
+    Delivered,
+    Event,
+    Go,
+    Happened,
+    Moved,
+    Woken,
+)
 from app.messages import composing, settling
 from app.store import calls, contact_events, messages
 from app.store.runs import HeldRun
@@ -66,6 +75,8 @@ async def _contact_events(db: Handle, run: HeldRun, waiting: Mapping[str, Any]) 
 
 
 def _event_of(signal: contact_events.Signal) -> Event:
+    if signal.id.startswith(segment_changes.MOVED):
+        return Moved(signal.id, signal.at)
     if signal.name is None or signal.properties is None:
         return Changed()
     properties = document.parse(signal.properties.encode())

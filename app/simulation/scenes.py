@@ -14,7 +14,7 @@ from app.audience import profile, topics
 from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.intake import lookup
-from app.machine import compare, defaults, document, effort
+from app.machine import compare, defaults, document, effort, segment_changes
 from app.machine.fields import parse_duration
 from app.machine.program import Answered, Json, Program
 from app.machine.reasons import Reason
@@ -44,18 +44,26 @@ def _this_age(moment: datetime) -> datetime:
 
 
 class SimulatedEvent(Shape):
-    """An event of the contact (`name`), or a change to it (`contact`, a merge patch). `at` is a
-    time, or a duration since the start."""
+    """An event of the contact (`name`), a change to it (`contact`, a merge patch), or the ID of a
+    segment that it enters or leaves. `at` is a time, or a duration since the start."""
 
     at: Annotated[str, AfterValidator(_at)]
     name: Name | None = None
     properties: dict[str, Any] = Field(default_factory=dict)
     contact: dict[str, Any] | None = None
+    segment_entered: Name | None = None
+    segment_left: Name | None = None
+
+    @property
+    def moved(self) -> str | None:
+        id = self.segment_entered or self.segment_left
+        return id and segment_changes.moved(id, entered=self.segment_entered is not None)
 
     @model_validator(mode="after")
-    def _is_one_of_both(self) -> SimulatedEvent:
-        if (self.name is None) == (self.contact is None):
-            raise ValueError("Give the name of an event, or the contact's changes.")
+    def _is_one(self) -> SimulatedEvent:
+        given = (self.name, self.contact, self.segment_entered, self.segment_left)
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("Give the name of an event, the contact's changes, or a segment.")
         return self
 
 
@@ -138,7 +146,7 @@ def of(
 def scenario_event(event: SimulatedEvent, start_at: datetime) -> ScenarioEvent:
     after, moment = parse_duration(event.at), compare.time(event.at)
     at = moment.astimezone(UTC) if moment else start_at + after if after else start_at
-    return ScenarioEvent(at, event.name, event.properties, event.contact)
+    return ScenarioEvent(at, event.name, event.properties, event.contact, event.moved)
 
 
 # What is usual, unless the outcome says more.

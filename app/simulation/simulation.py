@@ -35,6 +35,7 @@ from app.machine.program import (
     HttpCall,
     Json,
     Limited,
+    Moved,
     Program,
     Record,
     RemoveTag,
@@ -85,6 +86,7 @@ class ScenarioEvent:
     name: str | None = None
     properties: Mapping[str, Json] = field(default_factory=dict)
     changes: Mapping[str, Json] | None = None  # a merge patch; `tags` are all that it has then
+    moved: str | None = None  # a segment that it enters or leaves (segment_changes.moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,8 @@ class SimulatedRun:
                 return Happened(event.name, event.properties, event.at)
             if event.changes is not None and waiting.contact:
                 return Changed()
+            if event.moved is not None and event.moved in waiting.segments:
+                return Moved(event.moved, event.at)
         if waiting.until is None:
             return None
         self.now = waiting.until

@@ -104,6 +104,55 @@ async def test_a_segment_that_a_definition_names_is_not_deleted(cast: Cast, proc
     assert (await cast.ed.delete(f"/segments/{id}")).status_code == 204
 
 
+async def waiting(cast: Cast, id: str) -> str:
+    conditions = [
+        {"port": "in", "segmentEntered": id, "steps": [{"type": "add_tag", "tag": "came"}]},
+        {"port": "out", "segmentLeft": id, "steps": [{"type": "add_tag", "tag": "went"}]},
+    ]
+    steps = [{"id": "w", "type": "wait_for", "conditions": conditions, "timeout": "P1D"}]
+    body = {"name": "Waits", "state": "ACTIVE", "steps": steps}
+    return str((await cast.ed.made("/workflows", body))["id"])
+
+
+async def test_a_run_waits_for_an_entry_or_an_exit(cast: Cast, process: Process):
+    id = await segment(cast, process)
+    flow_id = await waiting(cast, id)
+    ada, bob = await person(cast, "ada"), await person(cast, "bob", tags=["vip"])
+    for contact_id in (ada, bob):
+        await cast.ed.made(f"/workflows/{flow_id}/runs", {"contactId": contact_id})
+    await settle(process)
+    assert [run["status"] for run in await runs_of(cast, flow_id)] == ["WAITING"] * 2
+    await cast.ed.made(f"/contacts/{ada}/tags", {"tags": ["vip"]})
+    await cast.ed.delete(f"/contacts/{bob}/tags/vip")
+    await settle(process)
+    for contact_id, tag in ((ada, "came"), (bob, "went")):
+        assert tag in (await cast.vic.read(f"/contacts/{contact_id}"))["tags"]
+    response = await cast.ed.delete(f"/segments/{id}")
+    assert (response.status_code, response.json()["usedBy"]) == (409, [flow_id])
+
+
+async def test_an_entry_and_an_exit_can_be_simulated(cast: Cast, process: Process):
+    id = await segment(cast, process)
+    flow_id = await waiting(cast, id)
+    given = {
+        "contact": {"email": "a@x.test"},
+        "events": [{"at": "PT1H", "segmentLeft": "seg_other"}, {"at": "PT2H", "segmentLeft": id}],
+    }
+    trace = await cast.ed.made(f"/workflows/{flow_id}/simulate", given)
+    assert [step["port"] for step in trace["steps"]] == ["out", "next"]
+    both = [{"at": "PT1H", "segmentLeft": id, "name": "x"}]
+    refused = await cast.ed.post(f"/workflows/{flow_id}/simulate", {**given, "events": both})
+    assert refused.status_code == 422
+
+
+async def test_a_segment_to_wait_for_must_be_there(cast: Cast):
+    conditions = [{"segmentEntered": "seg_0"}]
+    steps = [{"type": "wait_for", "conditions": conditions, "timeout": "P1D"}]
+    response = await cast.ed.post("/workflows", {"name": "W", "state": "ACTIVE", "steps": steps})
+    [error] = response.json()["errors"]
+    assert error["pointer"] == "/steps/0/conditions/0/segmentEntered"
+
+
 # --- dates ----------------------------------------------------------------------------------------
 
 

@@ -113,7 +113,10 @@ CONFIGURATIONS: dict[str, st.SearchStrategy[Any]] = {
                 joined(
                     port,
                     st.one_of(
-                        members({"event": name}, match=condition), members({"when": condition})
+                        members({"event": name}, match=condition),
+                        members({"when": condition}),
+                        members({"segmentEntered": name}),
+                        members({"segmentLeft": name}),
                     ),
                 )
             )

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from app.machine import condition, document, template
+from app.machine import condition, document, segment_changes, template
 from app.machine.condition_schema import OPERAND
 from app.machine.fields import YEAR, Field, Place, lasting, line
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, fork, onward
-from app.machine.program import Changed, Event, Happened, Json, WaitFor, Woken
+from app.machine.program import Changed, Event, Happened, Json, Moved, WaitFor, Woken
 from app.machine.reasons import Reason
 from app.machine.schema import BLANK, Schema, given, needs, one_of
 
 MOST_CONDITIONS = 8
+SEGMENTS: Mapping[str, bool] = {"segmentEntered": True, "segmentLeft": False}
+AWAITED = ("event", "when", *SEGMENTS)  # of a condition, one of them
 _WITH_EVENT = template.ROOTS | {"event"}
 
 
@@ -25,6 +27,7 @@ def wait_for(visit: Visit) -> NodeOutcome:
     effect = WaitFor(
         events=tuple(dict.fromkeys(one["event"] for one in conditions if "event" in one)),
         contact=any("when" in one for one in conditions),
+        segments=tuple(what for one in conditions if (what := _move(one)) is not None),
         until=None if timeout is None else visit.facts["now"] + timeout,
     )
     return NodeOutcome("WAITING", effects=(effect,))
@@ -34,6 +37,8 @@ def on_event(visit: Visit, event: Event) -> NodeOutcome | None:
     match event:
         case Happened():
             return _after(visit, event)
+        case Moved():
+            return _moved(visit, event)
         case Changed():
             held = _holding(visit)
             return None if held is None else onward(port=held["port"], output=held)
@@ -50,6 +55,21 @@ def _holding(visit: Visit) -> dict[str, Json] | None:
             verdict = condition.evaluate(one["when"], visit.facts)
             if verdict.holds:
                 return {"port": one["port"], "operands": list(verdict.operands)}
+    return None
+
+
+def _move(one: Mapping[str, Json]) -> str | None:
+    """What the condition waits for, as Moved has it."""
+    for name, entered in SEGMENTS.items():
+        if name in one:
+            return segment_changes.moved(one[name], entered=entered)
+    return None
+
+
+def _moved(visit: Visit, event: Moved) -> NodeOutcome | None:
+    for one in visit.config["conditions"]:
+        if _move(one) == event.what:
+            return onward(port=one["port"], output={"port": one["port"], "operands": []})
     return None
 
 
@@ -74,13 +94,14 @@ def _after(visit: Visit, event: Happened) -> NodeOutcome | None:
 
 
 def _one(config: Config, place: Place) -> Config:
-    """Either something that happens, perhaps with a match, or something that is true."""
-    if "event" in config and "when" in config:
-        place.at("when").hold("both", "Wait for an event or for something to be true, not both.")
+    """Something that happens, perhaps with a match, or something that is true."""
+    given = [name for name in AWAITED if name in config]
+    if len(given) > 1:
+        place.at(given[1]).hold("both", "Each condition waits for one thing; give another its own.")
     elif "match" in config and "event" not in config:
         place.at("match").hold("needs_event", "A match needs an event; say which.")
-    elif not {"event", "when"} & config.keys() and not place.has_findings("event", "when"):
-        place.at("event").hold("missing", "Say what to wait for: an event, or when.")
+    elif not given and not place.has_findings(*AWAITED):
+        place.at("event").hold("missing", "Say what to wait for: an event, a segment, or when.")
     return config
 
 
@@ -93,9 +114,11 @@ _conditions = fork(
             about="What must be true when the event comes; reads `event.properties` too.",
         ),
         "when": Field(condition.read_condition, about="What must become true, or else `event`."),
+        "segmentEntered": Field(line, about="The ID of a segment that the contact enters."),
+        "segmentLeft": Field(line, about="The ID of a segment that the contact leaves."),
     },
     _one,
-    rules=(one_of("event", "when"), needs("match", given("event"))),
+    rules=(one_of(*AWAITED), needs("match", given("event"))),
     most=MOST_CONDITIONS,
 )
 # The timeout of a step may be an arm.
