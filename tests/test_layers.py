@@ -169,7 +169,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 # go by.
 FIXED = re.compile(
     r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|table|whose"
-    r"|(?:FOUND|KEYS|ADDRESSES|REASON)\[\w+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)|fitting\.sql"
+    r"|(?:FOUND|KEYS|ADDRESSES|REASON)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)|fitting\.sql"
 )
 # These rewrite statements, names of values included; two of them write those of filters, in
 # which tests/store/test_segment_sql.py looks for words of theirs.

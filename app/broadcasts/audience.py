@@ -10,20 +10,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.audience import segments, subscriptions
 from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
+from app.consent.gate import FrequencyCap
 from app.database.db import Handle, Row
 from app.machine import segment_filter
 from app.machine.fields import Place
 from app.messages import footers
 from app.process import Process
 from app.store import broadcast_recipients as recipients
-from app.store import broadcasts, suppressions, topics
+from app.store import broadcasts, suppressions, topics, workspaces
 from app.store import segments as stored_segments
-from app.store.broadcast_recipients import Out, Window
+from app.store.broadcast_recipients import Gate, Out, Window
 from app.store.broadcasts import Written
 from app.store.templates import Template
 
@@ -38,9 +39,12 @@ NONE = ""  # the reason of those who can be written to
 class Audience:
     workspace_id: str
     readable: Readable
-    channel: str
     is_marketing: bool
-    topic_id: str  # that its contacts must have agreed to; "" for none
+    gate: Gate
+
+    @property
+    def channel(self) -> str:
+        return self.gate.channel
 
     def walk(self, most: int) -> int:
         """How many contacts one statement looks through."""
@@ -55,14 +59,29 @@ async def of(db: Handle, workspace_id: str, written: Written, template: Template
         filter = segments.stored(written.filter)
     else:
         filter = _tagged(written.tag or "")
-    is_marketing = template.category == footers.MARKETING
+    return Audience(
+        workspace_id,
+        segments.known(filter, existing),
+        template.category == footers.MARKETING,
+        await _gate(db, workspace_id, written, template),
+    )
+
+
+async def _gate(db: Handle, workspace_id: str, written: Written, template: Template) -> Gate:
+    """As it stands before each of its messages when that leaves (consent.py, gate.py)."""
+    gate = Gate(template.channel)
+    if template.category != footers.MARKETING:
+        return gate
     topic_id = written.topic_id or template.topic_id
     if topic_id is not None:
         topic = await topics.by_id(db, workspace_id=workspace_id, id=topic_id)
-        if not is_marketing or (topic is not None and topic.is_default):
-            topic_id = None
-    readable = segments.known(filter, existing)
-    return Audience(workspace_id, readable, template.channel, is_marketing, topic_id or "")
+        if topic is None or not topic.is_default:
+            gate = replace(gate, topic_id=topic_id)
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    cap = FrequencyCap.of(workspace.frequency_cap) if workspace else None
+    if cap is None or not cap.applies(template.category, template.channel):
+        return gate
+    return replace(gate, cap=cap.limit, cap_channel=cap.channel or "", cap_window=cap.window)
 
 
 async def naming(
@@ -138,10 +157,10 @@ async def count(process: Process, audience: Audience) -> Counted:
 
 async def _count(process: Process, db: Handle, audience: Audience, window: Window) -> Counter[str]:
     fits = segments.fitting(db, audience.readable, await db.now())
-    where = {"workspace_id": audience.workspace_id, "topic_id": audience.topic_id}
-    contacts = await recipients.count(db, fits, audience.channel, window, **where)
+    where = {"workspace_id": audience.workspace_id}
+    contacts = await recipients.count(db, fits, audience.gate, window, **where)
     if contacts[recipients.OUT]:
-        out = await recipients.out(db, fits, audience.channel, window, **where)
+        out = await recipients.out(db, fits, audience.gate, window, **where)
         judged = await judge(process, db, audience, out)
         del contacts[recipients.OUT]
         contacts += Counter(reason or NONE for reason in judged.values())
@@ -153,8 +172,9 @@ def is_reachable(audience: Audience, contact: Row) -> bool:
     address = contact[subscriptions.COLUMN[audience.channel]]
     if address is None or audience.channel in contact["subscriptions"]:
         return False
-    answers = contact["topics"].get(audience.topic_id, {})
-    return not audience.topic_id or answers.get(audience.channel) == SUBSCRIBED
+    topic_id = audience.gate.topic_id
+    answers = contact["topics"].get(topic_id, {})
+    return not topic_id or answers.get(audience.channel) == SUBSCRIBED
 
 
 # --- judged ---------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ async def schedule(db: Handle, broadcast: Broadcast, counted: Counted) -> Broadc
         reason_code=Reason.NOBODY_REACHABLE if nobody else None,
         reason_detail=nobody_of(counted.contacts) if nobody else None,
         wake_at=max(broadcast.send_at or now, now),
-        previewed=dict(counted.contacts),
+        previewed=dict(counted.contacts) if counted.is_complete else None,
     )
 
 

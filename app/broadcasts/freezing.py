@@ -62,10 +62,9 @@ async def _freeze(
     await recipients.freeze(
         db,
         segments.fitting(db, audience.readable, await db.now()),
-        audience.channel,
+        audience.gate,
         window,
         **which,
-        topic_id=audience.topic_id,
         due_at=due_at,
         due_in=due_in,
     )

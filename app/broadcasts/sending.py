@@ -16,6 +16,8 @@ from functools import partial
 from app.broadcasts import audience as audiences
 from app.broadcasts import control, freezing, guard, pacing
 from app.broadcasts.guard import Trouble
+from app.consent import gate
+from app.consent.gate import QuietHours
 from app.database import pipelining
 from app.database.db import Handle
 from app.machine import document
@@ -25,7 +27,7 @@ from app.messages.create import Order, create
 from app.messages.settling import Transition
 from app.process import Process
 from app.store import broadcast_recipients as recipients
-from app.store import broadcasts, jobs, messages, templates
+from app.store import broadcasts, jobs, messages, templates, workspaces
 from app.store.broadcast_recipients import Due
 from app.store.broadcasts import Broadcast
 from app.store.jobs import Job
@@ -160,7 +162,7 @@ async def _make_some(
     which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     gone = {one.contact_id: "erased" for one in due if not one.is_there}
     await recipients.judge(db, **which, reasons=gone)
-    there = [one for one in due if one.is_there]
+    there = await _awake(db, broadcast, template, [one for one in due if one.is_there])
     if template.channel == "email":
         there = await _spread(process, db, broadcast, there)
     works = [partial(_make_one, process, broadcast, template, one.contact_id) for one in there]
@@ -196,6 +198,26 @@ async def _make_one(
     )
 
 
+async def _awake(
+    db: Handle, broadcast: Broadcast, template: Template, due: Sequence[Due]
+) -> list[Due]:
+    """Those for whom no quiet hours are now. The others are due behind these: a message that waited
+    for them would be under way all the time. What waits too long is made, and says so."""
+    workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
+    quiet = QuietHours.of(workspace.quiet_hours) if workspace else None
+    if workspace is None or quiet is None or not quiet.applies(template.category, template.channel):
+        return list(due)
+    now, later = await db.now(), {}
+    for one in due:
+        ends = quiet.until(now, one.timezone, workspace.timezone)
+        until = ends and gate.released(ends, f"{broadcast.id}|{one.contact_id}")
+        if until is not None and (quiet.max_wait is None or until - now <= quiet.max_wait):
+            later[one.contact_id] = until
+    which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+    await recipients.postpone(db, **which, until=later, has_turn=False)
+    return [one for one in due if one.contact_id not in later]
+
+
 async def _spread(
     process: Process, db: Handle, broadcast: Broadcast, due: Sequence[Due]
 ) -> list[Due]:
@@ -207,7 +229,7 @@ async def _spread(
     spread = pacing.spread(due, slots, most, await db.now())
     if spread.later:
         which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
-        await recipients.postpone(db, **which, until=spread.later)
+        await recipients.postpone(db, **which, until=spread.later, has_turn=True)
     if spread.slots or slots:
         kept = {domain: document.text(slot) for domain, slot in spread.slots.items()}
         await broadcasts.note(

@@ -15,7 +15,6 @@ from app.config import plans
 from app.database.db import Handle
 from app.errors import Problem
 from app.identity import access_tokens, keyring, roles
-from app.identity.roles import PERMISSIONS
 from app.process import Process
 from app.store import memberships, sessions
 from app.store.sessions import Bearer
@@ -58,7 +57,7 @@ async def authenticate(process: Process, bearer: str, *, ongoing: bool = False) 
         workspace_id=row.workspace_id,
         user_id=row.user_id,
         role=row.role,
-        permissions=PERMISSIONS[row.role],
+        permissions=roles.permissions(row.role, sends_broadcasts=row.sends_broadcasts),
         via="key" if by_key else "session",
         via_id=row.via_id,
         super_admin=row.super_admin,
@@ -95,7 +94,8 @@ async def lock_role(db: Handle, member: Member) -> Member:
     if row is None:
         raise unauthenticated("You are no longer a member of this workspace.")
     role = roles.lower(member.role, row.role)  # a key may have a lower role than its maker
-    return replace(member, role=role, permissions=PERMISSIONS[role])
+    permissions = roles.permissions(role, sends_broadcasts=row.sends_broadcasts)
+    return replace(member, role=role, permissions=permissions)
 
 
 def require_session(member: Member) -> None:

@@ -73,6 +73,7 @@ async def bearer(process: Process, key: str) -> Bearer | None:
         name=row.name,
         super_admin=False,
         role=roles.lower(row.role, row.maker_role),
+        sends_broadcasts=row.sends_broadcasts,
         suspended=row.suspended,
         plan=row.plan,
     )

@@ -53,6 +53,14 @@ PERMISSIONS: Mapping[str, frozenset[str]] = {
 }
 
 
+def permissions(role: str, *, sends_broadcasts: bool) -> frozenset[str]:
+    """Of a member of this role. Who may write broadcasts may be allowed to send them, too."""
+    own = PERMISSIONS[role]
+    if sends_broadcasts and "broadcasts:write" in own:
+        return own | {"broadcasts:send"}
+    return own
+
+
 def lower(role: str, other: str) -> str:
     return min(role, other, key=ROLES.index)
 

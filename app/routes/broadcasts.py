@@ -86,6 +86,7 @@ class AudienceCounts(Shape):
     suppressed: int
     unsubscribed: int
     no_consent: int
+    capped: int
 
 
 class AudienceShape(Shape):
@@ -153,8 +154,8 @@ class RecipientFilters(Pages):
 
 class RecipientShape(Shape):
     """A contact of the frozen audience, with its message or the reason for none: `erased`,
-    `no_address`, `suppressed`, `unsubscribed`, `no_consent`, `quota`, or what became of the
-    message."""
+    `no_address`, `suppressed`, `unsubscribed`, `no_consent`, `capped`, `quota`, or what
+    became of the message."""
 
     contact_id: ContactId
     status: RecipientStatus
@@ -301,6 +302,7 @@ def counted(contacts: Mapping[str, int]) -> dict[str, int]:
         "suppressed": contacts.get("suppressed", 0),
         "unsubscribed": contacts.get("unsubscribed", 0),
         "noConsent": contacts.get("no_consent", 0),
+        "capped": contacts.get("capped", 0),
     }
 
 

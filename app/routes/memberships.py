@@ -52,7 +52,10 @@ class NewMember(Shape):
 
 
 class RoleChange(Writable):
+    """`sendsBroadcasts` lets an editor send broadcasts too, which those above always may."""
+
     role: Role
+    sends_broadcasts: bool = False
 
 
 class Acceptance(Shape):
@@ -90,6 +93,7 @@ class Membership(Revised):
     email: str | None
     name: str | None
     role: Role
+    sends_broadcasts: bool
     status: Literal["PENDING", "ACTIVE"]
     invitation: Invitation | None
     created_at: datetime
@@ -112,6 +116,7 @@ def pending_resource(row: invitations.Invitation, *, with_email: bool) -> dict[s
         "email": row.email if with_email else None,
         "name": None,
         "role": row.role,
+        "sendsBroadcasts": False,
         "status": "PENDING",
         "invitation": invitation_resource(row, with_email=with_email),
         "createdAt": row.created_at,
@@ -194,14 +199,19 @@ async def update(call: Call) -> Response:
             "conflict",
             "It is PENDING: withdraw it with DELETE, and invite the address in another role.",
         )
-    new = call.patch(RoleChange, {"role": row.role})
+    new = call.patch(RoleChange, RoleChange.of(row))
     require_grantable(call.member, new.role)
     if new.role != "owner":
         _require_another(owners, row)
     revision = await memberships.change_role(
-        call.db, workspace_id=call.member.workspace_id, id=row.id, role=new.role
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=row.id,
+        role=new.role,
+        sends_broadcasts=new.sends_broadcasts,
     )
-    after = membership_resource(replace(row, role=new.role), with_email=True)
+    changed = replace(row, role=new.role, sends_broadcasts=new.sends_broadcasts)
+    after = membership_resource(changed, with_email=True)
     before = membership_resource(row, with_email=True)
     await call.note("membership.updated", row.id, before, after)
     return reply.ok(after, revision=revision)

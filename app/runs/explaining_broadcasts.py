@@ -20,6 +20,7 @@ BARRED: Mapping[str, str] = {
     " member suppressed it.",
     "unsubscribed": "The contact had unsubscribed from the broadcast's channel.",
     "no_consent": "The contact had not agreed to get the broadcast's topic on its channel.",
+    "capped": "The contact had got as much marketing as the workspace allows itself.",
 }
 
 

@@ -37,6 +37,7 @@ class KeyBearer:
     name: str  # of the key
     role: str  # of the key
     maker_role: str
+    sends_broadcasts: bool  # its maker
     last_used_at: datetime | None
     suspended: bool
     plan: str
@@ -84,7 +85,7 @@ async def bearer(db: Handle, *, hash: bytes) -> KeyBearer | None:
         KeyBearer,
         """
         SELECT k.id AS via_id, k.workspace_id, k.made_by AS user_id, k.name, k.role,
-               k.last_used_at, m.role AS maker_role, w.suspended, w.plan
+               k.last_used_at, m.role AS maker_role, m.sends_broadcasts, w.suspended, w.plan
         FROM api_keys k
         JOIN memberships m ON m.workspace_id = k.workspace_id AND m.user_id = k.made_by
         JOIN workspaces w ON w.id = k.workspace_id AND w.deleted_at IS NULL

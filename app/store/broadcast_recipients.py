@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from app.database.db import Handle
@@ -31,6 +31,7 @@ OF_MESSAGES: Mapping[str, str] = {
     "suppressed_manual": "suppressed",
     "suppressed_unsubscribed": "unsubscribed",
     "suppressed_no_consent": "no_consent",
+    "suppressed_capped": "capped",
     "suppressed_quota": "quota",
     "suppressed_daily_limit": "quota",
     "suppressed_unverified": "quota",
@@ -65,14 +66,44 @@ class Window:
     created_until: datetime
 
 
-# By channel, why a contact `c` gets nothing, as far as the contact itself says. A topic that nobody
-# has to agree to is "".
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What stands before the contacts of an audience: a topic that they must have agreed to on the
+    channel, "" for none, and a cap of so many messages of marketing in a time, 0 for none."""
+
+    channel: str
+    topic_id: str = ""
+    cap: int = 0
+    cap_channel: str = ""  # on which these are counted; "" for all of them
+    cap_window: timedelta = timedelta(0)
+
+
+async def _values(db: Handle, gate: Gate) -> dict[str, Any]:
+    return {
+        "topic_id": gate.topic_id,
+        "cap": gate.cap,
+        "cap_channel": gate.cap_channel,
+        "cap_since": await db.now() - gate.cap_window,
+    }
+
+
+# As store/messages.take counts.
+CAPPED = """CAST(:cap AS BIGINT) > 0
+                          AND (SELECT count(*) FROM messages m
+                               WHERE m.workspace_id = c.workspace_id AND m.contact_id = c.id
+                                 AND m.intended_at > CAST(:cap_since AS TIMESTAMPTZ)
+                                 AND m.status NOT IN ('FAILED', 'SUPPRESSED')
+                                 AND CAST(:cap_channel AS TEXT) IN ('', m.channel))
+                              >= CAST(:cap AS BIGINT)"""
+
+# By channel, why a contact `c` gets nothing, as far as it and its messages say.
 REASON: Mapping[str, str] = {
     channel: f"""CASE WHEN {address} IS NULL THEN 'no_address'
                          WHEN c.subscriptions ->> '{channel}' IS NOT NULL THEN '{OUT}'
                          WHEN CAST(:topic_id AS TEXT) <> ''
                           AND COALESCE(c.topics -> CAST(:topic_id AS TEXT) ->> '{channel}', '')
-                              <> 'subscribed' THEN 'no_consent' END"""
+                              <> 'subscribed' THEN 'no_consent'
+                         WHEN {CAPPED} THEN 'capped' END"""
     for channel, address in ADDRESSES.items()
 }
 
@@ -104,22 +135,21 @@ def _within(window: Window) -> dict[str, Any]:
 async def count(
     db: Handle,
     fitting: Fitting,
-    channel: str,
+    gate: Gate,
     window: Window,
     *,
     workspace_id: str,
-    topic_id: str,
 ) -> Counter[str]:
     """Of the contacts of a window who fit, how many get nothing for which reason; "" for none."""
     rows = await db.fetch_all(
         f"""
         SELECT reason, count(*) AS contacts
-        FROM (SELECT COALESCE({REASON[channel]}, '') AS reason FROM contacts c
+        FROM (SELECT COALESCE({REASON[gate.channel]}, '') AS reason FROM contacts c
               WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})) AS judged
         GROUP BY reason
         """,
         workspace_id=workspace_id,
-        topic_id=topic_id,
+        **await _values(db, gate),
         **_within(window),
         **fitting.values,
     )
@@ -137,21 +167,20 @@ class Out:
 async def out(
     db: Handle,
     fitting: Fitting,
-    channel: str,
+    gate: Gate,
     window: Window,
     *,
     workspace_id: str,
-    topic_id: str,
 ) -> list[Out]:
     return await db.fetch_all_as(
         Out,
         f"""
-        SELECT c.id AS contact_id, {ADDRESSES[channel]} AS address FROM contacts c
+        SELECT c.id AS contact_id, {ADDRESSES[gate.channel]} AS address FROM contacts c
         WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})
-          AND {REASON[channel]} = '{OUT}'
+          AND {REASON[gate.channel]} = '{OUT}'
         """,
         workspace_id=workspace_id,
-        topic_id=topic_id,
+        **await _values(db, gate),
         **_within(window),
         **fitting.values,
     )
@@ -175,12 +204,11 @@ async def timezones(db: Handle, window: Window, *, workspace_id: str) -> list[st
 async def freeze(
     db: Handle,
     fitting: Fitting,
-    channel: str,
+    gate: Gate,
     window: Window,
     *,
     workspace_id: str,
     broadcast_id: str,
-    topic_id: str,
     due_at: datetime,
     due_in: Mapping[str, datetime],
 ) -> None:
@@ -192,7 +220,7 @@ async def freeze(
         SELECT workspace_id, :broadcast_id, id,
                CASE WHEN reason IS NULL THEN 'PENDING' ELSE 'SUPPRESSED' END, reason,
                COALESCE(zones.due_at, CAST(:due_at AS TIMESTAMPTZ))
-        FROM (SELECT c.workspace_id, c.id, c.timezone, {REASON[channel]} AS reason
+        FROM (SELECT c.workspace_id, c.id, c.timezone, {REASON[gate.channel]} AS reason
               FROM contacts c
               WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})) AS judged
         LEFT JOIN (SELECT zone, due_at
@@ -203,7 +231,7 @@ async def freeze(
         """,
         workspace_id=workspace_id,
         broadcast_id=broadcast_id,
-        topic_id=topic_id,
+        **await _values(db, gate),
         due_at=due_at,
         zones=list(due_in),
         dues=list(due_in.values()),
@@ -287,6 +315,7 @@ class Due:
     contact_id: str
     is_there: bool
     address: str | None
+    timezone: str | None
     has_turn: bool  # it has waited for others at its domain
 
 
@@ -297,7 +326,7 @@ async def due(
         Due,
         f"""
         SELECT r.contact_id, CAST(c.id IS NOT NULL AS BOOLEAN) AS is_there,
-               {ADDRESSES[channel]} AS address, r.has_turn
+               {ADDRESSES[channel]} AS address, c.timezone, r.has_turn
         FROM broadcast_recipients r
         LEFT JOIN contacts c ON c.workspace_id = r.workspace_id AND c.id = r.contact_id
         WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
@@ -328,12 +357,17 @@ async def next_due(db: Handle, *, workspace_id: str, broadcast_id: str) -> datet
 
 
 async def postpone(
-    db: Handle, *, workspace_id: str, broadcast_id: str, until: Mapping[str, datetime]
+    db: Handle,
+    *,
+    workspace_id: str,
+    broadcast_id: str,
+    until: Mapping[str, datetime],
+    has_turn: bool,
 ) -> None:
-    """Contacts, and when each has its turn."""
+    """Contacts, and when each is due instead."""
     await db.execute_many(
         """
-        UPDATE broadcast_recipients SET due_at = :due_at, has_turn = TRUE
+        UPDATE broadcast_recipients SET due_at = :due_at, has_turn = :has_turn
         WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
           AND contact_id = :contact_id
         """,
@@ -343,6 +377,7 @@ async def postpone(
                 "broadcast_id": broadcast_id,
                 "contact_id": contact_id,
                 "due_at": due_at,
+                "has_turn": has_turn,
             }
             for contact_id, due_at in until.items()
         ],
@@ -398,7 +433,7 @@ async def in_flight(db: Handle, *, workspace_id: str, broadcast_id: str, limit: 
         SELECT count(*)
         FROM (SELECT contact_id FROM broadcast_recipients
               WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
-                AND status = 'QUEUED'
+                AND status = 'QUEUED' AND COALESCE(status, '') <> ''
               LIMIT :limit) AS newest
         """,
         workspace_id=workspace_id,
@@ -416,7 +451,8 @@ async def unsent(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int
         FROM broadcast_recipients r
         JOIN messages m ON m.workspace_id = r.workspace_id AND m.id = r.message_id
         WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
-          AND r.status = 'QUEUED' AND COALESCE(m.status = 'QUEUED', FALSE)
+          AND r.status = 'QUEUED' AND COALESCE(r.status, '') <> ''
+          AND COALESCE(m.status = 'QUEUED', FALSE)
         LIMIT :limit
         """,
         workspace_id=workspace_id,
@@ -547,4 +583,7 @@ async def page(
     )
 
 
-CLAUSES = {"status": "status = :status", "reason": "reason = :reason"}
+CLAUSES = {
+    "status": "status = :status AND COALESCE(status, '') <> ''",
+    "reason": "reason = :reason",
+}

@@ -18,6 +18,7 @@ class Membership:
     id: str
     user_id: str
     role: str
+    sends_broadcasts: bool  # as an editor, too
     revision: int
     created_at: datetime
     email: str
@@ -25,7 +26,8 @@ class Membership:
     name: str
 
 
-COLUMNS = "m.id, m.user_id, m.role, m.revision, m.created_at, u.email, u.email_key, u.name"
+COLUMNS = """m.id, m.user_id, m.role, m.sends_broadcasts, m.revision, m.created_at, u.email,
+             u.email_key, u.name"""
 WORKSPACE = columns(Workspace, "w")
 
 
@@ -183,17 +185,21 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Membership | None
     return await by_id(db, workspace_id=workspace_id, id=id)
 
 
-async def change_role(db: Handle, *, workspace_id: str, id: str, role: str) -> int:
+async def change_role(
+    db: Handle, *, workspace_id: str, id: str, role: str, sends_broadcasts: bool = False
+) -> int:
     """The new revision of one that is locked."""
     revision: int = await db.fetch_value(
         """
-        UPDATE memberships SET role = :role, revision = revision + 1
+        UPDATE memberships
+        SET role = :role, sends_broadcasts = :sends_broadcasts, revision = revision + 1
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING revision
         """,
         workspace_id=workspace_id,
         id=id,
         role=role,
+        sends_broadcasts=sends_broadcasts,
     )
     return revision
 

@@ -49,7 +49,8 @@ async def wake_of_broadcast(db: Handle, *, workspace_id: str, broadcast_id: str,
         """m.reason_code = 'broadcast_paused'
               AND m.id IN (SELECT r.message_id FROM broadcast_recipients r
                            WHERE r.workspace_id = :workspace_id
-                             AND r.broadcast_id = :broadcast_id AND r.status = 'QUEUED')""",
+                             AND r.broadcast_id = :broadcast_id AND r.status = 'QUEUED'
+                             AND COALESCE(r.status, '') <> '')""",
         workspace_id=workspace_id,
         limit=limit,
         broadcast_id=broadcast_id,

@@ -18,6 +18,7 @@ class Bearer:
     name: str
     super_admin: bool
     role: str
+    sends_broadcasts: bool  # as an editor, too
     suspended: bool  # the workspace
     plan: str
 
@@ -58,7 +59,7 @@ async def bearer(
         Bearer,
         """
         SELECT s.id AS via_id, s.workspace_id, s.user_id, u.name, u.super_admin, m.role,
-               w.suspended, w.plan
+               m.sends_broadcasts, w.suspended, w.plan
         FROM sessions s
         JOIN users u ON u.id = s.user_id
         JOIN memberships m ON m.workspace_id = s.workspace_id AND m.user_id = s.user_id

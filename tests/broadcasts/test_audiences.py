@@ -216,4 +216,5 @@ def shown(counted: Counter[str]) -> dict[str, int]:
         "suppressed": counted["suppressed"],
         "unsubscribed": counted["unsubscribed"],
         "noConsent": counted["no_consent"],
+        "capped": counted["capped"],
     }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from app.accounts import closure
 from app.broadcasts import guard, sending
 from app.config.plans import PLANS, Plan
 from app.process import Process
@@ -233,3 +235,38 @@ async def test_a_template_that_is_gone_and_a_worker_that_always_dies_pause_it(
     await settle(process)
     shown = await cast.vic.read(path)
     assert (shown["state"], shown["reason"]["code"]) == ("PAUSED", "template_missing")
+
+
+async def test_a_pace_and_a_domain_hold_messages_back(cast: Cast, process: Process):
+    await people(cast, 5)
+    path = await begun(cast, process, perMinute=1)
+    await stepped(process, 3)
+    assert (await cast.vic.read(path))["progress"]["queued"] == 1
+    await cast.adam.made(f"{path}/cancel", None)
+    slow = replace(process.settings, broadcast_domain_per_minute=60)
+    path = await begun(cast, process)
+    await stepped(replace(process, settings=slow), 3)
+    shown = await cast.vic.read(path)
+    assert shown["progress"]["queued"] in (2, 3)  # a second's worth, and a second may have passed
+    turns = sorted(one["dueAt"] for one in await recipients(cast, path[12:], "?status=PENDING"))
+    assert len(turns) == len(set(turns)) == 5 - shown["progress"]["queued"]
+    await worked(process)
+    assert (await cast.vic.read(path))["progress"]["sent"] == 5
+
+
+async def test_a_deleted_workspace_sends_nothing_more_and_leaves_nothing(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(closure, "BATCH", 2)
+    await people(cast, 5)
+    await begun(cast, process)
+    await stepped(process, 2)
+    workspace = await cast.olivia.read("/settings/workspace")
+    gone = await cast.olivia.delete("/settings/workspace", json={"name": workspace["name"]})
+    assert gone.status_code == 204, gone.text
+    await settle(process)
+    while await closure.remove_batch(process):
+        pass
+    async with process.database.read() as db:
+        for table in ("broadcasts", "broadcast_recipients", "jobs", "captured_messages"):
+            assert await db.fetch_value(f"SELECT count(*) FROM {table}") == 0, table

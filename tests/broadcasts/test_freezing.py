@@ -111,3 +111,42 @@ async def test_a_chunk_that_fails_is_done_again_and_counted_once(
     shown = await cast.vic.read(path)
     assert shown["progress"]["sent"] == shown["audience"]["frozen"]["total"] == 5
     assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+
+
+async def test_a_contact_that_has_got_enough_is_capped(cast: Cast, process: Process):
+    cap = {"frequencyCap": {"limit": 1, "window": "P7D"}}
+    assert (await cast.adam.patch("/settings/workspace", cap)).status_code == 200
+    ada = await person(cast, "ada", tags=["first", "vip"])
+    await person(cast, "bob")
+    await begun(cast, process, tag="first")
+    await worked(process)
+    path = await begun(cast, process)
+    shown = await cast.vic.read(path)
+    assert shown["audience"]["previewed"]["capped"] == 1
+    await worked(process)
+    shown = await cast.vic.read(path)
+    assert shown["audience"]["frozen"] == shown["audience"]["previewed"]
+    [capped] = await recipients(cast, shown["id"], "?reason=capped")
+    assert capped["contactId"] == ada
+    assert await sent_to(cast) == {"ada@x.test": 1, "bob@x.test": 1}
+
+
+async def test_in_quiet_hours_a_message_is_made_when_they_end(cast: Cast, process: Process):
+    """Now it is quiet in one half of the world."""
+    now = datetime.now(UTC)
+    here, there = "Etc/GMT", "Etc/GMT+12"
+    begin, end = (f"{now + timedelta(hours=hours):%H:%M}" for hours in (-2, 2))
+    quiet = {"from": begin, "to": end, "timezone": "contact", "channels": ["email"]}
+    answer = await cast.adam.patch("/settings/workspace", {"quietHours": quiet})
+    assert answer.status_code == 200, answer.text
+    sleeps, wakes = (
+        await person(cast, "ada", timezone=here),
+        await person(cast, "bob", timezone=there),
+    )
+    path = await begun(cast, process)
+    await stepped(process, 4)
+    found = {one["contactId"]: one for one in await recipients(cast, path[12:])}
+    assert found[wakes]["status"] == "QUEUED"
+    assert found[sleeps]["status"] == "PENDING"
+    due_at = datetime.fromisoformat(found[sleeps]["dueAt"])
+    assert timedelta(hours=1, minutes=58) <= due_at - now <= timedelta(hours=2, minutes=16)

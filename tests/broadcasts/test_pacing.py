@@ -41,7 +41,13 @@ def test_what_a_late_worker_missed_is_not_made_up_for():
 
 def people(domain: str, count: int, *, has_turn: bool = False) -> list[Due]:
     return [
-        Due(f"con_{domain}_{n}", is_there=True, address=f"{n}@{domain}", has_turn=has_turn)
+        Due(
+            f"con_{domain}_{n}",
+            is_there=True,
+            address=f"{n}@{domain}",
+            timezone=None,
+            has_turn=has_turn,
+        )
         for n in range(count)
     ]
 

@@ -111,6 +111,7 @@ async def test_a_preview_counts_the_audience_by_reason_and_shows_what_it_says(ca
         "suppressed": 1,
         "unsubscribed": 1,
         "noConsent": 0,
+        "capped": 0,
     }
     assert preview["isComplete"]
     assert preview["refusal"] is None
@@ -172,3 +173,22 @@ async def test_a_test_goes_to_one_address_and_leaves_the_broadcast_as_it_is(
     assert await cast.vic.read(path) == made
     wrong = await cast.ed.post(f"{path}/test", {"to": "me", "contactId": "con_1"})
     assert [one["pointer"] for one in wrong.json()["errors"]] == ["/to", "/contactId"]
+
+
+async def test_an_editor_to_whom_it_is_given_sends_broadcasts(cast: Cast):
+    await person(cast, "ada")
+    made = await broadcast(cast)
+    members = (await cast.adam.read("/memberships"))["data"]
+    ids = {one["userId"]: one["id"] for one in members}
+    assert {one["sendsBroadcasts"] for one in members} == {False}
+    path = f"/broadcasts/{made['id']}/schedule"
+    for who, status in ((cast.ed, 200), (cast.vic, 403)):  # whoever may not write may not send
+        allowed = {"sendsBroadcasts": True}
+        assert (await who.patch(f"/memberships/{ids[who.user_id]}", allowed)).status_code == 403
+        given = await cast.adam.patch(f"/memberships/{ids[who.user_id]}", allowed)
+        assert given.json()["sendsBroadcasts"], given.text
+        assert ("broadcasts:send" in (await who.read("/auth/me"))["permissions"]) == (status == 200)
+        assert (await who.post(path)).status_code == status
+    taken = {"sendsBroadcasts": False}
+    await cast.adam.patch(f"/memberships/{ids[cast.ed.user_id]}", taken)
+    assert (await cast.ed.post(f"/broadcasts/{made['id']}/pause")).status_code == 403

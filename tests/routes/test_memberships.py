@@ -52,6 +52,7 @@ async def test_a_membership_reads_as_the_contract_says(cast: Cast):
         "email": "vic@tidings.example",
         "name": "Vic",
         "role": "viewer",
+        "sendsBroadcasts": False,
         "status": "ACTIVE",
         "invitation": None,
     }

@@ -452,6 +452,7 @@ ACME = {"workspace_id": "ws_acme"}
 OF_CONTACT = {**ACME, "contact_id": "con_10003"}
 OF_BROADCAST = {**ACME, "broadcast_id": "bro_10001"}
 CHUNK = broadcast_recipients.Window("con_10500", "con_10600", PAST + timedelta(days=1))
+GATE = broadcast_recipients.Gate("email", "top_1", 3, "", timedelta(days=7))
 EVERYBODY = segments.Fitting("TRUE", {})
 
 
@@ -691,9 +692,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"],
     ),
     "a chunk of an audience, counted": (
-        lambda db: broadcast_recipients.count(
-            db, EVERYBODY, "email", CHUNK, **ACME, topic_id="top_1"
-        ),
+        lambda db: broadcast_recipients.count(db, EVERYBODY, GATE, CHUNK, **ACME),
         ["workspace_id id"],
     ),
     "those of a chunk who are not subscribed": (
