@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.consent.gate import SPREAD
+from app.database import handle, pipelining
 from app.machine import document
 from app.messages import delivery
 from app.process import Process
@@ -265,3 +266,54 @@ async def test_what_cannot_be_set_is_refused(cast: Cast, given: Any, pointer: st
     refused = await cast.adam.patch("/settings/workspace", given)
     assert refused.status_code == 422
     assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+async def statements_of(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, message_id: str
+) -> list[str]:
+    """Those of the intent of the only message that is due: each text once, for it is passed on from
+    function to function."""
+    sent: list[str] = []
+    [job] = await process.claim("message", [], 10)
+    with monkeypatch.context() as patched:
+        for kind in (handle.Handle, pipelining._PipelinedHandle):
+            for name in ("fetch_all", "fetch_each", "execute_many"):
+                if name in vars(kind):
+                    patched.setattr(kind, name, noting(getattr(kind, name), sent))
+        await delivery.deliver(process, job)
+    assert await outcome(cast, message_id) == SENT
+    return list(dict.fromkeys(sent))
+
+
+def noting(query: Any, sent: list[str]) -> Any:
+    async def noted(self: handle.Handle, sql: str, /, *args: Any, **values: Any) -> Any:
+        sent.append(" ".join(sql.split()))
+        return await query(self, sql, *args, **values)
+
+    return noted
+
+
+async def test_who_sets_nothing_makes_no_statement_for_it(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+):
+    set_clock(process, EVENING)
+    contact_id = await ada(cast)
+    plain = await statements_of(cast, process, monkeypatch, await ordered(cast, contact_id))
+    assert len(plain) > 10
+    for word in ("topics WHERE", "intended_at >", "FROM topics"):
+        assert not [sql for sql in plain if word in sql], word
+    offers = (await cast.ed.made("/topics", {"name": "Offers", "channels": ["email"]}))["id"]
+    yes = {"channel": "email", "state": "subscribed", "source": "form"}
+    await cast.ed.call("PUT", f"/contacts/{contact_id}/topics/{offers}", json=yes)
+    about = {**NEWS, "topicId": offers}
+    asked = await statements_of(cast, process, monkeypatch, await ordered(cast, contact_id, about))
+    assert len(asked) == len(plain)  # a yes costs none
+    await setting(cast, quietHours={**NIGHT, "from": "03:00", "to": "03:01"})
+    quiet = await statements_of(cast, process, monkeypatch, await ordered(cast, contact_id))
+    assert len(quiet) == len(plain)
+    await setting(cast, frequencyCap={"limit": 100, "window": "P7D"})
+    capped = await statements_of(cast, process, monkeypatch, await ordered(cast, contact_id))
+    assert len(capped) == len(plain) + 1

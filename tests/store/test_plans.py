@@ -910,6 +910,24 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: messages.in_flight(db, **ACME, address_hash="hash10050"),
         ["workspace_id address_hash message_id"],
     ),
+    "whether a cap has room for a message": (
+        lambda db: messages.take(
+            db,
+            **ACME,
+            id="msg_10050",
+            contact_id="con_10050",
+            channel=None,
+            limit=3,
+            since=PAST,
+        ),
+        ["workspace_id id workspace_id contact_id intended_at"],
+    ),
+    "when somebody was last asked": (
+        lambda db: suppressions.asked_at(
+            db, **ACME, contact_id="con_10050", channel="email", topic_id="top_1"
+        ),
+        ["workspace_id contact_id"],
+    ),
     "what can arrive no more": (
         lambda db: messages.forget_addresses(db, **ACME, limit=2),
         ["workspace_id id"],
