@@ -239,5 +239,12 @@ async def fold_batch(process: Process) -> bool:
     async with process.database.read() as db:
         if not await usage.any_changes(db):
             return False
-    async with process.database.write() as db:
-        return await usage.fold(db, limit=FOLDED) == FOLDED
+        apart = await usage.changed(db, limit=FOLDED) if db.is_sharded else None
+    if apart is None:
+        async with process.database.write() as db:
+            return await usage.fold(db, limit=FOLDED) == FOLDED
+    folded = 0
+    for workspace_id in apart:
+        async with process.database.write() as db:
+            folded += await usage.fold_of(db, workspace_id=workspace_id, limit=FOLDED)
+    return folded >= FOLDED

@@ -9,6 +9,7 @@ request that wrote there would need all of them.
 from __future__ import annotations
 
 import logging
+import re
 
 from app.database.opening import Connection
 
@@ -35,6 +36,12 @@ REFERENCES = """
       AND (conrelid = ANY($1::regclass[]) OR confrelid = ANY($1::regclass[]))
     ORDER BY oid
     """
+
+
+def constraint(message: str) -> str:
+    """The unique constraint that a node's error names: it has the number of its shard."""
+    found = re.search(r'unique constraint "(\w+?)(?:_\d{6,})?"', message)
+    return found[1] if found else ""
 
 
 async def is_installed(connection: Connection) -> bool:

@@ -38,6 +38,21 @@ READ_BACK = """
     WHERE name = ANY($1::text[])
     """
 
+# In place of asyncpg's question about a type that it meets for the first time, which walks through
+# all types of the database: half a second, where tables and shards are many, within an event's
+# deadline. Ours are scalars and arrays of them.
+TYPES = """
+    SELECT t.oid, n.nspname AS ns, t.typname AS name, t.typtype AS kind, NULL::oid AS basetype,
+           t.typelem AS elemtype, e.typdelim AS elemdelim, NULL::oid AS range_subtype,
+           NULL::oid[] AS attrtypoids, NULL::text[] AS attrnames, 0 AS depth,
+           NULL::text AS basetype_name, t.typelem::regtype::text AS elemtype_name,
+           NULL::text AS range_subtype_name
+    FROM pg_catalog.pg_type t
+    JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+    LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem
+    WHERE t.oid = ANY($1::oid[])
+    """
+
 
 def session_settings(deadlines: Deadlines) -> dict[str, str]:
     """The settings that every session of ours needs, by their names in pg_settings."""
@@ -80,6 +95,7 @@ class Opener:
             keeps = self.pooler is None or self.pooler.keeps_statements
             options["statement_cache_size"] = STATEMENTS_KEPT if keeps else 0
             connection = await self._reach(options)
+            connection._intro_query = TYPES  # type: ignore[attr-defined]  # it has no other way in
             try:
                 if await self._is_usable(connection):
                     return connection

@@ -419,7 +419,7 @@ class PostgresConnection(DatabasesPostgresConnection):
 
     async def understood(self, error: Exception, stage: Stage) -> Exception:
         if isinstance(error, asyncpg.UniqueViolationError):
-            return Duplicate(error.constraint_name or "")
+            return Duplicate(error.constraint_name or citus.constraint(error.message or ""))
         silent = isinstance(error, TimeoutError)
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError) or (
             silent and len(self._database.opener.hosts) > 1

@@ -105,6 +105,7 @@ def is_known(process: Process, event: InboundEvent) -> bool:
     """Whether the statement may be able to accept it."""
     return (
         process.database.engine == "postgresql"
+        and not process.database.is_sharded  # there, each INSERT must name its shard by itself
         and isinstance(event.lookup, Lookup)
         and event.workspace.root is None  # the runs of its chain would have to be counted
     )

@@ -92,7 +92,7 @@ async def insert_missing(
         INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
                               name_key, last_name_key, timezone, locale, metadata,
                               subscriptions, revision, created_at, updated_at)
-        SELECT given.workspace_id, given.id, given.email, given.email_key, given.phone,
+        SELECT w.id, given.id, given.email, given.email_key, given.phone,
                given.first_name, given.last_name, given.name_key, given.last_name_key,
                given.timezone, given.locale, given.metadata, given.subscriptions, 1, :now,
                :now
@@ -104,6 +104,7 @@ async def insert_missing(
                     CAST(:metadata AS JSONB[]), CAST(:subscriptions AS JSONB[]))
              AS given (workspace_id, id, email, email_key, phone, first_name, last_name, name_key,
                        last_name_key, timezone, locale, metadata, subscriptions)
+        JOIN workspaces w ON w.id = given.workspace_id
         WHERE TRUE
         ON CONFLICT DO NOTHING
         RETURNING workspace_id, id

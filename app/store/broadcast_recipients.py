@@ -328,7 +328,7 @@ async def due(
         SELECT r.contact_id, CAST(c.id IS NOT NULL AS BOOLEAN) AS is_there,
                {ADDRESSES[channel]} AS address, c.timezone, r.has_turn
         FROM broadcast_recipients r
-        LEFT JOIN contacts c ON c.workspace_id = r.workspace_id AND c.id = r.contact_id
+        LEFT JOIN contacts c ON c.workspace_id = :workspace_id AND c.id = r.contact_id
         WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
           AND r.status = 'PENDING' AND r.due_at <= :now
         ORDER BY r.due_at, r.contact_id

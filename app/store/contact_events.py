@@ -136,7 +136,7 @@ async def take_signals(db: Handle, *, workspace_id: str, run_id: str, limit: int
         """
         SELECT s.id, s.at, e.name, e.properties
         FROM run_signals s
-        LEFT JOIN contact_events e ON e.workspace_id = s.workspace_id AND e.id = s.id
+        LEFT JOIN contact_events e ON e.workspace_id = :workspace_id AND e.id = s.id
         WHERE s.workspace_id = :workspace_id AND s.run_id = :run_id
         ORDER BY s.at, s.id
         LIMIT :limit

@@ -37,7 +37,7 @@ async def of_contact(
         SELECT e.run_id, e.entered_at,
                CAST(r.id IS NOT NULL AND r.finished_at IS NULL AS BOOLEAN) AS is_running
         FROM definition_entries e
-        LEFT JOIN runs r ON r.workspace_id = e.workspace_id AND r.id = e.run_id
+        LEFT JOIN runs r ON r.workspace_id = :workspace_id AND r.id = e.run_id
         WHERE e.workspace_id = :workspace_id AND e.definition_id = :definition_id
           AND e.contact_id = :contact_id
         """,

@@ -105,7 +105,7 @@ async def unfinished(db: Handle, *, workspace_id: str, id: str) -> UnfinishedAtt
         FROM event_attempts a
         JOIN workspaces w ON w.id = a.workspace_id AND w.deleted_at IS NULL
         JOIN events e ON e.workspace_id = a.workspace_id AND e.id = a.event_id
-        LEFT JOIN event_endpoints p ON p.workspace_id = a.workspace_id AND p.id = a.endpoint_id
+        LEFT JOIN event_endpoints p ON p.workspace_id = :workspace_id AND p.id = a.endpoint_id
         WHERE a.workspace_id = :workspace_id AND a.id = :id AND a.finished_at IS NULL
         """,
         workspace_id=workspace_id,

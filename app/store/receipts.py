@@ -42,11 +42,11 @@ async def insert_many(db: Handle, receipts: Sequence[Receipt], *, expires_at: da
     rows = await db.fetch_all(
         """
         INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
-        SELECT given.workspace_id, given.id, given.run_id, given.contact_id,
-               CAST(:expires_at AS TIMESTAMPTZ)
+        SELECT w.id, given.id, given.run_id, given.contact_id, CAST(:expires_at AS TIMESTAMPTZ)
         FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS BYTEA[]),
                     CAST(:run_ids AS TEXT[]), CAST(:contact_ids AS TEXT[]))
              AS given (workspace_id, id, run_id, contact_id)
+        JOIN workspaces w ON w.id = given.workspace_id
         WHERE TRUE
         ON CONFLICT (workspace_id, id) DO UPDATE
         SET run_id = excluded.run_id, contact_id = excluded.contact_id,

@@ -98,7 +98,8 @@ INSERT_EACH_WITH_JOBS = f"""
 async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
     """The ids of those that are there now for this, and due: not of one whose definition is no
     longer ACTIVE or has been changed since, nor of one whose id existed."""
-    within = db.engine == "postgresql"  # SQLite changes nothing within WITH
+    # SQLite changes nothing within WITH; a sharded database sends it through its coordinator.
+    within = db.engine == "postgresql" and not db.is_sharded
     rows = await db.fetch_all(
         INSERT_EACH_WITH_JOBS if within else INSERT_EACH,
         workspace_ids=[run.workspace_id for run in runs],

@@ -7,9 +7,9 @@ adds them up. What is used is both together, always read in one statement.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from app.database.db import Handle, new_id
+from app.database.db import Handle, Row, new_id
 
 CONTACTS, MESSAGES = "contacts", "messages"
 DAILY = "daily messages"  # through the operator's channels, of a workspace with a daily limit
@@ -149,6 +149,43 @@ async def fold(db: Handle, *, limit: int) -> int:
         """,
         limit=limit,
     )
+    await _add_to_totals(db, changes)
+    return len(changes)
+
+
+async def changed(db: Handle, *, limit: int) -> list[str]:
+    """Workspaces with changes that are not in their totals: for a sharded database, which looks at
+    all shards without locks, and folds one workspace at a time."""
+    rows = await db.fetch_all(
+        """
+        SELECT DISTINCT workspace_id
+        FROM (SELECT workspace_id FROM usage_changes LIMIT :limit) AS found
+        """,
+        limit=limit,
+    )
+    return [row["workspace_id"] for row in rows]
+
+
+async def fold_of(db: Handle, *, workspace_id: str, limit: int) -> int:
+    """Likewise, of one workspace."""
+    changes = await db.fetch_all(
+        """
+        DELETE FROM usage_changes
+        WHERE workspace_id = :workspace_id AND (meter, period, id) IN (
+            SELECT meter, period, id FROM usage_changes
+            WHERE workspace_id = :workspace_id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED)
+        RETURNING workspace_id, meter, period, amount
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+    await _add_to_totals(db, changes)
+    return len(changes)
+
+
+async def _add_to_totals(db: Handle, changes: Sequence[Row]) -> None:
     sums: Counter[tuple[str, str, str]] = Counter()
     for change in changes:
         sums[change["workspace_id"], change["meter"], change["period"]] += change["amount"]
@@ -164,4 +201,3 @@ async def fold(db: Handle, *, limit: int) -> int:
             for (workspace_id, meter, period), amount in sorted(sums.items())  # all in one order
         ],
     )
-    return len(changes)

@@ -207,7 +207,7 @@ async def bodies(
         """
         SELECT w.id, COALESCE(r.body, w.body) AS body
         FROM webhook_requests w
-        LEFT JOIN runs r ON r.workspace_id = w.workspace_id AND r.id = w.run_id
+        LEFT JOIN runs r ON r.workspace_id = :workspace_id AND r.id = w.run_id
         WHERE w.workspace_id = :workspace_id AND w.definition_id = :definition_id
           AND w.outcome <> 'REPEATED' AND w.status <> 401
           AND length(COALESCE(r.body, w.body)) <= :longest
@@ -230,7 +230,7 @@ async def whole(db: Handle, *, workspace_id: str, id: str) -> WebhookRequest | N
                COALESCE(r.body, w.body) AS body, w.ip, w.duration_ms, w.run_id, w.contact_id,
                w.created_at
         FROM webhook_requests w
-        LEFT JOIN runs r ON r.workspace_id = w.workspace_id AND r.id = w.run_id
+        LEFT JOIN runs r ON r.workspace_id = :workspace_id AND r.id = w.run_id
         WHERE w.workspace_id = :workspace_id AND w.id = :id
         """,
         workspace_id=workspace_id,

@@ -158,6 +158,8 @@ async def set_daily_limit(db: Handle, *, id: str, limit: int | None) -> None:
 
 
 async def earned(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
+    if db.is_sharded:
+        return await _earned_of_shard(db, id=id, new_since=new_since)
     return await db.fetch_one_as(
         Earned,
         """
@@ -179,6 +181,35 @@ async def earned(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
         id=id,
         new_since=new_since,
     )
+
+
+async def _earned_of_shard(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
+    """The same in steps: people are on the coordinator. All shards are looked at for the other
+    workspaces of its owners, but only while it is new itself."""
+    row = await db.fetch_one(
+        "SELECT plan, created_at AS founded_at, daily_limit FROM workspaces WHERE id = :id", id=id
+    )
+    if row is None:
+        return None
+    owned = "SELECT user_id FROM memberships WHERE workspace_id = :id AND role = 'owner'"
+    owners = [one["user_id"] for one in await db.fetch_all(owned, id=id)]
+    verified = await db.fetch_value(
+        "SELECT id FROM users WHERE id = ANY(:ids) AND email_verified_at IS NOT NULL LIMIT 1",
+        ids=owners,
+    )
+    allowance_of = None
+    if row["plan"] == "starter" and row["daily_limit"] is None and row["founded_at"] > new_since:
+        allowance_of = await db.fetch_value(
+            """
+            SELECT min(s.id) FROM memberships p
+            JOIN workspaces s ON s.id = p.workspace_id
+            WHERE p.user_id = ANY(:owners) AND p.role = 'owner' AND s.plan = 'starter'
+              AND s.daily_limit IS NULL AND s.deleted_at IS NULL AND s.created_at > :new_since
+            """,
+            owners=owners,
+            new_since=new_since,
+        )
+    return Earned(**row, owner_verified=verified is not None, allowance_of=allowance_of or id)
 
 
 async def change_plan(db: Handle, *, id: str, plan: str) -> None:
