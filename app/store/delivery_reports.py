@@ -65,7 +65,7 @@ async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> ReportedA
                m.to_address, m.account_mail,
                a.id AS attempt_id, a.provider, a.status, a.reason_code, a.events,
                CAST(a.number = (SELECT max(newest.number) FROM delivery_attempts newest
-                                WHERE newest.workspace_id = m.workspace_id
+                                WHERE newest.workspace_id = :workspace_id
                                   AND newest.message_id = m.id) AS BOOLEAN) AS is_newest
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id

@@ -329,7 +329,7 @@ async def release(db: Handle, job: Job, *, pause_seconds: float = 0) -> None:
           AND lease_token = :lease_token
           AND NOT (kind = 'message' AND EXISTS (
               SELECT 1 FROM messages m
-              WHERE m.workspace_id = jobs.workspace_id AND m.id = jobs.id
+              WHERE m.workspace_id = :workspace_id AND m.id = jobs.id
                 AND m.status = 'SENDING'))
         """,
         workspace_id=job.workspace_id,
@@ -683,6 +683,8 @@ async def _next_due_of_shards(db: Handle) -> dict[Kind, datetime]:
 async def next_due(db: Handle) -> dict[Kind, datetime]:
     """When the next job of each kind, claimed ones included, is due; without the kinds of which
     there is none. One statement: every worker asks it all the time."""
+    if db.is_sharded:
+        return await _next_due_of_shards(db)
     each = [
         f"""
         SELECT kind, wake_at FROM (
@@ -855,7 +857,7 @@ async def _strays_of_shards(
             WHERE j.workspace_id = :workspace_id AND j.kind = :kind AND j.id = ANY(:ids)
               AND j.lease_token = 0 AND NOT j.wake_at BETWEEN :late AND :now
               AND NOT EXISTS (SELECT 1 FROM {work.table} t
-                              WHERE t.workspace_id = j.workspace_id AND t.id = j.id AND {work.open})
+                              WHERE t.workspace_id = :workspace_id AND t.id = j.id AND {work.open})
             """,
             workspace_id=workspace_id,
             kind=kind,

@@ -19,7 +19,7 @@ ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data 
 # all that are UNKNOWN.
 MAY_ARRIVE = """EXISTS (
               SELECT 1 FROM delivery_attempts unsure
-              WHERE unsure.workspace_id = messages.workspace_id AND unsure.message_id = messages.id
+              WHERE unsure.workspace_id = :workspace_id AND unsure.message_id = messages.id
                 AND COALESCE(unsure.status = 'UNKNOWN', FALSE)
                 AND unsure.finished_at > :accepting_since)"""
 
@@ -237,7 +237,7 @@ async def taken(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Un
         WHERE m.workspace_id = :workspace_id AND m.id = ANY(:ids)
           AND COALESCE(m.status IN ('QUEUED', 'SENDING'), FALSE)
           AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
-                          WHERE newest.workspace_id = m.workspace_id AND newest.message_id = m.id)
+                          WHERE newest.workspace_id = :workspace_id AND newest.message_id = m.id)
         FOR UPDATE OF m
         """,
         workspace_id=workspace_id,
@@ -297,7 +297,7 @@ async def of_attempt(
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND a.id = :attempt_id
           AND m.status IN ('SENDING', 'UNKNOWN')
           AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
-                          WHERE newest.workspace_id = m.workspace_id AND newest.message_id = m.id)
+                          WHERE newest.workspace_id = :workspace_id AND newest.message_id = m.id)
         """,
         workspace_id=workspace_id,
         id=id,
@@ -416,7 +416,7 @@ async def settle(
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING id, CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
             SELECT 1 FROM contacts c
-            WHERE c.workspace_id = messages.workspace_id AND c.id = messages.contact_id
+            WHERE c.workspace_id = :workspace_id AND c.id = messages.contact_id
         ) OR (source = '{{}}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned,
             {NAMED}
         """,
