@@ -422,6 +422,7 @@ CREATE TABLE consent_events (
     reason        TEXT,                           -- a suppression's
     source        TEXT NOT NULL,
     evidence      TEXT,                           -- the words, the form or the file, as was said
+    in_flight     JSONB,                          -- of leaving a topic: ids of messages that may still arrive
     at            TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (workspace_id, id),
     FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE

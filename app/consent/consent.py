@@ -28,6 +28,15 @@ SOFT_BOUNCES = 5  # in a row; then the address counts as dead
 
 
 @dataclass(frozen=True, slots=True)
+class LeftTopic:
+    """The record of an answer about a topic is the newest of these."""
+
+    contact_id: str
+    channel: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Suppression:
     """That nobody writes to an address any more, for one reason. `is_new` is false when it was
     known before; then, too, its answer waits for what is on its way."""
@@ -37,6 +46,7 @@ class Suppression:
     reason: suppressions.Reason
     is_new: bool = True
     id: str | None = None  # of its record, when it is new
+    left: LeftTopic | None = None  # where that is all that the person has left there
 
 
 async def suppress(
@@ -214,10 +224,29 @@ async def quiet(process: Process, suppression: Suppression) -> list[str]:
     ids = sorted(row["id"] for row in rows)
     if ids:
         async with process.database.write() as db:
-            await suppressions.name_in_flight(
-                db, **where, reason=suppression.reason, message_ids=ids
-            )
+            await _name(db, suppression, ids)
     return ids
+
+
+async def _name(db: Handle, suppression: Suppression, ids: Sequence[str]) -> None:
+    workspace_id, left = suppression.workspace_id, suppression.left
+    if left is None:
+        await suppressions.name_in_flight(
+            db,
+            workspace_id=workspace_id,
+            address_hash=suppression.address_hash,
+            reason=suppression.reason,
+            message_ids=ids,
+        )
+        return
+    await suppressions.name_in_answer(
+        db,
+        workspace_id=workspace_id,
+        contact_id=left.contact_id,
+        channel=left.channel,
+        topic_id=left.topic_id,
+        message_ids=ids,
+    )
 
 
 def known(

@@ -10,7 +10,7 @@ from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
 from app.audience.topics import Answer, State
 from app.consent import consent
-from app.consent.consent import Suppression
+from app.consent.consent import LeftTopic, Suppression
 from app.database.db import Handle, Row
 from app.database.ids import id_bytes, id_of
 from app.machine.content import CHANNELS
@@ -171,11 +171,13 @@ async def leave(
     workspace = WorkspaceContext(link.workspace_id, None, process.vault, queue=process.queue)
     await topics.answer(db, workspace, row, [Answer(topic_id, channel, "unsubscribed")], BY_LINK)
     hashes = subscriptions.hashes(process.vault, link.workspace_id, row)
+    left = LeftTopic(row["id"], channel, topic_id)
     known = {hashes[channel]} if channel in hashes else set()
     if channel == link.channel:
         known.add(link.address_hash)
     return [
-        Suppression(link.workspace_id, hash, "unsubscribed", is_new=False) for hash in sorted(known)
+        Suppression(link.workspace_id, hash, "unsubscribed", is_new=False, left=left)
+        for hash in sorted(known)
     ]
 
 

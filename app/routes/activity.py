@@ -42,7 +42,7 @@ class TriedMessage(MessageSummary):
 class Consent(Shape):
     """The contact opted out of a channel, or of a topic on it, opted in, was asked to confirm that
     (`asked`), or wrote something that may mean so (`flagged`). `evidence` is what was said of it
-    when it was recorded."""
+    when it was recorded, `inFlight` what may still have arrived after a topic was left."""
 
     id: ConsentId
     channel: ChannelName
@@ -51,6 +51,7 @@ class Consent(Shape):
     reason: Reason | None
     source: str
     evidence: str | None
+    in_flight: list[MessageId] | None
     created_at: datetime
 
 

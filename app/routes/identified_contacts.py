@@ -155,12 +155,12 @@ async def _quiet(call: Call, answer: Response) -> Response:
     answer, shown = await quiet(call, answer), reply.payload(answer)
     if "topics" in shown:
         answered = document.parse(call.body).get("topics") or {}
-        out = {
-            channel
-            for states in answered.values()
+        out = [
+            (topic_id, channel)
+            for topic_id, states in answered.items()
             for channel, state in states.items()
             if state == "unsubscribed"
-        }
+        ]
         await topic_answers.quieten(call, shown, out)
     return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
@@ -12,6 +13,7 @@ from app.audience import audience, topics
 from app.audience.subscriptions import COLUMN, Given
 from app.audience.topics import Answer
 from app.consent import consent
+from app.consent.consent import LeftTopic
 from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import document
@@ -80,18 +82,21 @@ async def quiet(call: Call, answered: Response) -> Response:
     asked = document.parse(call.body)
     shown = reply.payload(answered)
     if "topics" in shown and asked["state"] == "unsubscribed":
-        await quieten(call, shown, {asked["channel"]})
+        await quieten(call, shown, [(call.path("topicId"), asked["channel"])])
     return answered
 
 
-async def quieten(call: Call, shown: Mapping[str, Any], channels: Iterable[str]) -> None:
-    """Wait until nothing is on its way to the contact by these channels."""
-    addresses = {one: shown[COLUMN[one].removesuffix("_key")] for one in channels}
-    out = [
-        consent.known(call.process, call.member.workspace_id, channel, address, "unsubscribed")
-        for channel, address in addresses.items()
-        if address
-    ]
+async def quieten(call: Call, shown: Mapping[str, Any], left: Iterable[tuple[str, str]]) -> None:
+    """Wait until nothing is on its way to the contact, as it is shown, by the channels on which it
+    left topics."""
+    out = []
+    for topic_id, channel in left:
+        address = shown[COLUMN[channel].removesuffix("_key")]
+        if address:
+            known = consent.known(
+                call.process, call.member.workspace_id, channel, address, "unsubscribed"
+            )
+            out.append(replace(known, left=LeftTopic(shown["id"], channel, topic_id)))
     await consent.all_quiet(call.process, out)
 
 

@@ -21,6 +21,7 @@ class ConsentEvent:
     reason: str | None
     source: str
     evidence: str | None
+    in_flight: list[str] | None
     at: datetime
 
 

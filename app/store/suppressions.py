@@ -306,6 +306,44 @@ async def forget_soft_bounces(db: Handle, *, workspace_id: str, address_hash: st
 # --- what a contact's activity tells --------------------------------------------------------------
 
 
+async def name_in_answer(
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_id: str,
+    channel: str,
+    topic_id: str,
+    message_ids: Sequence[str],
+) -> None:
+    """Name the messages that may arrive although the contact has left the topic, in the newest
+    record of that, beside those that earlier answers have named."""
+    row = await db.fetch_one(
+        """
+        SELECT id, in_flight FROM consent_events
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND channel = :channel
+          AND topic_id = :topic_id AND kind = 'opted_out'
+        ORDER BY id DESC
+        LIMIT 1
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        channel=channel,
+        topic_id=topic_id,
+    )
+    if row is None:  # erased meanwhile
+        return
+    await db.execute(
+        """
+        UPDATE consent_events SET in_flight = :message_ids
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=row["id"],
+        message_ids=sorted({*(row["in_flight"] or ()), *message_ids}),
+    )
+
+
 async def asked_at(
     db: Handle, *, workspace_id: str, contact_id: str, channel: str, topic_id: str
 ) -> datetime | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import httpx2
+import pytest
 
+from app.consent import consent
 from app.process import Process
 from lab.chaos.optout import sending
 from tests.cast import Cast, settle
-from tests.receivers import Receiver
+from tests.receivers import HESITATE, Receiver
 from tests.routes.test_preferences import ONE_CLICK, token_in
 from tests.routes.test_topics import NO_CONSENT, SENT, about, answer, outcome, topic
 
@@ -153,3 +156,31 @@ async def test_mail_to_another_address_offers_no_topics(
     assert "Offers" not in (await client.get(path)).text
     await client.post(path, data={"leave": f"{offers}.email"})
     assert (await answers(cast, ada))[1] == {offers: {"email": "subscribed"}}
+
+
+async def test_what_is_on_its_way_is_waited_for_or_named(
+    cast: Cast,
+    process: Process,
+    client: httpx2.AsyncClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    ada, offers = (await cast.ed.made("/contacts", ADA))["id"], await topic(cast.ed)
+    await answer(cast.ed, ada, offers)
+    path = await mailed(cast, process, tmp_path / "ledger", ada, offers)
+    wanted = {"channel": "email", "contactId": ada, "content": about(offers)}
+    async with (
+        Receiver(tmp_path / "later", script=[HESITATE]) as receiver,
+        sending(process, receiver) as through,
+    ):
+        made = await cast.ed.made("/messages", wanted)
+        under_way = asyncio.create_task(settle(through))
+        await receiver.stalled.wait()
+        assert "may still arrive" in (await client.post(path, data=ONE_CLICK)).text
+        receiver.released.set()
+        await under_way
+    activity = (await cast.vic.read(f"/contacts/{ada}/activity"))["data"]
+    left = next(one["consent"] for one in activity if one["type"] == "consent")
+    assert (left["change"], left["inFlight"]) == ("opted_out", [made["messageId"]])
+    assert "no further message is" in (await client.post(path, data=ONE_CLICK)).text

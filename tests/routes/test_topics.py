@@ -242,6 +242,7 @@ async def test_an_answer_is_recorded_once_with_its_source(cast: Cast):
         "change": "opted_in",
         "source": "footer form",
         "evidence": "https://example.com/form",
+        "inFlight": None,
     }
 
 
