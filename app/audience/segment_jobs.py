@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from app.audience import membership, reactions, segments
 from app.audience.membership import Moved
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.ids import first_id
 from app.machine import document, occasions, segment_changes
 from app.process import Process
@@ -147,22 +147,19 @@ async def _fill(
     )
     is_last = len(ids) < limit
     if ids:
-        rows = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
-        held = min(set(ids) - {row["id"] for row in rows}, default=None)
-        if held is not None and held != ids[0]:
-            ids = [id for id in ids if id < held]
-        elif held is not None:  # waited for, and alone: nobody then waits for us
-            row = await contacts.locked(db, workspace_id=job.workspace_id, id=held)
-            ids, rows = [held], [row] if row else []
-        is_last &= held is None
-        rows = [row for row in rows if row["id"] <= ids[-1]]
+        of = {"workspace_id": job.workspace_id}
+        # The first is waited for while nothing is held, so nobody waits for us in turn.
+        await contacts.locked(db, **of, id=ids[0])
+        others = await segment_members.lock_free_ids(db, **of, ids=ids[1:])
+        held = min({*ids[1:]} - {*others}, default=None)
+        if held is not None:
+            ids, is_last = [id for id in ids if id < held], False
         flips: Sequence[Moved]
         if is_timed:
-            flips = await membership.judge_rows(
-                db, existing, [segment], workspace_id=job.workspace_id, rows=rows
-            )
+            rows = await contacts.by_ids(db, **of, ids=ids)
+            flips = await membership.judge_rows(db, existing, [segment], **of, rows=rows)
         else:
-            flips = await _judged_by_sql(db, segment, existing, job, rows)
+            flips = await _judged_by_sql(db, segment, existing, job, ids)
         await _react(process, db, job, flips)
     up_to = None if is_last else ids[-1]
     await store.filled(db, segment, workspace_id=job.workspace_id, up_to=up_to)
@@ -174,12 +171,9 @@ async def _judged_by_sql(
     segment: Segment,
     existing: Mapping[str, Segment],
     job: Job,
-    rows: Sequence[Row],
+    ids: Sequence[str],
 ) -> Sequence[Moved]:
     """All at once: time changes none of these answers."""
-    if not rows:
-        return []
-    ids = [row["id"] for row in rows]
     readable = segments.known(segments.stored(segment.filter), existing)
     fitting = segments.fitting(db, readable, await db.now())
     fits = await segment_members.fitting_among(db, fitting, workspace_id=job.workspace_id, ids=ids)

@@ -22,7 +22,7 @@ from app.process import Process
 from app.runs import run_control
 from app.store import contacts, jobs, runs, segment_members
 from app.store import segments as store
-from tests.cast import SEND_HELLO, hook, settle
+from tests.cast import SEND_HELLO, hook, lock_waiters, settle
 from workers.maintenance import JobSweep
 
 CHANGES = int(os.environ.get("CHANGES", "400"))  # make -C lab fuzz-membership
@@ -369,3 +369,24 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, ac
         await jobs.rest(db, "segment", workspace_id=acme, id=job.id, wake_at=now)
     await settle(process)
     assert [count for _, count in (await here.kept()).values()] == [1]
+
+
+async def test_a_fill_waits_for_one_whom_somebody_holds_and_for_no_lock_of_its_own(
+    process: Process, acme: str
+):
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        for _ in range(5):
+            await here.create(db)
+        await here.save(db, {"not": {"event": "x"}})
+    [job] = await process.claim("segment", [], 1)
+    async with process.database.write() as db:
+        await contacts.locked(db, workspace_id=acme, id=here.people[2])
+        filling = asyncio.create_task(segment_jobs.work(process, job))
+        await lock_waiters(process, 1)
+        if process.database.engine == "postgresql":  # SQLite has one writer
+            assert [count for _, count in (await here.kept()).values()] == [2]
+        # Nobody is held by whoever waits for us.
+        await contacts.locked(db, workspace_id=acme, id=here.people[4])
+    await filling
+    assert [count for _, count in (await here.kept()).values()] == [5]
