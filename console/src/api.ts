@@ -23,6 +23,17 @@ export async function tagged<T>(asked: Promise<Answered<T>>): Promise<{ value: T
   return { value: await got(Promise.resolve(answer)), tag: answer.response.headers.get('ETag') ?? '' }
 }
 
+/** A change under If-Match. One that is refused although it stands there already was our own, whose answer was lost. */
+export async function settled(change: Promise<unknown>, stands: () => Promise<boolean>): Promise<void> {
+  try {
+    await change
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.status !== 412) throw error
+    if (await stands()) return
+    throw new Refusal(412, error.code, 'Somebody changed this meanwhile. What you typed is still here; save again to put it in the place of theirs.')
+  }
+}
+
 /** Something that the generated client does not carry: a file, or lines of JSON. */
 export async function raw(path: string, init: RequestInit = {}): Promise<Response> {
   const response = await ask(new Request(at(path), init))

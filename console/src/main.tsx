@@ -21,9 +21,10 @@ import { Settings } from './screens/settings'
 import { Event } from './screens/why'
 import { Template, Templates } from './screens/templates'
 
-// Chunks of their own: who does not edit flows does not load them.
+// Chunks of their own: who does not edit flows, or write to many, does not load them.
 const editing = () => import('./flow/screens')
 const starting = () => import('./flow/start')
+const reaching = () => import('./audience/screens')
 
 function Later<T>({ load, show }: { load: () => Promise<T>; show: (module: T) => preact.JSX.Element }) {
   const module = useLoaded(load, [load])
@@ -48,6 +49,10 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
   ['/flows/:kind/:id/edit', ({ kind = '', id = '' }) => <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />],
   ['/flows/:kind/:id/versions', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="versions">{of => <Later load={editing} show={({ Versions }) => <Versions of={of} id={id} />} />}</Flow>],
+  ['/segments', () => <Later load={reaching} show={({ Segments }) => <Segments />} />],
+  ['/segments/new', () => <Later load={reaching} show={({ NewSegment }) => <NewSegment />} />],
+  ['/segments/:id', ({ id = '' }) => <Later load={reaching} show={({ Segment }) => <Segment id={id} />} />],
+  ['/segments/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditSegment }) => <EditSegment id={id} />} />],
   ['/events/:id', ({ id = '' }) => <Event id={id} />],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
   ['/templates', () => <Templates />],
@@ -56,7 +61,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/settings/:part', ({ part = '' }) => <Settings part={part} />],
 ]
 const NAVIGATION = [
-  ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/messages', 'Messages', 'messages:read'],
+  ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/segments', 'Segments', 'contacts:read'], ['/messages', 'Messages', 'messages:read'],
   ['/inbox', 'Sandbox inbox', 'messages:read'], ['/flows', 'Flows', 'workflows:read'], ['/templates', 'Templates', 'templates:read'], ['/settings', 'Settings', ''],
 ] as const
 

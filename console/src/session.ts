@@ -109,17 +109,38 @@ function signedInAgain(): Promise<void> {
   return signingIn.promise
 }
 
+/** Acts whose answer was lost, each with its key: pressed again, such an act is done once. */
+const unanswered = new Map<string, string>()
+const MOST_UNANSWERED = 20
+
+/** What a request asks for. Files are left out, which the API reads as they come. */
+async function actOf(request: Request): Promise<string> {
+  const type = request.headers.get('Content-Type') ?? 'application/json'
+  return request.method === 'POST' && type.startsWith('application/json') ? `${request.url}\n${await request.clone().text()}` : ''
+}
+
+function lost(act: string, key: string) {
+  if (!act) return
+  unanswered.set(act, key)
+  for (const oldest of [...unanswered.keys()].slice(0, -MOST_UNANSWERED)) unanswered.delete(oldest)
+}
+
 /** Asks the API. When the session is over, waits until somebody has signed in again, then repeats. */
 export async function ask(request: Request): Promise<Response> {
+  const act = await actOf(request)
+  const key = unanswered.get(act) ?? crypto.randomUUID()
+  unanswered.delete(act)
   for (;;) {
     const copy = request.clone()
     const used = token
     copy.headers.set('Authorization', `Bearer ${used}`)
+    if (act) copy.headers.set('Idempotency-Key', key)
     let response: Response
     try {
       response = await fetch(copy)
     } catch (error) {
       if (request.signal.aborted) throw error
+      lost(act, key)
       throw unreachable()
     }
     if (response.status !== 401) return response

@@ -58,7 +58,7 @@ export function When({ at, none = '–', relative = false }: { at: string | null
   return <time dateTime={at} title={relative ? `${local} (${at})` : at}>{relative ? ago(at) : local}</time>
 }
 
-const GOOD = new Set(['COMPLETED', 'SENT', 'DELIVERED', 'ACCEPTED', 'SUCCEEDED', 'ACTIVE'])
+const GOOD = new Set(['COMPLETED', 'SENT', 'DELIVERED', 'ACCEPTED', 'SUCCEEDED', 'ACTIVE', 'PASSED'])
 const BAD = new Set(['FAILED', 'BOUNCED', 'COMPLAINED', 'REFUSED', 'error'])
 const ODD = new Set(['UNKNOWN', 'SUPPRESSED', 'CANCELLED', 'PAUSED', 'warning', 'REPEATED'])
 

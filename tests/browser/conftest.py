@@ -118,7 +118,18 @@ class Service:
 @pytest.fixture(scope="session")
 def service(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("console")
-    port = free_port()
+    process, output = started(directory, free_port())
+    try:
+        service = serving(process, output)
+        yield service
+        service.api.close()
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def started(directory: Path, port: int) -> tuple[subprocess.Popen[bytes], Path]:
+    """The service on this directory's database, and the file that it prints to."""
     environ = {
         "PATH": os.defpath,
         "PYTHONPATH": str(ROOT),
@@ -131,16 +142,10 @@ def service(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         process = subprocess.Popen(
             [sys.executable, "-m", "app", "run"], cwd=directory, env=environ, stdout=file
         )
-    try:
-        service = _service(process, output)
-        yield service
-        service.api.close()
-    finally:
-        process.terminate()
-        process.wait(30)
+    return process, output
 
 
-def _service(process: subprocess.Popen[bytes], output: Path) -> Service:
+def serving(process: subprocess.Popen[bytes], output: Path) -> Service:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while "Stop with" not in (text := output.read_text()):
         assert process.poll() is None, text

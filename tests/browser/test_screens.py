@@ -24,6 +24,10 @@ SCREENS = (
     "/contacts/new",
     "/contacts/import",
     "/contacts/{contact}?why=all",
+    "/segments",
+    "/segments/new",
+    "/segments/{segment}",
+    "/segments/{segment}/edit",
     "/events/{event}",
     "/messages",
     "/messages/{message}",
@@ -102,7 +106,10 @@ def ids(service: Service) -> dict[str, str]:
     drawn = service.made("/automations", {"name": HOSTILE, "graph": {"nodes": [node]}})
     named = {"name": HOSTILE[:60], "properties": {HOSTILE: HOSTILE}}
     event = service.made(f"/contacts/{run['contactId']}/events", named)
+    filter = {"path": "contact.tags", "op": "contains", "value": HOSTILE[:40]}
+    segment = service.made("/segments", {"name": HOSTILE, "filter": filter})
     return {
+        "segment": segment["id"],
         "event": event["id"],
         "drawn": drawn["id"],
         "run": run["id"],

@@ -12,8 +12,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Service, Watch, opened
 from tests.browser.test_acts import confirmed
-from tests.browser.test_editor import box, edited, palette, saved
-from tests.browser.test_screens import violations
+from tests.browser.test_editor import HOOK, box, edited, palette, saved
+from tests.browser.test_screens import LOOKS, sideways, violations
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs/examples").glob("*.json"))
 
@@ -109,3 +109,58 @@ def test_what_cannot_be_simulated_says_why_at_its_field(page: Page, service: Ser
     page.locator(".given .primary").click()
     page.get_by_role("alert").get_by_text("data.email").first.wait_for()
     assert event.input_value() == '{"data": {}}'
+
+
+def test_a_simulation_is_saved_as_a_case_and_run(page: Page, service: Service, watch: Watch):
+    """It passes as the flow is, and says where another flow comes out otherwise."""
+    watch.expected = "422"
+    letter = {"subject": "Hi {{trigger.data.name}}", "html": "<p>Bye</p>"}
+    say: dict[str, Any] = {"id": "say", "type": "send_message", "channel": "email"}
+    wait = {"id": "pause", "type": "wait", "duration": "P1D"}
+    trigger = {**HOOK, "createContact": True}
+    steps = [wait, {**say, "content": letter}]
+    url = edited(page, service, "workflows", trigger=trigger, steps=steps)
+    page.get_by_role("button", name="Simulate", exact=True).first.click()
+    page.get_by_text("No case is kept yet.").wait_for()
+    event = (
+        '{"data": {"email": "grace@example.com", "name": "Grace", "seen": 12345678901234567890}}'
+    )
+    page.get_by_label("The event, as JSON").fill(event)
+    page.locator(".given .primary").click()
+    page.locator(".trace").get_by_text("Hi Grace").wait_for()
+    name = page.get_by_label("Name of the case")
+    name.fill("a?")
+    page.get_by_role("button", name="Save as a case").click()
+    page.locator(".field .wrong", has_text="at most 100 letters").wait_for()
+    assert name.evaluate("field => field === document.activeElement")
+    assert service.read(f"{url}/cases")["data"] == []
+    name.fill("Grace is greeted")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Grace is greeted").wait_for()
+    assert "12345678901234567890" in service.api.get(f"{url}/cases").text
+    [kept] = service.read(f"{url}/cases")["data"]
+    assert [step["nodeId"] for step in kept["expect"]["steps"]] == ["pause", "say"]
+    page.get_by_role("button", name="Run the cases").click()
+    page.get_by_text("1 case: all come out as expected.").wait_for()
+    assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, *LOOKS) == []
+    assert sideways(page) <= 0
+    other = [wait, {**say, "content": {**letter, "subject": "Bye {{trigger.data.name}}"}}]
+    assert service.api.patch(url, json={"steps": other}).status_code == 200
+    page.get_by_role("button", name="Run the cases").click()
+    page.get_by_text("1 case of 1 comes out otherwise.").wait_for()
+    [result] = service.made(f"{url}/cases/run", {})["cases"]
+    assert not result["passes"]
+    page.locator(".cases").get_by_text(result["difference"]).wait_for()
+    page.reload()
+    page.get_by_role("button", name="Simulate", exact=True).first.click()
+    page.get_by_label("The event, as JSON").fill("{}")
+    page.get_by_role("button", name="Grace is greeted").click()
+    expect(page.get_by_label("The event, as JSON")).to_have_value(
+        re.compile("12345678901234567890")
+    )
+    confirmed(page, "Delete", within=page.locator(".cases"))
+    page.get_by_text("No case is kept yet.").wait_for()
+    assert service.read(f"{url}/cases")["data"] == []

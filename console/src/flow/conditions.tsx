@@ -1,7 +1,7 @@
 // A condition: a comparison, or a combination of conditions.
 import { parse } from '../exact'
 import { Field } from '../ui'
-import { Typed, refusalOf, shown, typed, type Control } from './form'
+import { Typed, refusalOf, shown, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
 
 const OPERATORS: readonly (readonly [string, string])[] = [
@@ -11,7 +11,7 @@ const OPERATORS: readonly (readonly [string, string])[] = [
 const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
 const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', within_last: 'A duration, such as P7D', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number in quotes if you mean it as text.' }
 
-const wayOf = (value: Json) => (['all', 'any', 'not'] as const).find(way => way in value) ?? 'compare'
+const COMBINED = ['all', 'any', 'not']
 
 export function ConditionField(control: Control & { label: string }) {
   const { label, value, set, of, place } = control
@@ -20,13 +20,18 @@ export function ConditionField(control: Control & { label: string }) {
   return <fieldset class="group"><legend>{label}</legend><Condition {...control} /><p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Remove the condition</button></p></fieldset>
 }
 
-function Condition({ place, value, set, of, schema }: Control) {
+export function Condition({ place, value, set, of }: Asked) {
   const condition = (value ?? {}) as Json
-  const way = wayOf(condition)
+  const { questions = {} } = of
+  const way = [...COMBINED, ...Object.keys(questions)].find(each => each in condition) ?? 'compare'
+  /** What is there is kept inside a combination, or taken out of one if it fits. */
   const become = (next: string) => {
-    const inside = way === 'compare' ? [condition] : way === 'not' ? [condition.not] : condition[way] as unknown[]
-    const [first] = inside
-    set(next === 'compare' ? first ?? { path: '', op: 'eq', value: '' } : next === 'not' ? { not: first ?? {} } : { [next]: inside })
+    const inside = !COMBINED.includes(way) ? [condition] : way === 'not' ? [condition.not] : condition[way] as unknown[]
+    const first = (inside[0] ?? {}) as Json
+    if (next === 'not') set({ not: first })
+    else if (COMBINED.includes(next)) set({ [next]: inside })
+    else if (next in questions) set(next in first ? first : questions[next]!.blank)
+    else set('path' in first ? first : { path: '', op: 'eq', value: '' })
   }
   const problem = refusalOf(of.findings)
   const at = (name: string) => pointer([...place, name])
@@ -37,16 +42,16 @@ function Condition({ place, value, set, of, schema }: Control) {
   }
   const op = String(condition.op ?? '')
   return <div class="condition">
-    <Field label="It holds if" value={way} set={become} options={WAYS} problem={problem} {...(way === 'compare' ? {} : { pointer: pointer(place) })} />
+    <Field label="It holds if" value={way} set={become} options={[...WAYS, ...Object.entries(questions).map(([key, each]) => [key, each.name] as const)]} problem={problem} {...(way === 'compare' ? {} : { pointer: pointer(place) })} />
     {way === 'compare' ? <>
-      <Field label="The value at" value={String(condition.path ?? '')} set={path => change({ path })} problem={problem} pointer={at('path')} placeholder="trigger.data.plan" />
+      <Field label="The value at" value={String(condition.path ?? '')} set={path => change({ path })} problem={problem} pointer={at('path')} placeholder={of.paths ?? 'trigger.data.plan'} />
       <Field label="compares" value={op} set={next => change({ op: next })} options={OPERATORS} problem={problem} pointer={at('op')} />
       {op === 'exists' ? <Field label="with" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'it is there'], ['false', 'it is not there']]} problem={problem} pointer={at('value')} />
         : <Typed label="with" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} findings={of.findings} pointer={at('value')}
           read={text => change({ value: op === 'in' ? listed(text) : typed(text) })} hint={HINTS[op]} />}
-    </> : (way === 'not' ? [condition.not] : condition[way] as unknown[]).map((inner, index, all) => <fieldset class="group item" key={index}>
+    </> : questions[way] ? questions[way].show({ place, value: condition, set, of }) : (way === 'not' ? [condition.not] : condition[way] as unknown[]).map((inner, index, all) => <fieldset class="group item" key={index}>
       <legend>{way === 'not' ? 'This must not hold' : `${index + 1} of ${all.length}`}</legend>
-      <Condition place={way === 'not' ? [...place, 'not'] : [...place, way, index]} value={inner} schema={schema} of={of}
+      <Condition place={way === 'not' ? [...place, 'not'] : [...place, way, index]} value={inner} of={of}
         set={next => set(way === 'not' ? { not: next } : { [way]: all.map((one, here) => (here === index ? next : one)) })} />
       {way !== 'not' && all.length > 1 && <p class="buttons"><button type="button" class="small danger" onClick={() => set({ [way]: all.filter((_, here) => here !== index) })}>Remove</button></p>}
     </fieldset>)}

@@ -119,17 +119,23 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     setProblem(null)
     const body = written(doc, base.doc)
     const trigger = secret ? { ...body.trigger, signingSecret: secret } : body.trigger
-    try {
-      const answer = await changeFlow(of, id, base.tag, { ...body, trigger, ...(state ? { state } : {}) })
+    const keep = (answer: Stored) => {
       const now = docOf(answer.value)
       setBase({ ...answer, doc: now })
       history.set(old => (old.now === doc ? { ...old, now, label: '' } : old))
       setSecret('')
       setConflict(null)
       setStatus('Saved.')
+    }
+    try {
+      keep(await changeFlow(of, id, base.tag, { ...body, trigger, ...(state ? { state } : {}) }))
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
-      if (error.status === 412) return setConflict(await readFlow(of, id))
+      if (error.status === 412) {
+        const theirs = await readFlow(of, id)
+        // What stands there as it is here was our own save, whose answer was lost.
+        return same(written(docOf(theirs.value)), written(doc)) && !secret && (!state || theirs.value.state === state) ? keep(theirs) : setConflict(theirs)
+      }
       if (error.errors.length) check.refuse(error.errors.map(each => ({ ...each, severity: 'error', code: error.code })))
       setProblem(error)
       throw error

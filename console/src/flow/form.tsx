@@ -13,7 +13,11 @@ import { isObject, pointer, type Json, type Key } from './model'
 export interface Finding { severity: string; code: string; pointer: string; message: string }
 /** What every control gets: its place in the definition, what was found there, and what changes it. */
 export interface Control { place: Key[]; schema: Schema; value: unknown; set: (value: unknown) => void; of: Surroundings }
-export interface Surroundings { all: Kinds; findings: readonly Finding[]; locked: boolean; channel?: string }
+/** What a condition gets. `questions` are asked beside comparisons, each by the member that only it has. */
+export interface Asked extends Pick<Control, 'place' | 'value' | 'set'> { of: Around }
+export interface Around { findings: readonly Finding[]; locked: boolean; paths?: string; questions?: Readonly<Record<string, Question>> }
+export interface Question { name: string; blank: Json; show: (asked: Asked) => preact.JSX.Element }
+export interface Surroundings extends Around { all: Kinds; channel?: string }
 
 /** `timeoutMs` as people say it. */
 export function words(name: string): string {

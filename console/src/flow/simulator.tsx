@@ -1,6 +1,6 @@
 // The simulator: a request that came or is written here, played on the canvas along a virtual clock.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { api, got, type Schemas } from '../api'
+import { api, got, raw, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { parse } from '../exact'
 import { meant, type Kind } from '../names'
@@ -12,6 +12,7 @@ import { Decision, Why } from '../screens/runs'
 import { linkKey } from './canvas'
 import { Letter } from './letter'
 import { isObject, written, type Doc, type Json } from './model'
+import { Cases, type Case } from './cases'
 
 type Trace = Schemas['Simulation']
 type Step = Trace['steps'][number]
@@ -67,6 +68,7 @@ function event({ trigger }: Doc): string {
 export function Simulator({ of, id, doc, isChanged, entry, play, pick }: { of: Kind; id: string; doc: Doc; isChanged: boolean; entry: string; play: (played: Played) => void; pick: (id: string) => void }) {
   const [draft, change] = useDraft(`simulate.${id}`, { trigger: event(doc), contact: '', startAt: '', more: '' })
   const [trace, setTrace] = useState<Trace | null>(null)
+  const [asked, setAsked] = useState<{ path: string; body: Json } | null>(null)
   const [frame, setFrame] = useState(0)
   const [running, setRunning] = useState(false)
   const act = useAct()
@@ -83,12 +85,19 @@ export function Simulator({ of, id, doc, isChanged, entry, play, pick }: { of: K
   useEffect(() => { if (frame >= last) setRunning(false) }, [frame, last])
   const simulate = async () => {
     const given = { ...read(draft.more, '/more'), trigger: read(draft.trigger, '/trigger'), ...(draft.startAt.trim() ? { startAt: draft.startAt.trim() } : {}), ...(draft.contact.trim() ? { contactId: await meant(draft.contact) } : {}) }
-    const asked = isChanged ? { body: { ...given, definition: parse(JSON.stringify(written(doc)).replace(MASKED, '"masked"')) as never } } : { params: { path: { id } }, body: given }
-    const answer = await got<Trace>(isChanged ? (of === 'workflows' ? api.POST('/workflows/simulate', asked as never) : api.POST('/automations/simulate', asked as never))
-      : of === 'workflows' ? api.POST('/workflows/{id}/simulate', asked as never) : api.POST('/automations/{id}/simulate', asked as never))
+    const definition = isChanged ? { definition: parse(JSON.stringify(written(doc)).replace(MASKED, '"masked"')) as Json } : {}
+    const path = isChanged ? `/${of}/simulate` : `/${of}/${id}/simulate`
+    const body = { ...given, ...definition }
+    const answer = await (await raw(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })).json() as Trace
+    setAsked(answer.end && { path, body: { ...body, startAt: answer.startAt } })
     setTrace(answer)
     setFrame(answer.steps.length)
     requestAnimationFrame(() => top.current?.scrollIntoView({ block: 'nearest' }))
+  }
+  const opened = ({ given: { trigger, startAt, ...more } }: Case) => {
+    change({ trigger: JSON.stringify(trigger ?? {}, null, 2), contact: '', startAt: startAt ?? '', more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '' })
+    setTrace(null)
+    setAsked(null)
   }
   return <>
     <div ref={top} />
@@ -114,6 +123,7 @@ export function Simulator({ of, id, doc, isChanged, entry, play, pick }: { of: K
           hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
       </Form>
     </details>
+    <Cases of={of} id={id} asked={asked} isChanged={isChanged} open={opened} />
   </>
 }
 

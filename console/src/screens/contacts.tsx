@@ -1,8 +1,8 @@
 // Contacts: found, made, imported; and everything that is known of one, with all that happened.
 import { useState } from 'preact/hooks'
-import { api, download, got, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded } from '../data'
-import { useCan } from '../me'
+import { api, download, got, settled, tagged, type Schemas } from '../api'
+import { useAct, useDraft, useListed, useLoaded, type Listed } from '../data'
+import { useAudit, useCan } from '../me'
 import { called, useFlows, type FlowName } from '../names'
 import { go, useLocation } from '../router'
 import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
@@ -92,11 +92,12 @@ export function NewContact() {
   </Screen>
 }
 
-function Change({ contact, tag, done }: { contact: Full; tag: string; done: () => void }) {
+function Change({ contact, tag, again, done }: { contact: Full; tag: string; again: () => Promise<Full>; done: () => void }) {
   const [draft, change, forget] = useDraft(`contact.${contact.id}`, drafted(contact))
   const act = useAct()
   return <Form act={act} label="Save" known={KNOWN} extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
-    await got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': tag }, body: written(draft, contact) as never }))
+    const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': tag }, body: written(draft, contact) as never }))
+    await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     forget()
     done()
   }}><ContactFields draft={draft} change={change} act={act} /></Form>
@@ -108,10 +109,17 @@ export function Contact({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const contact = useLoaded(() => tagged(api.GET('/contacts/{id}', path)), [id])
   const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
+  const isAudited = useAudit()
+  const changes = useListed(cursor => (isAudited ? got(api.GET('/audit-logs', { params: { query: { resourceId: id, cursor, limit: 50 } } })) : NO_CHANGES), [id, isAudited])
   const all = useFlows()
   const [changing, setChanging] = useState(false)
   const may = useCan()
   const value = contact.value?.value
+  const again = async () => {
+    const now = await tagged(api.GET('/contacts/{id}', path))
+    contact.set(now)
+    return now.value
+  }
   return <Screen title={value ? called(value) : 'Contact'} lead={<code>{id}</code>} actions={value && may('contacts:write') && <>
     <button type="button" onClick={() => setChanging(!changing)} aria-expanded={changing}>Change</button>
     <Confirm label="Erase" danger title={`Erase ${called(value)}?`} sure="Erase for good" act={async () => { await got(api.DELETE('/contacts/{id}', path)); go('/contacts') }}>
@@ -119,7 +127,7 @@ export function Contact({ id }: { id: string }) {
     </Confirm>
   </>}>
     <Shown of={contact}>{({ value, tag }) => <>
-      {changing ? <Change key={tag} contact={value} tag={tag} done={() => { setChanging(false); void contact.reload(); void timeline.reload() }} /> : <Facts of={[
+      {changing ? <Change contact={value} tag={tag} again={again} done={() => { setChanging(false); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
         ['Email', value.email], ['Phone', value.phone], ['Time zone', value.timezone], ['Language', value.locale],
         ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
         ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
@@ -131,18 +139,35 @@ export function Contact({ id }: { id: string }) {
           <p>Messages go to this address again. Do this only when you know that the address works, or that the person wants it.</p></Confirm>}
       </li>)}</ul></Section>}
       <WhyNot contactId={id} all={all.value} />
-      <Section title="What happened"><Timeline of={timeline} all={all.value} /></Section>
+      <Section title="What happened"><Timeline of={timeline} changes={changes} all={all.value} /></Section>
     </>}</Shown>
   </Screen>
 }
 
-function Timeline({ of, all }: { of: ReturnType<typeof useListed<Happening>>; all: FlowName[] | null }) {
+type Change = Omit<Schemas['AuditLog'], 'changes'> & { changes: Record<string, unknown[]> | null }
+const NO_CHANGES = Promise.resolve({ data: [] as Change[], nextCursor: null })
+const MADE: Record<string, string> = { created: 'Made', updated: 'Changed', erased: 'Erased' }
+
+/** Both lists in one, as far back as both are known. */
+function Timeline({ of, changes, all }: { of: Listed<Happening>; changes: Listed<Change>; all: FlowName[] | null }) {
   if (!of.rows) return of.problem ? <Refused problem={of.problem} /> : <p class="soft" role="status">Loading …</p>
-  if (!of.rows.length) return <p class="empty">Nothing yet: no event, run or message.</p>
+  const known = [of, changes].map(list => (list.more ? list.rows?.at(-1)?.createdAt ?? '' : '')).sort().at(-1)!
+  const rows = [...of.rows.map(each => ({ ...each, show: () => happened(each, all) })), ...(changes.rows ?? []).filter(each => each.action !== 'contact.event').map(each => ({ ...each, show: () => changed(each) }))]
+    .filter(each => each.createdAt >= known).sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1))
+  if (!rows.length) return <p class="empty">Nothing yet: no event, run or message.</p>
+  const more = async () => { await Promise.all([of.more?.(), changes.more?.()]) }
   return <>
-    <ol class="timeline">{of.rows.map(each => <li key={each.id}><span class="soft"><When at={each.createdAt} /></span><div>{happened(each, all)}</div></li>)}</ol>
-    {of.more && <p><button type="button" disabled={of.busy} onClick={() => void of.more?.()}>Show more</button></p>}
+    <Refused problem={changes.problem} />
+    <ol class="timeline">{rows.map(each => <li key={each.id}><span class="soft"><When at={each.createdAt} /></span><div>{each.show()}</div></li>)}</ol>
+    {(of.more || changes.more) && <p><button type="button" disabled={of.busy || changes.busy} onClick={() => void more()}>Show more</button></p>}
   </>
+}
+
+/** Who changed what. */
+function changed({ action, actor, changes }: Change) {
+  const act = action.split('.').at(-1) ?? ''
+  return <><p>{MADE[act] ?? act.replaceAll('_', ' ')} by <b>{actor.name}</b></p>
+    {act !== 'created' && <ul class="plain differences">{Object.entries(changes ?? {}).map(([name, [before, after]]) => <li key={name}>{name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins></li>)}</ul>}</>
 }
 
 function happened({ run, message, event, consent }: Happening, all: FlowName[] | null) {

@@ -1,6 +1,6 @@
 // Templates: what messages say, with a preview through the renderer that sends them.
 import { useState } from 'preact/hooks'
-import { api, got, tagged, type Schemas } from '../api'
+import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
 import { meant } from '../names'
@@ -50,22 +50,29 @@ export function Templates() {
 }
 
 export function Template({ id }: { id: string }) {
-  if (id === 'new') return <Editor stored={null} tag="" reload={async () => {}} />
+  if (id === 'new') return <Editor stored={null} tag="" again={null} />
   return <Existing id={id} />
 }
 
 function Existing({ id }: { id: string }) {
   const template = useLoaded(() => tagged(api.GET('/templates/{id}', { params: { path: { id } } })), [id])
   if (template.value === null) return <Screen title="Template"><Shown of={template}>{() => null}</Shown></Screen>
-  return <Editor stored={template.value.value} tag={template.value.tag} reload={template.reload} />
+  const again = async () => {
+    const now = await tagged(api.GET('/templates/{id}', { params: { path: { id } } }))
+    template.set(now)
+    return now.value
+  }
+  return <Editor stored={template.value.value} tag={template.value.tag} again={again} />
 }
 
 type Draft = { name: string; channel: string; category: string; parts: Record<string, string> }
 const texts = (content: Stored['content']) => Object.fromEntries(Object.entries(content).filter((one): one is [string, string] => typeof one[1] === 'string'))
 
-function Editor({ stored, tag, reload }: { stored: Stored | null; tag: string; reload: () => Promise<void> }) {
+const drafted = (stored: Stored): Draft => ({ name: stored.name, channel: stored.channel, category: stored.category, parts: texts(stored.content) })
+
+function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
   const { query } = useLocation()
-  const initial: Draft = stored ? { name: stored.name, channel: stored.channel, category: stored.category, parts: texts(stored.content) }
+  const initial: Draft = stored ? drafted(stored)
     : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional', parts: {} }
   const [draft, change, forget, wasKept] = useDraft<Draft>(`template.${stored?.id ?? 'new'}`, initial)
   const act = useAct()
@@ -76,10 +83,11 @@ function Editor({ stored, tag, reload }: { stored: Stored | null; tag: string; r
   const save = async () => {
     const content = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft.parts[name] || (stored ? null : undefined)])) }
     const body = { name: draft.name, category: draft.category, content }
-    if (stored) {
-      await got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': tag }, body: body as never }))
+    if (stored && again) {
+      const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': tag }, body: body as never }))
+      await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
       sessionStorage.removeItem(`tidings.draft.template.${stored.id}`)
-      await reload()
+      await again()
     } else {
       const made = await got(api.POST('/templates', { body: { ...body, channel: draft.channel } as never }))
       forget()

@@ -1,0 +1,91 @@
+// A filter as a form or as JSON, and whom it finds while one types.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { api, got, type Schemas } from '../api'
+import { useLoaded } from '../data'
+import { parse } from '../exact'
+import { called, useFlows } from '../names'
+import { Refusal } from '../session'
+import { Field, Link, Refused, Section, plural } from '../ui'
+import { Condition } from '../flow/conditions'
+import type { Finding } from '../flow/form'
+import { isObject, type Json } from '../flow/model'
+import { questions } from './questions'
+
+export const BLANK = JSON.stringify({ all: [{ path: 'contact.tags', op: 'contains', value: '' }] }, null, 2)
+const AT = '/filter'
+
+/** Throws a Refusal that says where it stops being a filter. */
+export function filterOf(text: string): Json {
+  let message = 'A filter is an object, such as {"path": "contact.tags", "op": "contains", "value": "vip"}.'
+  try {
+    const value = parse(text)
+    if (isObject(value)) return value
+  } catch (error) {
+    message = `This is not JSON: ${(error as Error).message}`
+  }
+  throw new Refusal(422, 'invalid', message, [{ pointer: AT, message }])
+}
+
+const readable = (text: string): Json | null => { try { return filterOf(text) } catch { return null } }
+
+export const useSegments = () => useLoaded(async () => (await got(api.GET('/segments', { params: { query: { limit: 200 } } }))).data, [])
+
+/** `problem` is the refusal of the last save; before that, what the preview says is shown. */
+export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
+  const [view, setView] = useState<'form' | 'json'>('form')
+  const templates = useLoaded(async () => (await got(api.GET('/templates', { params: { query: { limit: 200 } } }))).data, [])
+  const segments = useSegments()
+  const flows = useFlows()
+  const filter = readable(text)
+  const named = (all: readonly { id: string; name: string }[] | null | undefined) => (all ?? []).filter(each => each.id !== own).map(each => [each.id, each.name] as const)
+  const findings: Finding[] = (problem?.errors ?? []).map(each => ({ ...each, severity: 'error', code: problem?.code ?? '' }))
+  return <fieldset class="group"><legend>Who is in it</legend>
+    <div class="views" role="group" aria-label="The filter">
+      <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>As a form</button>
+      <button type="button" aria-pressed={view === 'json'} onClick={() => setView('json')}>As JSON</button>
+    </div>
+    {view === 'form' && filter ? <>
+      <Condition place={['filter']} value={filter} set={next => set(JSON.stringify(next, null, 2))}
+        of={{ findings, locked: false, paths: 'contact.metadata.plan', questions: questions(named(templates.value), named(flows.value), named(segments.value)) }} />
+      <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a field of your own, and <code>contact.subscriptions.email</code>.</p>
+    </> : <Field label="The filter, as JSON" rows={14} value={text} set={set} problem={problem} pointer={AT} />}
+  </fieldset>
+}
+
+type Found = Schemas['FilterPreviewed']
+type Counts = Found['reachable'][string]
+const HELD: readonly (readonly [keyof Counts, string])[] = [['reachable', 'can be written to'], ['noAddress', 'no address'], ['complained', 'complained'], ['bounced', 'bounced'], ['unsubscribed', 'unsubscribed']]
+
+/** What the filter finds, shortly after the last key. */
+export function useFound(text: string, contactId: string | null) {
+  const [found, setFound] = useState<Found | null>(null)
+  const [problem, setProblem] = useState<Refusal | null>(null)
+  const turn = useRef(0)
+  useEffect(() => {
+    const mine = ++turn.current
+    const timer = setTimeout(() => {
+      const look = async () => got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } as never }))
+      void look().then(value => { if (mine === turn.current) { setFound(value); setProblem(null) } },
+        (error: Refusal) => { if (mine === turn.current) { setFound(null); setProblem(error) } })
+    }, turn.current === 1 ? 0 : 400)
+    return () => clearTimeout(timer)
+  }, [text, contactId])
+  return { found, problem }
+}
+
+export function Reachable({ of }: { of: Found['reachable'] }) {
+  return <table><caption class="unseen">Who can be written to, by channel</caption>
+    <thead><tr><th scope="col">Channel</th>{HELD.map(([key, name]) => <th key={key} scope="col">{name}</th>)}</tr></thead>
+    <tbody>{Object.entries(of).map(([channel, counts]) => <tr key={channel}><td data-name="Channel"><div>{channel}</div></td>{HELD.map(([key, name]) => <td key={key} data-name={name}><div>{counts[key].toLocaleString()}</div></td>)}</tr>)}</tbody>
+  </table>
+}
+
+export function FoundShown({ found, problem, known }: { found: Found | null; problem: Refusal | null; known: readonly string[] }) {
+  if (!found) return problem ? <Refused problem={problem} known={known} /> : <p class="soft" role="status">Loading …</p>
+  return <>
+    <p class="prose">{found.prose}</p>
+    <p class="verdict" role="status">{plural(found.count, 'contact')}{!found.isComplete && ', of the newest: there was no time to look through all'}</p>
+    <Reachable of={found.reachable} />
+    {found.sample.length > 0 && <Section title="The newest of them"><ul class="plain">{found.sample.map(each => <li key={each.id}><Link to={`/contacts/${each.id}`}>{called(each)}</Link></li>)}</ul></Section>}
+  </>
+}

@@ -1,0 +1,52 @@
+// The questions that a filter asks beside comparisons: what a contact did, got and went through, and other segments.
+import { Field } from '../ui'
+import { Condition } from '../flow/conditions'
+import { refusalOf, type Asked, type Question } from '../flow/form'
+import { pointer, type Json } from '../flow/model'
+
+type Options = readonly (readonly [string, string])[]
+const COUNTS: Options = [['gte', 'at least'], ['eq', 'exactly'], ['gt', 'more than'], ['lte', 'at most'], ['lt', 'less than']]
+const AGES = 'Such as P30D for thirty days; empty: ever.'
+
+/** A member of the question, with what is wrong at it. Empty: left out. */
+function Member({ of, name, label, options, hint, keep = false }: { of: Asked; name: string; label: string; options?: Options; hint?: string; keep?: boolean }) {
+  const { place, set } = of
+  const { [name]: now, ...rest } = of.value as Json
+  return <Field label={label} value={String(now ?? '')} set={text => set(text || keep ? { ...rest, [name]: text } : rest)} problem={refusalOf(of.of.findings)} pointer={pointer([...place, name])} hint={hint} {...(options ? { options } : {})} />
+}
+
+function Did(asked: Asked) {
+  const question = asked.value as Json
+  const count = (question.count ?? { op: 'gte', value: 1 }) as { op: string; value: unknown }
+  const problem = refusalOf(asked.of.findings)
+  const change = (changes: object) => asked.set({ ...question, count: { ...count, ...changes } })
+  const { match, ...without } = question
+  return <>
+    <Member of={asked} name="event" label="Name of the event" keep />
+    <div class="columns">
+      <Field label="How often" value={count.op} set={op => change({ op })} options={COUNTS} problem={problem} pointer={pointer([...asked.place, 'count', 'op'])} />
+      <Field label="Times" type="number" min="0" value={String(count.value)} set={text => change({ value: text === '' ? '' : Number(text) })} problem={problem} pointer={pointer([...asked.place, 'count', 'value'])} hint="0: never." />
+      <Member of={asked} name="within" label="In the last" hint={AGES} />
+    </div>
+    {match === undefined ? <p class="buttons"><button type="button" class="small" onClick={() => asked.set({ ...question, match: { path: '', op: 'eq', value: '' } })}>Only such events …</button></p>
+      : <fieldset class="group"><legend>Only events like this</legend>
+        <Condition place={[...asked.place, 'match']} value={match} set={next => asked.set({ ...question, match: next })} of={{ findings: asked.of.findings, locked: asked.of.locked, paths: 'event.properties.total' }} />
+        <p class="buttons"><button type="button" class="small" onClick={() => asked.set(without)}>All of these events</button></p>
+      </fieldset>}
+  </>
+}
+
+/** By the member that only the question has, as the form of a condition finds it. */
+export const questions = (templates: Options, flows: Options, segments: Options): Record<string, Question> => ({
+  event: { name: 'an event happened', blank: { event: '' }, show: asked => <Did {...asked} /> },
+  message: { name: 'a message was sent', blank: { message: 'sent' }, show: asked => <>
+    <Member of={asked} name="message" label="It" options={[['sent', 'was sent, and did not come back'], ['bounced', 'came back']]} />
+    <Member of={asked} name="templateId" label="Of the template" options={[['', 'any'], ...templates]} />
+    <Member of={asked} name="within" label="In the last" hint={AGES} />
+  </> },
+  run: { name: 'the contact is in a flow', blank: { run: 'in', definitionId: '' }, show: asked => <>
+    <Member of={asked} name="run" label="The contact" options={[['in', 'is in it now'], ['completed', 'went through to its end'], ['entered', 'entered it, whatever came of it']]} />
+    <Member of={asked} name="definitionId" label="Flow" options={[['', 'choose one'], ...flows]} keep />
+  </> },
+  segmentId: { name: 'the contact is in a segment', blank: { segmentId: '' }, show: asked => <Member of={asked} name="segmentId" label="Segment" options={[['', 'choose one'], ...segments]} keep /> },
+})

@@ -1,0 +1,1 @@
+export { EditSegment, NewSegment, Segment, Segments } from './segments'

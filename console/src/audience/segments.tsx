@@ -1,0 +1,110 @@
+// Segments: rules by which contacts belong together, whom they find, and who is in them.
+import { useState } from 'preact/hooks'
+import { api, got, settled, tagged, type Schemas } from '../api'
+import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { useCan } from '../me'
+import { called, meant } from '../names'
+import { go } from '../router'
+import { Check, Confirm, Facts, Field, Form, Json, Link, Screen, Section, Shown, Table, When } from '../ui'
+import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
+
+type Stored = Schemas['SegmentShape']
+const KINDS = [['live', 'live: who fits is in it, from that moment on'], ['frozen', 'frozen: who fits when it is saved']] as const
+const count = (segment: Stored) => (segment.count === null ? 'being counted' : segment.count.toLocaleString())
+
+export function Segments() {
+  const list = useListed(cursor => got(api.GET('/segments', { params: { query: { cursor, limit: 50 } } })), [], 5000)
+  const may = useCan()('contacts:write')
+  return <Screen title="Segments" lead="Rules by which contacts belong together." actions={may && <Link class="button primary" to="/segments/new">New segment</Link>}>
+    <Table caption="Segments, newest first" of={list} id={each => each.id} empty={<p>There is no segment yet. {may && <Link to="/segments/new">Make one</Link>}</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/segments/${each.id}`}>{each.name}</Link> },
+      { name: 'Who', class: 'wide', show: each => each.prose },
+      { name: 'Contacts', show: count },
+      { name: 'Kind', show: each => each.kind },
+      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+    ]} />
+  </Screen>
+}
+
+export function Segment({ id }: { id: string }) {
+  const path = { params: { path: { id } } }
+  const segment = useLoaded(() => got(api.GET('/segments/{id}', path)), [id], value => (value.count === null ? 1000 : 10_000))
+  const members = useListed(cursor => got(api.GET('/segments/{id}/contacts', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id, segment.value?.count])
+  const may = useCan()
+  const value = segment.value
+  return <Screen title={value?.name ?? 'Segment'} lead={<code>{id}</code>} actions={value && <>
+    {may('broadcasts:write') && <Link class="button" to={`/broadcasts/new?segment=${id}`}>Write to them</Link>}
+    {may('contacts:write') && <Link class="button primary" to={`/segments/${id}/edit`}>Change</Link>}
+    {may('contacts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/segments/{id}', path)); go('/segments') }}><p>Its contacts stay. Broadcasts, flows and segments that name it keep it from being deleted.</p></Confirm>}
+  </>}>
+    <Shown of={segment}>{value => <>
+      <p class="prose">{value.prose}</p>
+      <Facts of={[['Contacts', count(value)], ['Counted', <When at={value.countedAt} />], ['Kind', value.kind], ['Made', <When at={value.createdAt} />], ['Changed', <When at={value.updatedAt} />]]} />
+      <Section title="Who is in it">
+        <Table caption="Contacts, newest first" of={members} id={each => each.id} empty={<p>Nobody fits{value.kind === 'live' ? ' yet; who fits later is in it from then on' : ''}.</p>} columns={[
+          { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> }, { name: 'Email', show: each => each.email ?? '–' }, { name: 'Phone', show: each => each.phone ?? '–' },
+          { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+        ]} />
+      </Section>
+      <Section title="As it is stored"><Json value={value.filter} open={false} /></Section>
+    </>}</Shown>
+  </Screen>
+}
+
+export function EditSegment({ id }: { id: string }) {
+  const segment = useLoaded(() => tagged(api.GET('/segments/{id}', { params: { path: { id } } })), [id])
+  if (segment.value === null) return <Screen title="Segment"><Shown of={segment}>{() => null}</Shown></Screen>
+  const again = async () => {
+    const now = await tagged(api.GET('/segments/{id}', { params: { path: { id } } }))
+    segment.set(now)
+    return now.value
+  }
+  return <Editor stored={segment.value.value} tag={segment.value.tag} again={again} />
+}
+
+export const NewSegment = () => <Editor stored={null} tag="" again={null} />
+
+const drafted = (stored: Stored | null) => (stored ? { name: stored.name, kind: stored.kind as string, filter: JSON.stringify(stored.filter, null, 2) } : { name: '', kind: 'live', filter: BLANK })
+
+function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
+  const initial = drafted(stored)
+  const [draft, change, forget, wasKept] = useDraft(`segment.${stored?.id ?? 'new'}`, initial)
+  const [starts, setStarts] = useState(false)
+  const [typed, setTyped] = useState('')
+  const [contactId, setContact] = useState<string | null>(null)
+  const act = useAct()
+  const trying = useAct()
+  const { found, problem } = useFound(draft.filter, contactId)
+  const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
+  const save = async () => {
+    const body = { name: draft.name, kind: draft.kind, filter: filterOf(draft.filter) } as never
+    const query = { startAutomations: starts }
+    if (!stored || !again) {
+      const made = await got(api.POST('/segments', { params: { query }, body }))
+      forget()
+      return go(`/segments/${made.id}`)
+    }
+    const { id } = stored
+    await settled(got(api.PATCH('/segments/{id}', { params: { path: { id }, query }, headers: { 'If-Match': tag }, body })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
+    forget()
+    go(`/segments/${id}`)
+  }
+  return <Screen title={stored ? `Change ${stored.name}` : 'New segment'} lead={stored && <code>{stored.id}</code>}>
+    {wasKept && isChanged && <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{stored ? 'Go back to what is stored' : 'Begin anew'}</button></p>}
+    <div class="beside">
+      <Form act={act} label={stored ? 'Save' : 'Make the segment'} known={['/name', '/kind']} submit={save}>
+        <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
+        <Field label="Kind" value={draft.kind} set={kind => change({ kind })} options={KINDS} problem={act.problem} pointer="/kind" />
+        <FilterField text={draft.filter} set={filter => change({ filter })} problem={problem ?? act.problem} {...(stored ? { own: stored.id } : {})} />
+        <Check label="Start flows that begin with this segment for those whom the change moves" value={starts} set={setStarts} />
+      </Form>
+      <Section title="Whom it finds">
+        <FoundShown found={found} problem={problem} known={[]} />
+        <Form act={trying} label="Would this contact be in it?" known={['/contactId']} submit={async () => setContact(await meant(typed))}>
+          <Field label="Contact" required value={typed} set={setTyped} problem={trying.problem} pointer="/contactId" hint="Email address, name or ID." />
+        </Form>
+        {found?.contact && <div role="status"><p><Link to={`/contacts/${found.contact.contactId}`}>{typed}</Link> {found.contact.holds ? 'fits.' : 'does not fit.'}</p><Json value={found.contact.operands} name="what decided" open={false} /></div>}
+      </Section>
+    </div>
+  </Screen>
+}

@@ -1,0 +1,74 @@
+// The cases of a flow: a simulation that is kept with what must come of it, and what comes of each now.
+import { useState } from 'preact/hooks'
+import { api, got, raw, type Schemas } from '../api'
+import { useAct, useLoaded } from '../data'
+import { parse } from '../exact'
+import { useCan } from '../me'
+import type { Kind } from '../names'
+import { Refusal } from '../session'
+import { Confirm, Field, Form, Refused, Section, Status, plural } from '../ui'
+import type { Json } from './model'
+
+export type Case = Schemas['Case']
+type Result = Schemas['CaseResult']
+
+const sent = (method: string, body: object) => ({ method, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })
+
+/** The name is in the path, where no pointer of the API leads. */
+const misnamed = (message: string) => new Refusal(422, 'invalid', message, [{ pointer: '/name', message }])
+
+/** Simulates it once more, from the moment at which it was, and keeps what came: with all its digits. */
+async function keep(path: string, asked: Json, cases: string, name: string, isKnown: boolean): Promise<void> {
+  if (name.includes('/')) throw misnamed('A name has no slash.')
+  const answer = parse(await (await raw(`${path}?case=true`, sent('POST', asked))).text()) as { case: { input: Json; expected: Json } | null }
+  if (!answer.case) throw new Refusal(409, 'conflict', 'It cannot run like this any more: simulate it again.')
+  try {
+    const put = sent('PUT', { given: answer.case.input, expect: answer.case.expected })
+    await raw(`${cases}/${encodeURIComponent(name)}`, isKnown ? put : { ...put, headers: { ...put.headers, 'If-None-Match': '*' } })
+  } catch (error) {
+    if (error instanceof Refusal && error.status === 422 && !error.errors.length) throw misnamed(error.message)
+    throw error
+  }
+}
+
+/** `asked` is the simulation that is shown: its path, and the body that began it. */
+export function Cases({ of, id, asked, isChanged, open }: { of: Kind; id: string; asked: { path: string; body: Json } | null; isChanged: boolean; open: (kept: Case) => void }) {
+  const path = { params: { path: { id } } }
+  const list = useLoaded(async () => (parse(await (await raw(`/${of}/${id}/cases`)).text()) as { data: Case[] }).data, [of, id])
+  const [name, setName] = useState('')
+  const [results, setResults] = useState<Result[] | null>(null)
+  const saving = useAct()
+  const running = useAct()
+  const may = useCan()(`${of}:write`)
+  const rows = list.value ?? []
+  const isKnown = rows.some(each => each.name === name.trim())
+  const run = () => running.run(async () => setResults((await got(of === 'workflows' ? api.POST('/workflows/{id}/cases/run', path) : api.POST('/automations/{id}/cases/run', path))).cases))
+  const remove = async (gone: string) => {
+    const named = { params: { path: { id, name: gone } } }
+    await got<unknown>(of === 'workflows' ? api.DELETE('/workflows/{id}/cases/{name}', named) : api.DELETE('/automations/{id}/cases/{name}', named))
+    setResults(null)
+    await list.reload()
+  }
+  const failed = results?.filter(each => !each.passes).length ?? 0
+  return <Section title="Cases" actions={rows.length > 0 && <button type="button" class="small" disabled={running.busy} onClick={() => void run()}>Run the cases</button>}>
+    {may && asked && <Form act={saving} label={isKnown ? 'Replace the case' : 'Save as a case'} known={['/name']} submit={async () => {
+      await keep(asked.path, asked.body, `/${of}/${id}/cases`, name.trim(), isKnown)
+      setName('')
+      setResults(null)
+      await list.reload()
+    }}>
+      <Field label="Name of the case" required value={name} set={setName} problem={saving.problem} pointer="/name" hint={isKnown ? 'There is a case of this name; it is replaced.' : 'What was simulated is kept, with what came of it.'} />
+    </Form>}
+    <Refused problem={list.problem} />
+    <Refused problem={running.problem} />
+    {results && <p role="status">{failed ? `${plural(failed, 'case')} of ${results.length} ${failed === 1 ? 'comes' : 'come'} out otherwise.` : `${plural(results.length, 'case')}: all come out as expected.`}{isChanged && ' They ran with the flow as it is stored.'}</p>}
+    {rows.length > 0 ? <ul class="plain cases">{rows.map(each => {
+      const result = results?.find(one => one.name === each.name)
+      return <li key={each.name}>
+        <p><button type="button" class="plain" title="Fill in what it is given" onClick={() => open(each)}>{each.name}</button> {result && <Status value={result.passes ? 'PASSED' : 'FAILED'} />}</p>
+        {result?.difference && <p class="why">{result.difference}</p>}
+        {may && <Confirm label="Delete" danger title={`Delete the case ${each.name}?`} act={() => remove(each.name)}><p>It is not run any more when the flow is checked or activated.</p></Confirm>}
+      </li>
+    })}</ul> : list.value && <p class="empty">No case is kept yet. {may ? 'Simulate, then save it as a case: from then on every check says when something else comes of it.' : 'Who may change this flow can save a simulation as one.'}</p>}
+  </Section>
+}
