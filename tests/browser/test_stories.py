@@ -194,3 +194,29 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     assert page.get_by_role("button", name="Save").count() == 0
     assert page.locator(".palette").get_by_role("button", name="Wait", exact=True).count() == 0
     viewer.close()
+
+
+def test_the_history_of_a_contact_says_who_changed_what(
+    stranger: BrowserContext, service: Service, watch: Watch
+):
+    """On a plan that has the audit trail; without it nothing is asked for."""
+    page = stranger.new_page()
+    watch.on(page)
+    registered(page, service)
+    opened(page, service, "/contacts/new")
+    page.get_by_label("Email").fill(f"joan-{secrets.token_hex(4)}@example.com")
+    page.get_by_role("button", name="Make the contact").click()
+    page.get_by_text("Nothing yet: no event, run or message.").wait_for()
+    contact = page.url
+    opened(page, service, "/settings/plan")
+    page.get_by_role("button", name="Choose growth").click()
+    page.get_by_role("button", name="Pay").click()
+    page.get_by_role("heading", level=1, name="Plan").wait_for()
+    page.goto(contact)
+    page.locator(".timeline > li", has_text="Made by Olivia").wait_for()
+    page.get_by_role("button", name="Change").click()
+    page.get_by_label("Last name").fill("Clarke")
+    page.get_by_role("button", name="Save").click()
+    item = page.locator(".timeline > li", has_text="Changed by Olivia")
+    item.get_by_text('lastName: null → "Clarke"').wait_for()
+    assert watch.found == []
