@@ -438,7 +438,7 @@ async def settle(
 # Of a RETURNING: whether a segment asks about messages. Nearly always none does.
 NAMED = f"""contact_id, CAST(EXISTS (
                 SELECT 1 FROM segment_names n
-                WHERE n.workspace_id = messages.workspace_id
+                WHERE n.workspace_id = :workspace_id
                   AND n.name = '{segment_changes.MESSAGE}'
             ) AS BOOLEAN) AS is_named"""
 

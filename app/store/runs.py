@@ -211,7 +211,7 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> HeldRun | None:
                r.reason_code, r.body, r.state, r.waiting_for, r.depth, r.root, r.created_at,
                d.state AS definition_state,
                CAST(EXISTS (SELECT 1 FROM segment_names n
-                            WHERE n.workspace_id = r.workspace_id
+                            WHERE n.workspace_id = :workspace_id
                               AND n.name = :run || r.definition_id) AS BOOLEAN) AS is_named
         FROM runs r
         JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id

@@ -456,6 +456,8 @@ async def late(
 ) -> tuple[list[tuple[str, str]], tuple[str, str] | None]:
     """The segments, of the next `limit`, whose job rests beyond what is due; and the last of the
     next. A change that was not committed when the job looked for its next time may be so."""
+    if db.is_sharded:
+        return await _late_of_shards(db, after=after, limit=limit)
     rows = await db.fetch_all(
         """
         SELECT next.workspace_id, next.id,
@@ -479,4 +481,37 @@ async def late(
     )
     keys = [(row["workspace_id"], row["id"]) for row in rows]
     found = [(row["workspace_id"], row["id"]) for row in rows if row["is_late"]]
+    return found, max(keys) if len(rows) == limit else None
+
+
+async def _late_of_shards(
+    db: Handle, *, after: tuple[str, str], limit: int
+) -> tuple[list[tuple[str, str]], tuple[str, str] | None]:
+    """The same in two steps: a look at all shards, then one at each segment on its own."""
+    rows = await db.fetch_all(
+        """
+        SELECT workspace_id, id FROM segments
+        WHERE (workspace_id, id) > (:workspace_id, :id)
+        ORDER BY workspace_id, id
+        LIMIT :limit
+        """,
+        workspace_id=after[0],
+        id=after[1],
+        limit=limit,
+    )
+    keys = [(row["workspace_id"], row["id"]) for row in rows]
+    late = await db.fetch_each(
+        """
+        SELECT s.id FROM segments s
+        WHERE s.workspace_id = :workspace_id AND s.id = :id
+          AND EXISTS (SELECT 1 FROM segment_members m
+                      WHERE m.workspace_id = :workspace_id AND m.segment_id = s.id
+                        AND m.next_at <= :now)
+          AND NOT EXISTS (SELECT 1 FROM jobs j
+                          WHERE j.workspace_id = :workspace_id AND j.kind = 'segment'
+                            AND j.id = s.id AND (j.lease_token <> 0 OR j.wake_at <= :now))
+        """,
+        [{"workspace_id": workspace_id, "id": id} for workspace_id, id in keys],
+    )
+    found = [key for key, rows_of in zip(keys, late, strict=True) if rows_of]
     return found, max(keys) if len(rows) == limit else None
