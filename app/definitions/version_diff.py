@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.definitions import credentials
 from app.machine import check, document, path
 from app.machine.nodes import NODES
 from app.machine.program import Json, Part
@@ -20,7 +21,8 @@ class _Seen:
     """One version, node by node."""
 
     kinds: Mapping[str, str]
-    members: Mapping[str, Mapping[str, Json]]
+    members: Mapping[str, Mapping[str, Json]]  # credentials as they are stored, to be compared
+    shown: Mapping[str, Mapping[str, Json]]
     edges: frozenset[Edge]
 
 
@@ -29,7 +31,8 @@ def of(
     before: tuple[Mapping[str, Json], str],
     after: tuple[Mapping[str, Json], str],
 ) -> dict[str, Json]:
-    """The changes since `before`, a trigger and a body as text, with its credentials masked."""
+    """The changes since `before`, a trigger and a body as it is stored. Another credential is a
+    change, and is masked."""
     one, other = _seen(shape, before[1]), _seen(shape, after[1])
     return {
         "trigger": _changed(before[0], after[0]),
@@ -51,7 +54,8 @@ def of(
 
 def _seen(shape: check.Shape, text: str) -> _Seen:
     body = document.parse(text.encode())
-    compiled = check.compile(shape, body)
+    masked = credentials.masked(body)
+    compiled = check.compile(shape, masked)
     parts = {part.node.id: part for part in compiled.parts}
     edges = {
         (part.node.id, port, target)
@@ -63,6 +67,7 @@ def _seen(shape: check.Shape, text: str) -> _Seen:
     return _Seen(
         {id: part.node.kind for id, part in parts.items()},
         {id: _members(shape, body, part) for id, part in parts.items()},
+        {id: _members(shape, masked, part) for id, part in parts.items()},
         frozenset(edges),
     )
 
@@ -97,7 +102,9 @@ def _at(value: Json, pointer: str) -> Json:
 def _of_node(id: str, one: _Seen, other: _Seen) -> dict[str, list[Json]]:
     """Its members that differ; of another kind under the same id, its type too."""
     kinds = _changed({"type": one.kinds[id]}, {"type": other.kinds[id]})
-    return {**kinds, **_changed(one.members[id], other.members[id])}
+    changed = _changed(one.members[id], other.members[id])
+    before, after = one.shown[id], other.shown[id]
+    return {**kinds, **{name: [before.get(name), after.get(name)] for name in changed}}
 
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, list[Json]]:

@@ -129,7 +129,7 @@ class Versions:
         numbers = _number(call.path("version")), _number(call.path("other"))
         of = await self._of(call)
         rows = [await definitions.version(call.db, **of, version=one) for one in numbers]
-        sides = [self._side(row) for row in rows if row is not None]
+        sides = [(row.trigger_config, row.body) for row in rows if row is not None]
         if len(sides) < len(rows):
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
         job = Job(of["workspace_id"], version_diff.of, (self.kind.shape, *sides), seconds=SECONDS)
@@ -139,10 +139,6 @@ class Versions:
         on_each = {str(one): walked.get(one, 0) for one in numbers}
         named = {"before": numbers[0], "after": numbers[1]}
         return reply.ok({**named, **difference, "runs": on_each})
-
-    def _side(self, row: definitions.Version) -> tuple[Mapping[str, Any], str]:
-        body = credentials.masked(document.parse(row.body.encode()))
-        return row.trigger_config, document.dumps(body).decode()
 
     async def _of(self, call: Call) -> dict[str, str]:
         """Raises Problem `not_found`."""

@@ -121,3 +121,24 @@ async def test_a_comparison_shows_no_credential(cast: Cast):
     assert "hidden" not in answer.text
     assert (await cast.vic.get(f"{url}/versions/1/diff/9")).status_code == 404
     assert (await cast.mallory.get(f"{url}/versions/1/diff/2")).status_code == 404
+
+
+async def test_another_credential_is_a_change_that_is_shown_masked(cast: Cast):
+    def asking(key: str) -> dict[str, Any]:
+        headers = {"Authorization": key}
+        ask = {"type": "http_request", "method": "GET", "url": "https://crm.example"}
+        return {"steps": [{"id": "ask", **ask, "headers": headers}, TAG]}
+
+    first = {"name": "W", "state": "ACTIVE", **asking("Bearer hidden")}
+    url = f"/workflows/{(await cast.ed.made('/workflows', first))['id']}"
+    await cast.ed.patch(url, asking("Bearer concealed"))
+    kept = asking("••••")["steps"]
+    await cast.ed.patch(url, {"steps": [kept[0], {**TAG, "tag": "two"}]})
+    answer = await cast.vic.get(f"{url}/versions/1/diff/2")
+    masked = {"Authorization": "••••"}
+    assert answer.json()["nodes"]["changed"] == [
+        {"id": "ask", "type": "http_request", "members": {"headers": [masked, masked]}}
+    ]
+    assert "sealed:" not in answer.text
+    [tag] = (await cast.vic.read(f"{url}/versions/2/diff/3"))["nodes"]["changed"]
+    assert tag["id"] == "tag"
