@@ -132,6 +132,15 @@ def connected(url: str, key: str) -> Iterator[Server]:
 # --- the files ------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Raises FilesError, with what the system says against this file or directory."""
+    try:
+        yield
+    except OSError as error:
+        raise FilesError(f"{path}: {error.strerror}.") from None
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """One definition, by the name of its file unless it names another key."""
@@ -142,10 +151,8 @@ class File:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        try:
+        with _named(path):
             raw = path.read_bytes()
-        except OSError as error:
-            raise FilesError(f"{path}: {error.strerror}.") from None
         if len(raw) > MOST_BYTES:
             raise FilesError(f"{path}: a file has at most {MOST_BYTES:,} bytes.")
         try:
@@ -154,6 +161,8 @@ class File:
             raise FilesError(f"{path}: {error}") from None
         if not isinstance(content, dict) or not isinstance(content.get("definition"), dict):
             raise FilesError(f"{path}: a file is a JSON object with a definition.")
+        if not isinstance(content.get("templates") or {}, dict):
+            raise FilesError(f"{path}: its templates are a JSON object, by their keys.")
         key = content.get("key", path.stem)
         if not isinstance(key, str) or not re.fullmatch(portable.KEY, key):
             detail = (
@@ -232,20 +241,22 @@ class Seen:
         return cls(folder / KNOWN, server.name)
 
     def tags(self) -> dict[str, str]:
-        tags: dict[str, str] = self._all().get(self.server, {})
-        return tags
+        return self._all().get(self.server, {})
 
     def keep(self, tags: Mapping[str, str]) -> None:
         everywhere = self._all()
         kept = {**everywhere, self.server: {**everywhere.get(self.server, {}), **tags}}
-        self.path.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+        with _named(self.path):
+            self.path.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
 
-    def _all(self) -> dict[str, Any]:
+    def _all(self) -> dict[str, dict[str, str]]:
+        """Nothing of a file that is not as it was written, such as one with a merge conflict."""
         try:
-            found: dict[str, Any] = json.loads(self.path.read_bytes())
+            found = json.loads(self.path.read_bytes())
         except (OSError, ValueError):
             return {}
-        return found
+        servers = found.items() if isinstance(found, dict) else ()
+        return {name: tags for name, tags in servers if isinstance(tags, dict)}
 
 
 # --- the commands ---------------------------------------------------------------------------------
@@ -253,7 +264,8 @@ class Seen:
 
 def pull(server: Server, folder: Path) -> Iterator[str]:
     """Write each definition that is not archived to its file; a line for each."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with _named(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     tags: dict[str, str] = {}
     for noun in NOUNS.values():
         for one in server.all(f"/{noun}s"):
@@ -282,7 +294,8 @@ def _written(path: Path, file: Mapping[str, Json]) -> str:
         if {"key": path.stem, **File.read(path).content} == with_key:
             return "unchanged"
     known = path.exists()
-    path.write_text(document.pretty(content))
+    with _named(path):
+        path.write_text(document.pretty(content))
     return "changed" if known else "new"
 
 

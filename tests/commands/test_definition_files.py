@@ -347,6 +347,7 @@ def test_a_case_that_fails_is_shown_by_a_push(workspace: Workspace, flows: Path)
             b'{"key": "nps", "name": "x", "definition": {}}',
             "has the key nps too",
         ),
+        ("a.json", b'{"name": "x", "definition": {}, "templates": ["t"]}', "by their keys"),
     ],
 )
 def test_a_file_that_cannot_be_pushed_is_named_and_holds_up_all(
@@ -390,3 +391,16 @@ def test_a_server_that_does_not_answer_is_told_in_a_sentence(
     assert workspace.key not in errors
     assert "canary" not in errors
     assert not list(tmp_path.rglob(KNOWN))
+
+
+def test_what_is_in_the_way_of_a_pull_or_a_push_is_said_in_a_sentence(
+    workspace: Workspace, flows: Path, tmp_path: Path
+):
+    (tmp_path / "file").write_text("")
+    code, lines, errors = workspace.run("pull", str(tmp_path / "file" / "flows"))
+    assert (code, lines) == (1, [])
+    assert errors == f"tidings: {tmp_path / 'file' / 'flows'}: Not a directory.\n"
+    for broken in ("[]", '{"x": 1}', "<<<<<<< ours"):
+        (flows / KNOWN).write_text(broken)
+        code, lines, errors = workspace.run("push", str(flows / "nps.json"))
+        assert (code, errors) == (0, ""), broken
