@@ -12,3 +12,17 @@ COUNTRIES = frozenset(
     for line in (files("tzdata") / "zoneinfo" / "iso3166.tab").read_text("utf-8").splitlines()
     if not line.startswith("#")
 )
+
+
+def check_timezone(text: str) -> str:
+    """Raises ValueError."""
+    if text not in TIMEZONES:
+        raise ValueError("Must be an IANA time zone, such as Europe/Berlin.")
+    return text
+
+
+def check_country(text: str) -> str:
+    """Raises ValueError."""
+    if text not in COUNTRIES:
+        raise ValueError("Must be a country's two capital letters (ISO 3166-1), such as DE.")
+    return text

@@ -116,7 +116,7 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
     },
 }
 ChannelName: TypeAlias = Literal["email", "sms", "whatsapp"]
-CHANNELS: tuple[str, ...] = get_args(ChannelName)
+CHANNELS: tuple[ChannelName, ...] = get_args(ChannelName)
 # The field of a contact that a channel writes to.
 ADDRESS_FIELD: Mapping[str, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 CATEGORY = {  # of inline content

@@ -28,18 +28,6 @@ from app.web.routing import Call, delete, get, patch, post
 # --- shapes -------------------------------------------------------------------------------------
 
 
-def _timezone(text: str) -> str:
-    if text not in places.TIMEZONES:
-        raise ValueError("Must be an IANA time zone, such as Europe/Berlin.")
-    return text
-
-
-def _country(text: str) -> str:
-    if text not in places.COUNTRIES:
-        raise ValueError("Must be a country's two capital letters (ISO 3166-1), such as DE.")
-    return text
-
-
 def _email(text: str) -> str:
     return addresses.email(text).address
 
@@ -72,8 +60,8 @@ class Sender(Shape):
 
 class WritableWorkspace(Writable):
     name: Name
-    timezone: Annotated[str, AfterValidator(_timezone)]
-    country: Annotated[str, AfterValidator(_country)] | None = None
+    timezone: Annotated[str, AfterValidator(places.check_timezone)]
+    country: Annotated[str, AfterValidator(places.check_country)] | None = None
     retention_days: Annotated[int, Field(ge=1, le=3_650)] | None = None
     sender: Sender | None = None
     postal_address: PostalAddress | None = None

@@ -154,11 +154,12 @@ def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
         given = Asked.model_construct(**{name: getattr(asked, name) for name in Asked.model_fields})
         definition = asked.definition
         what = definition.graph if isinstance(definition, WritableAutomation) else definition.steps
+        masks_stood_in = credentials.stood_in(what)
         draft = Draft(definition.name, "DRAFT", definition.trigger.stored(), what)
 
         async def look() -> _Looked:
             async with call.process.database.read() as db:
-                text = activation.within_limits(kind.shape, what, place=WHERE)
+                text = activation.within_limits(kind.shape, masks_stood_in, place=WHERE)
                 row = replace(activation.unsaved(kind.shape, draft, await db.now()), body=text)
                 return await _looked_at(call, db, row, given)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from starlette.datastructures import Headers
 
+from app.config import places
 from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
-from app.definitions import inspection, trigger_node
+from app.definitions import credentials, inspection, trigger_node
 from app.errors import FieldError, Problem
 from app.machine import check, content, content_schema, description, document
 from app.machine.content import ChannelName
@@ -44,11 +45,11 @@ class FileWorkspace(Shape):
     that are started are ACTIVE."""
 
     name: str = "Workspace"
-    timezone: str = "UTC"
-    country: str | None = None
+    timezone: Annotated[str, AfterValidator(places.check_timezone)] = "UTC"
+    country: Annotated[str, AfterValidator(places.check_country)] | None = None
     postal_address: str | None = None
     sender: dict[str, str] = Field(default_factory=dict)
-    channels: list[str] = Field(default_factory=lambda: list(content.CHANNELS))
+    channels: list[ChannelName] = Field(default_factory=lambda: [*content.CHANNELS])
     startable: list[str] | None = None
     frequency_cap: FrequencyCap | None = None
     quiet_hours: QuietHours | None = None
@@ -80,6 +81,12 @@ class Definition(Shape):
     steps: Annotated[list[Any], described(description.STEPS)] | None = None
 
     _moved = model_validator(mode="before")(trigger_node.moved)
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Self:
+        if self.graph is not None and self.steps is not None:
+            raise ValueError("Give a graph, or steps; not both.")
+        return self
 
     @property
     def shape(self) -> check.Shape:
@@ -174,7 +181,7 @@ def noted(found: Iterable[Finding]) -> list[Json]:
 
 
 def _compiled(case: Case) -> check.Compiled:
-    return check.compile(case.definition.shape, case.definition.body)
+    return check.compile(case.definition.shape, credentials.stood_in(case.definition.body))
 
 
 def _trigger(case: Case) -> dict[str, Json]:

@@ -277,3 +277,21 @@ async def test_what_is_wrong_with_an_unsaved_definition_is_named_by_its_place(
     assert [one["pointer"] for one in refused.json()["errors"]] == [f"/definition{pointer}"]
     saved = await cast.ed.post(f"/{kind}", body["definition"])
     assert pointer in [one["pointer"] for one in saved.json()["errors"]]
+
+
+async def test_what_is_read_with_masked_credentials_is_tried_like_what_is_kept(cast: Cast):
+    """Not saved, and as a file: the mask stands for a credential."""
+    headers = {"Authorization": "Bearer hidden"}
+    ask = {"type": "http_request", "method": "GET", "url": "https://crm.example"}
+    body = {"name": "Ask", "steps": [{"id": "ask", **ask, "headers": headers}]}
+    path = f"/workflows/{(await cast.ed.made('/workflows', body))['id']}"
+    given = {"contact": ADA, "startAt": "2026-03-01T09:00:00Z"}
+    kept = (await cast.vic.post(f"{path}/simulate", given)).json()
+    shown = (await cast.vic.read(path))["steps"]
+    asked = {**given, "definition": {**body, "steps": shown}}
+    tried = (await cast.vic.post("/workflows/simulate?case=true", asked)).json()
+    assert tried["end"] == kept["end"]
+    assert tried["steps"] == kept["steps"]
+    assert tried["case"]["definition"]["steps"] == shown
+    case = cases.read(document.dumps(tried["case"]))
+    assert case.expected == cases.play(case)
