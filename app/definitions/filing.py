@@ -17,7 +17,7 @@ from app.machine.program import Json
 from app.process import Process
 from app.runtime.compute import Job
 from app.store import definitions, templates
-from app.store.definitions import Definition, Filed, NamedDefinition
+from app.store.definitions import Definition, NamedDefinition
 from app.store.templates import FiledTemplate, KeyedTemplate
 
 Action = Literal["created", "updated", "unchanged"]
@@ -120,18 +120,16 @@ async def stand_in(
 ) -> None:
     """An empty definition of each key that none has: for a dry run alone."""
     known = {one.key for _, one in await keyed(db, workspace_id)}
-    for key in shapes.keys() - known:
-        id = new_id("aut" if shapes[key] == "graph" else "wfl", key)
-        await definitions.insert(
-            db,
-            workspace_id=workspace_id,
-            id=id,
-            shape=shapes[key],
-            name=key,
-            trigger_config={"source": "manual"},
-            body=activation.EMPTY[shapes[key]],
+    named = [
+        (new_id("aut" if shape == "graph" else "wfl", key), key, shape, activation.EMPTY[shape])
+        for key, shape in shapes.items()
+        if key not in known
+    ]
+    if named:
+        manual = {"source": "manual"}
+        await definitions.insert_stand_ins(
+            db, workspace_id=workspace_id, named=named, trigger_config=manual
         )
-        await definitions.set_file(db, workspace_id=workspace_id, id=id, filed=Filed(key, None))
 
 
 # --- templates ------------------------------------------------------------------------------------

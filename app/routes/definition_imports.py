@@ -108,6 +108,8 @@ def _refuse_unclear(wanted: Import) -> None:
     file, errors = wanted.file, list[FieldError]()
     if wanted.alongside and wanted.mode != "dry_run":
         errors.append(FieldError("/alongside", "Only with mode dry_run."))
+    if (key := file.key or portable.key_of(file.name)) in wanted.alongside:
+        errors.append(FieldError(f"/alongside/{key}", "The file itself has this key."))
     if file.expected is not None and file.input is None:
         errors.append(FieldError("/file/input", "What is expected comes of an input; give it."))
     elif file.expected is not None and file.input is not None and file.input.start_at is None:
@@ -135,7 +137,9 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
     if row is not None:
         before = await exported(call, row)
     _match(call, wanted, before)
-    shapes = {key: SHAPES[noun] for key, noun in wanted.alongside.items()}
+    named = portable.references(kind.shape, file["definition"].get(kind.shape))
+    started = {key for name in portable.DEFINITIONS for key in named[name]}
+    shapes = {key: SHAPES[noun] for key, noun in wanted.alongside.items() if key in started}
     await filing.stand_in(db, workspace_id, shapes, call.new_id)
     kept = await filing.keep_templates(call.process, db, workspace_id, given, call.new_id)
     for one in kept:
@@ -244,7 +248,7 @@ class _Importing:
     async def _trigger(self, trigger: dict[str, Json]) -> dict[str, Json]:
         """With the secret if it is another one; `signed` as long as one is missing."""
         row = self.row
-        is_signed = bool(trigger.pop("signed", None))
+        signed = trigger.pop("signed", None)
         if self.wanted.signing_secret is not None:
             trigger["signingSecret"] = self.wanted.signing_secret
         secret, kept = trigger.get("signingSecret"), row and await self._secret(row)
@@ -252,7 +256,9 @@ class _Importing:
             del trigger["signingSecret"]  # it is no change
         has_secret = bool(trigger.get("signingSecret")) or (row is not None and row.secret_set)
         was_missing = row is not None and row.trigger_config.get("signed")
-        if was_missing or (is_signed and not has_secret):
+        if not isinstance(signed, bool | None):
+            trigger["signed"] = signed  # which is refused when the trigger is read
+        elif was_missing or (signed and not has_secret):
             trigger["signed"] = True
         return trigger
 

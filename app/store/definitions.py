@@ -283,6 +283,36 @@ async def filed(db: Handle, *, workspace_id: str, id: str) -> Filed:
     return found or Filed(None, None)
 
 
+async def insert_stand_ins(
+    db: Handle,
+    *,
+    workspace_id: str,
+    named: Sequence[tuple[str, str, str, str]],
+    trigger_config: Mapping[str, Any],
+) -> None:
+    """DRAFTs of these IDs, keys, which are their names too, shapes and bodies."""
+    await db.execute_many(
+        """
+        INSERT INTO definitions (workspace_id, id, shape, name, key, state, trigger_config, body,
+                                 version, hidden, revision, created_at, updated_at)
+        VALUES (:workspace_id, :id, :shape, :key, :key, 'DRAFT', :trigger_config, :body,
+                0, :hidden, 0, :now, :now)
+        """,
+        [
+            {
+                "workspace_id": workspace_id,
+                "id": id,
+                "shape": shape,
+                "key": key,
+                "trigger_config": trigger_config,
+                "body": body,
+                "hidden": False,
+            }
+            for id, key, shape, body in named
+        ],
+    )
+
+
 async def set_file(db: Handle, *, workspace_id: str, id: str, filed: Filed) -> None:
     await db.execute(
         """

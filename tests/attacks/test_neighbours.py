@@ -162,6 +162,62 @@ async def test_what_is_not_saved_and_takes_long_holds_up_nobody(
     assert {answer.status_code for answer in answers} <= {200, 422, 429, 503}
 
 
+def cases_of_many_steps(number: int) -> dict[str, Any]:
+    steps = [{"id": f"t{n}", "type": "add_tag", "tag": "{{trigger.email}}"} for n in range(400)]
+    given = {"contact": {"email": "ada@example.com"}, "startAt": "2026-03-01T09:00:00Z"}
+    case = {"given": given, "expect": {"end": {"status": "COMPLETED"}}}
+    cases = [{"name": f"case {n}", **case} for n in range(20)]
+    return {"file": {"name": f"N{number}", "definition": {"steps": steps}, "cases": cases}}
+
+
+def templates_of_many_tokens(number: int) -> dict[str, Any]:
+    tokens = "{% case 1 %}{% when 1" + ",1" * 2_000 + "%}{% endcase %}"
+    templates = {
+        f"of-{number}-{n}": {"channel": "sms", "content": {"text": f"{tokens}{number} {n}"}}
+        for n in range(60)
+    }
+    return {"file": {"name": f"N{number}", "definition": {"steps": []}, "templates": templates}}
+
+
+def starts_of_many_others(number: int) -> dict[str, Any]:
+    keys = [f"part-{n}" for n in range(480)]
+    steps = [{"id": key, "type": "start_workflow", "workflowId": key, "data": {}} for key in keys]
+    file = {"name": f"N{number}", "definition": {"steps": steps}}
+    return {"file": file, "mode": "dry_run", "alongside": dict.fromkeys(keys, "workflow")}
+
+
+@pytest.mark.parametrize(
+    "heavy", [cases_of_many_steps, templates_of_many_tokens, starts_of_many_others]
+)
+async def test_imports_that_take_long_hold_up_nobody(
+    cast: Cast, process: Process, heavy: Callable[[int], dict[str, Any]]
+):
+    """A7: an import writes, and another workspace's light one is done long before they are."""
+    done: list[str] = []
+
+    async def heavily(number: int) -> httpx2.Response:
+        answer = await cast.ed.post("/definitions/import", heavy(number))
+        done.append("heavy")
+        return answer
+
+    async def lightly() -> float:
+        await asyncio.sleep(0.2)
+        began = time.perf_counter()
+        file = {"name": "N", "definition": {"steps": [{"type": "add_tag", "tag": "x"}]}}
+        made = await cast.mallory.post("/definitions/import", {"file": file})
+        assert made.json()["action"] == "created", made.text
+        done.append("light")
+        return time.perf_counter() - began
+
+    attack = [*map(heavily, range(12)), lightly()]
+    worst, [*answers, took] = await worst_of_neighbour(cast, process, attack)
+    assert worst < SOON
+    assert took < SOON
+    assert {answer.status_code for answer in answers} <= {200, 429, 503}
+    assert 200 in {answer.status_code for answer in answers}
+    assert done.index("light") < len(answers)
+
+
 async def test_cases_that_take_long_hold_up_nobody(cast: Cast, process: Process):
     """A7: all cases of a definition are one job, which ends by itself."""
     steps = [{"type": "add_tag", "tag": "{{trigger.email}}"}] * 400

@@ -393,7 +393,11 @@ async def test_what_is_pushed_together_is_tried_together(cast: Cast):
     assert (would["action"], would["state"]) == ("updated", "ACTIVE")
     assert would["file"]["definition"]["steps"][1]["workflowId"] == "part"
     assert len((await cast.vic.read("/workflows"))["data"]) == 1
-    for wrong in ({**together, "mode": "update"}, {**together, "alongside": {"part": "graph"}}):
+    for wrong in (
+        {**together, "mode": "update"},
+        {**together, "alongside": {"part": "graph"}},
+        {**together, "alongside": {"w": "workflow"}},
+    ):
         refused = await cast.ed.post(IMPORT, wrong)
         assert refused.status_code == 422
         assert refused.json()["errors"][0]["pointer"].startswith("/alongside")
@@ -557,3 +561,20 @@ async def test_what_a_file_expects_has_the_limits_of_a_case(cast: Cast):
         refused = await cast.ed.post(IMPORT, {"file": {**file, **wrong}})
         assert refused.status_code == 422, (wrong, refused.text)
         assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+
+
+async def test_what_a_file_cannot_mean_is_refused_where_it_says_it(cast: Cast):
+    graph = {"nodes": [], "edges": []}
+    file = {"key": "w", "name": "W", "definition": {"steps": [SEND_HELLO]}}
+    signed = {"trigger": {**WEBHOOK, "signed": "no"}, "steps": []}
+    for wrong, pointer in (
+        ({"definition": {"steps": [SEND_HELLO], "graph": graph}}, "/file/definition"),
+        ({"definition": signed}, "/file/definition/trigger/signed"),
+        ({"workspace": {"timezone": "Mars/Olympus"}}, "/file/workspace/timezone"),
+        ({"workspace": {"country": "Nowhere"}}, "/file/workspace/country"),
+        ({"workspace": {"channels": ["pigeon"]}}, "/file/workspace/channels/0"),
+    ):
+        refused = await cast.ed.post(IMPORT, {"file": {**file, **wrong}})
+        assert refused.status_code == 422, wrong
+        assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+    assert (await cast.vic.read("/workflows"))["data"] == []
