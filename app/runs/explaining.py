@@ -58,13 +58,13 @@ NOTHING_CAME: Mapping[str, str] = {
     " an import that starts nothing.",
     "tag_added": "The contact was not given the tag {tag}{since} while the definition was ACTIVE.",
     "event": "The contact did nothing that is called {name}{since}.",
-    "segment_entered": "The contact did not enter the segment {segmentId} while the definition was"
+    "segment_entered": "The contact did not enter the segment {segmentId}{since} while the"
+    " definition was ACTIVE.",
+    "segment_left": "The contact did not leave the segment {segmentId}{since} while the definition"
+    " was ACTIVE.",
+    "date": "The contact's {field} holds no date that has come{since} while the definition was"
     " ACTIVE.",
-    "segment_left": "The contact did not leave the segment {segmentId} while the definition was"
-    " ACTIVE.",
-    "date": "The date in the contact's {field} has not come while the definition was ACTIVE, or"
-    " there is none.",
-    "schedule": "The contact was not in the segment {segmentId} at a time of the schedule.",
+    "schedule": "The contact was not in the segment {segmentId} at a time of the schedule{since}.",
     "manual": "Nobody started a run for this contact{since}, and no other run did.",
 }
 
@@ -354,7 +354,7 @@ async def _of_definition(
     trigger = definition.trigger_config
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
         since = f" after {document.text(question.since)}" if question.since else ""
-        words = {"tag": "", "name": "", **trigger, "since": since}
+        words = {"tag": "", "name": "", "segmentId": "", "field": "", **trigger, "since": since}
         detail = NOTHING_CAME[trigger["source"]].format_map(words)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
     bound = await _known_since(process, db, question, definition, now)

@@ -554,7 +554,17 @@ async def test_an_explanation_is_about_one_definition_and_a_time_if_that_is_aske
 
 @pytest.mark.parametrize("source", NOTHING_CAME)
 async def test_what_came_before_a_time_is_not_denied(scene: Scene, source: str):
-    more = {"tag_added": {"tag": "vip {since}"}, "event": {"name": "came"}}.get(source, {})
+    segment = await scene.cast.ed.made("/segments", {"name": "S", "filter": {"event": "x"}})
+    of_segment = {"segmentId": segment["id"]}
+    given: dict[str, dict[str, Any]] = {
+        "tag_added": {"tag": "vip {since}"},
+        "event": {"name": "came"},
+        "segment_entered": of_segment,
+        "segment_left": of_segment,
+        "date": {"field": "metadata.renewsAt"},
+        "schedule": {**of_segment, "cron": "0 9 * * *"},
+    }
+    more = given.get(source, {})
     lookup = {"contactLookup": "email"} if source == "inbound_webhook" else {}
     await scene.workflow(source=source, **more, **lookup)
     since = "2030-01-01T00:00:00.000Z"
