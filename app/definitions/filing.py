@@ -20,6 +20,7 @@ from app.store import definitions, templates
 from app.store.definitions import Definition, NamedDefinition
 from app.store.templates import FiledTemplate, KeyedTemplate
 
+SECONDS = 3.0  # of CPU time for all templates of a file
 Action = Literal["created", "updated", "unchanged"]
 NewId: TypeAlias = Callable[[str, str], str]  # of a prefix and a key; see Call.new_id
 SHAPES: Mapping[str, str] = {"workflowId": "steps", "automationId": "graph"}
@@ -200,21 +201,21 @@ async def keep_templates(
     new_id: NewId,
 ) -> list[KeptTemplate]:
     """Raises Problem `invalid`, `conflict`; Heavy."""
+    checked = _checked(process, workspace_id, given)
     kept: list[KeptTemplate] = []
-    for one in given:
+    for one, parts in zip(given, checked, strict=True):
         others = [other for other in one.alike if other.id not in {known.id for known in kept}]
         template = replace(one, alike=others)
         id = new_id("tpl", one.key)
-        kept.append(await _keep_template(process, db, workspace_id, template, id))
+        kept.append(await _keep_template(db, workspace_id, template, parts, id))
     return kept
 
 
 async def _keep_template(
-    process: Process, db: Handle, workspace_id: str, template: GivenTemplate, new_id: str
+    db: Handle, workspace_id: str, template: GivenTemplate, parts: dict[str, Json], new_id: str
 ) -> KeptTemplate:
     key, name, old = template.key, template.name, template.known
     channel, category = template.content["channel"], template.content["category"]
-    parts = _checked(process, workspace_id, template)
     if old is None:
         same = (one for one in template.alike if _says(one, name, category, parts))
         old = next(same, None)
@@ -249,14 +250,27 @@ def _says(template: FiledTemplate, name: str, category: str, parts: Mapping[str,
     return (template.name, template.category, template.content) == (name, category, parts)
 
 
-def _checked(process: Process, workspace_id: str, template: GivenTemplate) -> dict[str, Json]:
-    """Its content. Raises Problem `invalid`; Heavy."""
-    given, old = template.content, template.known
-    place = document.pointer("file", "templates", template.key, "content")
-    job = Job(workspace_id, content.checked, (given["channel"], given["content"], place))
-    parts, found = process.compute.here(job)
-    wrong = [one for one in found if not (one.limit and old and given["content"] == old.content)]
-    if wrong:
-        errors = [FieldError(one.pointer, one.message) for one in wrong]
+def _checked(
+    process: Process, workspace_id: str, given: Sequence[GivenTemplate]
+) -> list[dict[str, Json]]:
+    """The content of each: one job for all, since a transaction is begun anew for few. Raises
+    Problem `invalid`, with all that is wrong; Heavy."""
+    asked = [
+        (
+            one.content["channel"],
+            one.content["content"],
+            document.pointer("file", "templates", one.key, "content"),
+        )
+        for one in given
+    ]
+    job = Job(workspace_id, content.all_checked, (asked,), seconds=SECONDS)
+    checked = process.compute.here(job)
+    errors = [
+        FieldError(found.pointer, found.message)
+        for one, (_, findings) in zip(given, checked, strict=True)
+        for found in findings
+        if not (found.limit and one.known and one.content["content"] == one.known.content)
+    ]
+    if errors:
         raise Problem("invalid", "A template of the file is not valid; see errors.", errors=errors)
-    return parts
+    return [parts for parts, _ in checked]

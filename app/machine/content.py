@@ -4,7 +4,7 @@ one renderer for preview, test email and send."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.headerregistry import Address
@@ -172,6 +172,13 @@ def checked(
     findings: list[Finding] = []
     beside = {name: CATEGORY[name] for name in more}
     return read(channel, raw, Place(pointer, findings), beside), findings
+
+
+def all_checked(
+    given: Sequence[tuple[str, Json, str]],
+) -> list[tuple[dict[str, Json], list[Finding]]]:
+    """Read each: its channel, itself, its pointer."""
+    return [checked(channel, raw, pointer) for channel, raw, pointer in given]
 
 
 def _either(raw: Mapping[str, Json], place: Place) -> None:

@@ -578,3 +578,22 @@ async def test_what_a_file_cannot_mean_is_refused_where_it_says_it(cast: Cast):
         assert refused.status_code == 422, wrong
         assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
     assert (await cast.vic.read("/workflows"))["data"] == []
+
+
+async def test_as_many_templates_as_a_file_may_have_are_checked_together(cast: Cast):
+    """Each of them takes too long for the event loop, and all that are wrong are named."""
+    tokens = "{% case 1 %}{% when 1" + ",1" * 2_000 + "%}{% endcase %}"
+    templates = {
+        f"t{n}": {"name": f"T{n}", "channel": "sms", "content": {"text": f"{tokens}{n}"}}
+        for n in range(100)
+    }
+    file = {"key": "w", "name": "W", "definition": {"steps": []}, "templates": templates}
+    assert len((await brought(cast.ed, file))["templates"]) == 100
+    assert (await brought(cast.ed, file))["action"] == "unchanged"
+    for key in ("t7", "t9"):
+        templates[key] = {**templates[key], "content": {"text": "{{"}}
+    refused = await cast.ed.post(IMPORT, {"file": file})
+    assert [one["pointer"] for one in refused.json()["errors"]] == [
+        "/file/templates/t7/content/text",
+        "/file/templates/t9/content/text",
+    ]
