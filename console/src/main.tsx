@@ -7,7 +7,8 @@ import { useAct, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
 import { at, begin, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, Refusal } from './session'
-import { Link, Refused, Screen, Shown } from './ui'
+import { Later, reaching } from './later'
+import { Link, Refused, Screen } from './ui'
 import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Contact, Contacts, NewContact } from './screens/contacts'
 import { Import } from './screens/import'
@@ -24,12 +25,6 @@ import { Template, Templates } from './screens/templates'
 // Chunks of their own: who does not edit flows, or write to many, does not load them.
 const editing = () => import('./flow/screens')
 const starting = () => import('./flow/start')
-const reaching = () => import('./audience/screens')
-
-function Later<T>({ load, show }: { load: () => Promise<T>; show: (module: T) => preact.JSX.Element }) {
-  const module = useLoaded(load, [load])
-  return module.value ? show(module.value) : <Shown of={module}>{() => null}</Shown>
-}
 
 type Params = Record<string, string>
 const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Element])[] = [
@@ -53,6 +48,10 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/segments/new', () => <Later load={reaching} show={({ NewSegment }) => <NewSegment />} />],
   ['/segments/:id', ({ id = '' }) => <Later load={reaching} show={({ Segment }) => <Segment id={id} />} />],
   ['/segments/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditSegment }) => <EditSegment id={id} />} />],
+  ['/broadcasts', () => <Later load={reaching} show={({ Broadcasts }) => <Broadcasts />} />],
+  ['/broadcasts/new', () => <Later load={reaching} show={({ NewBroadcast }) => <NewBroadcast />} />],
+  ['/broadcasts/:id', ({ id = '' }) => <Later load={reaching} show={({ Broadcast }) => <Broadcast id={id} />} />],
+  ['/broadcasts/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditBroadcast }) => <EditBroadcast id={id} />} />],
   ['/events/:id', ({ id = '' }) => <Event id={id} />],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
   ['/templates', () => <Templates />],
@@ -61,7 +60,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/settings/:part', ({ part = '' }) => <Settings part={part} />],
 ]
 const NAVIGATION = [
-  ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/segments', 'Segments', 'contacts:read'], ['/messages', 'Messages', 'messages:read'],
+  ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/segments', 'Segments', 'contacts:read'], ['/broadcasts', 'Broadcasts', 'broadcasts:read'], ['/messages', 'Messages', 'messages:read'],
   ['/inbox', 'Sandbox inbox', 'messages:read'], ['/flows', 'Flows', 'workflows:read'], ['/templates', 'Templates', 'templates:read'], ['/settings', 'Settings', ''],
 ] as const
 

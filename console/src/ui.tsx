@@ -140,7 +140,7 @@ export function Search({ label, name, value, placeholder }: { label: string; nam
 type FieldProps = {
   label: string; value: string; set: (value: string) => void; problem?: Refusal | null; pointer?: string; hint?: ComponentChildren
   options?: readonly (readonly [string, string])[]; rows?: number
-  type?: 'text' | 'email' | 'password' | 'number' | 'url'; required?: boolean; autocomplete?: string; placeholder?: string | undefined; min?: string; max?: string
+  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'datetime-local'; required?: boolean; autocomplete?: string; placeholder?: string | undefined; min?: string; max?: string
 }
 
 /** A field with the server's error beside it, found by the pointer. */

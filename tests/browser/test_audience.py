@@ -126,3 +126,143 @@ def test_a_segment_is_changed_with_the_keyboard_and_deleted(page: Page, service:
     confirmed(page, "Delete")
     page.wait_for_url(re.compile("/segments$"))
     assert service.api.get(f"/segments/{made['id']}").status_code == 404
+
+
+def template(service: Service, category: str = "transactional") -> str:
+    content = {
+        "subject": "Hi {{contact.firstName}}",
+        "html": "<p>Tea for {{contact.firstName}}</p>",
+    }
+    body = {"name": f"Sale {secrets.token_hex(4)}", "channel": "email", "category": category}
+    id: str = service.made("/templates", {**body, "content": content})["id"]
+    return id
+
+
+def figures(page: Page, section: str, column: int) -> list[int]:
+    """A column of the table of the audience, from the total on."""
+    part = page.locator("section", has=page.get_by_role("heading", name=section)).first
+    rows = part.locator("table.audience tbody tr")
+    script = "(all, at) => all.map(one => Number(one.cells[at].innerText))"
+    found: list[int] = rows.evaluate_all(script, column)
+    return found
+
+
+REASONS = ("total", "reachable", "noAddress", "suppressed", "unsubscribed", "noConsent", "erased")
+
+
+def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(page: Page, service: Service):
+    tag = f"tea-{secrets.token_hex(4)}"
+    ada, bob, cyd = people(service, tag)
+    service.made("/suppressions", {"channel": "email", "address": f"bob-{tag}@example.com"})
+    what = template(service)
+    opened(page, service, "/broadcasts")
+    page.get_by_role("link", name="New broadcast").click()
+    page.get_by_label("Name", exact=True).fill(f"Tea {tag}")
+    page.get_by_label("Who gets it").select_option("tag")
+    page.get_by_label("Tag").fill(tag)
+    page.get_by_label("What it says").select_option(what)
+    page.reload()
+    ready(page)
+    page.get_by_text("This is what you typed and did not save yet.").wait_for()
+    clean(page)
+    page.get_by_role("button", name="Make the broadcast").click()
+    page.get_by_text("1 contact of 3 can be written to.").wait_for()
+    id = page.url.rsplit("/", 1)[1]
+    now = service.made(f"/broadcasts/{id}/preview", {})
+    assert figures(page, "Who would get it now", 1) == [now["audience"][one] for one in REASONS]
+    assert (now["audience"]["noAddress"], now["audience"]["suppressed"]) == (1, 1)
+    page.locator(".sample").get_by_text("Hi Ada").wait_for()
+    page.locator(".sample").get_by_text("Tea for Ada").wait_for()
+    assert service.read(f"/broadcasts/{id}")["state"] == "DRAFT"
+    clean(page)
+    confirmed(page, "Schedule")
+    page.get_by_text("3 of 3").wait_for()
+    page.locator(".facts .status", has_text="Sent").wait_for()
+    stored = service.read(f"/broadcasts/{id}")
+    audience = stored["audience"]
+    for column, name in enumerate(("previewed", "frozen", "difference"), start=1):
+        assert figures(page, "The audience", column) == [audience[name][one] for one in REASONS]
+    assert audience["difference"]["total"] == 0
+    page.get_by_role("combobox", name="Reason").select_option("no_address")
+    page.locator("tbody tr", has_text="no address").get_by_role("link", name="Cyd").wait_for()
+    recipients = service.read(f"/broadcasts/{id}/recipients")["data"]
+    assert {one["contactId"]: one["reason"] for one in recipients} == {
+        ada: None,
+        bob: "suppressed",
+        cyd: "no_address",
+    }
+    page.get_by_role("combobox", name="Reason").select_option("")
+    page.get_by_role("link", name="see it").click()
+    page.get_by_role("heading", level=1, name="Message").wait_for()
+    page.go_back()
+    ready(page)
+    clean(page)
+
+
+def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Service):
+    """At one message a minute it is long under way."""
+    tag = f"tea-{secrets.token_hex(4)}"
+    for number in range(4):
+        service.made("/contacts", {"email": f"{number}-{tag}@example.com", "tags": [tag]})
+    body = {"name": f"Slow {tag}", "tag": tag, "templateId": template(service), "perMinute": 1}
+    id = service.made("/broadcasts", body)["id"]
+    opened(page, service, f"/broadcasts/{id}")
+    confirmed(page, "Schedule")
+    page.get_by_role("button", name="Pause").wait_for()
+    confirmed(page, "Pause")
+    page.locator(".facts .status", has_text="Paused").wait_for()
+    assert service.read(f"/broadcasts/{id}")["state"] == "PAUSED"
+    confirmed(page, "Resume")
+    page.locator(".facts .status", has_text="Sending").wait_for()
+    confirmed(page, "Cancel", "Cancel it for good")
+    page.locator(".facts .status", has_text="Cancelled").wait_for()
+    service.until(lambda: service.read(f"/broadcasts/{id}")["progress"]["pending"] == 0)
+    progress = service.read(f"/broadcasts/{id}")["progress"]
+    assert progress["cancelled"] >= 3
+    page.locator("dd a[href$='status=CANCELLED']", has_text=str(progress["cancelled"])).click()
+    expect(page.locator("tbody tr", has_text="Cancelled")).to_have_count(progress["cancelled"])
+
+
+def test_what_is_wrong_with_a_broadcast_stands_at_its_field(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "422"
+    what = template(service)
+    opened(page, service, "/broadcasts/new")
+    page.get_by_label("Name", exact=True).fill("x" * 300)
+    page.get_by_label("Who gets it").select_option("tag")
+    page.get_by_label("Tag").fill("nobody")
+    page.get_by_label("What it says").select_option(what)
+    page.get_by_role("button", name="Make the broadcast").click()
+    name = page.get_by_label("Name", exact=True)
+    expect(name).to_have_attribute("aria-invalid", "true")
+    assert name.evaluate("field => field === document.activeElement")
+    assert name.input_value() == "x" * 300
+
+
+def test_a_topic_is_made_changed_and_deleted(page: Page, service: Service, watch: Watch):
+    watch.expected = "422"
+    name = f"News {secrets.token_hex(4)}"
+    opened(page, service, "/settings/topics")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("email", exact=True).uncheck()
+    page.get_by_role("button", name="Make the topic").click()
+    page.locator(".group .wrong").wait_for()
+    page.get_by_label("email", exact=True).check()
+    page.get_by_label("sms", exact=True).check()
+    page.get_by_role("button", name="Make the topic").click()
+    row = page.locator("tbody tr", has_text=name)
+    row.get_by_text("email, sms").wait_for()
+    row.get_by_role("button", name="Change").click()
+    page.get_by_role("heading", name=f"Change {name}").wait_for()
+    field = page.get_by_label("Name", exact=True)
+    assert field.evaluate("field => field === document.activeElement")
+    page.get_by_label("Description").fill("What is new.")
+    page.get_by_role("button", name="Save").click()
+    row.get_by_text("What is new.").wait_for()
+    [topic] = [one for one in service.read("/topics")["data"] if one["name"] == name]
+    assert (topic["channels"], topic["description"]) == (["email", "sms"], "What is new.")
+    clean(page)
+    confirmed(page, "Delete", within=row)
+    row.wait_for(state="detached")
+    assert service.api.get(f"/topics/{topic['id']}").status_code == 404

@@ -28,6 +28,11 @@ SCREENS = (
     "/segments/new",
     "/segments/{segment}",
     "/segments/{segment}/edit",
+    "/broadcasts",
+    "/broadcasts?state=PAUSED",
+    "/broadcasts/new",
+    "/broadcasts/{broadcast}",
+    "/broadcasts/{broadcast}/edit",
     "/events/{event}",
     "/messages",
     "/messages/{message}",
@@ -50,6 +55,7 @@ SCREENS = (
     "/settings/channels",
     "/settings/endpoints",
     "/settings/suppressions",
+    "/settings/topics",
     "/settings/audit",
     "/settings/plan",
     "/nothing/is/here",
@@ -108,7 +114,12 @@ def ids(service: Service) -> dict[str, str]:
     event = service.made(f"/contacts/{run['contactId']}/events", named)
     filter = {"path": "contact.tags", "op": "contains", "value": HOSTILE[:40]}
     segment = service.made("/segments", {"name": HOSTILE, "filter": filter})
+    channels = {"name": HOSTILE, "description": HOSTILE, "channels": ["email"]}
+    service.made("/topics", channels)
+    audience = {"tag": HOSTILE[:40], "templateId": template["id"]}
+    broadcast = service.made("/broadcasts", {"name": HOSTILE, **audience})
     return {
+        "broadcast": broadcast["id"],
         "segment": segment["id"],
         "event": event["id"],
         "drawn": drawn["id"],

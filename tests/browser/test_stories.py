@@ -185,6 +185,13 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     page.get_by_role("heading", level=1, name="Contacts").wait_for()
     assert page.get_by_role("link", name="New contact").count() == 0
     assert page.get_by_role("link", name="import").count() == 0
+    for path, way in (("/segments", "New segment"), ("/broadcasts", "New broadcast")):
+        opened(page, service, path)
+        page.get_by_text("There is no").wait_for()
+        assert page.get_by_role("link", name=way).count() == 0
+    opened(page, service, "/settings/topics")
+    page.get_by_text("There is no topic yet").wait_for()
+    assert page.get_by_role("button", name="Make the topic").count() == 0
     opened(page, service, "/settings/workspace")
     assert page.get_by_role("button", name="Save").count() == 0
     assert page.get_by_role("link", name="API keys").count() == 0

@@ -1,14 +1,15 @@
-// Settings: the workspace, its members and keys, channels, event endpoints, suppressions, the audit trail and the plan.
+// Settings: the workspace, its members and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
 import { useState } from 'preact/hooks'
 import { api, got, tagged, type Schemas } from '../api'
 import { useAct, useListed, useLoaded } from '../data'
+import { Later, reaching } from '../later'
 import { useCan, useMe } from '../me'
 import { ago, Check, Confirm, Copy, Facts, Field, Form, Link, Refused, Screen, Section, Shown, Status, Table, When } from '../ui'
 
 const PARTS = [
   ['workspace', 'Workspace', '', () => <Workspace />], ['account', 'Account', '', () => <Account />], ['members', 'Members', 'memberships:read', () => <Members />],
   ['keys', 'API keys', 'api_keys:read', () => <Keys />], ['channels', 'Channels', 'settings:read', () => <Channels />], ['endpoints', 'Event endpoints', 'event_endpoints:read', () => <Endpoints />],
-  ['suppressions', 'Suppressions', 'suppressions:read', () => <Suppressions />], ['audit', 'Audit trail', 'audit_logs:read', () => <Audit />], ['plan', 'Plan', 'billing:read', () => <Plan />],
+  ['suppressions', 'Suppressions', 'suppressions:read', () => <Suppressions />], ['topics', 'Topics', 'contacts:read', () => <Later load={reaching} show={({ Topics }) => <Topics />} />], ['audit', 'Audit trail', 'audit_logs:read', () => <Audit />], ['plan', 'Plan', 'billing:read', () => <Plan />],
 ] as const
 const ROLES = ['viewer', 'editor', 'admin', 'owner'] as const
 type Role = (typeof ROLES)[number]

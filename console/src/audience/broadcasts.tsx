@@ -1,0 +1,153 @@
+// Broadcasts: composed, previewed by reason, scheduled; and while they are sent, who got it and who did not.
+import { api, got, type Schemas } from '../api'
+import { useListed, useLoaded } from '../data'
+import { useCan } from '../me'
+import { ContactLink, useContactNames } from '../names'
+import { go, useLocation } from '../router'
+import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When, plural } from '../ui'
+import { Letter } from '../flow/letter'
+import { useSegments } from './filter'
+
+export type Stored = Schemas['BroadcastShape']
+type Summary = Schemas['BroadcastSummary']
+type Counts = Schemas['AudienceCounts']
+const STATES = ['DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'SENT', 'CANCELLED']
+const STATUSES = ['PENDING', 'QUEUED', 'SENT', 'DELIVERED', 'BOUNCED', 'COMPLAINED', 'FAILED', 'UNKNOWN', 'SUPPRESSED', 'CANCELLED'] as const
+const REASONS: readonly (readonly [keyof Counts, string])[] = [
+  ['reachable', 'can be written to'], ['noAddress', 'no address on this channel'], ['suppressed', 'suppressed'], ['unsubscribed', 'unsubscribed'], ['noConsent', 'did not agree to the topic'], ['erased', 'erased'],
+]
+
+export function Broadcasts() {
+  const { query } = useLocation()
+  const state = query.get('state') ?? ''
+  const list = useListed(cursor => got(api.GET('/broadcasts', { params: { query: { state: (state || undefined) as Summary['state'], cursor, limit: 50 } } })), [state], 5000)
+  const may = useCan()('broadcasts:write')
+  return <Screen title="Broadcasts" lead="One message to many contacts." actions={may && <Link class="button primary" to="/broadcasts/new">New broadcast</Link>}>
+    <Filters><Choice label="State" name="state" value={state} options={STATES} /></Filters>
+    <Table<Summary> caption="Broadcasts, newest first" of={list} id={each => each.id} empty={state
+      ? <p>No broadcast is like that. <Link to="/broadcasts">Show all</Link>.</p>
+      : <p>There is no broadcast yet. {may && <Link to="/broadcasts/new">Write one</Link>}</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/broadcasts/${each.id}`}>{each.name}</Link> },
+      { name: 'State', show: each => <Status value={each.state} /> },
+      { name: 'Begins', show: each => <When at={each.startedAt ?? each.sendAt} none="when it is scheduled" /> },
+      { name: 'Ended', show: each => <When at={each.finishedAt} /> },
+      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+    ]} />
+  </Screen>
+}
+
+const DONE = ['SENT', 'DELIVERED', 'BOUNCED', 'COMPLAINED', 'FAILED', 'UNKNOWN', 'SUPPRESSED', 'CANCELLED'] as const
+const key = (status: string) => status.toLowerCase() as keyof Stored['progress']
+const isMoving = ({ state }: Stored) => ['SCHEDULED', 'SENDING', 'PAUSED'].includes(state)
+
+export function Broadcast({ id }: { id: string }) {
+  const path = { params: { path: { id } } }
+  const broadcast = useLoaded(() => got(api.GET('/broadcasts/{id}', path)), [id], value => (isMoving(value) ? 1000 : 10_000))
+  const may = useCan()
+  const value = broadcast.value
+  const done = async (answer: Promise<Stored>) => broadcast.set(await answer)
+  const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
+  const begins = value?.sendAt ? `It begins at ${new Date(value.sendAt).toLocaleString()}.` : 'It begins at once.'
+  return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
+    {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Change</Link>}
+    {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', path)))}>
+      <p>{begins} Whoever is in the audience at that moment and can be written to gets it once. Until then it can be changed; afterwards paused and cancelled, but what has left cannot be taken back.</p></Confirm>}
+    {value.state === 'SENDING' && may('broadcasts:send') && <Confirm label="Pause" title="Pause this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/pause', path)))}><p>Nothing more leaves, but what is being handed over at this moment. Resume goes on where it stopped.</p></Confirm>}
+    {value.state === 'PAUSED' && may('broadcasts:send') && <Confirm label="Resume" title="Resume this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}><p>It goes on where it stopped; nobody gets it twice.</p></Confirm>}
+    {isMoving(value) && may('broadcasts:send') && <Confirm label="Cancel" danger title="Cancel this broadcast?" sure="Cancel it for good" act={() => done(got(api.POST('/broadcasts/{id}/cancel', path)))}><p>What has not left never does. This cannot be undone.</p></Confirm>}
+    {isOpen && may('broadcasts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/broadcasts/{id}', path)); go('/broadcasts') }}><p>Nothing has been sent of it.</p></Confirm>}
+  </>}>
+    <Shown of={broadcast}>{value => <>
+      <About of={value} />
+      {value.audience.frozen ? <Sent of={value} reload={broadcast.reload} /> : <Preview of={value} />}
+    </>}</Shown>
+  </Screen>
+}
+
+function About({ of }: { of: Stored }) {
+  const segments = useSegments()
+  const template = useLoaded(() => got(api.GET('/templates/{id}', { params: { path: { id: of.templateId } } })), [of.templateId])
+  const topic = useLoaded(async () => (of.topicId ? got(api.GET('/topics/{id}', { params: { path: { id: of.topicId } } })) : null), [of.topicId])
+  const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{segments.value?.find(each => each.id === of.segmentId)?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'a filter of its own'
+  return <>
+    {of.reason && <p class="note">{of.reason.sentence}</p>}
+    <Facts of={[
+      ['State', <Status value={of.state} />], ['Who', audience], ['What', <Link to={`/templates/${of.templateId}`}>{template.value?.name ?? of.templateId}</Link>],
+      ['Topic', of.topicId ? topic.value?.name ?? of.topicId : 'the template’s'], ['Begins', <When at={of.startedAt ?? of.sendAt} none="once it is scheduled" />],
+      ...(of.localTime ? [['By the contact’s clock', `at ${of.localTime}`]] as const : []), ...(of.perMinute ? [['Pace', `${of.perMinute.toLocaleString()} a minute`]] as const : []),
+      ['Ended', <When at={of.finishedAt} />],
+    ]} />
+    {of.filter && <Json value={of.filter} name="filter" open={false} />}
+  </>
+}
+
+function AudienceTable({ of }: { of: readonly (readonly [string, Counts | null])[] }) {
+  const shown = of.filter((one): one is readonly [string, Counts] => one[1] !== null)
+  return <table class="audience"><caption class="unseen">The audience, by reason</caption>
+    <thead><tr><th scope="col">Contacts</th>{shown.map(([name]) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+    <tbody>{[['total', 'in the audience'] as const, ...REASONS].map(([reason, name]) => <tr key={reason}><td data-name="Contacts"><div>{name}</div></td>{shown.map(([column, counts]) => <td key={column} data-name={column}><div>{counts[reason].toLocaleString()}</div></td>)}</tr>)}</tbody>
+  </table>
+}
+
+/** Who would get it now, who would not and why, and what it would say to the newest. */
+function Preview({ of }: { of: Stored }) {
+  const preview = useLoaded(() => got(api.POST('/broadcasts/{id}/preview', { params: { path: { id: of.id } } })), [of.id, of.updatedAt])
+  const names = useContactNames(preview.value?.samples.map(each => each.contactId) ?? [])
+  return <>
+    <Section title="Who would get it now" actions={<button type="button" class="small" disabled={preview.busy} onClick={() => void preview.reload()}>Count again</button>}>
+      <Shown of={preview}>{value => <>
+        <p class="verdict" role="status">{plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be written to{!value.isComplete && '; there was no time to count all'}.</p>
+        {value.refusal && <p class="wrong" role="alert">It cannot be scheduled like this: {value.refusal.sentence}</p>}
+        <AudienceTable of={[['now', value.audience]]} />
+      </>}</Shown>
+    </Section>
+    {preview.value && preview.value.samples.length > 0 && <Section title="What it would say">{preview.value.samples.map(({ contactId, rendered }) => <div class="card sample" key={contactId}>
+      <p>To <ContactLink id={contactId} names={names} /></p>
+      {Object.entries(rendered).map(([part, { rendered: text, missing, error }]) => <div key={part}>
+        {error ? <p class="wrong">{error}</p> : part === 'html' ? <Letter html={text ?? ''} /> : part === 'subject' ? <p class="subject"><b>{text}</b></p> : !rendered.html && <pre tabIndex={0}>{text}</pre>}
+        {(missing?.length ?? 0) > 0 && <p class="odd">No value for {missing?.join(', ')}.</p>}
+      </div>)}
+    </div>)}</Section>}
+  </>
+}
+
+/** How far it is, and who got it. */
+function Sent({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
+  const { progress, audience } = of
+  const ended = DONE.reduce((sum, status) => sum + progress[key(status)], 0)
+  return <>
+    <Section title="Progress">
+      <p class="verdict">{ended.toLocaleString()} of {progress.total.toLocaleString()}{!audience.isComplete && ' so far: the audience is still being looked through'}</p>
+      <progress aria-label="Contacts that it is done with" max={Math.max(1, progress.total)} value={ended} />
+      <Facts of={STATUSES.filter(status => progress[key(status)]).map(status => [status.toLowerCase(), <Link to={`/broadcasts/${of.id}?status=${status}`}>{progress[key(status)].toLocaleString()}</Link>] as const)} />
+    </Section>
+    <Section title="The audience">
+      <AudienceTable of={[['when it was scheduled', audience.previewed], ['when it began', audience.frozen], ['the difference', audience.difference]]} />
+    </Section>
+    <Recipients of={of} reload={reload} />
+  </>
+}
+
+function Recipients({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
+  const { query } = useLocation()
+  const status = query.get('status') ?? '', reason = query.get('reason') ?? ''
+  const asked = { status: (status || undefined) as (typeof STATUSES)[number] | undefined, reason: reason || undefined, limit: 50 }
+  const list = useListed(cursor => got(api.GET('/broadcasts/{id}/recipients', { params: { path: { id: of.id }, query: { ...asked, cursor } } })), [of.id, status, reason], isMoving(of) ? 2000 : 0)
+  const names = useContactNames(list.rows?.map(each => each.contactId) ?? [])
+  return <Section title="Who got it, and who did not">
+    <Filters>
+      <Choice label="Status" name="status" value={status} options={STATUSES} />
+      <Choice label="Reason" name="reason" value={reason} options={[...WHY, ...(reason && !WHY.some(([code]) => code === reason) ? [[reason, words(reason)] as const] : [])]} />
+    </Filters>
+    <Table caption="Recipients" of={{ ...list, reload: async () => { await list.reload(); await reload() } }} id={each => each.contactId} empty={query.size ? <p>Nobody is like that. <Link to={`/broadcasts/${of.id}`}>Show all</Link>.</p> : <p>Nobody is in the audience.</p>} columns={[
+      { name: 'Contact', show: each => <ContactLink id={each.reason === 'erased' ? null : each.contactId} names={names} /> },
+      { name: 'Status', show: each => <Status value={each.status} /> },
+      { name: 'Reason', show: each => (each.reason ? words(each.reason) : '–') },
+      { name: 'Message', show: each => (each.messageId ? <Link to={`/messages/${each.messageId}`}>see it</Link> : '–') },
+      { name: 'Due', show: each => <When at={each.dueAt} /> },
+    ]} />
+  </Section>
+}
+
+const words = (code: string) => code.replaceAll('_', ' ')
+const WHY: readonly (readonly [string, string])[] = [['no_address', 'no address'], ['suppressed', 'suppressed'], ['unsubscribed', 'unsubscribed'], ['no_consent', 'did not agree to the topic'], ['quota', 'messages used up'], ['erased', 'erased']]

@@ -1,0 +1,95 @@
+// A broadcast while it is written: to whom, what, about which topic, and when.
+import { api, got, settled, tagged } from '../api'
+import { useAct, useDraft, useLoaded } from '../data'
+import { go, useLocation } from '../router'
+import { Field, Form, Link, Screen, Section, Shown } from '../ui'
+import type { Stored } from './broadcasts'
+import { BLANK, FilterField, FoundShown, filterOf, useFound, useSegments } from './filter'
+
+const WAYS = [['segment', 'a segment'], ['tag', 'all with a tag'], ['filter', 'a filter of its own']] as const
+const KNOWN = ['name', 'segmentId', 'tag', 'templateId', 'topicId', 'sendAt', 'localTime', 'perMinute'].map(name => `/${name}`)
+
+/** As an input has it, in the viewer's zone, to the minute. */
+function local(at: string | null): string {
+  if (!at) return ''
+  const moment = new Date(at)
+  return new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+}
+
+const drafted = (stored: Stored | null, segmentId: string) => ({
+  name: stored?.name ?? '', way: !stored || stored.segmentId ? 'segment' : stored.tag ? 'tag' : 'filter', segmentId: stored?.segmentId ?? segmentId, tag: stored?.tag ?? '',
+  filter: stored?.filter ? JSON.stringify(stored.filter, null, 2) : BLANK, templateId: stored?.templateId ?? '', topicId: stored?.topicId ?? '',
+  sendAt: local(stored?.sendAt ?? null), localTime: stored?.localTime ?? '', perMinute: stored?.perMinute ? String(stored.perMinute) : '',
+})
+
+export function EditBroadcast({ id }: { id: string }) {
+  const broadcast = useLoaded(() => tagged(api.GET('/broadcasts/{id}', { params: { path: { id } } })), [id])
+  if (broadcast.value === null) return <Screen title="Broadcast"><Shown of={broadcast}>{() => null}</Shown></Screen>
+  const again = async () => {
+    const now = await tagged(api.GET('/broadcasts/{id}', { params: { path: { id } } }))
+    broadcast.set(now)
+    return now.value
+  }
+  return <Compose stored={broadcast.value.value} tag={broadcast.value.tag} again={again} />
+}
+
+export const NewBroadcast = () => <Compose stored={null} tag="" again={null} />
+
+function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
+  const { query } = useLocation()
+  const initial = drafted(stored, query.get('segment') ?? '')
+  const [draft, change, forget, wasKept] = useDraft(`broadcast.${stored?.id ?? 'new'}`, initial)
+  const templates = useLoaded(async () => (await got(api.GET('/templates', { params: { query: { limit: 200 } } }))).data, [])
+  const topics = useLoaded(async () => (await got(api.GET('/topics', { params: { query: { limit: 200 } } }))).data, [])
+  const segments = useSegments()
+  const act = useAct()
+  const template = templates.value?.find(each => each.id === draft.templateId)
+  const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
+  const save = async () => {
+    const { name, way, templateId } = draft
+    const isMarketing = template?.category === 'marketing'
+    const body = {
+      name, templateId, segmentId: way === 'segment' ? draft.segmentId || null : null, tag: way === 'tag' ? draft.tag || null : null, filter: way === 'filter' ? filterOf(draft.filter) : null,
+      topicId: (isMarketing && draft.topicId) || null, localTime: draft.localTime || null, perMinute: draft.perMinute ? Number(draft.perMinute) : null,
+      sendAt: stored && draft.sendAt === initial.sendAt ? stored.sendAt : draft.sendAt ? new Date(draft.sendAt).toISOString() : null,
+    } as never
+    if (!stored || !again) {
+      const made = await got(api.POST('/broadcasts', { body }))
+      forget()
+      return go(`/broadcasts/${made.id}`)
+    }
+    const { id } = stored
+    await settled(got(api.PATCH('/broadcasts/{id}', { params: { path: { id } }, headers: { 'If-Match': tag }, body })), async () => JSON.stringify(drafted(await again(), '')) === JSON.stringify(draft))
+    forget()
+    go(`/broadcasts/${id}`)
+  }
+  const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), problem: act.problem, pointer: `/${name}` })
+  const named = (all: readonly { id: string; name: string }[] | null) => [['', 'choose one'] as const, ...(all ?? []).map(each => [each.id, each.name] as const)]
+  return <Screen title={stored ? `Change ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
+    {wasKept && isChanged && <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{stored ? 'Go back to what is stored' : 'Begin anew'}</button></p>}
+    {stored?.state === 'SCHEDULED' && <p class="note">It is scheduled. When you save a change it is a draft again, and has to be scheduled anew.</p>}
+    <Form act={act} label={stored ? 'Save' : 'Make the broadcast'} known={KNOWN} submit={save}>
+      <Field label="Name" required hint="Contacts do not see it." {...field('name')} />
+      <Field label="Who gets it" value={draft.way} set={way => change({ way })} options={WAYS} />
+      {draft.way === 'segment' && <Field label="Segment" required options={named(segments.value)} hint={segments.value?.length === 0 && <Link to="/segments/new">Make a segment first</Link>} {...field('segmentId')} />}
+      {draft.way === 'tag' && <Field label="Tag" required {...field('tag')} />}
+      {draft.way === 'filter' && <OwnFilter text={draft.filter} set={filter => change({ filter })} refused={act.problem} />}
+      <Field label="What it says" required options={named(templates.value)} hint={template ? `By ${template.channel}, ${template.category}.` : 'A template; it says which channel this goes out on.'} {...field('templateId')} />
+      {template?.category === 'marketing' && <Field label="Topic" options={[['', 'the template’s'], ...(topics.value ?? []).map(each => [each.id, each.name] as const)]} hint="Only contacts who agreed to it get this." {...field('topicId')} />}
+      <div class="columns">
+        <Field label="It begins" type="datetime-local" hint="By your clock; empty: once it is scheduled." {...field('sendAt')} />
+        <Field label="At this time of the contact’s day" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />
+        <Field label="Messages a minute" type="number" min="1" hint="At most; empty: as fast as is allowed." {...field('perMinute')} />
+      </div>
+      <p class="hint">Nothing is sent yet: next you see who would get it, and what it says to them.</p>
+    </Form>
+  </Screen>
+}
+
+function OwnFilter({ text, set, refused }: { text: string; set: (text: string) => void; refused: Parameters<typeof FilterField>[0]['problem'] }) {
+  const { found, problem } = useFound(text, null)
+  return <>
+    <FilterField text={text} set={set} problem={problem ?? refused} />
+    <Section title="Whom it finds"><FoundShown found={found} problem={problem} known={[]} /></Section>
+  </>
+}

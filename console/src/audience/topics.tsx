@@ -1,0 +1,73 @@
+// Topics: subjects of marketing, to which contacts agree one by one.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { api, got, settled, tagged, type Schemas } from '../api'
+import { useAct, useDraft, useListed, type Act } from '../data'
+import { useCan } from '../me'
+import { Check, Confirm, Field, Form, Section, Table, When } from '../ui'
+
+type Topic = Schemas['TopicShape']
+const CHANNELS = ['email', 'sms', 'whatsapp'] as const
+const EMPTY = { name: '', description: '', channels: ['email'] as string[], doubleOptIn: false, isDefault: false }
+type Draft = typeof EMPTY
+
+const drafted = ({ name, description, channels, doubleOptIn, isDefault }: Topic): Draft => ({ name, description: description ?? '', channels, doubleOptIn, isDefault })
+const written = (draft: Draft) => ({ ...draft, description: draft.description || null }) as never
+
+function Fields({ draft, change, act, isNew }: { draft: Draft; change: (changes: Partial<Draft>) => void; act: Act; isNew: boolean }) {
+  const wrong = act.problem?.errors.filter(error => error.pointer.startsWith('/channels')) ?? []
+  const others = act.problem?.errors.filter(error => ['/doubleOptIn', '/isDefault'].includes(error.pointer)) ?? []
+  return <>
+    <Field label="Name" required hint="Contacts read it on their page of preferences." value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
+    <Field label="Description" rows={2} value={draft.description} set={description => change({ description })} problem={act.problem} pointer="/description" />
+    <fieldset class="group"><legend>Channels</legend><div class="several">{CHANNELS.map(each => <Check key={each} label={each} value={draft.channels.includes(each)}
+      set={isOn => change({ channels: CHANNELS.filter(one => (one === each ? isOn : draft.channels.includes(one))) })} />)}</div>
+      {wrong.length > 0 && <p class="wrong">{wrong.map(error => error.message).join(' ')}</p>}</fieldset>
+    <Check label="Ask for a confirmation by a link in a letter (double opt-in)" value={draft.doubleOptIn} set={doubleOptIn => change({ doubleOptIn })} />
+    {isNew && <Check label="The default: marketing that names no topic" value={draft.isDefault} set={isDefault => change({ isDefault })} />}
+    {others.length > 0 && <p class="wrong">{others.map(error => error.message).join(' ')}</p>}
+  </>
+}
+
+const KNOWN = ['/name', '/description', '/channels', '/doubleOptIn', '/isDefault']
+
+export function Topics() {
+  const list = useListed(cursor => got(api.GET('/topics', { params: { query: { cursor, limit: 50 } } })), [])
+  const [draft, change, forget] = useDraft('topic.new', EMPTY)
+  const [changing, setChanging] = useState<{ value: Topic; tag: string } | null>(null)
+  const act = useAct()
+  const opening = useAct()
+  const may = useCan()('contacts:write')
+  const open = async (id: string) => setChanging(await tagged(api.GET('/topics/{id}', { params: { path: { id } } })))
+  return <>
+    <Table<Topic> caption="Topics" of={list} id={each => each.id} empty={<p>There is no topic yet: marketing goes to whoever has not unsubscribed from the channel.</p>} columns={[
+      { name: 'Name', show: each => <>{each.name}{each.isDefault && <span class="soft"> (default)</span>}</> }, { name: 'Description', class: 'wide', show: each => each.description ?? '–' },
+      { name: 'Channels', show: each => each.channels.join(', ') }, { name: 'Confirmed', show: each => (each.doubleOptIn ? 'by a letter' : 'no') }, { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+      { name: 'Actions', show: each => may && <span class="actions"><button type="button" disabled={opening.busy} onClick={() => void opening.run(() => open(each.id))}>Change</button>
+        <Confirm label="Delete" danger title={`Delete ${each.name}?`} act={async () => { await got(api.DELETE('/topics/{id}', { params: { path: { id: each.id } } })); setChanging(null); await list.reload() }}>
+          <p>What contacts have answered about it is forgotten. Templates, flows, segments and broadcasts that name it keep it from being deleted.</p></Confirm></span> },
+    ]} />
+    {may && (changing ? <ChangeTopic key={changing.value.id} of={changing} again={() => open(changing.value.id)} done={() => { setChanging(null); void list.reload() }} />
+      : <Section title="New topic"><Form act={act} label="Make the topic" known={KNOWN} submit={async () => {
+        await got(api.POST('/topics', { body: written(draft) }))
+        forget()
+        await list.reload()
+      }}><Fields draft={draft} change={change} act={act} isNew /></Form></Section>)}
+  </>
+}
+
+function ChangeTopic({ of: { value, tag }, again, done }: { of: { value: Topic; tag: string }; again: () => Promise<void>; done: () => void }) {
+  const [draft, change, forget] = useDraft(`topic.${value.id}`, drafted(value))
+  const act = useAct()
+  const path = { params: { path: { id: value.id } } }
+  const form = useRef<HTMLDivElement>(null)
+  useEffect(() => form.current?.querySelector('input')?.focus(), [])
+  return <div ref={form}><Section title={`Change ${value.name}`}><Form act={act} label="Save" known={KNOWN} extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
+    await settled(got(api.PATCH('/topics/{id}', { ...path, headers: { 'If-Match': tag }, body: written(draft) })), async () => {
+      const now = await got(api.GET('/topics/{id}', path))
+      await again()
+      return JSON.stringify(drafted(now)) === JSON.stringify(draft)
+    })
+    forget()
+    done()
+  }}><Fields draft={draft} change={change} act={act} isNew={false} /></Form></Section></div>
+}
