@@ -3,7 +3,8 @@ import { h, type ComponentChildren } from 'preact'
 
 const KEPT = new Set(['a', 'b', 'blockquote', 'br', 'code', 'div', 'em', 'h1', 'h2', 'h3', 'h4', 'hr', 'i', 'li', 'ol', 'p', 'pre', 'small', 'span', 'strong', 'sub', 'sup', 'u', 'ul'])
 const GONE = new Set(['script', 'style', 'head', 'title', 'template', 'iframe', 'object', 'svg', 'noscript'])
-const STYLE = /\sstyle\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)/gi // which the policy of the page would report, even of what is never shown
+// Which the policy of the page would report, even of what is never shown; nothing of them is made anew in any case.
+const REPORTED = /([\s/"'])(style|on[a-z]+)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)/gi
 
 function made(node: Node, key: number): ComponentChildren {
   if (node.nodeType === Node.TEXT_NODE) return node.textContent
@@ -18,6 +19,6 @@ function made(node: Node, key: number): ComponentChildren {
 }
 
 export function Letter({ html }: { html: string }) {
-  const { body } = new DOMParser().parseFromString(html.replace(STYLE, ''), 'text/html')
+  const { body } = new DOMParser().parseFromString(html.replace(REPORTED, '$1'), 'text/html')
   return <div class="letter">{[...body.childNodes].map(made)}</div>
 }
