@@ -24,7 +24,7 @@ SECONDS = 3.0  # of CPU time for all templates of a file
 Action = Literal["created", "updated", "unchanged"]
 NewId: TypeAlias = Callable[[str, str], str]  # of a prefix and a key; see Call.new_id
 SHAPES: Mapping[str, str] = {"workflowId": "steps", "automationId": "graph"}
-NOUNS: Mapping[str, str] = {"steps": "workflow", "graph": "automation"}
+NOUNS: Mapping[str, str] = {"steps": "a workflow", "graph": "an automation"}
 
 
 async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, Json]:
@@ -84,7 +84,7 @@ async def find(
     for _, one in known:
         if one.key == wanted:
             if one.shape != shape:
-                detail = f"The key {wanted} is that of an {NOUNS[one.shape]}; choose another."
+                detail = f"The key {wanted} is that of {NOUNS[one.shape]}; choose another."
                 raise Problem("conflict", detail)
             return one
     others = [(made, one) for made, one in known if one.key is None and one.shape == shape]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeAlias
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from app.definitions import activation, credentials, filing, findings, portable, trigger_node
 from app.definitions.activation import Draft
 from app.definitions.filing import KeptTemplate
-from app.errors import FieldError, Problem
+from app.errors import Duplicate, FieldError, Problem
 from app.machine import document
 from app.machine.program import Finding as Found
 from app.machine.program import Json
@@ -35,6 +35,10 @@ from app.web.routing import Call, post
 MOST_BESIDE = 512 * 1024  # bytes of what a file says beside the definition
 MOST_ALONGSIDE = 500
 WHERE = "/file/definition"
+AT_ONCE = (
+    "Another request brings in the same key, of the file or a template, at once; send it again."
+)
+UNSIGNED = "A file removes no signing secret: PATCH the trigger for that."
 KINDS: Mapping[str, DefinitionKind] = {"graph": automations.kind, "steps": workflows.kind}
 SHAPES: Mapping[str, activation.Shape] = {kind.noun: kind.shape for kind in KINDS.values()}
 
@@ -95,11 +99,15 @@ async def bring_in(call: Call) -> Response:
     file: dict[str, Json] = document.parse(call.body)["file"]
     _refuse_unclear(wanted)
     answers: list[dict[str, Any]] = []
-    with suppress(_Undone):
+    try:
         async with call.db.savepoint():
             answers.append(await _imported(call, wanted, file))
             if wanted.mode == "dry_run":
                 raise _Undone
+    except _Undone:
+        pass
+    except Duplicate:
+        raise Problem("conflict", AT_ONCE) from None
     return reply.ok(answers[0])
 
 
@@ -252,6 +260,8 @@ class _Importing:
         if self.wanted.signing_secret is not None:
             trigger["signingSecret"] = self.wanted.signing_secret
         secret, kept = trigger.get("signingSecret"), row and await self._secret(row)
+        if kept and secret in (None, "") and "signingSecret" in trigger:
+            raise _invalid([FieldError("/trigger/signingSecret", UNSIGNED)])
         if isinstance(secret, str) and kept and hmac.compare_digest(secret.encode(), kept.encode()):
             del trigger["signingSecret"]  # it is no change
         has_secret = bool(trigger.get("signingSecret")) or (row is not None and row.secret_set)

@@ -597,3 +597,41 @@ async def test_as_many_templates_as_a_file_may_have_are_checked_together(cast: C
         "/file/templates/t7/content/text",
         "/file/templates/t9/content/text",
     ]
+
+
+async def test_a_file_removes_no_signing_secret(cast: Cast):
+    """Or a push would make an ACTIVE definition accept unsigned events."""
+    file = {"key": "w", "name": "W", "definition": {"trigger": WEBHOOK, "steps": []}}
+    made = await brought(cast.ed, file, signingSecret=SECRET, activate=True)
+    assert made["state"] == "ACTIVE"
+    for nothing in (None, ""):
+        unsigned = {"trigger": {**WEBHOOK, "signingSecret": nothing}, "steps": []}
+        refused = await cast.ed.post(IMPORT, {"file": {**file, "definition": unsigned}})
+        assert refused.status_code == 422
+        [error] = refused.json()["errors"]
+        assert error["pointer"] == "/file/definition/trigger/signingSecret"
+    assert (await cast.vic.read(path_of(made)))["trigger"]["signingSecretSet"] is True
+
+
+async def test_of_two_that_bring_in_one_key_at_once_each_is_whole_or_says_so(cast: Cast):
+    template = {"name": "Hi", "channel": "email", "content": HELLO}
+    files = [
+        {"key": key, "name": key, "definition": {"steps": []}, "templates": {"hi": template}}
+        for key in [*"abcdef", *"abcdef"]
+    ]
+    answers = await asyncio.gather(*(cast.ed.post(IMPORT, {"file": file}) for file in files))
+    assert {answer.status_code for answer in answers} <= {200, 409}
+    for answer in answers:
+        if answer.status_code == 409:
+            assert "same key" in answer.json()["detail"]
+    made = [answer.json()["file"]["key"] for answer in answers if answer.status_code == 200]
+    names = [one["name"] for one in (await cast.vic.read("/workflows"))["data"]]
+    assert sorted(names) == sorted({*made})
+    assert len((await cast.vic.read("/templates"))["data"]) == 1
+
+
+async def test_a_key_of_another_kind_is_refused_in_words(cast: Cast):
+    await brought(cast.ed, {"key": "w", "name": "W", "definition": {"steps": []}})
+    graph = {"graph": {"nodes": [], "edges": []}}
+    refused = await cast.ed.post(IMPORT, {"file": {"key": "w", "name": "A", "definition": graph}})
+    assert refused.json()["detail"] == "The key w is that of a workflow; choose another."
