@@ -347,8 +347,16 @@ def push(
             advice = "Compare them (diff), and push with --force, or pull. Nothing was pushed."
             raise FilesError(f"{file.path}: {detail}. {advice}")
     actions: list[str] = []
-    for file, would in tried:
-        yield _brought(server, file, would, len(actions), activate=activate)
+    mine: set[str] = set()  # the templates that this push has changed
+    for file, first in tried:
+        would = first
+        with _stopping(file, len(actions)):
+            if first["before"] and mine & first["before"]["templates"].keys():
+                would = _tried(server, file, files, activate=activate)
+                _refuse_changed(first, would, mine)
+            answer = _brought(server, file, would, activate=activate)
+        mine |= _changed_templates(would)
+        yield _pushed(server, file, answer, activate=activate)
         actions.append(would["action"])
     counted = ", ".join(
         f"{actions.count(action)} {action}" for action in ("created", "updated", "unchanged")
@@ -356,23 +364,47 @@ def push(
     yield Pushed(f"{len(actions)} files: {counted}.")
 
 
+@contextmanager
+def _stopping(file: File, done: int) -> Iterator[None]:
+    """Raises FilesError that names the file, and how many are whole."""
+    try:
+        yield
+    except FilesError as error:
+        what = "it was changed in the workspace meanwhile" if isinstance(error, Changed) else error
+        before = f"the {done} before it are pushed" if done else "nothing was pushed"
+        detail = f"Of this file and those after it nothing was changed; {before}."
+        raise FilesError(f"{file.path}: {what}. {detail}") from None
+
+
+def _refuse_changed(first: Mapping[str, Any], again: Mapping[str, Any], mine: set[str]) -> None:
+    """Raises Changed, unless the two dry runs differ in nothing but what this push changed."""
+    before, since = (_without(one["before"], mine) for one in (first, again))
+    if before != since or mine & _changed_templates(again):
+        raise Changed
+
+
+def _without(before: Mapping[str, Any] | None, keys: set[str]) -> Mapping[str, Any]:
+    templates = before["templates"] if before else {}
+    kept = {key: one for key, one in templates.items() if key not in keys}
+    return {**(before or {}), "templates": kept}
+
+
+def _changed_templates(answer: Mapping[str, Any]) -> set[str]:
+    return {one["key"] for one in answer["templates"] if one["action"] != "unchanged"}
+
+
 def _brought(
-    server: Server, file: File, would: Mapping[str, Any], done: int, *, activate: bool
-) -> Pushed:
+    server: Server, file: File, would: Mapping[str, Any], *, activate: bool
+) -> Mapping[str, Any]:
+    """The answer, which is that of the dry run where there is nothing to change."""
+    if would["action"] == "unchanged":
+        return would
     tag = would["etagBefore"]
     held = {"If-None-Match": "*"} if tag is None else {"If-Match": tag}
-    if would["action"] == "unchanged":
-        answer = would
-    else:
-        try:
-            answer = server.bring(file.body_of("update", activate=activate), held)
-        except FilesError as error:
-            what = (
-                "it was changed in the workspace meanwhile" if isinstance(error, Changed) else error
-            )
-            before = f"the {done} before it are pushed" if done else "nothing was pushed"
-            detail = f"Of this file and those after it nothing was changed; {before}."
-            raise FilesError(f"{file.path}: {what}. {detail}") from None
+    return server.bring(file.body_of("update", activate=activate), held)
+
+
+def _pushed(server: Server, file: File, answer: Mapping[str, Any], *, activate: bool) -> Pushed:
     Seen.beside(file.path, server).keep({file.key: answer["etag"]})
     lines = [f"{file.path.name}: {answer['action']}, {answer['state']}"]
     stays = activate and answer["state"] == "DRAFT"

@@ -404,3 +404,25 @@ def test_what_is_in_the_way_of_a_pull_or_a_push_is_said_in_a_sentence(
         (flows / KNOWN).write_text(broken)
         code, lines, errors = workspace.run("push", str(flows / "nps.json"))
         assert (code, errors) == (0, ""), broken
+
+
+def test_a_template_of_two_files_is_changed_by_one_push(workspace: Workspace, tmp_path: Path):
+    """The first file changes it, which is no change by somebody else to the second."""
+
+    def write(text: str) -> None:
+        template = {"name": "Hi", "channel": "sms", "content": {"text": text}}
+        step = {"id": "hi", "type": "send_message", "channel": "sms", "templateId": "hi"}
+        for name in ("one", "two"):
+            file = {"name": name, "definition": {"steps": [step]}, "templates": {"hi": template}}
+            (tmp_path / f"{name}.json").write_text(json.dumps(file))
+
+    write("v1")
+    assert workspace.run("push", str(tmp_path))[0] == 0
+    write("v2")
+    code, lines, errors = workspace.run("push", str(tmp_path))
+    assert (code, errors) == (0, "")
+    assert [line.partition(",")[0] for line in lines[:2]] == [
+        "one.json: updated",
+        "two.json: unchanged",
+    ]
+    assert workspace.run("diff", str(tmp_path)) == (0, ["No differences."], "")
