@@ -17,7 +17,7 @@ from app.machine.condition import Condition, Verdict
 from app.machine.fields import Place
 from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter, Got, Went
-from app.store import contacts, segments, templates, topics
+from app.store import contacts, segment_members, segments, templates, topics
 from app.store.segment_sql import Clause
 from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
 
@@ -34,12 +34,14 @@ ERRORS = 100  # that are listed
 @dataclass(frozen=True, slots=True)
 class Readable:
     """A filter with those of the segments that it names, and those that they name; `raw` is its
-    JSON where somebody has just written it."""
+    JSON where somebody has just written it. Of a frozen segment the filter says who was in it once,
+    and `frozen_id` who is."""
 
     filter: Filter
     others: Mapping[str, Filter] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)  # of segments, by their ids
     raw: Json = None
+    frozen_id: str | None = None
 
     @property
     def comparisons(self) -> int:
@@ -231,6 +233,8 @@ def leading_to(id: str, existing: Mapping[str, Segment]) -> list[str]:
 
 
 def fitting(db: Handle, readable: Readable, now: datetime) -> Fitting:
+    if readable.frozen_id is not None:
+        return segment_members.kept(readable.frozen_id)
     return Clause(db.engine, now, _conditions(readable)).fitting(readable.filter.condition)
 
 

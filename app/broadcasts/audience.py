@@ -53,15 +53,18 @@ class Audience:
 
 async def of(db: Handle, workspace_id: str, written: Written, template: Template) -> Audience:
     existing = await stored_segments.of_workspace(db, workspace_id=workspace_id)
+    frozen_id = None
     if written.segment_id is not None:
-        filter = segments.stored(existing[written.segment_id].filter)
+        segment = existing[written.segment_id]
+        filter = segments.stored(segment.filter)
+        frozen_id = segment.id if segment.kind == "frozen" else None
     elif written.filter is not None:
         filter = segments.stored(written.filter)
     else:
         filter = _tagged(written.tag or "")
     return Audience(
         workspace_id,
-        segments.known(filter, existing),
+        replace(segments.known(filter, existing), frozen_id=frozen_id),
         template.category == footers.MARKETING,
         await _gate(db, workspace_id, written, template),
     )

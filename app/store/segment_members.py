@@ -430,6 +430,14 @@ async def contacts_after(
     return [row["id"] for row in rows]
 
 
+def kept(segment_id: str) -> Fitting:
+    """The members of a segment, as they are kept."""
+    sql = """EXISTS (SELECT 1 FROM segment_members m
+                     WHERE m.workspace_id = :workspace_id AND m.segment_id = :kept_segment_id
+                       AND m.contact_id = c.id AND m.member)"""
+    return Fitting(sql, {"kept_segment_id": segment_id})
+
+
 async def fitting_among(
     db: Handle, fitting: Fitting, *, workspace_id: str, ids: Sequence[str]
 ) -> set[str]:

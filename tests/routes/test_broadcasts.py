@@ -149,6 +149,23 @@ async def test_marketing_on_a_topic_reaches_those_who_agreed_to_it(cast: Cast, p
     assert captured["contactId"] == ada
 
 
+async def test_a_frozen_segment_is_who_was_in_it(cast: Cast, process: Process):
+    """Not who fits its filter now."""
+    ada, bob = await person(cast, "ada"), await person(cast, "bob")
+    segment = await cast.ed.made("/segments", {"name": "Then", "filter": VIP, "kind": "frozen"})
+    await settle(process)
+    await cast.ed.delete(f"/contacts/{ada}/tags/vip")
+    await person(cast, "eve")
+    made = await broadcast(cast, segmentId=segment["id"])
+    preview = await cast.vic.made(f"/broadcasts/{made['id']}/preview", None)
+    assert (preview["audience"]["total"], preview["audience"]["reachable"]) == (2, 2)
+    assert {one["contactId"] for one in preview["samples"]} == {ada, bob}
+    await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
+    await settle(process)
+    sent = (await cast.vic.read(f"/broadcasts/{made['id']}/recipients"))["data"]
+    assert {one["contactId"]: one["status"] for one in sent} == {ada: "SENT", bob: "SENT"}
+
+
 async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast):
     segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
     made = await broadcast(cast, segmentId=segment["id"])

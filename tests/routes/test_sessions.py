@@ -88,6 +88,8 @@ async def test_registering_answers_the_user_the_workspace_and_tokens(visitor: ht
         "sender": {"fromName": None, "fromEmail": None, "replyTo": None},
         "postalAddress": None,
         "sendingPaused": False,
+        "frequencyCap": None,
+        "quietHours": None,
     }
 
 

@@ -371,6 +371,8 @@ async def one_of_everything(who: Any, process: Process) -> None:
     sent = await who.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@acme.test"})
     await settle(process)
     run_id, contact_id = sent.json()["runId"], sent.json()["contactId"]
+    await broadcast_of(who, contact_id)
+    await settle(process)
     answer = await who.made(f"/contacts/{contact_id}/events", {"name": "seen"})
     async with process.database.write() as db:
         mine = {"workspace_id": who.workspace_id}
@@ -418,6 +420,15 @@ async def one_of_everything(who: Any, process: Process) -> None:
     template = {"name": "T", "channel": "email", "content": content}
     await who.post("/templates", template, headers={"Idempotency-Key": "once"})
     await who.made("/memberships/invitations", {"email": "new@acme.test", "role": "viewer"})
+
+
+async def broadcast_of(who: Any, contact_id: str) -> None:
+    assert (await who.post(f"/contacts/{contact_id}/tags", {"tags": ["offers"]})).status_code < 300
+    content = {"subject": "S", "html": "<p>H</p>"}
+    offer = {"name": "O", "channel": "email", "category": "marketing", "content": content}
+    template_id = (await who.made("/templates", offer))["id"]
+    made = await who.made("/broadcasts", {"name": "B", "tag": "offers", "templateId": template_id})
+    await who.made(f"/broadcasts/{made['id']}/schedule", None)
 
 
 async def providers_of(who: Any, process: Process) -> None:
