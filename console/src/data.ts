@@ -91,8 +91,8 @@ export function useAct(): Act {
   return { run, problem, busy, clear: () => setProblem(null) }
 }
 
-/** What is typed into a form: kept for this tab, so that a reload loses nothing. Not for secrets. */
-export function useDraft<T extends object>(name: string, initial: T): [T, (changes: Partial<T>) => void, () => void, boolean] {
+/** What is typed into a form: kept for this tab, so that a reload loses nothing. Not for secrets. The last says that something typed is kept. */
+export function useDraft<T extends object>(name: string, initial: T): [T, (changes: Partial<T>) => void, (stored?: T) => void, boolean] {
   const key = `tidings.draft.${name}`
   const kept = sessionStorage.getItem(key)
   const [draft, setDraft] = useState<T>(() => ({ ...initial, ...(kept ? JSON.parse(kept) : {}) }))
@@ -101,11 +101,11 @@ export function useDraft<T extends object>(name: string, initial: T): [T, (chang
     try { sessionStorage.setItem(key, JSON.stringify(next)) } catch { /* full: typed text stays in the page */ }
     return next
   })
-  const forget = () => {
+  const forget = (stored: T = initial) => {
     sessionStorage.removeItem(key)
-    setDraft(initial)
+    setDraft(stored)
   }
-  return [draft, change, forget, kept !== null]
+  return [draft, change, forget, kept !== null && JSON.stringify(draft) !== JSON.stringify(initial)]
 }
 
 /** A value that is looked up once per tab, by key. */

@@ -180,6 +180,11 @@ export function Form({ act, submit, label, known, children, extra }: Children & 
   </form>
 }
 
+/** Above a form that shows what was typed and not what is stored. */
+export function Unsaved({ forget, label = 'Go back to what is stored' }: { forget: () => void; label?: string }) {
+  return <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{label}</button></p>
+}
+
 /** An act that says what it will do before it is done. */
 export function Confirm({ label, title, children, act, sure = label, danger = false, disabled = false }: Children & {
   label: string; title: string; act: () => Promise<unknown>; sure?: string; danger?: boolean; disabled?: boolean

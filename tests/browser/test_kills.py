@@ -181,3 +181,16 @@ def test_a_flow_that_is_drawn_survives_the_kill(mortal: Mortal, page: Page, kill
     page.get_by_text("as it is stored").wait_for()
     expect(page.get_by_role("heading", name="Changed meanwhile")).to_have_count(0)
     assert mortal.service.read(url)["steps"][1]["duration"] == "PT3H"
+
+
+def test_settings_that_were_typed_survive_the_kill_and_a_reload(mortal: Mortal, page: Page):
+    address = f"{secrets.randbelow(900) + 100} Tea Street"
+    opened(page, mortal.service, "/settings/workspace")
+    page.get_by_label("Postal address").fill(address)
+    killed_before(mortal, page, "Save", "**/settings/workspace")
+    page.reload()
+    page.get_by_text("This is what you typed and did not save yet.").wait_for()
+    assert page.get_by_label("Postal address").input_value() == address
+    press(page, "Save")
+    expect(page.get_by_text("This is what you typed")).to_have_count(0)
+    assert mortal.service.read("/settings/workspace")["postalAddress"] == address

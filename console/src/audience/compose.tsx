@@ -2,7 +2,7 @@
 import { api, got, settled, tagged } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { go, useLocation } from '../router'
-import { Field, Form, Link, Screen, Section, Shown } from '../ui'
+import { Field, Form, Link, Screen, Section, Shown, Unsaved } from '../ui'
 import type { Stored } from './broadcasts'
 import { BLANK, FilterField, FoundShown, filterOf, useFound, useSegments } from './filter'
 
@@ -44,7 +44,6 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
   const segments = useSegments()
   const act = useAct()
   const template = templates.value?.find(each => each.id === draft.templateId)
-  const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
   const save = async () => {
     const { name, way, templateId } = draft
     const isMarketing = template?.category === 'marketing'
@@ -66,7 +65,7 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
   const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), problem: act.problem, pointer: `/${name}` })
   const named = (all: readonly { id: string; name: string }[] | null) => [['', 'choose one'] as const, ...(all ?? []).map(each => [each.id, each.name] as const)]
   return <Screen title={stored ? `Change ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
-    {wasKept && isChanged && <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{stored ? 'Go back to what is stored' : 'Begin anew'}</button></p>}
+    {wasKept && <Unsaved forget={() => forget()} {...(stored ? {} : { label: 'Begin anew' })} />}
     {stored?.state === 'SCHEDULED' && <p class="note">It is scheduled. When you save a change it is a draft again, and has to be scheduled anew.</p>}
     <Form act={act} label={stored ? 'Save' : 'Make the broadcast'} known={KNOWN} submit={save}>
       <Field label="Name" required hint="Contacts do not see it." {...field('name')} />

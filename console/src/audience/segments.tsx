@@ -5,7 +5,7 @@ import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { useCan } from '../me'
 import { called, meant } from '../names'
 import { go } from '../router'
-import { Check, Confirm, Facts, Field, Form, Json, Link, Screen, Section, Shown, Table, When } from '../ui'
+import { Check, Confirm, Facts, Field, Form, Json, Link, Screen, Section, Shown, Table, Unsaved, When } from '../ui'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 type Stored = Schemas['SegmentShape']
@@ -75,7 +75,6 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const act = useAct()
   const trying = useAct()
   const { found, problem } = useFound(draft.filter, contactId)
-  const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
   const save = async () => {
     const body = { name: draft.name, kind: draft.kind, filter: filterOf(draft.filter) } as never
     const query = { startAutomations: starts }
@@ -90,7 +89,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     go(`/segments/${id}`)
   }
   return <Screen title={stored ? `Change ${stored.name}` : 'New segment'} lead={stored && <code>{stored.id}</code>}>
-    {wasKept && isChanged && <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{stored ? 'Go back to what is stored' : 'Begin anew'}</button></p>}
+    {wasKept && <Unsaved forget={() => forget()} {...(stored ? {} : { label: 'Begin anew' })} />}
     <div class="beside">
       <Form act={act} label={stored ? 'Save' : 'Make the segment'} known={['/name', '/kind']} submit={save}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />

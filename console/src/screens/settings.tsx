@@ -1,10 +1,10 @@
 // Settings: the workspace, its members and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
 import { useState } from 'preact/hooks'
-import { api, got, tagged, type Schemas } from '../api'
-import { useAct, useListed, useLoaded } from '../data'
+import { api, got, settled, tagged, type Schemas } from '../api'
+import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { Later, reaching } from '../later'
 import { useCan, useMe } from '../me'
-import { ago, Check, Confirm, Copy, Facts, Field, Form, Link, Refused, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { ago, Check, Confirm, Copy, Facts, Field, Form, Link, Refused, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 
 const PARTS = [
   ['workspace', 'Workspace', '', () => <Workspace />], ['account', 'Account', '', () => <Account />], ['members', 'Members', 'memberships:read', () => <Members />],
@@ -29,28 +29,35 @@ export function Settings({ part }: { part: string }) {
 
 function Workspace() {
   const workspace = useLoaded(() => tagged(api.GET('/settings/workspace')), [])
-  return <Shown of={workspace}>{({ value, tag }) => <WorkspaceForm key={tag} value={value} tag={tag} reload={workspace.reload} />}</Shown>
+  const again = async () => {
+    const now = await tagged(api.GET('/settings/workspace'))
+    workspace.set(now)
+    return now.value
+  }
+  return <Shown of={workspace}>{({ value, tag }) => <WorkspaceForm value={value} tag={tag} again={again} />}</Shown>
 }
 
-function WorkspaceForm({ value, tag, reload }: { value: Schemas['Workspace']; tag: string; reload: () => Promise<void> }) {
+const drafted = (value: Schemas['Workspace']) => ({
+  name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
+  fromName: value.sender.fromName ?? '', fromEmail: value.sender.fromEmail ?? '', replyTo: value.sender.replyTo ?? '', sendingPaused: value.sendingPaused,
+})
+
+function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag: string; again: () => Promise<Schemas['Workspace']> }) {
   const me = useMe()
   const may = useCan()('settings:write')
-  const [draft, setDraft] = useState({
-    name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
-    fromName: value.sender.fromName ?? '', fromEmail: value.sender.fromEmail ?? '', replyTo: value.sender.replyTo ?? '', sendingPaused: value.sendingPaused,
-  })
+  const [draft, set, forget, wasKept] = useDraft(`workspace.${value.id}`, drafted(value))
   const act = useAct()
-  const set = (changes: Partial<typeof draft>) => setDraft({ ...draft, ...changes })
   if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on']]} />
   const known = ['/name', '/timezone', '/country', '/retentionDays', '/postalAddress', '/sender/fromName', '/sender/fromEmail', '/sender/replyTo']
   return <Form act={act} label="Save" known={known} submit={async () => {
-    await got(api.PATCH('/settings/workspace', { headers: { 'If-Match': tag }, body: {
+    await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': tag }, body: {
       name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
       sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused,
-    } as never }))
-    await reload()
+    } as never })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
+    forget(drafted(await again()))
     await me.reload()
   }}>
+    {wasKept && <Unsaved forget={() => forget()} />}
     <div class="columns">
       <Field label="Name" required value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
       <Field label="Time zone" required value={draft.timezone} set={timezone => set({ timezone })} problem={act.problem} pointer="/timezone" hint="Such as Europe/Berlin." />
@@ -95,7 +102,7 @@ function Account() {
 function Members() {
   const list = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: 50 } } })), [])
   const may = useCan()('memberships:write')
-  const [draft, setDraft] = useState({ email: '', role: 'editor' })
+  const [draft, set] = useDraft('invitation', { email: '', role: 'editor' })
   const act = useAct()
   return <>
     <Table caption="Members" of={list} id={each => each.id} empty={<p>Nobody.</p>} columns={[
@@ -109,11 +116,11 @@ function Members() {
     ]} />
     {may && <Section title="Invite"><Form act={act} label="Send the invitation" known={['/email', '/role']} submit={async () => {
       await got(api.POST('/memberships/invitations', { body: draft as never }))
-      setDraft({ ...draft, email: '' })
+      set({ email: '' })
       await list.reload()
     }}><div class="columns">
-        <Field label="Email" type="email" required value={draft.email} set={email => setDraft({ ...draft, email })} problem={act.problem} pointer="/email" />
-        <Field label="Role" value={draft.role} set={role => setDraft({ ...draft, role })} options={ROLES.map(role => [role, role] as const)} problem={act.problem} pointer="/role" />
+        <Field label="Email" type="email" required value={draft.email} set={email => set({ email })} problem={act.problem} pointer="/email" />
+        <Field label="Role" value={draft.role} set={role => set({ role })} options={ROLES.map(role => [role, role] as const)} problem={act.problem} pointer="/role" />
       </div></Form></Section>}
   </>
 }
@@ -124,7 +131,7 @@ function Secret({ name, value, forget }: { name: string; value: string; forget: 
 
 function Keys() {
   const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: { cursor, limit: 50 } } })), [])
-  const [draft, setDraft] = useState({ name: '', role: 'editor' as Role })
+  const [draft, set] = useDraft('key', { name: '', role: 'editor' as Role })
   const [made, setMade] = useState('')
   const act = useAct()
   const may = useCan()('api_keys:write')
@@ -137,11 +144,11 @@ function Keys() {
     ]} />
     {may && <Section title="New key"><Form act={act} label="Make the key" known={['/name', '/role']} submit={async () => {
       setMade((await got(api.POST('/settings/api-keys', { body: draft as never }))).key)
-      setDraft({ ...draft, name: '' })
+      set({ name: '' })
       await list.reload()
     }}><div class="columns">
-        <Field label="Name" required hint="Of the program that uses it." value={draft.name} set={name => setDraft({ ...draft, name })} problem={act.problem} pointer="/name" />
-        <Field label="Role" value={draft.role} set={role => setDraft({ ...draft, role: role as Role })} options={ROLES.map(role => [role, role] as const)} problem={act.problem} pointer="/role" />
+        <Field label="Name" required hint="Of the program that uses it." value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
+        <Field label="Role" value={draft.role} set={role => set({ role: role as Role })} options={ROLES.map(role => [role, role] as const)} problem={act.problem} pointer="/role" />
       </div></Form></Section>}
   </>
 }
@@ -194,7 +201,7 @@ function ChannelForm({ channel, done }: { channel: Schemas['Way']['channel']; do
 
 function Endpoints() {
   const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: { cursor, limit: 50 } } })), [])
-  const [draft, setDraft] = useState({ url: '', description: '' })
+  const [draft, set, forget] = useDraft('endpoint', { url: '', description: '' })
   const [secret, setSecret] = useState('')
   const act = useAct()
   const may = useCan()('event_endpoints:write')
@@ -205,11 +212,11 @@ function Endpoints() {
     {list.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}
     {may && <Section title="New endpoint"><Form act={act} label="Add it" known={['/url', '/description']} submit={async () => {
       setSecret((await got(api.POST('/event-endpoints', { body: { url: draft.url, description: draft.description || null } as never }))).secret)
-      setDraft({ url: '', description: '' })
+      forget()
       await list.reload()
     }}>
-      <Field label="URL" type="url" required value={draft.url} set={url => setDraft({ ...draft, url })} problem={act.problem} pointer="/url" />
-      <Field label="Description" value={draft.description} set={description => setDraft({ ...draft, description })} problem={act.problem} pointer="/description" />
+      <Field label="URL" type="url" required value={draft.url} set={url => set({ url })} problem={act.problem} pointer="/url" />
+      <Field label="Description" value={draft.description} set={description => set({ description })} problem={act.problem} pointer="/description" />
     </Form></Section>}
   </>
 }
@@ -249,7 +256,7 @@ function EventAttempts({ id }: { id: string }) {
 
 function Suppressions() {
   const list = useListed(cursor => got(api.GET('/suppressions', { params: { query: { cursor, limit: 50 } } })), [])
-  const [draft, setDraft] = useState({ channel: 'email' as (typeof CHANNELS)[number], address: '' })
+  const [draft, set] = useDraft('suppression', { channel: 'email' as (typeof CHANNELS)[number], address: '' })
   const act = useAct()
   const may = useCan()('suppressions:write')
   return <>
@@ -258,9 +265,9 @@ function Suppressions() {
       { name: 'Since', show: each => <When at={each.createdAt} /> },
       { name: 'Actions', show: each => may && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Messages go to this address again. Do this only when you know that the person wants it.</p></Confirm> },
     ]} />
-    {may && <Section title="Suppress an address"><Form act={act} label="Suppress it" known={['/address']} submit={async () => { await got(api.POST('/suppressions', { body: draft })); setDraft({ ...draft, address: '' }); await list.reload() }}><div class="columns">
-      <Field label="Address" required value={draft.address} set={address => setDraft({ ...draft, address })} problem={act.problem} pointer="/address" />
-      <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel: channel as 'email' })} options={CHANNELS.map(each => [each, each] as const)} />
+    {may && <Section title="Suppress an address"><Form act={act} label="Suppress it" known={['/address']} submit={async () => { await got(api.POST('/suppressions', { body: draft })); set({ address: '' }); await list.reload() }}><div class="columns">
+      <Field label="Address" required value={draft.address} set={address => set({ address })} problem={act.problem} pointer="/address" />
+      <Field label="Channel" value={draft.channel} set={channel => set({ channel: channel as 'email' })} options={CHANNELS.map(each => [each, each] as const)} />
     </div></Form></Section>}
   </>
 }

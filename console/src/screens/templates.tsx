@@ -6,7 +6,7 @@ import { useCan, useMe } from '../me'
 import { meant } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
-import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
 
@@ -86,8 +86,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     if (stored && again) {
       const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': tag }, body: body as never }))
       await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
-      sessionStorage.removeItem(`tidings.draft.template.${stored.id}`)
-      await again()
+      forget(drafted(await again()))
     } else {
       const made = await got(api.POST('/templates', { body: { ...body, channel: draft.channel } as never }))
       forget()
@@ -99,7 +98,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     <TestMail template={stored} />
     <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>Flows that use it keep it from being deleted; you are told which.</p></Confirm>
   </>}>
-    {wasKept && isChanged && <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>Go back to what is stored</button></p>}
+    {wasKept && <Unsaved forget={() => forget()} />}
     <div class="beside">
       <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={save}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
