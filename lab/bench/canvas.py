@@ -34,6 +34,8 @@ WATCH = """() => {
     requestAnimationFrame(frame)
 }"""
 
+PICTURES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
 
 @dataclass(frozen=True, slots=True)
 class Dragged:
@@ -86,19 +88,19 @@ def drag(page: Page, seconds: float) -> Dragged:
     page.evaluate(WATCH)
     page.mouse.down()
     before = computed()
-    began, turn, furthest = time.perf_counter(), 0, 0.0
+    began, turn = time.perf_counter(), 0
     while (passed := time.perf_counter() - began) < seconds:
         angle = turn / 15
         page.mouse.move(x + REACH * math.sin(angle), y + REACH * (1 - math.cos(angle)))
-        if turn == 30:
-            here = center(box)
-            furthest = math.dist(here, (x, y))
         turn += 1
         time.sleep(max(0.0, turn * FRAME_SECONDS - passed))
     long, frames = page.evaluate("[window.long, window.frames]")
     busy = computed() - before
+    page.mouse.move(x + REACH, y + REACH)
+    page.evaluate(PICTURES)
+    moved = math.dist(center(box), (x, y))
     page.mouse.up()
-    return Dragged(long, busy / seconds, frames / seconds, furthest)
+    return Dragged(long, busy / seconds, frames / seconds, moved)
 
 
 def measured(seconds: float) -> Dragged:
