@@ -79,9 +79,11 @@ def refused(errors: list[FieldError]) -> Problem:
 
 async def quiet(call: Call, answered: Response) -> Response:
     """Who is unsubscribed, be it since before, gets nothing after the answer."""
-    asked = document.parse(call.body)
     shown = reply.payload(answered)
-    if "topics" in shown and asked["state"] == "unsubscribed":
+    if "topics" not in shown:  # refused; its body may be no JSON
+        return answered
+    asked = document.parse(call.body)
+    if asked["state"] == "unsubscribed":
         await quieten(call, shown, [(call.path("topicId"), asked["channel"])])
     return answered
 

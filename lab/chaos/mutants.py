@@ -80,8 +80,8 @@ MUTANTS = {
     "m2": Mutant(
         "only Redis knows what is due",
         "workers.loop:beat",
-        "    pause = BEAT_SECONDS\n    async with",
-        "    return BEAT_SECONDS\n    async with",
+        "    pause = BEAT_SECONDS\n",
+        "    return BEAT_SECONDS\n",
         found=r"is still (WAITING|QUEUED)",
         needs="FLUSHALL: it takes the hints, and nobody looks for what is due",
     ),

@@ -263,6 +263,14 @@ async def test_what_is_no_answer_is_refused(cast: Cast, wrong: Any, status: int)
     assert (await cast.vic.read(f"/contacts/{ada['id']}"))["topics"] == {}
 
 
+@pytest.mark.parametrize("content", [b"CEZ?", b"[]", b"1"])
+async def test_a_body_that_is_no_answer_at_all_is_refused(cast: Cast, content: bytes):
+    ada = await cast.ed.made("/contacts", {"email": ADA})
+    url, headers = f"/contacts/{ada['id']}/topics/top_1", {"Content-Type": "application/json"}
+    response = await cast.ed.call("PUT", url, content=content, headers=headers)
+    assert response.status_code in (400, 422), response.text
+
+
 async def test_an_upsert_records_answers_if_it_says_where_they_come_from(cast: Cast):
     offers = await topic(cast.ed)
     yes = {"topics": {offers: {"email": "subscribed", "sms": "unsubscribed"}}}
