@@ -44,7 +44,7 @@ from app.runtime.outages import Outage
 
 log = logging.getLogger(__name__)
 
-HEAVY_SECONDS = 60.0  # that a workspace is remembered for whose work was too much
+HEAVY_SECONDS = 5.0  # that a workspace is remembered for whose work was too much: perhaps by chance
 HERE_SECONDS = 0.005  # of CPU time on the loop
 WASTE_SECONDS = 0.05  # spent on the loop in vain for one workspace …
 WASTE_REFILL = 0.01  # … which has so much of it again each second
