@@ -1,4 +1,4 @@
-"""What a workspace puts before its marketing: a cap on how often, and quiet hours.
+"""The gate before a workspace's marketing: a cap on how often, and quiet hours.
 
 A message that waits for either is no intent: it is judged again, whole, when it is due. What a
 workspace has set stands on its row, which every intent reads anyway.

@@ -1,4 +1,4 @@
-"""What a workspace may put before its marketing, as clients and files write it."""
+"""The settings of the gate before marketing, as clients and files write them."""
 
 from __future__ import annotations
 

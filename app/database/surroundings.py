@@ -1,4 +1,4 @@
-"""What stands around a PostgreSQL server: the pooler in front of it, and the standbys behind it."""
+"""The surroundings of a PostgreSQL server: the pooler in front of it, the standbys behind it."""
 
 from __future__ import annotations
 

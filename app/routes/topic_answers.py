@@ -1,4 +1,4 @@
-"""What contacts answer about topics, as members and their programs record it."""
+"""Answers of contacts about topics, as members and their programs record them."""
 
 from __future__ import annotations
 
